@@ -1,44 +1,46 @@
-//! Filters for light clients, and what an answer proves.
+//! Bitcoin and Ethereum filters for light clients, with a verdict on what each answer proves.
 //!
-//! A Bloom filter may say "maybe" wrongly, never "no" wrongly. Where a block header commits to
-//! the filter, a "no" is a proof; elsewhere an answer is worth what comes with it. chainsieve
-//! matches filters bit for bit as consensus code does, turns the answer of a node that nobody
-//! trusts into a verdict, and grades the verdict by its evidence.
+//! A Bloom filter can give a false "maybe" but never a false "no". If a block header commits to
+//! the filter, a "no" is a proof of absence. Without such a commitment, an answer is worth only
+//! the evidence that accompanies it. chainsieve matches filters bit for bit as consensus code
+//! does. It turns the answer of an untrusted node into a verdict, and grades the verdict by its
+//! evidence.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`eth`] | logs of Ethereum: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
-//! | `eth::files` | headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex (feature `std`, archives `era`) |
-//! | `eth::index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
-//! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks, their proof; the wallet's side and the node's |
-//! | [`btc::bip158`] | compact block filters: built, matched, scanned, audited |
-//! | `btc::bip157` | compact filters between peers: the client's side, the node's (feature `std`) |
-//! | [`btc::wallet`] | what a wallet watches, and what of a block or transaction is its own |
-//! | [`btc::headers`] | the chain of block headers with most work, from headers nobody vouches for |
-//! | [`btc::merkle_tree`] | merkle roots and the paths of transactions |
-//! | [`btc::script`] | data pushes and output types as Bitcoin Core reads them |
-//! | [`btc::proof_of_work`] | a header's work against its own target and the network's limit |
+//! | [`eth`] | Ethereum logs: queries, scans over headers, receipts, audits that prove an answer complete, certificates |
+//! | `eth::files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
+//! | `eth::index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
+//! | [`btc::bip37`] | Bloom filters that a wallet loads on a node, merkle blocks and their proofs, for the wallet and for the node |
+//! | [`btc::bip158`] | compact block filters: build, match, scan, audit |
+//! | `btc::bip157` | compact filters between peers, for the client and for the node (feature `std`) |
+//! | [`btc::wallet`] | the scripts and coins that a wallet watches, and which parts of a block or transaction belong to the wallet |
+//! | [`btc::headers`] | the chain of block headers with most work, built from untrusted headers |
+//! | [`btc::merkle_tree`] | merkle roots and the merkle paths of transactions |
+//! | [`btc::script`] | data pushes and output types as Bitcoin Core parses them |
+//! | [`btc::proof_of_work`] | checks a header's work against its own target and the network's limit |
 //! | `btc::descriptors` | the scripts of output descriptors (feature `descriptors`) |
-//! | `filter` | membership filters that know no chain, and watch sets of a hundred million keys (feature `filter`) |
-//! | [`hash`] | the hash functions behind the filters |
-//! | [`simd`] | the instructions that matching runs on, chosen at run time |
+//! | `filter` | membership filters independent of any chain, and watch sets of a hundred million keys (feature `filter`) |
+//! | [`hash`] | the hash functions that the filters use |
+//! | [`simd`] | the SIMD instruction sets for matching, chosen at run time |
 //!
 //! # Features
-//! - `std` (default): SIMD is chosen at run time, and the messages of `bitcoin::p2p` convert.
-//!   Without it the crate is `no_std` with `alloc`.
+//! - `std` (default): chooses SIMD at run time and converts the messages of `bitcoin::p2p`.
+//!   Without `std` the crate is `no_std` with `alloc`.
 //! - `btc` (default): everything under [`btc`].
 //! - `eth` (default): everything under [`eth`].
 //! - `filter`: the package `chainsieve-filter`, as `filter`.
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
-//! - `alloy-rpc`: queries, logs, headers and receipts from the types of `alloy-rpc-types-eth`,
-//!   queries and logs back; its major versions are not this crate's.
+//! - `alloy-rpc`: converts queries, logs, headers and receipts from the types of
+//!   `alloy-rpc-types-eth`, and queries and logs back. A new major version of
+//!   `alloy-rpc-types-eth` does not make a new major version of this crate.
 //! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
 //!
-//! Types of `bitcoin` 0.32 and `alloy-primitives` 1 are taken and returned as they are; both are
-//! re-exported as [`bitcoin`] and [`alloy_primitives`], and the `secp256k1` that goes with the
-//! former as [`secp256k1`].
+//! Public signatures use the types of `bitcoin` 0.32 and `alloy-primitives` 1 directly. Both crates
+//! are re-exported as [`bitcoin`] and [`alloy_primitives`], and the `secp256k1` version that
+//! `bitcoin` uses is re-exported as [`secp256k1`].
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
@@ -48,7 +50,7 @@ pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
 
-/// The hash functions of the filters.
+/// The hash functions that the filters use.
 pub mod hash {
     pub use chainsieve_lanes::hash::murmur3_32;
     #[cfg(feature = "btc")]
@@ -57,7 +59,7 @@ pub mod hash {
     pub use chainsieve_lanes::hash::{keccak256, keccak256_each};
 }
 
-/// The instructions that matching runs on, chosen at run time.
+/// The SIMD instruction sets for matching, chosen at run time.
 pub mod simd {
     pub use chainsieve_lanes::simd::Backend;
 }

@@ -1,13 +1,14 @@
-//! The house keeps its shape: imports point down, between packages and within them; `unsafe` stays
-//! in `lanes`, in one line that maps files, and in the allocator of the tests that counts.
+//! Checks the structure of the sources: imports point down, between packages and within them.
+//! `unsafe` stays in `lanes`, in one line of the command that maps files, and in the tests'
+//! allocator.
 //!
-//! Each rule is a function from a file's path and text to its violations, tried first on small
-//! texts that break it.
+//! Each rule is a function from a file's path and text to its violations. Small texts that break
+//! the rules show that violations are found.
 
 use std::path::{Path, PathBuf};
 
-/// What the sources of a package may use of our other packages; their paths begin with this. The
-/// first entry that fits holds.
+/// The packages of ours that the sources of a package may use, by the start of their path. The
+/// first matching entry applies.
 const PACKAGES: [(&str, &[&str]); 8] = [
     ("crates/lanes/src", &[]),
     ("crates/filter/src", &["chainsieve_lanes"]),
@@ -22,7 +23,7 @@ const PACKAGES: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// What a top-level module of two packages may use of the others in it.
+/// Returns the other modules that a top-level module may use, for `src` and `crates/lanes/src`.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
         "simd" | "btc" | "eth" => &[],
@@ -31,7 +32,7 @@ fn may_use(module: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// The text without comments and string literals, so that prose is not taken for code.
+/// Returns the text without comments and string literals, so that prose is not taken for code.
 fn code_of(text: &str) -> String {
     let mut code = String::new();
     for line in text.lines() {
@@ -51,7 +52,8 @@ fn code_of(text: &str) -> String {
     code
 }
 
-/// The first names behind every `crate::` in `code`: one, or those of a braced list.
+/// Returns the first names after every `crate::` in `code`: one name, or the names of a braced
+/// list.
 fn names_after_crate(code: &str) -> Vec<String> {
     let mut names = Vec::new();
     for rest in code.split("crate::").skip(1) {
@@ -83,7 +85,7 @@ fn identifier(text: &str) -> String {
     text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// Names of our packages that a source may not use.
+/// Returns the packages of ours that a source uses without permission.
 fn upward_packages(path: &Path, text: &str) -> Vec<String> {
     let Some((_, allowed)) = PACKAGES.iter().find(|(start, _)| path.starts_with(start)) else {
         return Vec::new();
@@ -103,7 +105,8 @@ fn upward_packages(path: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
-/// Imports within a package that do not point down. `path` is relative to its `src`.
+/// Returns the imports within a package that do not point down. `path` is relative to the package's
+/// `src`.
 fn upward_imports(path: &Path, text: &str) -> Vec<String> {
     let module = path.components().next().expect("a file").as_os_str().to_string_lossy();
     let module = module.trim_end_matches(".rs");
@@ -120,7 +123,7 @@ fn upward_imports(path: &Path, text: &str) -> Vec<String> {
             wrong.push(format!("{}: {module} uses crate::{name}", path.display()));
         }
     }
-    // `super` out of the top of a module is `crate` by another name.
+    // A `super` that leaves the top-level module means `crate`.
     let depth = path.components().count() - usize::from(path.ends_with("mod.rs"));
     for run in runs_of_super(&code) {
         if run >= depth {
@@ -131,7 +134,7 @@ fn upward_imports(path: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
-/// How many `super::` stand in a row, up to each of them.
+/// Returns for each `super::` how many stand in a row up to it.
 fn runs_of_super(code: &str) -> Vec<usize> {
     let mut run = 0;
     let count = |behind: &str| {
@@ -145,20 +148,21 @@ fn runs_of_super(code: &str) -> Vec<usize> {
     code.split("super::").skip(1).map(count).collect()
 }
 
-/// Where `unsafe` may stand.
+/// The folder whose files may contain `unsafe`.
 const LANES: &str = "crates/lanes/src/simd";
-/// The one file elsewhere that may hold it: a line that maps a sealed segment.
+/// The only other library or command file that may contain `unsafe`: one line maps a sealed
+/// segment.
 const MAPS: &str = "crates/cli/src/eth/index/mapped.rs";
-/// The allocator that counts, which tests and nobody else use.
+/// The counting allocator, which only tests use.
 const COUNTS: &str = "crates/testkit/src/allocation.rs";
 
-/// How often `unsafe` stands in the code as a word.
+/// Returns the number of times that the word `unsafe` occurs in the code.
 fn count_unsafe(text: &str) -> usize {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     code_of(text).split(|c| !is_word(c)).filter(|word| *word == "unsafe").count()
 }
 
-/// `unsafe` anywhere but in the lanes, and more than the one line that maps.
+/// Returns the uses of `unsafe` outside the allowed places, and further uses in the file that maps.
 fn unsafe_outside_lanes(path: &Path, text: &str) -> Vec<String> {
     let count = count_unsafe(text);
     if path.starts_with(LANES) || path == Path::new(COUNTS) || count == 0 {
@@ -172,7 +176,8 @@ fn unsafe_outside_lanes(path: &Path, text: &str) -> Vec<String> {
     vec![format!("{}: unsafe outside {LANES}", path.display())]
 }
 
-/// Satellites use the public library only: nothing of its source by path.
+/// Returns a violation if a satellite package includes the library's source by path instead of
+/// using its public API.
 fn reaches_into_the_library(path: &Path, text: &str) -> Vec<String> {
     let compact: String = text.split_whitespace().collect();
     let reaches = (compact.contains("#[path=") || compact.contains("include!("))
@@ -189,7 +194,7 @@ fn rust_files(directory: &str) -> Vec<(PathBuf, String)> {
         let Ok(entries) = std::fs::read_dir(&directory) else { continue };
         for entry in entries {
             let path = entry.expect("a directory entry").path();
-            // What others wrote is not of the house.
+            // Skip build output and packages of others.
             let is_foreign = path.ends_with("target") || path.ends_with("node_modules");
             if path.is_dir() && !is_foreign {
                 directories.push(path);

@@ -1,27 +1,28 @@
-//! Bitcoin's variable-length integer, read as Core's `ReadCompactSize`, and fixed fields.
+//! Bitcoin's variable-length integer (`CompactSize`), read as Core's `ReadCompactSize`, and fields
+//! of fixed size.
 
 use alloc::vec::Vec;
 
-/// The largest length that Core's `ReadCompactSize` lets through (`MAX_SIZE`).
+/// Largest length that Core's `ReadCompactSize` accepts (`MAX_SIZE`): 32 MiB.
 pub(crate) const MAX_SIZE: u64 = 0x0200_0000;
 
-/// Why a field cannot be read.
+/// Reason why a field cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldError {
     /// Fewer bytes are left than the field needs.
     Truncated {
-        /// The bytes that the field needs.
+        /// Number of bytes that the field needs.
         needed: u64,
-        /// The bytes that are left.
+        /// Number of bytes that are left.
         left: usize,
     },
-    /// A length in more bytes than it needs.
+    /// A length is encoded in more bytes than it needs.
     NonMinimalLength(u64),
-    /// A length over [`MAX_SIZE`].
+    /// A length is over [`MAX_SIZE`].
     LengthTooLarge(u64),
 }
 
-/// Takes `N` bytes off the front of `bytes`.
+/// Removes the first `N` bytes from `bytes` and returns them.
 pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], FieldError> {
     let (first, rest) = bytes
         .split_first_chunk()
@@ -30,7 +31,8 @@ pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], FieldEr
     Ok(*first)
 }
 
-/// Takes `count` items of `N` bytes off the front of `bytes`, without copying them.
+/// Removes the first `count` items of `N` bytes each from `bytes` and returns them, without copying
+/// them.
 pub(crate) fn take_chunks<'a, const N: usize>(
     bytes: &mut &'a [u8],
     count: usize,
@@ -46,7 +48,8 @@ pub(crate) fn take_chunks<'a, const N: usize>(
     Ok(items.as_chunks().0)
 }
 
-/// Takes a `CompactSize`: in the fewest bytes.
+/// Removes a `CompactSize` from the front of `bytes`. A number that is not encoded in the fewest
+/// bytes is an error, as in Core.
 pub(crate) fn take_compact_size(bytes: &mut &[u8]) -> Result<u64, FieldError> {
     let [first] = take(bytes)?;
     let (length, least) = match first {
@@ -58,7 +61,7 @@ pub(crate) fn take_compact_size(bytes: &mut &[u8]) -> Result<u64, FieldError> {
     if length < least { Err(FieldError::NonMinimalLength(length)) } else { Ok(length) }
 }
 
-/// Takes a `CompactSize` of at most [`MAX_SIZE`].
+/// Removes a `CompactSize` of at most [`MAX_SIZE`] from the front of `bytes`.
 pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
     let length = take_compact_size(bytes)?;
     match usize::try_from(length) {
@@ -67,13 +70,13 @@ pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
     }
 }
 
-/// Takes a `CompactSize` and as many bytes as it says.
+/// Removes a `CompactSize` and that many bytes from the front of `bytes`, and returns the bytes.
 pub(crate) fn take_var_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], FieldError> {
     let length = take_length(bytes)?;
     Ok(take_chunks::<1>(bytes, length)?.as_flattened())
 }
 
-/// Appends `length` in the fewest bytes.
+/// Appends `length` as a `CompactSize`, in the fewest bytes.
 #[expect(clippy::cast_possible_truncation, reason = "each arm holds what fits")]
 pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
     match length as u64 {
@@ -93,7 +96,7 @@ pub(crate) fn put_length(out: &mut Vec<u8>, length: usize) {
     }
 }
 
-/// Appends `data` behind its length.
+/// Appends the length of `data` as a `CompactSize`, then `data`.
 pub(crate) fn put_var_bytes(out: &mut Vec<u8>, data: &[u8]) {
     put_length(out, data.len());
     out.extend(data);

@@ -1,7 +1,8 @@
-//! The output scripts of a descriptor (feature `descriptors`): what a wallet watches.
+//! The output scripts of a descriptor (feature `descriptors`), for a wallet to watch.
 //!
-//! A filter knows scripts, a wallet knows descriptors. [`descriptor_scripts`] goes from one to
-//! the other for a range of indices, with ranged (`…/*`) and multipath (`…/<0;1>/*`) keys.
+//! Filters contain scripts, and wallets describe their scripts by descriptors.
+//! [`descriptor_scripts`] derives the scripts of a descriptor for a range of indices, with ranged
+//! (`…/*`) and multipath (`…/<0;1>/*`) keys.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -16,37 +17,41 @@ use miniscript::{Descriptor, ForEachKey as _};
 use secp256k1::Secp256k1;
 use thiserror::Error;
 
-/// The number of children that an index can name: those not hardened (BIP32).
+/// Number of non-hardened child indices (BIP32): 2³¹.
 pub(super) const NUM_INDICES: u32 = 1 << 31;
 
-/// An output script of a descriptor, and where it comes from.
+/// An output script of a descriptor, with the path and index that it was derived for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescriptorScript {
-    /// Which of a multipath descriptor's alternatives, from 0; 0 where there is one.
+    /// Position of the alternative of a multipath descriptor, from 0; 0 for a descriptor with one
+    /// path.
     pub path: u32,
-    /// The index put in place of `*`; `None` if the descriptor has no wildcard.
+    /// The child index that replaces `*`; `None` if the descriptor has no wildcard.
     pub index: Option<u32>,
     /// The script of an output that pays to the descriptor.
     pub script: ScriptBuf,
 }
 
-/// The scripts of `descriptor` for the indices in `range`: every index of a multipath
-/// descriptor's first alternative, then of the next.
+/// Returns the scripts of `descriptor` for the indices in `range`.
 ///
-/// Without a wildcard, `range` is not looked at, and there is one script for each alternative.
-/// Private keys are refused: watching needs none.
+/// For a multipath descriptor, all indices of the first alternative come first, then all indices of
+/// the next one.
+///
+/// If the descriptor has no wildcard, `range` is ignored and there is one script for each
+/// alternative. A descriptor with a private key is rejected, because watching does not need private
+/// keys.
 ///
 /// # Errors
-/// A descriptor that does not parse, indices from 2³¹ on, or keys that public derivation cannot
-/// reach.
+/// Returns an error if the descriptor is malformed or contains a private key, if an index is 2³¹ or
+/// more, or if public derivation cannot reach a key.
 ///
 /// # Cost
-/// One elliptic-curve multiplication or more for each key and index, about 50 µs.
+/// At least one elliptic-curve multiplication for each key and index, about 50 µs.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::btc::descriptors::descriptor_scripts;
-/// // BIP84's test wallet, receiving and change.
+/// // The receiving and change addresses of BIP84's test wallet.
 /// let wallet = "wpkh([73c5da0a/84'/0'/0']xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/<0;1>/*)";
 /// let scripts = descriptor_scripts(wallet, 0..=1)?;
 /// assert_eq!(scripts.len(), 4);
@@ -89,10 +94,10 @@ pub fn descriptor_scripts(
     Ok(scripts)
 }
 
-/// Whether `descriptor` has a wildcard, so that [`descriptor_scripts`] looks at the range.
+/// Returns `true` if `descriptor` has a wildcard, so that [`descriptor_scripts`] uses the range.
 ///
 /// # Errors
-/// A descriptor that does not parse.
+/// Returns an error if the descriptor is malformed or contains a private key.
 pub fn is_ranged(descriptor: &str) -> Result<bool, DescriptorError> {
     Ok(parse(descriptor)?.has_wildcard())
 }
@@ -110,7 +115,8 @@ fn parse(descriptor: &str) -> Result<Descriptor<DescriptorPublicKey>, Descriptor
     })
 }
 
-/// Public derivation has no hardened steps, and no key below depth 255, where miniscript panics.
+/// Checks that public derivation reaches all keys: no hardened step after an extended key, and no
+/// key below depth 255, where miniscript panics.
 fn check_derivable(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), DescriptorError> {
     let mut result = Ok(());
     descriptor.for_each_key(|key| {
@@ -135,21 +141,21 @@ fn check_derivable(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), D
     result
 }
 
-/// Why a descriptor has no scripts.
+/// Reason why the scripts of a descriptor cannot be derived.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DescriptorError {
-    /// It does not parse; the reason in miniscript's words.
-    #[error("descriptor does not parse: {0}")]
+    /// The descriptor is malformed; the text is miniscript's reason.
+    #[error("malformed descriptor: {0}")]
     Malformed(String),
-    /// It holds a private extended key.
-    #[error("descriptor holds a private key: watching needs the public one only")]
+    /// The descriptor contains a private extended key.
+    #[error("descriptor contains a private key, but watching needs only public keys")]
     PrivateKey,
-    /// A key that public derivation does not reach, and why.
+    /// Public derivation cannot reach a key; the text gives the reason.
     #[error("descriptor cannot be derived: {0}")]
     Underivable(String),
-    /// An index from 2³¹ on.
-    #[error("index {0}, the limit is {max}", max = NUM_INDICES - 1)]
+    /// An index is 2³¹ or more.
+    #[error("child index {0}, the limit is {max}", max = NUM_INDICES - 1)]
     IndexTooLarge(u32),
 }
 

@@ -1,9 +1,10 @@
-//! The merkle tree over the txids of a block: its shape, its nodes, and the path of one leaf.
+//! The merkle tree over the txids of a block: its shape, its nodes, and the merkle path of one
+//! txid.
 //!
-//! Level 0 are the txids. A level of odd width has its last node paired with itself, so that
-//! different lists of txids can have one root (CVE-2012-2459). No leaf is marked as one: what
-//! stands at level 0 is a transaction only if the height of the tree is known otherwise
-//! (CVE-2017-12842).
+//! The txids are level 0 of the tree. The last node of a level of odd width is paired with itself,
+//! so that different lists of txids can have the same root (CVE-2012-2459). A leaf is not
+//! distinguished from an inner node: a hash at level 0 is known to be a txid only if the height of
+//! the tree is known from elsewhere (CVE-2017-12842).
 
 use alloc::vec::Vec;
 
@@ -11,21 +12,21 @@ use bitcoin::hashes::{Hash as _, HashEngine as _, sha256};
 use bitcoin::{Transaction, TxMerkleNode, Txid};
 use thiserror::Error;
 
-/// Core's limit on `nTransactions` in a `merkleblock`: `MAX_BLOCK_WEIGHT` (4,000,000) over
+/// Core's limit on `nTransactions` in a `merkleblock`: `MAX_BLOCK_WEIGHT` (4,000,000) divided by
 /// `MIN_TRANSACTION_WEIGHT` (240).
 pub const MAX_BLOCK_TRANSACTIONS: u32 = 16_666;
 
-/// The number of nodes at `level` of a tree over `leaves`.
+/// Returns the number of nodes at `level` of a tree over `leaves` txids.
 pub(crate) fn width(leaves: u32, level: u32) -> u32 {
     u32::try_from(u64::from(leaves).div_ceil(1 << level)).expect("no more than leaves")
 }
 
-/// The level of the root of a tree over `leaves`, at most 32.
+/// Returns the level of the root of a tree over `leaves` txids, at most 32.
 pub(crate) fn height(leaves: u32) -> u32 {
     u32::BITS - leaves.saturating_sub(1).leading_zeros()
 }
 
-/// The two children of an inner node as they are hashed.
+/// Concatenates the two children of an inner node, for hashing.
 pub(crate) fn preimage(left: &[u8; 32], right: &[u8; 32]) -> [u8; 64] {
     let mut bytes = [0; 64];
     bytes[..32].copy_from_slice(left);
@@ -33,10 +34,10 @@ pub(crate) fn preimage(left: &[u8; 32], right: &[u8; 32]) -> [u8; 64] {
     bytes
 }
 
-/// Double SHA-256 of 64 bytes.
+/// Returns the double SHA-256 of 64 bytes: the parent of two concatenated nodes.
 ///
-/// The three blocks go to the engine whole, padding included: its own padding takes a call per
-/// piece, which costs a tenth of the time.
+/// The padding is written here and the engine is given three whole blocks. With the engine's own
+/// padding, which takes one call for each piece, hashing takes about a tenth longer.
 pub(crate) fn parent(children: &[u8; 64]) -> [u8; 32] {
     let mut inner = sha256::HashEngine::default();
     inner.input(children);
@@ -48,7 +49,8 @@ pub(crate) fn parent(children: &[u8; 64]) -> [u8; 32] {
     outer.midstate().to_byte_array()
 }
 
-/// The block of padding behind 64 bytes: a one bit, zeros, and the length of 512 bits.
+/// SHA-256's padding block after a message of 64 bytes: a one bit, zeros, and the length of 512
+/// bits.
 const PADDING_OF_64: [u8; 64] = {
     let mut block = [0; 64];
     block[0] = 0x80;
@@ -56,7 +58,7 @@ const PADDING_OF_64: [u8; 64] = {
     block
 };
 
-/// The padding behind 32 bytes, in the same block: the length is 256 bits.
+/// SHA-256's padding after a message of 32 bytes, within the same block: the length is 256 bits.
 const PADDED_32: [u8; 64] = {
     let mut block = [0; 64];
     block[32] = 0x80;
@@ -64,7 +66,9 @@ const PADDED_32: [u8; 64] = {
     block
 };
 
-/// The hash of the node at `position` of `level` over `txids`, of which it must have at least one.
+/// Returns the hash of the node at `position` of `level` in the tree over `txids`.
+///
+/// The subtree of the node must contain at least one txid.
 pub(crate) fn node(txids: &[Txid], level: u32, position: u32) -> [u8; 32] {
     if level == 0 {
         return txids[position as usize].to_byte_array();
@@ -79,10 +83,11 @@ pub(crate) fn node(txids: &[Txid], level: u32, position: u32) -> [u8; 32] {
     parent(&preimage(&left, &right))
 }
 
-/// The merkle root over `txids`; `None` without any, or for more than any block can have.
+/// Returns the merkle root over `txids`; `None` if there are no txids, or more than
+/// [`MAX_BLOCK_TRANSACTIONS`].
 ///
 /// # Cost
-/// About as many double hashes as there are txids, no allocation.
+/// At most about one double hash for each txid, no allocation.
 pub fn merkle_root(txids: &[Txid]) -> Option<TxMerkleNode> {
     let leaves = block_size(txids)?;
     Some(TxMerkleNode::from_byte_array(node(txids, height(leaves), 0)))
@@ -92,21 +97,21 @@ fn block_size(txids: &[Txid]) -> Option<u32> {
     u32::try_from(txids.len()).ok().filter(|count| (1..=MAX_BLOCK_TRANSACTIONS).contains(count))
 }
 
-/// The way from one txid up to the merkle root: what anyone with the block can show for it.
+/// The merkle path from one txid up to the merkle root. Anyone who has the block can compute it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MerklePath {
-    /// The position of the transaction in the block.
+    /// Position of the transaction in the block, from 0.
     pub index: u32,
     /// The sibling at each level, from the txids upwards.
     pub siblings: Vec<TxMerkleNode>,
 }
 
 impl MerklePath {
-    /// The path of `txids[index]`; `None` where there is no such txid, or more txids than any
-    /// block can have.
+    /// Returns the path of `txids[index]`; `None` if there is no such txid, or if there are more
+    /// txids than [`MAX_BLOCK_TRANSACTIONS`].
     ///
     /// # Cost
-    /// About as many double hashes as there are txids.
+    /// At most about one double hash for each txid.
     pub fn new(txids: &[Txid], index: u32) -> Option<Self> {
         let leaves = block_size(txids).filter(|&leaves| index < leaves)?;
         let siblings = (0..height(leaves))
@@ -119,14 +124,17 @@ impl MerklePath {
         Some(Self { index, siblings })
     }
 
-    /// The root that the path gives to `txid` in a block of `num_transactions`.
+    /// Returns the merkle root that results from this path and `txid`, in a block of
+    /// `num_transactions`.
     ///
-    /// That `txid` is a transaction of the block follows only if both the root and the number
-    /// of levels of the block's tree are known: a path of other length starts elsewhere.
+    /// The result proves that `txid` is a transaction of the block only if the block's merkle root
+    /// and the height of its tree are both known. A path of another length starts at another level
+    /// of the tree.
     ///
     /// # Errors
-    /// A number of transactions that no block has, an index or a number of siblings that the
-    /// tree does not have, or siblings that no tree over different txids has.
+    /// Returns an error if `num_transactions` is 0 or over [`MAX_BLOCK_TRANSACTIONS`], if the tree
+    /// has no such index or another number of levels, or if no tree over different txids has these
+    /// siblings.
     pub fn root(&self, txid: Txid, num_transactions: u32) -> Result<TxMerkleNode, PathError> {
         if !(1..=MAX_BLOCK_TRANSACTIONS).contains(&num_transactions) {
             return Err(PathError::NumTransactions(num_transactions));
@@ -141,7 +149,8 @@ impl MerklePath {
         let mut hash = txid.to_byte_array();
         for (level, sibling) in (0..height).zip(&self.siblings) {
             let position = self.index >> level;
-            // The last node of an odd level is its own sibling; two nodes are never equal.
+            // Only the last node of a level of odd width is its own sibling. Equal nodes elsewhere
+            // would make the list of txids ambiguous (CVE-2012-2459).
             let alone = position | 1 >= width(num_transactions, level);
             let sibling = sibling.as_byte_array();
             if alone != (*sibling == hash) {
@@ -155,15 +164,17 @@ impl MerklePath {
         Ok(TxMerkleNode::from_byte_array(hash))
     }
 
-    /// The root that the path gives to `txid` in a tree of `height` levels above the txids.
+    /// Returns the merkle root that results from this path and `txid`, in a tree with `height`
+    /// levels above the txids.
     ///
-    /// The number of transactions is not needed: a node that is its own sibling is the last of
-    /// its level, so it stands left. A path that claims to come from the copy on its right comes
-    /// from behind the last transaction, and no other path can.
+    /// The number of transactions is not needed. A node that is its own sibling is the last node of
+    /// its level, so it is the left one of the pair. A path that goes through the right copy of
+    /// that node leads to a position after the last transaction. Such a path is rejected, and no
+    /// other path leads to such a position.
     ///
     /// # Errors
-    /// An index or a number of siblings that no tree of this height has, or a node on the right
-    /// that equals its sibling.
+    /// Returns an error if no tree of this height has such an index or number of siblings, or if a
+    /// node on the right equals its sibling.
     pub fn root_at_height(&self, txid: Txid, height: u32) -> Result<TxMerkleNode, PathError> {
         let height = height.min(self::height(MAX_BLOCK_TRANSACTIONS));
         if self.siblings.len() != height as usize {
@@ -178,6 +189,7 @@ impl MerklePath {
         for (level, sibling) in (0..height).zip(&self.siblings) {
             let sibling = sibling.as_byte_array();
             let is_right = self.index >> level & 1 == 1;
+            // A right node that equals its sibling is the copy of the last node of an odd level.
             if is_right && *sibling == hash {
                 return Err(PathError::Sibling { level });
             }
@@ -189,42 +201,45 @@ impl MerklePath {
     }
 }
 
-/// A transaction with its path: what someone with the whole block shows.
+/// A transaction with its merkle path, as provided by anyone who has the whole block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionInBlock {
     /// The transaction.
     pub transaction: Transaction,
-    /// Its place under the merkle root.
+    /// The transaction's merkle path.
     pub path: MerklePath,
 }
 
-/// Why a merkle path fits no tree.
+/// Reason why a merkle path is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PathError {
-    /// No transactions, or more than a block can have.
-    #[error("{0} transactions, a block has 1 to {MAX_BLOCK_TRANSACTIONS}")]
+    /// The number of transactions is 0 or over [`MAX_BLOCK_TRANSACTIONS`].
+    #[error("{0} transactions, but a block has 1 to {MAX_BLOCK_TRANSACTIONS}")]
     NumTransactions(u32),
-    /// A position behind the last transaction.
-    #[error("position {index} in a block of {num_transactions} transactions")]
+    /// The position is after the last transaction.
+    #[error("position {index} is outside a block of {num_transactions} transactions")]
     IndexOutOfRange {
-        /// The position claimed.
+        /// The claimed position.
         index: u32,
-        /// The transactions in the block.
+        /// Number of transactions in the block.
         num_transactions: u32,
     },
-    /// More or fewer siblings than the tree has levels above the txids.
+    /// The number of siblings differs from the number of levels above the txids.
     #[error("{siblings} siblings for a tree of height {height}")]
     Length {
-        /// The siblings given.
+        /// Number of siblings in the path.
         siblings: usize,
-        /// The levels of the tree.
+        /// Number of levels of the tree above the txids.
         height: u32,
     },
-    /// A node equal to its sibling, or a last node of an odd level whose sibling is not itself.
-    #[error("the sibling at level {level} is not one that a tree over txids has")]
+    /// A node equals its sibling where the tree does not duplicate the node, or differs from it
+    /// where the tree does.
+    #[error(
+        "invalid sibling at level {level}: only the last node of an odd level equals its sibling"
+    )]
     Sibling {
-        /// The level of the two, 0 for txids.
+        /// The level of the node and its sibling, 0 for txids.
         level: u32,
     },
 }

@@ -1,4 +1,5 @@
-//! Bitcoin.
+//! Bitcoin: filters of BIP37 and BIP157/158, headers, and the light client, wallet and server
+//! parts.
 
 #[cfg(feature = "std")]
 pub mod bip157;

@@ -1,35 +1,37 @@
-//! What BIP37 and BIP157 share: the number of a connection, what an answer is worth, and the names
-//! of services.
+//! Types that BIP37 and BIP157 share: connection ids, grades of evidence, and names of services.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use bitcoin::p2p::ServiceFlags;
 
-/// A connection to a peer, numbered by the caller. A peer that connects again gets a new number.
+/// Id of a connection to a peer, assigned by the caller.
+///
+/// A peer that connects again gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u64);
 
-/// The evidence behind a "no" about a block, weakest first.
+/// The evidence that a block does not concern the wallet, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Grade {
-    /// One peer claims it, and no other peer was heard.
+    /// One peer claims the block's filter, and no other peer has made a claim about the filter.
     OnePeer,
-    /// This many connections claim it and no peer that was heard differs. All of them may belong
-    /// to one party.
+    /// This many connections claim the same filter, and no peer has claimed a different one.
+    ///
+    /// All of these connections may belong to one party.
     Peers(u32),
-    /// A filter header that the caller trusts commits to it.
+    /// A filter header that the caller trusts (a checkpoint) commits to the filter.
     Checkpoint,
     /// The filter equals the one built from the block, with all previous outputs proven.
     Audited,
-    /// The block itself was scanned; no filter is needed.
+    /// The block itself was scanned, so that no filter is needed.
     Scanned,
 }
 
 impl Grade {
-    /// Its name, without the number of peers: `one_peer`, `peers`, `checkpoint`, `audited` or
-    /// `scanned`.
+    /// Returns the name of the grade, without the number of peers: `one_peer`, `peers`,
+    /// `checkpoint`, `audited` or `scanned`.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnePeer => "one_peer",
@@ -40,7 +42,8 @@ impl Grade {
         }
     }
 
-    /// How many connections claim it, where that is all the evidence.
+    /// Returns the number of connections that claim the filter, or `None` for a grade that rests on
+    /// stronger evidence.
     pub fn peers(self) -> Option<u32> {
         match self {
             Self::OnePeer => Some(1),
@@ -53,7 +56,7 @@ impl Grade {
 impl fmt::Display for Grade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OnePeer => f.write_str("one peer's word"),
+            Self::OnePeer => f.write_str("claimed by one peer"),
             Self::Peers(peers) => write!(f, "{peers} peers agree"),
             Self::Checkpoint => f.write_str("committed to by a checkpoint"),
             Self::Audited => f.write_str("audited against the block"),
@@ -62,7 +65,10 @@ impl fmt::Display for Grade {
     }
 }
 
-/// The names of the services that matter to a light client.
+/// Returns the names of those services in `services` that matter to a light client.
+///
+/// The names are `network`, `bloom`, `witness`, `compact_filters` and `network_limited`, in the
+/// order of their bits.
 pub fn service_names(services: ServiceFlags) -> Vec<&'static str> {
     let names = [
         (ServiceFlags::NETWORK, "network"),

@@ -1,20 +1,21 @@
-//! A header's proof of work against its own bits and the network's limit: Bitcoin Core's
+//! Check of a header's proof of work against its own bits and the network's limit: Bitcoin Core's
 //! `CheckProofOfWork`.
 //!
-//! Whether the bits are the ones that the chain asks for at this height is another question,
-//! for who has the chain.
+//! The check does not tell if the bits are those that the chain requires at this height. That check
+//! needs the preceding headers and is left to the caller.
 //!
-//! Source: Bitcoin Core 28.1, `pow.cpp` and `arith_uint256.cpp`. `bitcoin`'s
-//! `Target::from_compact` reads a negative number as 0 and has no check of overflow.
+//! Source: Bitcoin Core 28.1, `pow.cpp` and `arith_uint256.cpp`. `Target::from_compact` of the
+//! crate `bitcoin` is not used, because it reads a negative number as 0 and does not check for
+//! overflow.
 
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Target};
 use thiserror::Error;
 
-/// Reads a compact target as Core's `SetCompact` does.
+/// Decodes a compact target (the `bits` of a header) as Core's `SetCompact` does.
 ///
 /// # Errors
-/// A negative number, zero, or one over 256 bits.
+/// Returns an error if the target is negative, zero, or larger than 256 bits.
 ///
 /// # Examples
 /// ```
@@ -26,9 +27,11 @@ use thiserror::Error;
 pub fn target_from_bits(bits: u32) -> Result<Target, ProofOfWorkError> {
     let size = bits >> 24;
     let mut word = bits & 0x007f_ffff;
+    // A size below 3 drops low bytes of the mantissa, as in Core.
     if size <= 3 {
         word >>= 8 * (3 - size);
     }
+    // Core calls a number negative only if it is not zero, so zero is tested first.
     if word == 0 {
         return Err(ProofOfWorkError::Zero(bits));
     }
@@ -40,6 +43,7 @@ pub fn target_from_bits(bits: u32) -> Result<Target, ProofOfWorkError> {
     for (place, &byte) in (lowest..).zip(word.to_le_bytes().iter().take(3)) {
         match target.iter_mut().rev().nth(place) {
             Some(slot) => *slot = byte,
+            // A byte above the top of the 256 bits overflows only if it is not zero.
             None if byte == 0 => {}
             None => return Err(ProofOfWorkError::Overflow(bits)),
         }
@@ -47,11 +51,12 @@ pub fn target_from_bits(bits: u32) -> Result<Target, ProofOfWorkError> {
     Ok(Target::from_be_bytes(target))
 }
 
-/// Whether `header` has the work that its own bits claim, and the bits claim as much as
-/// `network` asks for at least. Returns the header's hash.
+/// Checks that `header` has the work that its own bits claim, and that the target is at most the
+/// limit of `network`. Returns the header's hash.
 ///
 /// # Errors
-/// Bits that are no target, a target easier than the network's limit, or a hash above it.
+/// Returns an error if the bits are invalid, if the target is easier than the network's limit, or
+/// if the hash is above the target.
 pub fn check_proof_of_work(
     header: &Header,
     network: Network,
@@ -69,28 +74,28 @@ pub fn check_proof_of_work(
     Ok(hash)
 }
 
-/// Why a header has no proof of work.
+/// Reason why a header has no valid proof of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofOfWorkError {
-    /// Bits that stand for a target of 0.
-    #[error("bits {0:#010x} are a target of 0")]
+    /// The bits encode a target of 0.
+    #[error("bits {0:#010x} encode a target of 0")]
     Zero(u32),
-    /// Bits that stand for a negative target.
-    #[error("bits {0:#010x} are a negative target")]
+    /// The bits encode a negative target.
+    #[error("bits {0:#010x} encode a negative target")]
     Negative(u32),
-    /// Bits that stand for a target over 256 bits.
-    #[error("bits {0:#010x} are a target over 256 bits")]
+    /// The bits encode a target larger than 256 bits.
+    #[error("bits {0:#010x} encode a target over 256 bits")]
     Overflow(u32),
-    /// A target easier than the network's limit.
-    #[error("bits {bits:#010x} are easier than the network's limit of {limit:x}")]
+    /// The target is easier than the network's limit.
+    #[error("bits {bits:#010x} encode a target easier than the network's limit of {limit:x}")]
     AboveLimit {
         /// The header's bits.
         bits: u32,
-        /// The easiest target of the network.
+        /// The easiest target that the network allows.
         limit: Target,
     },
-    /// A hash above the header's own target.
+    /// The hash is above the header's own target.
     #[error("hash {hash} is above the target of {target:x}")]
     HashAboveTarget {
         /// The header's hash.
@@ -145,7 +150,8 @@ mod tests {
         }
         let top = "1234560000000000000000000000000000000000000000000000000000000000";
         assert_eq!(format!("{:x}", target_from_bits(0x2012_3456).unwrap()), top);
-        // Core: overflow for size over 34, over 33 above one byte, over 32 above two.
+        // Core reports overflow for a non-zero mantissa of size over 34, for a mantissa above one
+        // byte of size over 33, and for a mantissa above two bytes of size over 32.
         for (bits, fits) in [
             (0x2200_00ff, true),
             (0x2200_0100, false),
@@ -171,7 +177,8 @@ mod tests {
             check(with(0x1d00_fffe), Network::Bitcoin),
             Error::HashAboveTarget { .. }
         ));
-        // Half of all hashes meet regtest's limit; mainnet has none of that.
+        // About half of all hashes meet regtest's limit, which is above the limit of the other
+        // networks.
         assert!(matches!(check(with(0x207f_ffff), Network::Signet), Error::AboveLimit { .. }));
         assert!(!matches!(
             check_proof_of_work(&with(0x207f_ffff), Network::Regtest),

@@ -1,67 +1,69 @@
-//! Raw blocks and transactions taken apart without decoding them.
+//! Parser of raw blocks and transactions that does not decode them.
 //!
-//! A node holds raw blocks, and building a `bitcoin::Block` costs more than matching one. The
-//! reader walks the bytes once and hands out borrowed scripts and outpoints. It accepts what
-//! `bitcoin::consensus::deserialize` accepts, and witnesses over 4,000,000 bytes too, which no
-//! block can hold. In one corner that is not what Bitcoin Core accepts: of transactions without
-//! inputs, which no block has, Core reads `00` as no outputs and refuses the segwit form.
+//! A node stores raw blocks, and building a `bitcoin::Block` costs more than matching one. The
+//! reader passes over the bytes once and returns borrowed scripts and outpoints.
+//!
+//! The reader accepts everything that `bitcoin::consensus::deserialize` accepts. It also accepts
+//! witnesses over 4,000,000 bytes, which no block can contain. Bitcoin Core differs only for
+//! transactions without inputs, which no valid block contains: Core reads a zero byte after the
+//! empty list of inputs as an empty list of outputs, and rejects the segwit form without inputs.
 
 use thiserror::Error;
 
 use super::compact_size::{FieldError, take_compact_size};
 
-/// Why bytes are no block or transaction.
+/// Reason why bytes are not a valid block or transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RawError {
-    /// The bytes end inside a field.
+    /// The bytes end within a field.
     #[error("ends early: {left} of the {needed} bytes of a field at offset {offset}")]
     Truncated {
-        /// Where the field starts.
+        /// Offset of the field's first byte.
         offset: usize,
-        /// The bytes that it needs.
+        /// Number of bytes that the field needs.
         needed: u64,
-        /// The bytes that are left.
+        /// Number of bytes that are left.
         left: usize,
     },
-    /// A length in more bytes than it needs.
+    /// A length is encoded in more bytes than it needs.
     #[error("length {length} at offset {offset} is not encoded in the fewest bytes")]
     NonMinimalLength {
-        /// Where it starts.
+        /// Offset of the length's first byte.
         offset: usize,
         /// The length.
         length: u64,
     },
-    /// No inputs, and then a segwit flag other than 1.
+    /// The list of inputs is empty, and the segwit flag after it is not 1.
     #[error("segwit flag {flag} at offset {offset}, only 1 is known")]
     UnsupportedSegwitFlag {
-        /// Where the flag is.
+        /// Offset of the flag.
         offset: usize,
         /// The flag.
         flag: u8,
     },
-    /// The segwit flag, and then no input with a witness.
+    /// A transaction has the segwit flag, but none of its inputs has a witness.
     #[error("transaction at offset {offset} has a segwit flag and no witness")]
     NoWitness {
-        /// Where the transaction starts.
+        /// Offset of the transaction's first byte.
         offset: usize,
     },
-    /// Bytes behind the end.
-    #[error("{0} bytes after the end")]
+    /// Trailing bytes follow the block or transaction.
+    #[error("{0} trailing bytes")]
     TrailingBytes(usize),
-    /// More bytes than positions of 32 bits address.
+    /// The length does not fit the 32-bit offsets of elements.
     #[error("{0} bytes, the limit is {max}", max = u32::MAX)]
     TooLarge(usize),
 }
 
-/// What a filter looks at in a transaction, in the order of the bytes.
+/// The parts of a transaction that filters test, in the order of its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
     Input { outpoint: &'a [u8; 36], script_sig: &'a [u8] },
     Output { script_pubkey: &'a [u8] },
 }
 
-/// Reads along bytes.
+/// Cursor over the bytes of a block or transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -139,8 +141,10 @@ impl<'a> Reader<'a> {
         self.take_bytes(length)
     }
 
-    /// Reads a transaction, shows each part to `visit`, and returns the bytes that its id is the
-    /// double SHA-256 of, in parts: those without marker, flag and witness.
+    /// Reads a transaction, and calls `visit` with each part.
+    ///
+    /// Returns the bytes whose double SHA-256 is the txid, in up to three pieces: all bytes except
+    /// marker, flag and witnesses.
     #[inline]
     pub(crate) fn transaction(
         &mut self,
@@ -150,6 +154,8 @@ impl<'a> Reader<'a> {
         self.take::<4>()?;
         let mut body = self.offset;
         let mut inputs = self.compact_size()?;
+        // BIP144: an empty list of inputs is the marker of the segwit form, and the flag follows
+        // it.
         let is_segwit = inputs == 0;
         if is_segwit {
             let offset = self.offset;
@@ -176,6 +182,8 @@ impl<'a> Reader<'a> {
             self.take::<4>()?;
             return Ok([&self.bytes[start..self.offset], &[], &[]]);
         }
+        // A segwit transaction without any witness is rejected, as `bitcoin` and Core do. Only
+        // `bitcoin` accepts the segwit form without inputs.
         let mut has_witness = inputs == 0;
         for _ in 0..inputs {
             let items = self.compact_size()?;

@@ -1,8 +1,8 @@
-//! Scripts as Bitcoin Core reads them: data pushes by `CScript::GetOp`, the two output types of
-//! BIP37's `UPDATE_P2PUBKEY_ONLY` by `Solver`.
+//! Scripts as Bitcoin Core reads them: data pushes as in `CScript::GetOp`, and the two output types
+//! of BIP37's `UPDATE_P2PUBKEY_ONLY` as in `Solver`.
 //!
-//! `bitcoin::Script::is_p2pk` and `is_multisig` follow other rules (no check of a key's first
-//! byte or size, no more than 16 keys), so neither is used here.
+//! `bitcoin::Script::is_p2pk` and `is_multisig` are not used, because their rules differ from
+//! Core's: they do not check a key's first byte and size, and they allow at most 16 keys.
 //!
 //! Source: Bitcoin Core 28.1, `script/script.cpp` and `script/solver.cpp`.
 
@@ -13,7 +13,7 @@ const OP_1: u8 = 0x51;
 const OP_16: u8 = 0x60;
 const OP_CHECKSIG: u8 = 0xac;
 const OP_CHECKMULTISIG: u8 = 0xae;
-/// Core's `MAX_PUBKEYS_PER_MULTISIG`.
+/// Largest number of keys in a multisig script (Core's `MAX_PUBKEYS_PER_MULTISIG`).
 const MAX_PUBKEYS: usize = 20;
 
 /// One operation of a script, with the data it pushes.
@@ -23,28 +23,30 @@ const MAX_PUBKEYS: usize = 20;
 pub struct Op<'a> {
     /// The opcode byte.
     pub opcode: u8,
-    /// The bytes pushed; empty for what is not a push.
+    /// The pushed bytes; empty for an operation that pushes no data.
     pub data: &'a [u8],
 }
 
-/// The operations of a script up to its end or the first push that runs past it.
+/// Iterator over the operations of a script, up to its end or to the first push that runs past the
+/// end.
 ///
-/// After the last item, [`is_well_formed`](Self::is_well_formed) says which of the two it was.
+/// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if such a push
+/// ended the iteration.
 #[derive(Debug, Clone)]
 pub struct Ops<'a> {
     rest: &'a [u8],
     well_formed: bool,
 }
 
-/// Reads `script` as Core's `GetOp` does.
+/// Returns an iterator over the operations of `script`, read as Core's `GetOp` does.
 ///
 /// # Cost
-/// Time in proportion to the script, no allocation.
+/// Linear in the length of the script, no allocation.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::btc::script::ops;
-/// // Two bytes pushed, then a push of five that has one byte left.
+/// // A push of two bytes, then a push of five bytes of which only one is left.
 /// let mut script = ops(&[0x02, 0xaa, 0xbb, 0x05, 0xcc]);
 /// assert_eq!(script.next().unwrap().data, [0xaa, 0xbb]);
 /// assert_eq!(script.next(), None);
@@ -54,14 +56,15 @@ pub fn ops(script: &[u8]) -> Ops<'_> {
     Ops { rest: script, well_formed: true }
 }
 
-/// The non-empty data pushes of `script`, those before a malformed push included: what BIP37
-/// tests of an output or an input.
+/// Returns the non-empty data pushes of `script`, including those before a malformed push.
+///
+/// BIP37 tests these pushes in outputs and inputs.
 pub fn pushes(script: &[u8]) -> impl Iterator<Item = &[u8]> {
     ops(script).map(|op| op.data).filter(|data| !data.is_empty())
 }
 
 impl<'a> Ops<'a> {
-    /// False once a push was found that runs past the end of the script.
+    /// Returns `false` once the iterator has found a push that runs past the end of the script.
     pub fn is_well_formed(&self) -> bool {
         self.well_formed
     }
@@ -105,7 +108,7 @@ impl<'a> Iterator for Ops<'a> {
     }
 }
 
-/// What `UPDATE_P2PUBKEY_ONLY` asks of an output script.
+/// Type of an output script, as far as `UPDATE_P2PUBKEY_ONLY` distinguishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptType {
     /// `<key> OP_CHECKSIG`.
@@ -129,7 +132,7 @@ impl ScriptType {
     }
 }
 
-/// Core's `MatchPayToPubkey`.
+/// Returns `true` for `<key> OP_CHECKSIG` (Core's `MatchPayToPubkey`).
 fn is_pay_to_pubkey(script: &[u8]) -> bool {
     match script {
         [33, key @ .., OP_CHECKSIG] if key.len() == 33 => is_key_size_valid(key),
@@ -138,7 +141,7 @@ fn is_pay_to_pubkey(script: &[u8]) -> bool {
     }
 }
 
-/// Core's `MatchMultisig`.
+/// Returns `true` for `m <key>… n OP_CHECKMULTISIG` (Core's `MatchMultisig`).
 fn is_multisig(script: &[u8]) -> bool {
     if script.last() != Some(&OP_CHECKMULTISIG) {
         return false;
@@ -156,17 +159,19 @@ fn is_multisig(script: &[u8]) -> bool {
     keys == total && ops.rest.len() == 1
 }
 
-/// Core's `CPubKey::ValidSize`: the first byte fits the length. The point may be off the curve.
+/// Returns `true` if the first byte of `key` matches its length (Core's `CPubKey::ValidSize`). The
+/// point may be off the curve.
 fn is_key_size_valid(key: &[u8]) -> bool {
     matches!((key.first(), key.len()), (Some(2 | 3), 33) | (Some(4 | 6 | 7), 65))
 }
 
-/// Core's `GetScriptNumber`: a number from `least` to 20, pushed in the one minimal way.
+/// Reads a number from `least` to 20 that is pushed in its only minimal form (Core's
+/// `GetScriptNumber`).
 fn script_number(op: Op<'_>, least: usize) -> Option<usize> {
     let number = match (op.opcode, op.data) {
         (OP_1..=OP_16, _) => usize::from(op.opcode - OP_1 + 1),
-        // 1 to 16 must be opcodes; a byte over 20 is out of range or negative, and two bytes
-        // and more are out of range or not minimal.
+        // The numbers 1 to 16 must be opcodes. A single byte over 20 is out of range or negative. A
+        // number of two bytes or more is out of range or not minimal.
         (1, &[number @ 17..=u8::MAX]) => usize::from(number),
         _ => return None,
     };

@@ -1,22 +1,23 @@
-//! Time that only goes forward, of a clock that may be set back.
+//! Monotonic time, computed from a caller's clock that may be set back.
 
 use core::time::Duration;
 
-/// A clock that counts on from where it was when the caller's is set back.
+/// Clock that never runs backwards, even when the caller's clock is set back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SteadyClock {
-    /// What the caller's clock said last.
+    /// The last time that the caller's clock gave.
     last: Duration,
-    /// How far it was set back, all together.
+    /// Total time by which the caller's clock was set back.
     lag: Duration,
-    /// How much of the time counts for nothing, all together.
+    /// Total time that was paused and is not counted.
     paused: Duration,
-    /// What was read last.
+    /// The last time that this clock returned.
     read: Duration,
 }
 
 impl SteadyClock {
-    /// The time when the caller's clock says `now`: never less than the time before.
+    /// Returns the time of this clock when the caller's clock gives `now`. The result is never less
+    /// than the previous one.
     pub(crate) fn read(&mut self, now: Duration) -> Duration {
         self.lag = self.lag.saturating_add(self.last.saturating_sub(now));
         self.last = now;
@@ -24,7 +25,7 @@ impl SteadyClock {
         self.read
     }
 
-    /// So much of the time that passes until the next reading counts for nothing.
+    /// Excludes `time` from the time that passes until the next reading.
     #[cfg(any(test, feature = "descriptors"))] // Only the client can be paused.
     pub(crate) fn pause(&mut self, time: Duration) {
         self.paused = self.paused.saturating_add(time);
@@ -40,7 +41,8 @@ mod tests {
         let mut clock = SteadyClock::default();
         let mut read = |seconds| clock.read(Duration::from_secs(seconds)).as_secs();
         assert_eq!([100, 105, 5, 6, 6, 0, 2].map(&mut read), [100, 105, 105, 106, 106, 106, 108]);
-        // Seven seconds pass, of which five count for nothing; more than passes cannot be taken away.
+        // Seven seconds pass, and five of them are paused. A pause longer than the time that passed
+        // does not move the clock back.
         clock.pause(Duration::from_secs(5));
         assert_eq!(clock.read(Duration::from_secs(9)).as_secs(), 110);
         clock.pause(Duration::from_secs(50));

@@ -1,4 +1,4 @@
-//! Made-up headers and blocks of regtest, for unit tests.
+//! Generated regtest headers and blocks, for unit tests.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,14 +10,15 @@ use testkit::btc::regtest;
 
 pub(crate) use testkit::btc::regtest::{genesis, solve};
 
-/// A header on top of another, `spacing` seconds later.
+/// Returns a mined header on top of `parent`, `spacing` seconds later.
 pub(crate) fn header(parent: &Header, merkle_root: TxMerkleNode, spacing: u32) -> Header {
     let mut header = regtest::header(parent.block_hash(), parent.time + spacing, merkle_root);
     solve(&mut header);
     header
 }
 
-/// Headers on top of another, `spacing` seconds apart; those of different branches differ.
+/// Returns `count` headers on top of `parent`, `spacing` seconds apart. Headers of different
+/// `branch` values differ.
 pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u32) -> Vec<Header> {
     let mut headers = Vec::with_capacity(count);
     for _ in 0..count {
@@ -27,19 +28,19 @@ pub(crate) fn mine_headers(parent: &Header, count: usize, branch: u8, spacing: u
     headers
 }
 
-/// A block of these transactions on top of another.
+/// Returns a mined block of these transactions on top of `parent`.
 pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
     regtest::block(parent.block_hash(), parent.time + 600, txdata)
 }
 
-/// Blocks from genesis on, without it.
+/// Mines `count` blocks on top of genesis. Genesis is not among them.
 pub(crate) fn mine(count: u32) -> Vec<Block> {
     let mut blocks = Vec::new();
     extend(&mut blocks, count, 0);
     blocks
 }
 
-/// Mines on; blocks with another tag are others.
+/// Mines `count` blocks on top of `blocks`. Blocks with different tags differ.
 pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
     for _ in 0..count {
         let block = next_block(blocks, tag, Vec::new());
@@ -47,7 +48,8 @@ pub(crate) fn extend(blocks: &mut Vec<Block>, count: u32, tag: i64) {
     }
 }
 
-/// The block after `blocks`, which start at height 1, with these transactions.
+/// Returns the block after `blocks`, which start at height 1, with these transactions after its
+/// coinbase.
 pub(crate) fn next_block(blocks: &[Block], tag: i64, transactions: Vec<Transaction>) -> Block {
     let previous = blocks.last().map_or_else(genesis, |block| block.header);
     let height = u32::try_from(blocks.len() + 1).expect("few");
@@ -61,7 +63,7 @@ fn output(script: Vec<u8>, sats: u64) -> TxOut {
     TxOut { value: Amount::from_sat(sats), script_pubkey: ScriptBuf::from_bytes(script) }
 }
 
-/// A transaction with one input and one output, without signatures.
+/// Returns a transaction with one input and one output, without signatures.
 pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Transaction {
     regtest::transaction(
         vec![regtest::input(previous_output)],
@@ -69,12 +71,12 @@ pub(crate) fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u
     )
 }
 
-/// The first output of a block's coinbase.
+/// Returns the outpoint of the first output of a block's coinbase.
 pub(crate) fn reward(block: &Block) -> OutPoint {
     OutPoint { txid: block.txdata[0].compute_txid(), vout: 0 }
 }
 
-/// The hashes of blocks.
+/// Returns the hashes of the blocks.
 pub(crate) fn hashes(blocks: &[Block]) -> Vec<BlockHash> {
     blocks.iter().map(Block::block_hash).collect()
 }

@@ -1,15 +1,15 @@
 //! The Bloom filter of logs in every receipt and header: 2048 bits, three for each value.
 //!
-//! A value is the address of a log (20 bytes) or one of its topics (32 bytes); data is not in the
-//! filter, nor the position of a topic. The filter is a big-endian number of 2048 bits: bit `b`
-//! is bit `b % 8` of byte `255 - b / 8`.
+//! A value is the address of a log (20 bytes) or one of its topics (32 bytes). The filter contains
+//! neither the data of a log nor the position of a topic. The filter is a big-endian number of
+//! 2048 bits: bit `b` is bit `b % 8` of byte `255 - b / 8`.
 //!
-//! Two kinds of bytes must never be mixed up: those *of a filter*, which come off the wire and go
-//! into a [`BloomView`], and those *of a value*, which are hashed by [`positions`]. No conversion
-//! of this module hashes.
+//! Two kinds of bytes must never be mixed up. The bytes *of a filter* are received from a node and
+//! are wrapped in a [`BloomView`]. The bytes *of a value* are hashed by [`positions`]. No
+//! conversion in this module hashes.
 //!
-//! Functions over `&[u8; 256]` also take `&alloy_primitives::Bloom`, which dereferences to it;
-//! functions over many filters take [`Blooms`].
+//! Functions over `&[u8; 256]` also accept `&alloy_primitives::Bloom`, which dereferences to
+//! `&[u8; 256]`. Functions over many filters accept [`Blooms`].
 //!
 //! Source: Yellow Paper, section 4.3.1 (M3:2048).
 
@@ -26,89 +26,96 @@ pub const BYTES: usize = 256;
 /// Length of a filter in bits.
 pub const BITS: usize = 2048;
 
-/// The bits of one value, 0 to 2047, as the Yellow Paper counts them. They may coincide.
+/// The three bit positions of one value, each 0 to 2047, numbered as in the Yellow Paper.
+///
+/// Two or all three positions may be equal.
 pub type BitPositions = [u16; 3];
 
-/// The bits of a value: an address of 20 bytes or a topic of 32.
+/// Hashes a value, an address of 20 bytes or a topic of 32, and returns its bit positions.
 ///
-/// An address as an indexed argument of an event is a topic: pad it first
+/// An address that is an indexed argument of an event is a topic: pad the address to 32 bytes first
 /// ([`Address::into_word`](alloy_primitives::Address::into_word)).
 #[inline]
 pub fn positions(value: &[u8]) -> BitPositions {
     positions_of_hash(&B256::new(keccak256(value)))
 }
 
-/// The bits of each value, in order, hashed several at a time.
+/// Returns the bit positions of each value, in the order of `values`, hashed several at a time.
 pub fn positions_of_each(values: &[&[u8]]) -> Vec<BitPositions> {
     positions_of_each_on(Backend::best(), values)
 }
 
-/// As [`positions_of_each`], on this backend.
+/// Does the same as [`positions_of_each`], on the given backend.
 pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositions> {
     let hashes = keccak256_each(backend, values);
     hashes.into_iter().map(|hash| positions_of_hash(&B256::new(hash))).collect()
 }
 
-/// The bits of a value whose Keccak-256 hash is known.
+/// Returns the bit positions of a value whose Keccak-256 hash is already known.
 #[inline]
 pub fn positions_of_hash(hash: &B256) -> BitPositions {
     let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff;
     [pair(0), pair(2), pair(4)]
 }
 
-/// The byte and the bit in it of a position.
+/// Returns the offset of the byte that contains a bit position, and the mask of the bit.
 #[inline]
 pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
     let position = position & 0x7ff;
     (BYTES - 1 - (position >> 3) as usize, 1 << (position & 7))
 }
 
-/// What a filter says of a value or a query.
+/// Result of testing a filter for a value or a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// Not in the block: a proof, where the header is authentic and its filter sound.
+    /// Not in the block. This is a proof if the header is authentic and its filter is sound.
     No,
-    /// Perhaps in the block.
+    /// Perhaps in the block: all bits of the value are set, possibly by other values.
     Maybe,
-    /// The filter says nothing: all bits are set, or it has another length than 256 bytes.
+    /// The filter carries no information: all its bits are set, or its length is not 256 bytes.
     NoInformation,
 }
 
 impl Answer {
-    /// Whether the block has to be looked into: everything but [`No`](Self::No).
+    /// Returns `true` if the block's receipts must be checked: any answer except [`No`](Self::No).
     pub const fn is_candidate(self) -> bool {
         !matches!(self, Self::No)
     }
 }
 
-/// A filter as received, borrowed.
+/// A borrowed filter as received, of any length.
 ///
-/// From a slice of any length: other chains, and perhaps later forks, send none or another.
+/// Some chains send no filter or a filter of another length, and later forks of Ethereum may too.
+/// A filter whose length is not 256 bytes is accepted and carries no information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomView<'a> {
     bits: Option<&'a [u8; BYTES]>,
 }
 
 impl<'a> BloomView<'a> {
-    /// The filter of these bytes. Nothing is hashed.
+    /// Wraps the bytes of a filter as received. The bytes are not hashed.
     #[inline]
     pub fn from_wire(bytes: &'a [u8]) -> Self {
         Self { bits: bytes.try_into().ok() }
     }
 
-    /// The 256 bytes of the filter, also if all bits are set; none if the length was another.
+    /// Returns the 256 bytes of the filter, or `None` if its length is not 256 bytes.
+    ///
+    /// A filter with all bits set is returned too, unlike by [`informative`](Self::informative).
     #[inline]
     pub const fn bytes(self) -> Option<&'a [u8; BYTES]> {
         self.bits
     }
 
-    /// The filter's bits, if they can say "no": none if the length is wrong or all are set.
+    /// Returns the filter's bytes if the filter can rule out any value.
+    ///
+    /// Returns `None` if the length is not 256 bytes or all bits are set.
     #[inline]
     pub fn informative(self) -> Option<&'a [u8; BYTES]> {
         self.bits.filter(|bits| bits.iter().any(|&byte| byte != u8::MAX))
     }
 
-    /// Whether a value with these bits may be in the block.
+    /// Tests if a value with these bit positions may be in the block.
     #[inline]
     pub fn answer(self, value: &BitPositions) -> Answer {
         match self.informative() {
@@ -118,7 +125,7 @@ impl<'a> BloomView<'a> {
         }
     }
 
-    /// How many bits are set; none if the length is wrong.
+    /// Returns the number of set bits, or `None` if the length is not 256 bytes.
     pub fn count_ones(self) -> Option<u32> {
         self.bits.map(count_ones)
     }
@@ -136,7 +143,7 @@ impl<'a> From<&'a Bloom> for BloomView<'a> {
     }
 }
 
-/// Filters side by side in memory: slices, arrays and vectors of [`Bloom`] or of `[u8; 256]`.
+/// Contiguous filters in memory: slices, arrays and vectors of [`Bloom`] or of `[u8; 256]`.
 ///
 /// # Examples
 /// ```
@@ -148,7 +155,7 @@ impl<'a> From<&'a Bloom> for BloomView<'a> {
 /// assert_eq!(blooms[1..].as_arrays(), [[0xff; 256]]);
 /// ```
 pub trait Blooms {
-    /// The same filters as arrays of bytes.
+    /// Returns the same filters as arrays of bytes.
     ///
     /// # Cost
     /// Nothing is copied.
@@ -186,7 +193,7 @@ where
     }
 }
 
-/// Whether all bits of a value are set.
+/// Returns `true` if all bits of a value are set: the value may be in the block.
 #[inline]
 pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
     value.iter().all(|&position| {
@@ -195,12 +202,12 @@ pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
     })
 }
 
-/// Whether every bit of `other` is set in `bloom`.
+/// Returns `true` if every bit that is set in `other` is also set in `bloom`.
 pub fn covers(bloom: &[u8; BYTES], other: &[u8; BYTES]) -> bool {
     bloom.iter().zip(other).fold(0, |missing, (have, want)| missing | (want & !have)) == 0
 }
 
-/// Sets the bits of a value.
+/// Sets the bits of a value whose positions are known.
 #[inline]
 pub fn accrue(bloom: &mut [u8; BYTES], value: &BitPositions) {
     for &position in value {
@@ -214,7 +221,7 @@ pub fn accrue_value(bloom: &mut [u8; BYTES], value: &[u8]) {
     accrue(bloom, &positions(value));
 }
 
-/// Sets the bits of a log: of its address and of each topic.
+/// Sets the bits of a log's address and of each of its topics.
 pub fn accrue_log(bloom: &mut [u8; BYTES], log: &alloy_primitives::Log) {
     accrue_value(bloom, log.address.as_slice());
     accrue_topics(bloom, &log.data);
@@ -226,7 +233,7 @@ fn accrue_topics(bloom: &mut [u8; BYTES], data: &LogData) {
     }
 }
 
-/// Sets the bits of every log of a receipt.
+/// Sets the bits of every given log, for example of all logs of a receipt.
 pub fn accrue_logs<'a>(
     bloom: &mut [u8; BYTES],
     logs: impl IntoIterator<Item = &'a alloy_primitives::Log>,
@@ -234,22 +241,23 @@ pub fn accrue_logs<'a>(
     logs.into_iter().for_each(|log| accrue_log(bloom, log));
 }
 
-/// Sets every bit of `other`, the filter of a receipt, say.
+/// Sets every bit that is set in `other`, for example in the filter of a receipt.
 pub fn accrue_bloom(bloom: &mut [u8; BYTES], other: &[u8; BYTES]) {
     for (byte, other) in bloom.iter_mut().zip(other) {
         *byte |= other;
     }
 }
 
-/// How many bits are set.
+/// Returns the number of set bits.
 pub fn count_ones(bloom: &[u8; BYTES]) -> u32 {
     let (words, _) = bloom.as_chunks::<8>();
     words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum()
 }
 
-/// The number of distinct values that a filter with so many bits set most likely holds.
+/// Estimates the number of distinct values in a filter from its number of set bits.
 ///
-/// Infinite if all are set. The true number of nine mainnet blocks was within 2.7 %.
+/// Returns infinity if all 2048 bits are set. For nine mainnet blocks the estimate was within
+/// 2.7 % of the true number.
 ///
 /// Source: n = −(m/k)·ln(1 − X/m) (Swamidass and Baldi 2007), with m = 2048 and k = 3.
 pub fn estimated_values(ones: u32) -> f64 {
@@ -262,7 +270,7 @@ mod tests {
     use super::*;
     use alloy_primitives::{Address, BloomInput, address, b256, bloom};
 
-    /// The vector of parity's ethbloom, and of alloy: an address and a topic.
+    /// The test vector of parity's ethbloom and of alloy: one address and one topic.
     #[test]
     fn the_published_filter() {
         let expected = bloom!(
@@ -293,7 +301,7 @@ mod tests {
         assert_eq!(BloomView::from(&expected).answer(&positions(topic.as_slice())), Answer::Maybe);
     }
 
-    /// Two values whose positions were worked out by hand from their hashes.
+    /// Two values whose bit positions were computed by hand from their hashes.
     #[test]
     fn positions_of_known_values() {
         let transfer = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
@@ -355,7 +363,7 @@ mod tests {
         assert!(!covers(&a, &both) && !covers(&a, &b));
     }
 
-    /// Three blocks of mainnet: their distinct addresses and topics counted, and the bits set.
+    /// Four mainnet blocks: their set bits and their number of distinct addresses and topics.
     #[test]
     fn the_estimate_is_near_the_count() {
         for (ones, distinct) in [(1077, 510), (849, 358), (1631, 1083), (775, 323)] {

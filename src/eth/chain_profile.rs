@@ -1,40 +1,41 @@
-//! Whose filters and receipts commit to what.
+//! What the filters and receipts of each chain commit to.
 //!
-//! An audit rests on two properties of a chain, which its headers don't state and which differ
-//! from chain to chain, and sometimes from one fork to the next:
+//! An audit rests on two properties of a chain. Headers do not state them, and they differ from
+//! chain to chain and sometimes change at a fork:
 //!
-//! - does the filter of a header have the bits of every log of the block ([`BloomSoundness`])?
-//! - does the receipts root commit to every log that `eth_getLogs` returns ([`ReceiptsScope`])?
+//! - Does the filter of a header contain the bits of every log of the block ([`BloomSoundness`])?
+//! - Does the receipts root commit to every log that `eth_getLogs` returns ([`ReceiptsScope`])?
 //!
-//! A [`ChainProfile`] says it for each height, with the source of the statement. The chains that
-//! are known ([`ChainProfile::of_chain_id`]) are those for which there is a source; of any other
-//! chain the caller has to give its word ([`ChainProfile::assumed`]).
+//! A [`ChainProfile`] answers both questions for each block number, with the source of each answer.
+//! [`ChainProfile::of_chain_id`] has profiles only for chains with a published source. For any
+//! other chain the caller states the properties on its own authority ([`ChainProfile::assumed`]).
 //!
-//! A chain id is a label: no header commits to one. Which chain a header belongs to is proven by
-//! the anchor alone, so the profile must be chosen by whoever trusts the anchor.
+//! A chain id is a label: no header commits to it. Only the anchor proves which chain a header
+//! belongs to, so the profile must be chosen by the party that trusts the anchor.
 
 use alloc::borrow::Cow;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// How the filter of a header relates to the logs of its block. As `serde` and as text it is the
-/// name in lower case, as `exact`.
+/// Relation of a header's filter to the logs of its block.
+///
+/// `serde` and `Display` write the name of the variant in lower case, for example `exact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BloomSoundness {
-    /// It has the bits of the block's logs and no other.
+    /// The filter has exactly the bits of the block's logs.
     Exact,
-    /// It has the bits of the block's logs, and perhaps others.
+    /// The filter has all bits of the block's logs, and perhaps further bits.
     Superset,
-    /// There is none, or a constant stands in its place: it is never looked at.
+    /// The header has no filter, or a constant in place of a filter: the filter is never used.
     Absent,
-    /// It may lack bits of a log: it is never looked at.
+    /// The filter may lack bits of a log: the filter is never used.
     Unsound,
 }
 
 impl BloomSoundness {
-    /// Whether the "no" of such a filter proves that a log is not in the block.
+    /// Returns `true` if a "no" of the filter proves that a log is not in the block.
     pub const fn proves_absence(self) -> bool {
         matches!(self, Self::Exact | Self::Superset)
     }
@@ -51,30 +52,31 @@ impl fmt::Display for BloomSoundness {
     }
 }
 
-/// Whether a receipts root commits to all that `eth_getLogs` returns.
+/// Which of the logs that `eth_getLogs` returns are committed to by the receipts root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReceiptsScope {
-    /// Every log of the block is in a receipt under the root, and every node counts transactions
-    /// and logs by them.
+    /// Every log of the block is in a receipt under the root, and every node numbers transactions
+    /// and logs by these receipts.
     EveryLog,
-    /// Nodes also return logs that no receipt under the root has, or the root is none of receipts.
+    /// Nodes also return logs that are in no receipt under the root, or the receipts root does not
+    /// commit to receipts at all.
     NotEveryLog,
 }
 
-/// What is said of the blocks from one height on.
+/// The properties of a range of blocks, up to the first block of the next `Stretch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stretch {
     /// Number of the first block.
     pub first: u64,
-    /// What the filters say.
+    /// Relation of the filters to the logs.
     pub bloom: BloomSoundness,
-    /// What the receipts say.
+    /// Which logs the receipts roots commit to.
     pub receipts: ReceiptsScope,
-    /// Where this is known from.
+    /// Source of this information: a specification, an issue or the caller.
     pub source: Cow<'static, str>,
 }
 
-/// What a chain's filters and receipts commit to, by height.
+/// What a chain's filters and receipts commit to, for each range of block numbers.
 ///
 /// # Examples
 /// ```
@@ -84,54 +86,55 @@ pub struct Stretch {
 /// assert_eq!(polygon.at(80_084_799).receipts, ReceiptsScope::NotEveryLog);
 /// assert_eq!(polygon.at(80_084_800).receipts, ReceiptsScope::EveryLog);
 ///
-/// // A private network of unchanged geth nodes: the caller's own word.
+/// // A private network of unmodified geth nodes: the caller states the properties.
 /// let ours = ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog);
 /// assert_eq!(ours.at(0).bloom, BloomSoundness::Exact);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChainProfile {
     name: Cow<'static, str>,
-    /// Ascending; the first begins at block 0.
+    /// Ascending by first block; the first entry begins at block 0.
     stretches: Vec<Stretch>,
     statuses_since: Option<u64>,
 }
 
-/// The source of what a caller assumes.
-const ASSUMED: &str = "the caller's word";
+/// The source that is given for a profile that the caller assumes.
+const ASSUMED: &str = "stated by the caller";
 
 impl ChainProfile {
-    /// Ethereum's main network.
+    /// Returns the profile of Ethereum mainnet.
     pub fn ethereum() -> Self {
         Self::of_chain_id(1).expect("in the table")
     }
 
-    /// The profile of the chain with this id (EIP-155), none for a chain that is not known here.
+    /// Returns the profile of the chain with this id (EIP-155), or `None` for an unknown chain.
     ///
     /// | chain | id | filters | receipts |
     /// |---|---|---|---|
     /// | Ethereum and its test networks | 1, 5, 17000, 560048, 11155111 | exact | every log |
-    /// | OP Mainnet | 10 | exact from Bedrock on, before it unsound | every log from Bedrock on |
+    /// | OP Mainnet | 10 | unsound, exact since Bedrock | every log since Bedrock |
     /// | Base, OP Sepolia, Base Sepolia | 8453, 11155420, 84532 | exact | every log |
-    /// | Polygon PoS, Amoy | 137, 80002 | exact from Madhugiri on, before it unsound | every log from Madhugiri on |
-    /// | Cronos | 25 | superset, exact from 2,693,800 on | not every log |
+    /// | Polygon PoS, Amoy | 137, 80002 | unsound, exact since Madhugiri | every log since Madhugiri |
+    /// | Cronos | 25 | superset, exact since block 2,693,800 | not every log |
     /// | zkSync Era | 324 | unsound | not every log |
     /// | Sei | 1329 | unsound | not every log |
     /// | Filecoin, Zilliqa 2, `CloudWalk` (Stratus) | 314, 32769, 2009 | absent | not every log |
     ///
-    /// On Polygon the receipt of a state sync is of type 0x7f since Madhugiri, which
-    /// [`receipts`](crate::eth::receipts) don't read: a block with one stays undecided if its
-    /// filter does not rule a log out.
+    /// On Polygon the receipt of a state sync has type 0x7f since Madhugiri.
+    /// [`receipts`](crate::eth::receipts) cannot decode this type. So an audit cannot decide a
+    /// block with a state sync, unless the block's filter rules out a match.
     pub fn of_chain_id(chain_id: u64) -> Option<Self> {
         KNOWN.iter().find(|known| known.id == chain_id).map(Known::profile)
     }
 
-    /// The profiles of all chains that are known here, each with its own [name](Self::name).
+    /// Returns the profiles of all known chains, each with a different [name](Self::name).
     pub fn known() -> impl Iterator<Item = Self> {
         KNOWN.iter().map(Known::profile)
     }
 
-    /// What the caller says of a whole chain. What an audit under it proves is worth as much as
-    /// this word.
+    /// Creates a profile of a whole chain from what the caller assumes.
+    ///
+    /// An audit under this profile proves its result only if the assumption is true.
     pub fn assumed(
         name: impl Into<Cow<'static, str>>,
         bloom: BloomSoundness,
@@ -142,32 +145,36 @@ impl ChainProfile {
         Self { name: name.into(), stretches, statuses_since: None }
     }
 
-    /// Says that the receipts of the blocks from `first` on hold statuses (Byzantium, EIP-658): 0
-    /// for a chain that began with them.
+    /// Declares that the receipts of block `first` and of all later blocks have a status (EIP-658,
+    /// fork Byzantium). Use 0 for a chain that has had the status since its genesis.
     #[must_use]
     pub fn with_statuses_since(mut self, first: u64) -> Self {
         self.statuses_since = Some(first);
         self
     }
 
-    /// Number of the first block whose receipts hold statuses, as those of all later blocks do;
-    /// none where it is not known, as of a chain that a caller assumes without saying it.
+    /// Returns the number of the first block from which on all receipts have a status.
     ///
-    /// Receipts of earlier blocks hold post-states, which many nodes have dropped. So of a block
-    /// that may be earlier, receipts with another root may be all that an honest source has; of
-    /// later ones they are the wrong ones.
+    /// Returns `None` if the number is unknown, for example for an assumed profile without
+    /// [`with_statuses_since`](Self::with_statuses_since).
+    ///
+    /// Receipts of earlier blocks contain a post-state root, which many nodes no longer store. So
+    /// for a block that may be earlier, an honest source may have only receipts that do not match
+    /// the root. For a block with statuses, receipts with another root are wrong.
     ///
     /// Sources: `byzantiumBlock` in the configurations of go-ethereum, op-geth and bor.
     pub fn statuses_since(&self) -> Option<u64> {
         self.statuses_since
     }
 
-    /// Whether the receipts of the block of this number are known to hold statuses.
+    /// Returns `true` if the receipts of the block with this number are known to have a status.
     pub fn has_statuses(&self, number: u64) -> bool {
         self.statuses_since.is_some_and(|first| first <= number)
     }
 
-    /// Says something else of the blocks from `first` on; what was said of them before goes.
+    /// Overrides the profile for block `first` and all later blocks.
+    ///
+    /// All earlier overrides for blocks from `first` on are removed.
     #[must_use]
     pub fn from_block(
         mut self,
@@ -181,18 +188,18 @@ impl ChainProfile {
         self
     }
 
-    /// The chain's name: a label, which nothing commits to.
+    /// Returns the chain's name. It is only a label: no header commits to it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is said of the block of this number.
+    /// Returns the properties of the block with this number.
     pub fn at(&self, number: u64) -> &Stretch {
         let behind = self.stretches.partition_point(|stretch| stretch.first <= number);
         &self.stretches[behind.saturating_sub(1)] // the first begins at 0
     }
 
-    /// All that is said, from block 0 on.
+    /// Returns the properties of all ranges of blocks, ascending, from block 0 on.
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
@@ -203,7 +210,7 @@ type Row = (u64, BloomSoundness, ReceiptsScope, &'static str);
 struct Known {
     name: &'static str,
     id: u64,
-    /// First block with statuses in receipts, where there is a source.
+    /// First block with statuses in receipts, if a source states it.
     statuses_since: Option<u64>,
     rows: &'static [Row],
 }
@@ -223,26 +230,26 @@ impl Known {
 use BloomSoundness::{Absent, Exact, Superset, Unsound};
 use ReceiptsScope::{EveryLog, NotEveryLog};
 
-const YELLOW_PAPER: &str = "Yellow Paper 4.4 and 12.2: a block whose logsBloom or receiptsRoot is \
-                            not that of its receipts is invalid";
+const YELLOW_PAPER: &str = "Yellow Paper 4.4 and 12.2: a block whose logsBloom or receiptsRoot \
+                            differs from that of its receipts is invalid";
 const OP_STACK: &str = "OP stack specification, deposits and execution engine: a deposit has a \
-                        receipt under the root like any transaction, op-geth checks filter and \
+                        receipt under the root like any transaction; op-geth checks filter and \
                         root as geth does";
 const BEFORE_BEDROCK: &str = "no source for blocks before Bedrock";
 const POLYGON_BEFORE: &str = "PIP-74: state syncs affect neither receiptsRoot nor logsBloom; bor \
                               returns their logs with --bor.logs (0xPolygon/bor#519, #585)";
 const POLYGON_SINCE: &str = "PIP-74, fork Madhugiri (0xPolygon/erigon v3.3.0; bor's genesis)";
 const CRONOS_BEFORE: &str = "subsquid/squid-sdk#460: logs of failed transactions are in the \
-                             filter; Ethermint gives the root of no receipts as receiptsRoot";
-const CRONOS_SINCE: &str = "subsquid/squid-sdk#460: mended by v0.7.0; Ethermint gives the root of \
-                            no receipts as receiptsRoot";
+                             filter; Ethermint sets receiptsRoot to the root of an empty list";
+const CRONOS_SINCE: &str = "subsquid/squid-sdk#460: fixed by v0.7.0; Ethermint sets receiptsRoot \
+                            to the root of an empty list";
 const ZKSYNC: &str = "across-protocol/relayer#1789: all zeros from some nodes; \
                       matter-labs/zksync-era#2633, #4580; the hash is not that of an Ethereum \
                       header";
 const SEI: &str = "sei-protocol/sei-chain#2230, #2268: synthetic logs, filter and eth_getLogs \
                    disagree";
-const FILECOIN: &str = "ChainSafe/forest#7151: all bits set in every block; nodes make these \
-                        headers up";
+const FILECOIN: &str = "ChainSafe/forest#7151: all bits set in every block; nodes synthesise \
+                        these headers";
 const ZILLIQA: &str = "Zilliqa/zq2#1902, #2231: blocks have no filter";
 const CLOUDWALK: &str = "cloudwalk/stratus#1134: all zeros in every block";
 

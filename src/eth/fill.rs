@@ -1,4 +1,4 @@
-//! How full the filters of a chain are, and what share of them a query that finds nothing passes.
+//! Fill of a chain's filters, and the false-positive rate that follows from it.
 
 #![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
 
@@ -6,16 +6,17 @@ use alloc::vec::Vec;
 
 use super::bloom::{self, BITS, BloomView};
 
-/// How many filters have how many bits set.
+/// Number of filters for each number of set bits.
 ///
-/// The share of false "maybe" must be taken block by block: fills differ so much that the mean
-/// fill says little. With this histogram the sum over all blocks is one over at most 2,049 fills.
+/// The false-positive rate must be computed block by block: fills vary so much that the mean fill
+/// does not predict the rate. With this histogram the sum over all blocks becomes a sum over at
+/// most 2,049 distinct fills.
 ///
 /// # Cost
-/// 16 kB, however many filters there are.
+/// 16 kB of memory for any number of filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FillHistogram {
-    /// Index: bits set.
+    /// Number of filters; the index is the number of set bits, 0 to 2048.
     filters: Vec<u64>,
 }
 
@@ -26,7 +27,10 @@ impl Default for FillHistogram {
 }
 
 impl FillHistogram {
-    /// Adds filters. One that has not 256 bytes counts as one with all bits set: both say nothing.
+    /// Adds filters to the histogram.
+    ///
+    /// A filter whose length is not 256 bytes is recorded as a filter with all bits set, because
+    /// neither carries information.
     pub fn add<'a>(&mut self, blooms: impl IntoIterator<Item: Into<BloomView<'a>>>) {
         for bloom in blooms {
             let ones = bloom.into().count_ones();
@@ -34,40 +38,43 @@ impl FillHistogram {
         }
     }
 
-    /// Counts in what another histogram counted.
+    /// Adds the counts of another histogram to this histogram.
     pub fn merge(&mut self, other: &Self) {
         for (filters, others) in self.filters.iter_mut().zip(&other.filters) {
             *filters += others;
         }
     }
 
-    /// Counts in so many filters that have so many bits set.
+    /// Adds `filters` filters with `ones` set bits each.
     #[cfg(feature = "std")]
     pub(super) fn add_count(&mut self, ones: usize, filters: u64) {
         self.filters[ones] += filters;
     }
 
-    /// How many filters were counted.
+    /// Returns the number of filters in the histogram.
     pub fn filters(&self) -> u64 {
         self.filters.iter().sum()
     }
 
-    /// How many of them have all bits set, and so say nothing.
+    /// Returns the number of filters that carry no information: all their bits are set.
     pub fn uninformative(&self) -> u64 {
         self.filters[BITS]
     }
 
-    /// How many of them have no bit set: blocks without logs.
+    /// Returns the number of filters without any set bit: the filters of blocks without logs.
     pub fn empty(&self) -> u64 {
         self.filters[0]
     }
 
-    /// The mean share of bits that are set, 0 to 1; 0 without filters.
+    /// Returns the mean share of set bits, 0 to 1, or 0 if the histogram is empty.
     pub fn mean_fill(&self) -> f64 {
         self.mean(|ones| f64::from(ones) / 2048.0)
     }
 
-    /// The fill that a share of the filters, 0 to 1, does not exceed: the median at 0.5.
+    /// Returns the quantile of the fill at `share`: the median at 0.5.
+    ///
+    /// The result is the smallest fill, 0 to 1, that at least `share` of the filters do not exceed.
+    /// `share` is clamped to 0 to 1. Returns 0 if the histogram is empty.
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = libm::ceil(share.clamp(0.0, 1.0) * self.filters() as f64).max(1.0);
         let mut counted = 0;
@@ -80,22 +87,25 @@ impl FillHistogram {
         0.0
     }
 
-    /// How many distinct values the filters hold in all, those with all bits set left out.
+    /// Estimates the number of distinct values per filter and returns the sum over all filters.
+    ///
+    /// Filters with all bits set are left out. A value in two filters is added twice.
     pub fn estimated_values(&self) -> f64 {
         let informative =
             self.fills().filter(|&(ones, _)| bloom::estimated_values(ones).is_finite());
         informative.map(|(ones, filters)| bloom::estimated_values(ones) * filters as f64).sum()
     }
 
-    /// The mean share of filters in which `bits` given bits are all set by chance: the rate of
-    /// false "maybe" of a query for a value (3 bits), for two values (6), for three (9).
+    /// Returns the expected share of filters, 0 to 1, in which `bits` given bits are set by chance.
     ///
-    /// Assumes that a block's set bits are spread evenly, which holds for Keccak.
+    /// This is the false-positive rate of a query for one value (3 bits), for two values (6 bits)
+    /// or for three values (9 bits). The calculation assumes that a block's set bits are spread
+    /// evenly, which holds for Keccak.
     pub fn false_positive_rate(&self, bits: u32) -> f64 {
         self.mean(|ones| libm::pow(f64::from(ones) / 2048.0, f64::from(bits)))
     }
 
-    /// The sum over all filters of what `of` says of a number of set bits.
+    /// Returns the sum over all filters of `of(number of set bits)`.
     pub(crate) fn sum(&self, of: impl Fn(u32) -> f64) -> f64 {
         self.fills().map(|(ones, filters)| of(ones) * filters as f64).sum()
     }
@@ -107,7 +117,7 @@ impl FillHistogram {
         }
     }
 
-    /// Each fill that occurs, in bits set, with how many filters have it.
+    /// Returns each number of set bits that occurs, with the number of filters that have it.
     pub(super) fn fills(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(&self.filters).filter(|&(_, &filters)| filters > 0).map(|(ones, &n)| (ones, n))
     }

@@ -1,10 +1,11 @@
-//! What a query will cost, from headers alone, before a receipt is fetched.
+//! Forecast of a query's cost from headers alone, before any receipt is fetched.
 //!
-//! The candidates of a range are counted, not guessed: the headers are there. Which of them are
-//! false is an estimate from how full each filter is, and so are receipts and bytes, from the gas
-//! used and the fill. Their factors are means over 33 mainnet blocks of the years 2019 to 2025
-//! with 5,469 receipts; the bytes of each of these blocks are between 0.69 and 1.44 times what
-//! is said here, the receipts between 0.38 and 1.54 times.
+//! The number of candidate blocks is exact, because the headers are available. The number of false
+//! candidates is estimated from the fill of each filter. The numbers of receipts and of bytes are
+//! estimated from the gas used and from the fill. The factors of these estimates are means over 33
+//! mainnet blocks of the years 2019 to 2025 with 5,469 receipts. For each of these blocks, the true
+//! number of bytes is 0.69 to 1.44 times the estimate, and the true number of receipts is 0.38 to
+//! 1.54 times the estimate.
 
 #![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
 
@@ -18,35 +19,42 @@ use super::header::{ChainBlock, HeaderChain};
 use super::log_query::CompiledQuery;
 use super::scan;
 
-/// Gas used for each receipt: 564.8 million over 5,469 receipts of mainnet.
+/// Mean gas used for each receipt: 564.8 million gas over 5,469 mainnet receipts.
 const GAS_PER_RECEIPT: f64 = 103_000.0;
 
-/// No transaction of mainnet uses less: 21,000, and half of it refunded before London.
+/// Least gas that a mainnet transaction can use: 21,000, of which refunds returned at most half
+/// before London.
 const LEAST_GAS: u64 = 10_500;
 
-/// Bytes of receipts without filters for each distinct address or topic, as a filter estimates
-/// them: 33 mainnet blocks.
+/// Mean bytes of receipts without filters for each distinct address or topic.
+///
+/// The number of distinct values is estimated from the filter. Measured over 33 mainnet blocks.
 const BYTES_PER_VALUE: f64 = 176.0;
 
-/// Bytes of receipts without filters for each unit of gas, where the filter says nothing: 33
-/// mainnet blocks.
+/// Mean bytes of receipts without filters for each unit of gas, for blocks whose filter carries no
+/// information. Measured over 33 mainnet blocks.
 const BYTES_PER_GAS: f64 = 0.0048;
 
-/// What the filter adds to a receipt's RLP: 256 bytes and a length of three.
+/// Bytes that the filter adds to a receipt's RLP: 256 bytes, and a length prefix of 3 bytes.
 const BLOOM_BYTES: f64 = 259.0;
 
-/// What JSON-RPC adds to a receipt, besides writing each byte as two: some 650 bytes of names and
-/// hashes, and 430 for each of its logs, of which mainnet has about 2.5.
+/// Bytes that JSON-RPC adds to a receipt, besides writing each byte as two hex digits.
+///
+/// About 650 bytes are names and hashes of the receipt. About 430 bytes are added for each log, and
+/// a mainnet receipt has about 2.5 logs.
 const JSON_BYTES: f64 = 1_700.0;
 
-/// From this share of blocks on, an element is said to select nothing.
+/// Share of passing blocks from which on a clause is reported to select nothing.
 const SELECTS_NOTHING: f64 = 0.9;
 
-/// With more values than this, a value's share is taken from a sample.
+/// Largest number of values in a query for which each value is tested against every block.
+///
+/// For queries with more values, each value is tested against a sample of the blocks.
 pub(super) const VALUES_COUNTED_EVERYWHERE: usize = 8;
+/// The sample contains every 64th block.
 const SAMPLE: usize = 64;
 
-/// A forecast, fed with the headers of a range in one or several stretches.
+/// A forecast of a query's cost, built from the headers of one or several ranges of blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
     pub(super) query: CompiledQuery,
@@ -55,12 +63,14 @@ pub struct Forecast {
     pub(super) clauses: Vec<ClauseForecast>,
     receipts: f64,
     bytes: f64,
-    /// At least what they used.
+    /// Upper bound of the gas that all candidates used together.
     pub(super) gas_of_candidates: u64,
 }
 
-/// Bytes of a block's receipts as JSON-RPC has them: twice their RLP, and what goes around it. An
-/// estimate from the gas that the block used and how full its filter is.
+/// Estimates the size in bytes of a block's receipts as JSON-RPC sends them.
+///
+/// The size is twice the RLP, plus the JSON names and hashes. The estimate uses the gas that the
+/// block used and the fill of its filter.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -73,13 +83,17 @@ pub fn json_bytes(block: &ChainBlock<'_>) -> u64 {
     (2.0 * (slim + receipts * BLOOM_BYTES) + receipts * JSON_BYTES) as u64
 }
 
-/// Bytes of receipts without filters, of `count` blocks whose filters have so many bits set.
+/// Estimates the bytes of receipts without filters in `count` blocks.
+///
+/// `ones` is the number of set bits in the filter of each block, `gas` the gas of all these blocks.
 fn slim_bytes(ones: u32, count: f64, gas: f64) -> f64 {
     let values = bloom::estimated_values(ones);
     if values.is_finite() { values * BYTES_PER_VALUE * count } else { gas * BYTES_PER_GAS }
 }
 
-/// What a clause of a query, its addresses or one position of topics, selects by itself.
+/// Forecast of the blocks that one clause of a query selects by itself.
+///
+/// A clause is the set of addresses, or the set of topics at one position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClauseForecast {
     pub(super) candidates: u64,
@@ -89,24 +103,25 @@ pub struct ClauseForecast {
 }
 
 impl ClauseForecast {
-    /// How many blocks pass this clause.
+    /// Returns the number of blocks that pass this clause.
     pub fn candidates(&self) -> u64 {
         self.candidates
     }
 
-    /// The share of blocks that pass this clause, 0 to 1.
+    /// Returns the share of blocks that pass this clause, 0 to 1.
     pub fn share(&self) -> f64 {
         share(self.candidates, self.blocks)
     }
 
-    /// The share of blocks, 0 to 1, that each value of the clause passes by itself, in the order
-    /// of [`CompiledQuery::clauses`]. Of queries for more than 8 values, taken from every 64th
-    /// block, or on an index from 64 of its sections.
+    /// Returns for each value of the clause the share of blocks, 0 to 1, that may contain it.
+    ///
+    /// The values have the order of [`CompiledQuery::clauses`]. For queries with more than 8 values
+    /// the share is measured on a sample: every 64th block, or 64 sections of an index.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> {
         self.values.iter().map(|&passed| share(passed, self.sampled))
     }
 
-    /// Whether at least nine blocks of ten pass: the clause only costs.
+    /// Returns `true` if at least 90 % of the blocks pass: the clause adds cost but no selectivity.
     pub fn selects_nothing(&self) -> bool {
         self.share() >= SELECTS_NOTHING
     }
@@ -117,7 +132,7 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 impl Forecast {
-    /// A forecast for a query over no blocks yet.
+    /// Creates the forecast of a query, without any block so far.
     pub fn new(query: CompiledQuery) -> Self {
         let clause = |values: &Vec<BitPositions>| ClauseForecast {
             candidates: 0,
@@ -137,11 +152,11 @@ impl Forecast {
         }
     }
 
-    /// Counts in the blocks of a chain. A block counted twice counts twice.
+    /// Adds the blocks of a chain. A block that is added twice is counted twice.
     ///
     /// # Cost
-    /// A scan for the query, one for each clause and one for each value of a query for at most 8
-    /// values; of larger ones, a scan of every 64th block for each value.
+    /// One scan for the query, one scan for each clause, and one scan for each value. If the query
+    /// has more than 8 values, the scans for single values read only every 64th block.
     pub fn add(&mut self, chain: &HeaderChain) {
         let blooms = chain.blooms();
         self.fills.add(blooms);
@@ -151,6 +166,7 @@ impl Forecast {
             self.gas_of_candidates = self.gas_of_candidates.saturating_add(block.gas_used);
         }
 
+        // With many values, a full scan for each value would take too long: use a sample.
         let num_values: usize = self.query.clauses().iter().map(Vec::len).sum();
         let sample: Vec<_>;
         let sampled = if num_values > VALUES_COUNTED_EVERYWHERE {
@@ -173,72 +189,84 @@ impl Forecast {
         }
     }
 
-    /// Adds what it costs to look into `count` candidates whose filters have so many bits set,
-    /// and which used so much gas together.
+    /// Adds the estimated receipts and bytes of `count` candidates.
+    ///
+    /// `ones` is the number of set bits in the filter of each candidate, `gas` the gas that all of
+    /// them used together.
     pub(super) fn add_costs(&mut self, ones: u32, count: f64, gas: f64) {
         self.receipts += gas / GAS_PER_RECEIPT;
         self.bytes += slim_bytes(ones, count, gas);
     }
 
-    /// How many blocks were counted in.
+    /// Returns the number of blocks that were added.
     pub fn blocks(&self) -> u64 {
         self.fills.filters()
     }
 
-    /// How full their filters are.
+    /// Returns the fill of the filters of all added blocks.
     pub fn fills(&self) -> &FillHistogram {
         &self.fills
     }
 
-    /// How many blocks have to be looked into: their filters don't say "no". Exact.
+    /// Returns the number of blocks that must be checked, because their filter does not say "no".
+    ///
+    /// This number is exact.
     pub fn candidates(&self) -> u64 {
         self.candidates
     }
 
-    /// How many blocks would be candidates by chance if none held a match: [`expected_false`].
+    /// Estimates the number of candidates if no block contained a match: see [`expected_false`].
     pub fn expected_false(&self) -> f64 {
         expected_false(&self.query, &self.fills)
     }
 
-    /// What each clause selects by itself, in the order of [`CompiledQuery::clauses`].
+    /// Returns the forecast of each clause by itself, in the order of [`CompiledQuery::clauses`].
     pub fn clauses(&self) -> &[ClauseForecast] {
         &self.clauses
     }
 
-    /// How many receipts the candidates have, as an estimate from the gas that they used.
+    /// Estimates the number of receipts of the candidates from the gas that they used.
     pub fn receipts(&self) -> f64 {
         self.receipts
     }
 
-    /// The most receipts that the candidates can have: a transaction of mainnet costs at least
-    /// 21,000 gas, of which refunds gave back up to a half before London (Yellow Paper, 6.2 and
-    /// appendix G; EIP-3529). Does not hold for chains with free or cheaper transactions.
+    /// Returns an upper bound of the number of receipts that the candidates can have.
+    ///
+    /// A mainnet transaction costs at least 21,000 gas, of which refunds returned at most half
+    /// before London (Yellow Paper, 6.2 and appendix G; EIP-3529). The bound does not hold for
+    /// chains with free or cheaper transactions.
     pub fn most_receipts(&self) -> u64 {
         self.gas_of_candidates / LEAST_GAS
     }
 
-    /// Bytes of the candidates' receipts in the slim form of eth/69, without filters: an estimate
-    /// from how full the filters of the blocks are.
+    /// Estimates the bytes of the candidates' receipts in the slim encoding of eth/69.
+    ///
+    /// Slim receipts have no filters. The estimate is based on the fill of the blocks' filters.
     pub fn slim_bytes(&self) -> f64 {
         self.bytes
     }
 
-    /// Bytes of the candidates' receipts in consensus RLP, with a filter in each.
+    /// Estimates the bytes of the candidates' receipts in consensus RLP, with a filter in each
+    /// receipt.
     pub fn consensus_bytes(&self) -> f64 {
         self.bytes + self.receipts * BLOOM_BYTES
     }
 }
 
-/// How many of the blocks with these filters would be candidates by chance if none held a match:
-/// the sum over all blocks of their fill to the power of the query's distinct bits, or for
-/// alternatives of the chance that one of them passes. Of the blocks that a scan finds, about so
-/// many hold nothing.
+/// Estimates the number of blocks with these filters that are candidates by chance.
+///
+/// The result is the sum over all blocks of the probability that a block without a match passes.
+/// For a query without alternatives this is the block's fill to the power of the number of distinct
+/// bits of the query. For a clause with alternatives it is the probability that at least one of
+/// them passes. About this many of the candidates that a scan finds contain no match.
 pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
     fills.sum(chance(query))
 }
 
-/// The chance that a filter with so many bits set passes a query of which its block holds nothing.
+/// Returns a function from the number of set bits of a filter to the probability that the filter
+/// passes the query, if its block contains no match.
 pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
+    // Clauses with one value must all pass, so together they need the union of their bits.
     let mut fixed: Vec<u16> = Vec::new();
     for values in query.clauses() {
         if let [value] = values.as_slice() {
@@ -246,7 +274,7 @@ pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
         }
     }
     let fixed = distinct(&mut fixed);
-    // Of each clause with alternatives, how many have one, two or three different bits.
+    // For each clause with alternatives: number of values with one, two and three distinct bits.
     let mut alternatives: Vec<[usize; 3]> = Vec::new();
     for values in query.clauses().iter().filter(|values| values.len() != 1) {
         let mut counts = [0; 3];
@@ -266,7 +294,7 @@ pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
     }
 }
 
-/// How many different positions there are.
+/// Returns the number of distinct positions.
 fn distinct(positions: &mut Vec<u16>) -> usize {
     positions.sort_unstable();
     positions.dedup();
@@ -309,8 +337,8 @@ mod tests {
         positions(&[name.as_bytes(), &seed.to_be_bytes()].concat())
     }
 
-    /// Values that no block holds pass as often as the forecast says, for one clause, for two and
-    /// for alternatives.
+    /// Values that are in no block pass as often as the forecast estimates: for one clause, for two
+    /// clauses and for alternatives.
     #[test]
     fn false_candidates_are_as_many_as_expected() {
         let shapes: [&dyn Fn(u32) -> CompiledQuery; 3] = [
@@ -362,7 +390,7 @@ mod tests {
         assert!(addresses.candidates() < topic.candidates());
     }
 
-    /// What geth writes for these receipts: everything around their logs has 1,150 bytes.
+    /// Size of the JSON that geth writes for these receipts: 1,150 bytes for each, and its logs.
     fn json_bytes(encodings: &[Vec<u8>]) -> usize {
         use crate::eth::log::LocatedLog;
         use alloy_primitives::B256;
@@ -382,7 +410,7 @@ mod tests {
         1_150 * receipts.len() + logs.map(|log| located(log).to_json().len() + 1).sum::<usize>()
     }
 
-    /// The receipts of real blocks against what their headers let expect.
+    /// Compares the receipts of real blocks with the estimates from their headers.
     #[test]
     fn receipts_and_bytes_are_of_the_right_size() {
         for block in [
@@ -417,7 +445,7 @@ mod tests {
         }
     }
 
-    /// Transaction 112 of mainnet's block 12,505,500 used 19,989 gas, the rest was refunded.
+    /// Transaction 112 of mainnet block 12,505,500 used 19,989 gas, because the rest was refunded.
     #[test]
     fn a_refunded_transaction_has_a_receipt_too() {
         let header = alloy_consensus::Header { gas_used: 19_989, ..Default::default() };

@@ -1,8 +1,8 @@
-//! What is wrong with a value of JSON-RPC, and where.
+//! Errors in JSON-RPC values, with their position.
 //!
-//! Queries and logs come as JSON from strangers. Their readers keep no tree of it: a value is
-//! null, a text or a list of such; of anything else only the kind is kept, so that memory stays
-//! in proportion to the text.
+//! Queries and logs arrive as JSON from untrusted sources. Their parsers build no full JSON tree.
+//! They keep nulls, booleans, strings and lists. Of numbers and objects they keep only the kind, so
+//! that memory stays proportional to the input.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -12,17 +12,19 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-/// How much of an offending text an error repeats, in characters.
+/// Maximum number of characters of an offending text that an error message repeats.
 const EXCERPT: usize = 80;
 
-/// Where a value stands: a field, and up to two indices into it.
+/// Position of a JSON value: a field, and up to two list indices in it.
+///
+/// Displayed as `topics[1][3]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// Name of the field.
     pub field: &'static str,
-    /// Index in the field's list.
+    /// Index in the field's list, or `None` for the whole field.
     pub index: Option<usize>,
-    /// Index in the list at that index.
+    /// Index in the nested list at `index`, or `None` for the whole element.
     pub inner: Option<usize>,
 }
 
@@ -31,7 +33,7 @@ impl Place {
         Self { field, index: None, inner: None }
     }
 
-    /// The element `index` of the list at this place.
+    /// Returns the position of element `index` in the list at this position.
     pub(crate) const fn at(self, index: usize) -> Self {
         match self.index {
             None => Self { index: Some(index), ..self },
@@ -47,69 +49,69 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with a value.
+/// Reason why a JSON value is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ValueProblem {
-    /// The field is not there, or null.
+    /// The field is missing or null.
     #[error("is missing or null")]
     Missing,
-    /// Another kind of value than can stand there.
-    #[error("{found} stands where {expected} belongs")]
+    /// The value has the wrong JSON type.
+    #[error("expected {expected}, found {found}")]
     WrongKind {
-        /// What can stand there.
+        /// The expected type, with its article.
         expected: &'static str,
-        /// What does.
+        /// The type that was found, with its article.
         found: &'static str,
     },
-    /// Hex without its prefix.
+    /// A hex string lacks its prefix `0x`.
     #[error("{text:?} does not begin with 0x")]
     NoPrefix {
         /// The value's first characters.
         text: String,
     },
-    /// A number without digits.
+    /// A hex number has no digits.
     #[error("no digits after 0x")]
     NoDigits,
-    /// A number whose first digit is zero.
+    /// A hex number of at least two digits begins with zero.
     #[error("{text:?} has a leading zero")]
     LeadingZero {
         /// The value's first characters.
         text: String,
     },
-    /// Half a byte too much.
+    /// The number of hex digits is odd.
     #[error("{digits} hex digits are not whole bytes")]
     OddDigits {
-        /// Digits after the prefix.
+        /// Number of digits after the prefix.
         digits: usize,
     },
-    /// A character that is no hex digit.
+    /// A character is not a hex digit.
     #[error("character {character:?} at {at} is not a hex digit")]
     NotHex {
         /// The character.
         character: char,
-        /// Its offset in bytes, the prefix counted.
+        /// Its offset in bytes, from the start of the prefix.
         at: usize,
     },
-    /// Bytes of another number than the type has.
+    /// The number of bytes differs from the size of the type.
     #[error("{found} bytes, {what} has {expected}")]
     Length {
-        /// Bytes there.
+        /// Number of bytes found.
         found: usize,
-        /// Bytes that the type has.
+        /// Number of bytes of the type.
         expected: usize,
-        /// The type, with its article.
+        /// Name of the type, with its article.
         what: &'static str,
     },
-    /// A number that does not fit.
+    /// A number is above the limit.
     #[error("{text:?} is above {limit:#x}")]
     TooLarge {
         /// The value's first characters.
         text: String,
-        /// The largest number that can stand there.
+        /// The largest number that is allowed.
         limit: u64,
     },
-    /// A block that is neither a number nor a tag.
+    /// A block is given by neither a hex number nor a tag.
     #[error(
         "{text:?} is neither a number in hex with 0x nor one of earliest, latest, safe, \
          finalized, pending"
@@ -118,17 +120,17 @@ pub enum ValueProblem {
         /// The value's first characters.
         text: String,
     },
-    /// More values than can stand there.
-    #[error("{found} values, at most {limit} can stand there")]
+    /// A list has too many values.
+    #[error("{found} values, at most {limit} are allowed")]
     TooMany {
-        /// Values there.
+        /// Number of values found.
         found: usize,
-        /// How many can be.
+        /// Maximum number of values.
         limit: usize,
     },
 }
 
-/// The beginning of a text, for an error.
+/// Returns the first [`EXCERPT`] characters of a text, for an error message.
 pub(crate) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT) {
         None => text.to_string(),
@@ -136,9 +138,9 @@ pub(crate) fn excerpt(text: &str) -> String {
     }
 }
 
-/// What the parser says, without what it repeats of a long value.
+/// Returns the parser's error message, shortened if it repeats a long value.
 pub(crate) fn message(error: &serde_json::Error) -> String {
-    /// More than any message has by itself, in characters.
+    /// Maximum length in characters, above that of any message without a repeated value.
     const LIMIT: usize = 300;
     let text = error.to_string();
     match text.char_indices().nth(LIMIT) {
@@ -150,16 +152,16 @@ pub(crate) fn message(error: &serde_json::Error) -> String {
     }
 }
 
-/// Which prefixes hex may have.
+/// Prefixes that a hex string may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Prefix {
-    /// `0x` or `0X`, as geth wants it.
+    /// `0x` or `0X`, as geth requires.
     Required,
-    /// `0x`, `0X` or none, as alloy reads bytes.
+    /// `0x`, `0X` or no prefix, as alloy accepts for bytes.
     Optional,
 }
 
-/// The digits after the prefix, and where they begin.
+/// Returns the digits after the prefix, and their offset in bytes.
 fn digits(text: &str, prefix: Prefix) -> Result<(&str, usize), ValueProblem> {
     let stripped = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     match (stripped, prefix) {
@@ -176,7 +178,7 @@ fn all_hex(digits: &str, offset: usize) -> Result<(), ValueProblem> {
     }
 }
 
-/// Bytes of a fixed number; `what` names the type with its article.
+/// Parses exactly `N` bytes in hex; `what` is the type's name with its article, for errors.
 pub(crate) fn fixed_bytes<const N: usize>(
     text: &str,
     prefix: Prefix,
@@ -194,12 +196,12 @@ pub(crate) fn fixed_bytes<const N: usize>(
     Ok(bytes)
 }
 
-/// Bytes of any number, with their prefix.
+/// Parses any number of bytes in hex; the prefix is required.
 pub(crate) fn bytes(text: &str) -> Result<Vec<u8>, ValueProblem> {
     bytes_with(text, Prefix::Required)
 }
 
-/// Bytes of any number.
+/// Parses any number of bytes in hex.
 pub(crate) fn bytes_with(text: &str, prefix: Prefix) -> Result<Vec<u8>, ValueProblem> {
     let (digits, offset) = digits(text, prefix)?;
     all_hex(digits, offset)?;
@@ -207,7 +209,7 @@ pub(crate) fn bytes_with(text: &str, prefix: Prefix) -> Result<Vec<u8>, ValuePro
         .map_err(|_| ValueProblem::OddDigits { digits: digits.len() })
 }
 
-/// A number in hex with its prefix; leading zeros only where `zeros` says so.
+/// Parses a hex number with its prefix; leading zeros are allowed only if `zeros` is `true`.
 pub(crate) fn number(text: &str, zeros: bool) -> Result<u64, ValueProblem> {
     let (digits, offset) = digits(text, Prefix::Required)?;
     all_hex(digits, offset)?;
@@ -221,7 +223,7 @@ pub(crate) fn number(text: &str, zeros: bool) -> Result<u64, ValueProblem> {
         .map_err(|_| ValueProblem::TooLarge { text: excerpt(text), limit: u64::MAX })
 }
 
-/// As much of a value as queries and logs are made of.
+/// The parts of a JSON value that queries and logs need.
 #[derive(Debug)]
 pub(crate) enum Shape {
     Null,
@@ -233,7 +235,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The kind, with its article.
+    /// Returns the name of the JSON type, with its article.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -261,7 +263,7 @@ impl Shape {
     }
 }
 
-/// How deep lists may stand in lists for their values to be kept: queries need two.
+/// Maximum nesting of lists whose values are kept. Topics in queries need two levels.
 const DEPTH: usize = 2;
 
 impl<'de> Deserialize<'de> for Shape {
@@ -270,11 +272,11 @@ impl<'de> Deserialize<'de> for Shape {
     }
 }
 
-/// Reads a value at a depth.
+/// Parses a value at a nesting depth.
 struct Reader<'a, const N: usize> {
-    /// The lists that the value stands in.
+    /// Number of lists that enclose the value.
     depth: usize,
-    /// Of an object: the names of the fields to keep, and what receives them.
+    /// If the value is an object: the names of the fields to keep, and their destination.
     object: Option<(&'a [&'static str; N], &'a mut Fields<N>)>,
 }
 
@@ -325,6 +327,7 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
                 values.push(value);
             }
         } else {
+            // No valid query nests so deep: the elements are skipped, not stored.
             while seq.next_element::<IgnoredAny>()?.is_some() {}
         }
         Ok(Shape::List(values))
@@ -337,6 +340,7 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
         };
         while let Some(key) = map.next_key::<String>()? {
             let Some(at) = names.iter().position(|name| *name == key) else {
+                // Go's parser accepts a field name in any case. The caller reports the difference.
                 match names.iter().find(|name| same_but_for_case(&key, name)) {
                     Some(name) => fields.misspelt = Some((excerpt(&key), name)),
                     None => fields.unknown = Some(excerpt(&key)),
@@ -344,6 +348,7 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
+            // Parsers disagree on which of two equal fields is valid. The caller rejects both.
             if fields.values[at].is_some() {
                 fields.duplicate = fields.duplicate.or(Some(names[at]));
                 map.next_value::<IgnoredAny>()?;
@@ -355,21 +360,21 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
     }
 }
 
-/// An object as the values of its known fields.
+/// The values of an object's known fields, and what else was found in the object.
 #[derive(Debug)]
 pub(crate) struct Fields<const N: usize> {
-    /// What it was, if not an object.
+    /// The type of the JSON value, with its article, if the value is not an object.
     pub(crate) not_an_object: Option<&'static str>,
     pub(crate) values: [Option<Shape>; N],
-    /// A known field that came twice.
+    /// The first known field that occurs twice.
     pub(crate) duplicate: Option<&'static str>,
-    /// The last key that is none of the known ones.
+    /// The last key that is not a known field.
     pub(crate) unknown: Option<String>,
-    /// The last key that differs from a known one by case alone, and that one.
+    /// The last key that differs from a known field by case alone, and the known field.
     pub(crate) misspelt: Option<(String, &'static str)>,
 }
 
-/// Reads an object that has these fields.
+/// Parses an object with these known fields.
 pub(crate) struct ObjectOf<const N: usize>(pub(crate) [&'static str; N]);
 
 impl<'de, const N: usize> DeserializeSeed<'de> for ObjectOf<N> {
@@ -379,7 +384,7 @@ impl<'de, const N: usize> DeserializeSeed<'de> for ObjectOf<N> {
         let values = [const { None }; N];
         let mut fields =
             Fields { not_an_object: None, values, duplicate: None, unknown: None, misspelt: None };
-        // Of a list in place of the object nothing is kept.
+        // If the value is a list instead of an object, none of its elements are kept.
         let reader = Reader { depth: DEPTH, object: Some((&self.0, &mut fields)) };
         let shape = reader.deserialize(deserializer)?;
         fields.not_an_object = Some(shape.kind()).filter(|_| !matches!(shape, Shape::Object));
@@ -387,8 +392,9 @@ impl<'de, const N: usize> DeserializeSeed<'de> for ObjectOf<N> {
     }
 }
 
-/// Whether Go would take `key` for the ASCII name: without regard to case, and with its two
-/// letters of other alphabets that fold to ASCII, the long s and the Kelvin sign.
+/// Returns `true` if Go's JSON parser would accept `key` as the ASCII field `name`.
+///
+/// Go ignores case, and folds two letters outside ASCII to ASCII: the long s and the Kelvin sign.
 fn same_but_for_case(key: &str, name: &str) -> bool {
     let folded = key.chars().map(|character| match character {
         'ſ' => 's',

@@ -1,4 +1,4 @@
-//! A log with its place in the chain, as `eth_getLogs` returns it.
+//! A log with its position in the chain, as `eth_getLogs` returns it.
 
 #[cfg(feature = "alloy-rpc")]
 mod alloy_log;
@@ -18,27 +18,27 @@ use crate::eth::json::{
 };
 use crate::eth::log_query::MAX_TOPICS;
 
-/// A log and what its source says of its place. Nothing of it is verified by being here.
+/// A log with the position in the chain that its source claims. Nothing in it is verified.
 ///
-/// As `serde` it is the object that `eth_getLogs` returns, in the form of
-/// [`to_json`](Self::to_json), and is read as by [`from_json`](Self::from_json).
+/// `serde` writes the object that `eth_getLogs` returns, in the form of
+/// [`to_json`](Self::to_json), and reads the same input as [`from_json`](Self::from_json).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocatedLog {
     /// Address, topics and data.
     pub log: Log,
     /// Number of the block.
     pub block_number: u64,
-    /// Hash of the block: what a log belongs to, whatever the number says.
+    /// Hash of the block. It identifies the block even after a reorganisation; a number does not.
     pub block_hash: B256,
-    /// The block's timestamp in seconds, where the source gives it.
+    /// The block's Unix timestamp in seconds, if the source gives it.
     pub block_timestamp: Option<u64>,
-    /// Hash of the transaction, where the source gives it.
+    /// Hash of the transaction, if the source gives it.
     pub transaction_hash: Option<B256>,
-    /// Index of the transaction, and of its receipt, in the block.
+    /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,
-    /// Index of the log in the block, counted over all its receipts.
+    /// Index of the log in the block, from 0, counted over all receipts of the block.
     pub log_index: u64,
-    /// Whether the source says that a reorganisation took the block off the chain.
+    /// `true` if the source claims that a reorganisation removed the block from the chain.
     pub removed: bool,
 }
 
@@ -56,43 +56,45 @@ const FIELDS: [&str; 10] = [
     "removed",
 ];
 
-/// Why an object is not a log with a place.
+/// Reason why a JSON value is not a valid [`LocatedLog`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogProblem {
-    /// A value that is not an object.
+    /// The value is not an object.
     #[error("a log is an object, not {0}")]
     NotAnObject(&'static str),
-    /// A field that comes twice: readers disagree on which counts.
-    #[error("field {0:?} comes twice")]
+    /// A field occurs twice. Parsers disagree on which of the two values is valid.
+    #[error("duplicate field {0:?}")]
     DuplicateField(&'static str),
-    /// A value that can't stand where it does. A block's number and hash are null in a log of
-    /// the pending block, which has no place yet.
+    /// A field has an invalid value.
+    ///
+    /// A log of the pending block is rejected here: it has no position in the chain yet, so its
+    /// block number and block hash are null.
     #[error("{place}: {problem}")]
     Value {
-        /// Where it stands.
+        /// Position of the value.
         place: Place,
-        /// What is wrong with it.
+        /// Reason why the value is invalid.
         problem: ValueProblem,
     },
 }
 
-/// Why a text is no list of logs.
+/// Error of parsing a log or a list of logs from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogJsonError {
-    /// No JSON, or something after the value.
+    /// The text is not JSON, or text follows the JSON value.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// A value that is not a list.
+    /// The value is not a list.
     #[error("logs are a list, not {0}")]
     NotAList(&'static str),
-    /// An element that is no log.
+    /// An element of the list is not a valid log.
     #[error("log {index}: {problem}")]
     Log {
-        /// Its index in the list; 0 for a text of one log.
+        /// Index of the log in the list, from 0; 0 if the text is a single log.
         index: usize,
-        /// What is wrong with it.
+        /// Reason why the log is invalid.
         problem: LogProblem,
     },
 }
@@ -103,16 +105,17 @@ fn syntax(error: serde_json::Error) -> LogJsonError {
 }
 
 impl LocatedLog {
-    /// Reads one log as JSON: an element of what `eth_getLogs` returns, or a line of JSON lines.
+    /// Parses one log from JSON: an element of the list that `eth_getLogs` returns, or a line of a
+    /// JSON Lines file.
     ///
-    /// Bytes and numbers are hex with `0x`; leading zeros of numbers are passed over. Fields that
-    /// a log does not have are ignored, since nodes add their own. `blockTimestamp`,
-    /// `transactionHash` and `removed` may be missing or null.
+    /// Bytes and numbers are hex with `0x`. Leading zeros of numbers are accepted. Unknown fields
+    /// are ignored, because nodes add fields of their own. `blockTimestamp`, `transactionHash` and
+    /// `removed` may be missing or null.
     ///
-    /// Memory stays within about fifty times the text, however it is made.
+    /// Memory use is at most about 50 times the length of the text, even for hostile input.
     ///
     /// # Errors
-    /// What is not a log, with the field and the index where it is not.
+    /// Returns an error if the text is not a log; the error names the invalid field.
     pub fn from_json(text: &str) -> Result<Self, LogJsonError> {
         let mut json = serde_json::Deserializer::from_str(text);
         let fields = ObjectOf(FIELDS).deserialize(&mut json).map_err(syntax)?;
@@ -120,13 +123,16 @@ impl LocatedLog {
         Self::from_fields(&fields).map_err(|problem| LogJsonError::Log { index: 0, problem })
     }
 
-    /// Reads what `eth_getLogs` returns: a list of logs ([`from_json`](Self::from_json)), in its
-    /// order.
+    /// Parses the list of logs that `eth_getLogs` returns, and keeps its order.
+    ///
+    /// Each element is parsed as by [`from_json`](Self::from_json).
     ///
     /// # Errors
-    /// What is not a list of logs, with the index of the first element that is not one.
+    /// Returns an error if the text is not a list of logs; the error has the index of the first
+    /// invalid log.
     pub fn list_from_json(text: &str) -> Result<Vec<Self>, LogJsonError> {
         let mut json = serde_json::Deserializer::from_str(text);
+        // `deserialize_seq` would report any other JSON type as a syntax error.
         if !text.trim_start().starts_with('[') {
             let other = Shape::deserialize(&mut json).map_err(syntax)?;
             json.end().map_err(syntax)?;
@@ -169,13 +175,15 @@ impl LocatedLog {
         })
     }
 
-    /// The log as one JSON object without white space, its fields in the order in which geth
-    /// writes them, what the source did not give left out.
+    /// Returns the log as one JSON object without white space.
+    ///
+    /// The fields have the order in which geth writes them. `blockTimestamp` and `transactionHash`
+    /// are left out if they are `None`.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, a list of them and a truth value")
     }
 
-    /// What a digest covers, as an RLP list.
+    /// Appends the fields that a digest covers, as an RLP list.
     fn encode(&self, out: &mut Vec<u8>) {
         let topics = self.log.topics();
         let payload_length = self.block_hash.length()
@@ -237,14 +245,16 @@ impl<'de> Deserialize<'de> for LocatedLog {
     }
 }
 
-/// A digest of a result: the same for the same logs in any order.
+/// Returns a digest of a list of logs, which does not depend on their order.
 ///
-/// The Keccak-256 hash of an RLP list with one list for each log, sorted by block number and log
-/// index, then by their own bytes: `[block hash, block number, log index, transaction index,
-/// address, [topic, …], data]`. A log that is there twice counts twice. Timestamp, transaction
-/// hash and `removed` are not covered: sources may leave them out.
+/// The digest is the Keccak-256 hash of an RLP list that contains one list for each log: `[block
+/// hash, block number, log index, transaction index, address, [topic, …], data]`. The lists are
+/// sorted by block number, then by log index, then by their encoded bytes. A log that occurs twice
+/// is hashed twice. The digest does not cover timestamp, transaction hash and `removed`, because
+/// sources may leave them out.
 ///
-/// Costs one hash over about 150 bytes and the data of each log, and a sort.
+/// # Cost
+/// A sort, and one hash over the encodings of all logs: for each log its data and about 150 bytes.
 pub fn digest(logs: &[LocatedLog]) -> B256 {
     let mut encoded: Vec<(u64, u64, Vec<u8>)> = logs
         .iter()
@@ -314,7 +324,7 @@ fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogProblem> {
     topics.collect()
 }
 
-/// Reads a list of logs one by one, so that no more than one is held as JSON.
+/// Parses a list of logs one by one, so that at most one log at a time is in memory as JSON.
 struct LogList;
 
 impl<'de> Visitor<'de> for LogList {
@@ -331,6 +341,7 @@ impl<'de> Visitor<'de> for LogList {
                 Ok(log) => logs.push(log),
                 Err(problem) => {
                     let index = logs.len();
+                    // serde_json requires that the list is read to its end.
                     while seq.next_element::<IgnoredAny>()?.is_some() {}
                     return Ok(Err(LogJsonError::Log { index, problem }));
                 }

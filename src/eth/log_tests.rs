@@ -1,4 +1,4 @@
-//! Logs as JSON, and their digest.
+//! Tests of logs as JSON, and of their digest.
 
 use alloc::format;
 use alloc::string::ToString as _;
@@ -8,7 +8,7 @@ use alloy_primitives::{B256, Bytes, Log, address, b256, bytes, keccak256};
 
 use super::log::{LocatedLog, digest};
 
-/// The first log of mainnet's block 18090206, as a node gave it.
+/// The first log of mainnet block 18,090,206, as a node returned it.
 const REAL: &str = r#"{"address": "0x599bb2682a16b24b0f8e27cc549f66a9981bc6fd", "topics": ["0x8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925", "0x000000000000000000000000b24c8ef593563e1fff3ba6e8bb3a8b7042beff1f", "0x0000000000000000000000007a250d5630b4cf539739df2c5dacb4c659f2488d"], "data": "0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff", "blockHash": "0x0e370e334fe75e14371a22557f0f0671ff3d5fc8618e6135cf133ff2acdf12bc", "blockNumber": "0x11408de", "transactionHash": "0x6832bc9ea82e79441cc3d41d7bc3c6ce2f4485b55ddd3f8ec67e04c152cf8079", "transactionIndex": "0x0", "logIndex": "0x0", "removed": false}"#;
 
 fn real() -> LocatedLog {
@@ -64,7 +64,7 @@ fn what_is_written_is_read_back() {
     assert_eq!(real().to_json().len(), without_space.len(), "the same fields, in geth's order");
 }
 
-/// Each replacement in the second of two logs, and the message.
+/// Rows: text of a valid log, its replacement in the second log of a list, the expected message.
 #[test]
 fn errors_name_log_and_field() {
     let rows = [
@@ -77,7 +77,7 @@ fn errors_name_log_and_field() {
         (
             r#""blockNumber": "0x11408de""#,
             r#""blockNumber": 18090206"#,
-            "blockNumber: a number stands where hex in a string belongs",
+            "blockNumber: expected hex in a string, found a number",
         ),
         (
             r#""blockNumber": "0x11408de""#,
@@ -102,8 +102,8 @@ fn errors_name_log_and_field() {
             "address: character 'g' at 3 is not a hex digit",
         ),
         (r#"["0x8c5be1"#, r#"["0x5be1"#, "topics[0]: 31 bytes, a topic has 32"),
-        (r#""topics": ["#, r#""topics": [null, "#, "topics[0]: null stands where a topic belongs"),
-        (r#""topics": ["#, r#""topics": ["","","#, "topics: 5 values, at most 4 can stand there"),
+        (r#""topics": ["#, r#""topics": [null, "#, "topics[0]: expected a topic, found null"),
+        (r#""topics": ["#, r#""topics": ["","","#, "topics: 5 values, at most 4 are allowed"),
         (r#""data": "0xf"#, r#""data": "0x"#, "data: 63 hex digits are not whole bytes"),
         (
             r#""data": "0xff"#,
@@ -113,9 +113,9 @@ fn errors_name_log_and_field() {
         (
             r#""removed": false"#,
             r#""removed": "no""#,
-            "removed: a string stands where true or false belongs",
+            "removed: expected true or false, found a string",
         ),
-        (r#""removed": false"#, r#""removed": false, "data": "0x""#, r#"field "data" comes twice"#),
+        (r#""removed": false"#, r#""removed": false, "data": "0x""#, r#"duplicate field "data""#),
     ];
     for (from, to, message) in rows {
         assert!(REAL.contains(from), "{from}");
@@ -125,7 +125,7 @@ fn errors_name_log_and_field() {
         let error = LocatedLog::from_json(&wrong).expect_err(to);
         assert_eq!(error.to_string(), format!("log 0: {message}"));
     }
-    // A node's own fields do no harm, nor do zeros in front.
+    // Additional fields of a node are ignored, and leading zeros are accepted.
     let more = REAL.replace(r#""removed": false"#, r#""logType": null, "x": {"y": [1]}"#);
     assert_eq!(LocatedLog::from_json(&more), Ok(real()));
     let zeros = REAL.replace(r#""logIndex": "0x0""#, r#""logIndex": "0x0000""#);
@@ -143,7 +143,7 @@ fn errors_name_log_and_field() {
     }
 }
 
-/// RLP from the Yellow Paper, appendix B.
+/// Slow RLP encoder after the Yellow Paper, appendix B.
 fn rlp(prefix: u8, payload: &[u8]) -> Vec<u8> {
     let len = payload.len();
     if prefix == 0x80 && len == 1 && payload[0] < 0x80 {
@@ -200,7 +200,7 @@ fn the_digest_is_of_the_sorted_list() {
     logs.swap(1, 3);
     assert_eq!(digest(&logs), expected, "in any order");
 
-    // What sources may leave out does not count; everything else does.
+    // The digest does not cover the fields that sources may leave out. It covers all others.
     logs[0].transaction_hash = None;
     logs[1].block_timestamp = Some(5);
     logs[2].removed = true;
@@ -223,7 +223,8 @@ fn the_digest_is_of_the_sorted_list() {
     assert_ne!(digest(&twice), expected, "a log twice");
 }
 
-/// The hash of an empty RLP list, known from the header of every block without uncles.
+/// The digest of no logs is the hash of an empty RLP list, which is also the uncles hash in the
+/// header of every block without uncles.
 #[test]
 fn the_digest_of_nothing() {
     let empty = b256!("0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347");

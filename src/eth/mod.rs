@@ -1,27 +1,27 @@
-//! Ethereum: logs, from a question to a proof that nothing was left out.
+//! Ethereum logs, from a query to a proof that the answer is complete.
 //!
-//! A block's hash commits to its header, the header to a Bloom filter of the block's logs and to
-//! the root of its receipts. So under a trusted hash a "no" of the filter proves that a block has
-//! no such log, and a "maybe" becomes an answer with all receipts of the block.
+//! A block's hash commits to its header. The header commits to a Bloom filter of the block's logs
+//! and to the root of its receipts. So under a trusted hash, a "no" of the filter proves that the
+//! block has no matching log. A "maybe" is decided by checking all receipts of the block.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | [`bloom`] | the 2048-bit filter: positions of a value, accrual, an answer in three states |
-//! | [`log_query`] | filters of `eth_getLogs`: read, compiled to bit positions, matched exactly |
+//! | [`bloom`] | the 2048-bit filter: bit positions of a value, accrual, an answer in three states |
+//! | [`log_query`] | filters of `eth_getLogs`: parsed, compiled to bit positions, matched exactly |
 //! | [`header`] | headers as received: a view over RLP, and chains linked by parent hash |
-//! | `files` | headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex (feature `std`, archives `era`) |
-//! | [`scan`] | queries over many headers, and many watches over one |
-//! | [`fill`] | how full filters are, and the rate of false "maybe" that follows |
-//! | [`forecast`] | what a query will cost, from headers alone |
-//! | `index` | the filters of a whole chain on disk, asked in milliseconds (feature `std`) |
-//! | [`receipts`] | receipts under a receipts root, and proofs of one of them |
-//! | [`audit`] | whether an answer to a query is complete and true, block by block |
-//! | [`follow`] | the logs of a query, past and live, through reorganisations |
-//! | [`provider`] | what providers limit, how requests are split, sent again and compared |
-//! | [`certificate`] | an audit's result, and its verification by others |
-//! | [`chain_profile`] | whose filters and receipts commit to what |
-//! | [`log`] | a log with its place in the chain |
-//! | [`json`] | what is wrong with a value of JSON-RPC, and where |
+//! | `files` | reads headers, bodies and receipts from files: era1 and ere archives, RLP, JSON, hex (feature `std`; archives need `era`) |
+//! | [`scan`] | tests one query against many headers, and many watches against one header |
+//! | [`fill`] | fill of filters, and the false-positive rate that follows from it |
+//! | [`forecast`] | estimates the cost of a query from headers alone |
+//! | `index` | on-disk index of a whole chain's filters, queried in milliseconds (feature `std`) |
+//! | [`receipts`] | verifies receipts against a receipts root, and builds and verifies proofs of single receipts |
+//! | [`audit`] | decides block by block if the answer to a query is complete and correct |
+//! | [`follow`] | follows the past and new logs of a query through reorganisations |
+//! | [`provider`] | limits of RPC providers; splits, retries and compares requests |
+//! | [`certificate`] | an audit's result in a form that others can verify |
+//! | [`chain_profile`] | what the filters and receipts of each chain commit to |
+//! | [`log`] | a log with its position in the chain |
+//! | [`json`] | errors in JSON-RPC values, with their position |
 
 pub mod audit;
 pub mod bloom;

@@ -1,4 +1,5 @@
-//! Answers, evidence and certificates made to deceive, and true ones made to look false.
+//! Adversarial tests of audits: false answers, evidence and certificates, and attempts to make true
+//! ones look false.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes};
 use chainsieve::eth::audit::{
@@ -25,7 +26,8 @@ fn omitted(run: &Run, query: &LogQuery, answer: &[LocatedLog]) -> Vec<OmittedLog
     run.audit(query, answer).omitted().cloned().collect()
 }
 
-/// Evidence from an audit by another query is shown to somebody who asked for less.
+/// An omission found under a wide query is no evidence for a query that geth and alloy interpret
+/// differently, nor for a query over other blocks.
 #[test]
 fn an_omission_is_none_where_geth_and_alloy_differ_or_the_block_was_not_asked_for() {
     let run = three();
@@ -37,7 +39,8 @@ fn an_omission_is_none_where_geth_and_alloy_differ_or_the_block_was_not_asked_fo
     let seven = B256::repeat_byte(7);
     let json = format!(r#"{{"fromBlock":"0x64","toBlock":"0x64","topics":["{seven}",null]}}"#);
     let query = LogQuery::from_json(&json, Semantics::Geth).unwrap();
-    // A geth node is right to answer without it.
+    // Under geth's rule a log with one topic doesn't match `[seven, null]`, so a geth node may
+    // leave it out.
     let error = short.verify(&header, &query, Semantics::Alloy, &[]).unwrap_err();
     assert_eq!(error, EvidenceError::ArityDependent);
     let error = short.verify(&header, &query, Semantics::Geth, &[]).unwrap_err();
@@ -75,7 +78,7 @@ fn a_log_that_is_marked_as_removed_is_not_forged() {
     assert_eq!(error, EvidenceError::OtherAnswer { at: 0 });
 }
 
-/// `latest` was one block higher where the answer was made.
+/// The node that made the answer resolved `latest` to a higher block than the auditor did.
 #[test]
 fn a_log_above_what_a_tag_was_taken_for_is_no_lie() {
     let run = three();
@@ -102,13 +105,15 @@ fn a_log_above_what_a_tag_was_taken_for_is_no_lie() {
         assert_eq!(report.status(), Status::Wrong);
     }
     assert_eq!(audit(&by_tag, &answer[..4]).status(), Status::Complete);
-    // Below a number it is one, whatever the tag.
+    // `fromBlock` is a number, so a log below it proves the answer wrong, although `toBlock` is a
+    // tag.
     let mut below = answer[..4].to_vec();
     (below[0].block_number, below[0].block_hash) = (99, B256::repeat_byte(3));
     assert_eq!(audit(&by_tag, &below).status(), Status::Wrong);
 }
 
-/// Nodes that don't fill it in write zero (erigontech/erigon in 2022, ethereum/go-ethereum#32334).
+/// Nodes that don't fill in `blockTimestamp` write zero (erigontech/erigon in 2022,
+/// ethereum/go-ethereum#32334).
 #[test]
 fn a_timestamp_of_zero_is_neither_true_nor_a_lie() {
     let run = three();
@@ -126,7 +131,8 @@ fn a_timestamp_of_zero_is_neither_true_nor_a_lie() {
     assert_eq!(run.audit(&query, &answer).status(), Status::Wrong);
 }
 
-/// Logs that receipts lack may be in the filter all the same.
+/// On a chain whose receipts don't list every log, extra bloom bits don't contradict the profile:
+/// they may belong to logs outside the receipts.
 #[test]
 fn bits_of_logs_outside_receipts_contradict_no_profile() {
     let mut with_more = plan(&[&[log(1, &[7], 1)]]);
@@ -158,6 +164,7 @@ fn certified(
     (certificate.with_headers(&views), answer)
 }
 
+/// A certificate may embed the empty receipts list of a block without transactions.
 #[test]
 fn that_a_block_has_no_receipts_may_be_said() {
     let run = synthetic::run(100, &[plan(&[&[log(1, &[7], 1)]]), plan(&[])]);
@@ -168,7 +175,7 @@ fn that_a_block_has_no_receipts_may_be_said() {
     let Question { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
     let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
     let verify = |certificate: &Certificate| certificate.verify(&trust, None, |_, _| None, None);
-    // As somebody does who embeds the receipts of every examined block.
+    // Embed the receipts of every examined block, including the empty list of block 101.
     let full = certificate
         .with_receipts(run.block(100).hash, &run.block(100).receipts)
         .with_receipts(run.block(101).hash, &run.block(101).receipts);
@@ -183,6 +190,8 @@ fn that_a_block_has_no_receipts_may_be_said() {
     assert!(matches!(verify(&lie), Err(VerifyError::OtherReceipts { .. })));
 }
 
+/// The embedded receipts lack their post-state roots, so the verifier fetches the receipts from
+/// another source.
 #[test]
 fn embedded_receipts_without_post_states_are_asked_for_elsewhere() {
     let mut old = plan(&[&[log(1, &[7], 1)]]);
@@ -203,7 +212,8 @@ fn embedded_receipts_without_post_states_are_asked_for_elsewhere() {
     let verified = certificate.verify(&trust, None, fetch, None).unwrap();
     assert!(verified.is_complete());
     assert_eq!(verified.logs, Some(answer));
-    // Of a block with statuses they are wrong.
+    // In a block whose receipts have statuses no post-state can be missing: receipts that don't
+    // match the root are wrong.
     let modern = profile.clone().with_statuses_since(100);
     let trust = Trust { profile: &modern, ..trust };
     let verified = certificate.verify(&trust, None, fetch, None);
@@ -237,7 +247,7 @@ fn strange_transactions_are_rejected() {
     assert_eq!(actions, []);
 }
 
-/// Blocks full of equal logs, and answers changed in one to four ways.
+/// Draws random blocks with many equal logs, and answers with at most three random changes.
 #[test]
 fn an_answer_is_complete_if_and_only_if_it_is_the_blocks_logs() {
     let mut rng = Rng::new(0x5eed);
@@ -295,7 +305,8 @@ fn an_answer_is_complete_if_and_only_if_it_is_the_blocks_logs() {
             assert_ne!(report.status(), Status::Complete, "{round}");
         }
         complete += usize::from(is_true);
-        // Whatever evidence there is convinces others, and of no log of the truth.
+        // Evidence verifies against the answer, unless the answer contains an equal log elsewhere.
+        // It never verifies against the true answer.
         for omitted in report.omitted() {
             let header = run.by_hash(omitted.log.block_hash).view();
             if omitted.verify(&header, &query, Semantics::Geth, &answer).is_err() {

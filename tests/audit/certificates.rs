@@ -1,4 +1,4 @@
-//! Certificates: written, read, proven anew, and refused where anything in them is not so.
+//! Certificates: writing, reading, verification, and rejection of altered certificates.
 
 use std::collections::BTreeMap;
 
@@ -39,13 +39,13 @@ impl Issued {
         Trust { anchors, profile, query, semantics, blocks }
     }
 
-    /// Without headers and receipts.
+    /// Returns the certificate without embedded headers and receipts.
     fn bare(&self) -> Certificate {
         let report = self.run.audit_question(self.question(), &self.answer);
         Certificate::from_report(&self.question(), &report, &self.answer).expect("no findings")
     }
 
-    /// The numbers of the blocks whose receipts are needed.
+    /// Returns the numbers of the blocks whose receipts the audit needs.
     fn examined(&self) -> Vec<u64> {
         let audit = Audit::new(self.question(), &[]).expect("the chain covers the range");
         audit.finish().examined().iter().map(|examined| examined.block.number).collect()
@@ -83,13 +83,13 @@ fn a_full_certificate_proves_itself_to_who_has_the_anchor() {
     assert_eq!(certificate.num_logs(), issued.answer.len() as u64);
     assert!(issued.answer.len() > 20);
     assert_eq!(certificate.digest(), digest(&issued.answer));
-    // With another anchor it proves nothing.
+    // A verifier who trusts another anchor gets no proof.
     let trust = Trust { anchors: &[B256::ZERO], ..issued.trust() };
     let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
     assert!(!verified.is_complete());
     let unanchored = verified.unverified().map(|(_, why)| why);
     assert_eq!(unanchored.collect::<Vec<_>>(), [Undecidable::Unanchored; 2]);
-    // A block that is trusted in the midst of the range proves what is below it.
+    // An anchor in the middle of the range proves the blocks up to and including the anchor.
     let trust = Trust { anchors: &[issued.run.blocks[0].hash], ..issued.trust() };
     let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
     let above = (issued.run.last(), Undecidable::Unanchored);
@@ -135,11 +135,11 @@ fn without_receipts_the_blocks_are_named() {
     let named: Vec<_> = verified.unverified().collect();
     assert_eq!(named, [(17_686_111, why), (17_686_112, why)]);
     assert!(!verified.is_complete() && verified.logs.is_none());
-    // The result beside it does not stand for receipts.
+    // Supplying the result separately doesn't replace the missing receipts.
     let result = Some(&issued.answer[..]);
     let verified = bare.verify(&issued.trust(), headers, |_, _| None, result).unwrap();
     assert!(!verified.is_complete() && verified.logs.is_some());
-    // Receipts from elsewhere do; of one block, for that block.
+    // Receipts from another source do, each for its own block.
     let from = |numbers: &'static [u64]| {
         let run = &issued.run;
         move |number, _| numbers.contains(&number).then(|| run.block(number).receipts.clone())
@@ -152,7 +152,7 @@ fn without_receipts_the_blocks_are_named() {
         let verified = bare.verify(&issued.trust(), headers, both(), result).unwrap();
         assert!(verified.is_complete());
     }
-    // Another block's receipts are nobody's.
+    // Receipts of another block prove nothing.
     let wrong = |_, _| Some(issued.run.blocks[0].receipts.clone());
     let verified = bare.verify(&issued.trust(), headers, wrong, None).unwrap();
     assert_eq!(verified.unverified().collect::<Vec<_>>(), [(17_686_112, why)]);
@@ -187,7 +187,7 @@ fn a_false_result_is_neither_certified_nor_passed() {
     let report = issued.run.audit_question(issued.question(), &false_answer);
     let refused = Certificate::from_report(&issued.question(), &report, &false_answer);
     assert_eq!(refused, Err(IssueError::Findings(1)));
-    // One that was made up from an honest report over the false result.
+    // This certificate combines an honest report with the false result.
     let honest = issued.run.audit_question(issued.question(), &issued.answer);
     let forged = Certificate::from_report(&issued.question(), &honest, &false_answer).unwrap();
     let headers = Some(&issued.run.chain);
@@ -196,7 +196,7 @@ fn a_false_result_is_neither_certified_nor_passed() {
     assert_eq!(verify(None), Err(VerifyError::NotSo("result.logs")));
     assert!(matches!(verify(Some(&false_answer)), Err(VerifyError::Refuted(_))));
     assert_eq!(verify(Some(&issued.answer)), Err(VerifyError::NotSo("result.logs")));
-    // As many logs, one of them another.
+    // This result has the same number of logs, and one of them is altered.
     let mut other = issued.answer.clone();
     other[2].log.data.data = vec![1].into();
     let forged = Certificate::from_report(&issued.question(), &honest, &other).unwrap();
@@ -204,7 +204,7 @@ fn a_false_result_is_neither_certified_nor_passed() {
     assert_eq!(error, Err(VerifyError::NotSo("result.digest")));
 }
 
-/// Every leaf of a JSON value, by its pointer.
+/// Appends the JSON pointer of every leaf of `value` to `out`.
 fn leaves(value: &Value, pointer: String, out: &mut Vec<String>) {
     match value {
         Value::Object(members) => {
@@ -227,7 +227,8 @@ fn a_change_of_any_member_is_noticed() {
     let json: Value = serde_json::from_str(&issued.full().to_json()).unwrap();
     let mut pointers = Vec::new();
     leaves(&json, String::new(), &mut pointers);
-    // 16 members, 2 headers, and the receipts of 2 blocks under their hashes.
+    // 16 members, 2 headers, and the receipts of 2 blocks (144 and 133 leaves) with their block
+    // hashes.
     assert_eq!(pointers.len(), 16 + 2 + 2 + 144 + 133);
     let holds = |json: &Value| {
         let certificate = Certificate::from_json(&json.to_string());
@@ -267,7 +268,7 @@ fn a_change_of_any_member_is_noticed() {
         assert!(changed >= 2, "{pointer}");
     }
     labels.dedup();
-    assert_eq!(labels, ["/profile"], "a label, and nothing else");
+    assert_eq!(labels, ["/profile"], "only the profile's label is unchecked");
 }
 
 #[test]
@@ -317,7 +318,7 @@ fn members_are_all_there_once_and_known() {
         Certificate::from_json(&other.to_string()),
         Err(CertificateJsonError::Format(_))
     ));
-    // Needless receipts are a claim that nothing checks.
+    // Receipts of a block that needs none are rejected: the verification would not check them.
     let fewer = Issued::new(
         audit_runs::fixture_pair(),
         &Naive { addresses: vec![alloy_primitives::Address::ZERO; 1], topics: vec![] },
@@ -347,7 +348,7 @@ fn hostile_texts_are_errors() {
     Certificate::from_json(&many).unwrap_err();
 }
 
-/// Of every run of the corpus, for several queries.
+/// Certifies several queries over every run of blocks in the corpus.
 #[test]
 fn every_run_of_the_corpus_is_certified() {
     let mut complete = BTreeMap::new();
@@ -356,7 +357,7 @@ fn every_run_of_the_corpus_is_certified() {
         let first = run.first();
         let mut run = Some(run);
         for naive in queries {
-            let issued = Issued::new(run.take().expect("given back"), &naive);
+            let issued = Issued::new(run.take().expect("put back after each query"), &naive);
             let certificate = Certificate::from_json(&issued.full().to_json()).unwrap();
             let verified = certificate.verify(&issued.trust(), None, |_, _| None, None).unwrap();
             assert!(verified.is_complete(), "{first}: {naive:?}");

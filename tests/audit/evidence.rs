@@ -1,4 +1,4 @@
-//! Nothing is claimed beyond the evidence.
+//! Tests that an audit claims nothing beyond its evidence.
 
 use alloy_primitives::{B256, Log};
 use chainsieve::eth::audit::{
@@ -19,7 +19,7 @@ fn kinds(findings: &[Finding]) -> Vec<&FindingKind> {
     findings.iter().map(|finding| &finding.kind).collect()
 }
 
-/// Four blocks: two logs of contract 1 in each but the third.
+/// Returns four blocks. Each except the third has two logs of contract 1.
 fn four() -> Run {
     let with =
         |data| plan(&[&[log(1, &[7], data)], &[log(2, &[8], data), log(1, &[7, 9], data)], &[]]);
@@ -51,16 +51,17 @@ fn what_is_above_the_anchor_is_undecided() {
     assert_eq!(report.status(), Status::Undecided);
     assert_eq!((report.counts.undecidable, report.counts.checked_by_receipts), (2, 2));
     assert_eq!(report.verdict(104), None);
-    // An omission up there proves nothing against the answer: anyone can make such headers.
+    // An omission above the anchor proves nothing: anyone can make up headers there.
     let report = run.audit_question(question, &answer[..5]);
     assert!(matches!(kinds(&report.findings)[..], [FindingKind::OmittedLog(_)]));
     assert_eq!(report.findings[0].grounds, Grounds::Unanchored);
     assert_eq!(report.status(), Status::Undecided);
-    // Below the anchor it does.
+    // An omission at or below the anchor proves the answer wrong.
     let report = run.audit_question(question, &answer[1..]);
     assert_eq!(report.findings[0].grounds, Grounds::Anchored);
     assert_eq!(report.status(), Status::Wrong);
-    // A trusted hash before the range authenticates nothing behind it.
+    // A trusted hash before the range doesn't authenticate the blocks after it, because hash links
+    // lead to ancestors only.
     let parent = [run.chain.parent_hash().unwrap()];
     let report = run.audit_question(Question { anchors: &parent, ..question }, &[]);
     assert_eq!((report.anchored_to, report.counts.undecidable), (None, 4));
@@ -79,11 +80,12 @@ fn an_anchor_above_the_range_will_do() {
     let question = Question { blocks, ..run.question(&query, &anchors, &profile) };
     let report = run.audit_question(question, &answer[..4]);
     assert_eq!(report.status(), Status::Complete);
-    // A log of another block than asked for.
+    // The answer contains a log of a block outside the queried range.
     let report = run.audit_question(question, &answer[..5]);
     assert_eq!(kinds(&report.findings), [&FindingKind::OutOfRange { at: 4 }]);
     assert_eq!(report.status(), Status::Wrong);
-    // By the answer's own word, and of no block of the chain.
+    // The log itself gives a block number outside the range, and its block hash is not on the
+    // chain: the answer alone is the evidence.
     let mut answer = answer[..5].to_vec();
     (answer[4].block_number, answer[4].block_hash) = (7, B256::ZERO);
     let report = run.audit_question(question, &answer);
@@ -150,12 +152,13 @@ fn blocks_without_receipts_stay_open_and_are_named() {
     let verdict = Verdict::Undecidable(Undecidable::ReceiptsNotSupplied);
     let settled = audit.handle(Event::ReceiptsUnavailable { block_hash: hash });
     assert_eq!(settled, [Action::Settled { number: 103, verdict }]);
-    // A forgery there needs no receipts if its bits are missing.
     let report = audit.finish();
     let undecided: Vec<_> = report.undecided().collect();
     let why = Undecidable::ReceiptsNotSupplied;
     assert_eq!(undecided, [(101, why), (103, why)]);
     assert_eq!((report.findings.len(), report.status()), (0, Status::Undecided));
+    // In a block without receipts, a forged log is still proven by the bloom if its bits are
+    // missing.
     let mut forged = answer.clone();
     forged[5].log.address = alloy_primitives::Address::repeat_byte(0x44);
     let audit = Audit::new(question, &forged).unwrap();
@@ -167,7 +170,7 @@ fn blocks_without_receipts_stay_open_and_are_named() {
     };
     assert_eq!((found.at, &found.forgery), (5, &Forgery::Bloom));
     found.verify(&run.block(103).view(), &forged).unwrap();
-    // Its header shows that of no log that is there.
+    // The header proves no forgery of a log that the block contains.
     let mut honest = (**found).clone();
     honest.log = answer[5].clone();
     honest.verify(&run.block(103).view(), &answer).unwrap_err();
@@ -193,7 +196,7 @@ fn wrong_receipts_are_rejected_and_wanted_again() {
         assert_eq!(unknown, [Action::Rejected { block_hash: hash, why }]);
     }
     run.send(&mut audit, |_| true);
-    // What is settled stays so.
+    // A settled block stays settled, whatever is supplied later.
     assert_eq!(audit.handle(Event::Receipts { block_hash, receipts: &other }), []);
     let _ = audit.handle(Event::ReceiptsUnavailable { block_hash });
     assert_eq!(audit.finish().status(), Status::Complete);
@@ -209,14 +212,14 @@ fn receipts_without_post_states_decide_nothing() {
     let (naive, answer) = of_contract(&run, 1);
     let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
     let mut audit = Audit::new(run.question(&query, &anchors, &profile), &answer).unwrap();
-    // All legacy, with a status in the place of the state's root.
+    // A legacy receipt with a status in place of the post-state root.
     let json = r#"[{"type":"0x0","status":"0x1","cumulativeGasUsed":"0x7530","logs":[],"transactionIndex":"0x0"}]"#;
     let statuses = BlockReceipts::from_json(json).unwrap();
     let block_hash = run.tip();
     let actions = audit.handle(Event::Receipts { block_hash, receipts: &statuses });
     let verdict = Verdict::Undecidable(Undecidable::PostStateMissing);
     assert_eq!(actions, [Action::Settled { number: 100, verdict }]);
-    // From another source they decide.
+    // Receipts with post-states from another source settle the block.
     run.send(&mut audit, |_| true);
     let receipts = &run.blocks[0].receipts;
     let _ = audit.handle(Event::Receipts { block_hash, receipts });
@@ -224,8 +227,9 @@ fn receipts_without_post_states_decide_nothing() {
     assert_ne!(dropped.tip(), run.tip());
 }
 
-/// Legacy receipts that are not all there look like those of a source without post-states, in
-/// which case another source would not help. Not so since Byzantium.
+/// Before Byzantium, an incomplete list of legacy receipts can't be told from a list of a source
+/// that drops post-states, so the block becomes undecidable. Since Byzantium, such a list is
+/// rejected and fetched again.
 #[test]
 fn too_few_receipts_of_a_later_block_are_rejected() {
     let with_logs = plan(&[&[log(1, &[], 1)]]);
@@ -267,6 +271,7 @@ fn too_few_receipts_of_a_later_block_are_rejected() {
     }
 }
 
+/// Under geth's rule `[A, null]` requires two topics. Under alloy's rule one topic suffices.
 #[test]
 fn arity_is_the_rules_affair() {
     let run = synthetic::run(5, &[plan(&[&[log(1, &[7], 0), log(1, &[7, 8], 1)]])]);
@@ -294,7 +299,7 @@ fn arity_is_the_rules_affair() {
         [FindingKind::ArityDependent { at: None, log }] if **log == all[0]
     ));
     assert_eq!(by_geth.status(), Status::Undecided);
-    // A log that both want is an omission by both.
+    // A missing log that matches under both rules is an omission under both.
     assert_eq!(audit(Semantics::Geth, &[]).status(), Status::Wrong);
 }
 
@@ -307,7 +312,7 @@ fn transaction_hashes_are_bound_by_transactions_alone() {
         log.transaction_hash = Some(synthetic::transaction_hash(log.block_number, index));
     }
     answer[0].transaction_hash = Some(B256::ZERO);
-    answer[3].transaction_index = 2; // the hash is that of transaction 1, which it is in
+    answer[3].transaction_index = 2; // its hash is that of transaction 1, which is right
     let (query, anchors, profile) = (naive.query(&run), [run.tip()], ChainProfile::ethereum());
     let question = run.question(&query, &anchors, &profile);
     let report = run.audit_question(question, &answer);
@@ -391,8 +396,8 @@ fn logs_of_another_fork_and_removed_ones_are_no_lies() {
 
 #[test]
 fn equal_logs_are_told_apart_by_their_transaction() {
-    // Equal in address, topics and data, in two transactions; the answer has the second's index
-    // under the first transaction.
+    // Two transactions emit logs with equal address, topics and data. The answer gives the second
+    // log's index with the first transaction's index.
     let same = || log(1, &[7], 5);
     let logs: [&[Log]; 2] = [&[same()], &[same()]];
     let run = synthetic::run(9, &[plan(&logs)]);
@@ -406,7 +411,8 @@ fn equal_logs_are_told_apart_by_their_transaction() {
     omitted.verify(&run.blocks[0].view(), &query, Semantics::Geth, &answer).unwrap();
     let index = FindingKind::WrongField { at: 0, field: WrongField::LogIndex { actual: 0 } };
     assert_eq!(kinds(&report.findings)[0], &index);
-    // The same log under two transactions is one log twice.
+    // One log repeated under another transaction index is a wrong index: no omission and no
+    // forgery.
     let (_, mut answer) = of_contract(&run, 1);
     answer[1] = answer[0].clone();
     answer[1].transaction_index = 9;

@@ -1,4 +1,4 @@
-//! Findings, reports and certificates as JSON: written as documented, read back as they were.
+//! JSON of findings, reports and certificates: the documented form, and round trips.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::synthetic::{self, log, plan};
 use testkit::Rng;
 use testkit::eth::audit_runs::{self, reread};
 
-/// A log, and the same as a node writes it.
+/// Returns a log, and the JSON that a node writes for it.
 fn located() -> (LocatedLog, Value) {
     let located = LocatedLog {
         log: log(0xab, &[7, 8], 0x1_0002),
@@ -140,7 +140,7 @@ fn each_kind_of_finding_is_written_as_documented() {
         let mut expected = expected;
         (expected["block"], expected["grounds"]) = (json!(255), json!("anchored"));
         assert_eq!(json!(finding), expected);
-        // Others may add to it.
+        // Other programs may add members.
         expected["provider"] = json!({ "name": ["A"] });
         assert_eq!(serde_json::from_value::<Finding>(expected).unwrap(), finding);
     }
@@ -160,7 +160,7 @@ fn a_finding_says_what_is_wrong_in_a_line() {
     );
     let kind = FindingKind::Duplicate { at: 5, first: 3 };
     let finding = Finding { block: None, grounds: Grounds::Answer, kind };
-    assert_eq!(finding.to_string(), "twice: log 5 of the answer is log 3 again");
+    assert_eq!(finding.to_string(), "duplicate: log 5 of the answer repeats log 3");
 }
 
 fn hash() -> impl Strategy<Value = B256> {
@@ -264,7 +264,7 @@ proptest! {
         let finding = Finding { block, grounds, kind };
         let text = serde_json::to_string(&finding).unwrap();
         prop_assert_eq!(&serde_json::from_str::<Finding>(&text).unwrap(), &finding);
-        // In any order of members.
+        // The members may come in any order.
         prop_assert_eq!(serde_json::from_value::<Finding>(json!(finding)).unwrap(), finding);
     }
 
@@ -315,8 +315,8 @@ fn queries_and_tags_are_read_strictly() {
     }
 }
 
-/// Blocks of every kind, of which an anchor, a profile and receipts cover a part: a report and its
-/// summary say the same block by block, and are read back.
+/// Draws blocks of which an anchor, a profile and receipts cover only a part. The report and its
+/// summary must agree on every block, and survive a round trip through JSON.
 #[test]
 fn a_report_is_read_back_and_counts_what_it_says_of_each_block() {
     let mut rng = Rng::new(77);
@@ -328,7 +328,7 @@ fn a_report_is_read_back_and_counts_what_it_says_of_each_block() {
                 let logs = [log(1, &[7], 0), log(2, &[7], 1)];
                 let receipts: [&[Log]; 3] = [&logs[1..], &logs[..1], &logs];
                 let mut plan = plan(&receipts[..rng.below(4)]);
-                // A filter that lacks the bits of the other contract.
+                // A bloom that lacks the bits of contract 2.
                 plan.bloom = rng.one_in(6).then(|| Bloom::from_iter(&logs[..1]));
                 plan
             })
@@ -382,7 +382,7 @@ fn a_report_is_read_back_and_counts_what_it_says_of_each_block() {
             assert_eq!(run.block(examined.block.number).hash, examined.block.hash);
         }
     }
-    // Post-states are another test's matter.
+    // `tests/audit/evidence.rs` covers the seventh verdict, `PostStateMissing`.
     assert_eq!(seen.len(), 6, "{seen:?}");
 }
 
@@ -420,7 +420,7 @@ fn a_report_is_written_as_documented() {
     });
     assert_eq!(json!(report), expected);
     assert_eq!(report.status(), Status::Wrong);
-    // Others may add to it, and may not say what does not follow.
+    // Other programs may add members. Members that contradict each other are rejected.
     let read = |member: &str, value: Value| {
         let mut other = expected.clone();
         *other.pointer_mut(member).expect("a member") = value;
@@ -452,7 +452,7 @@ fn a_report_is_written_as_documented() {
     }
 }
 
-/// Ranges of any length cost what their text has.
+/// The cost of reading a report depends on the length of its text, not on the length of its range.
 #[test]
 fn a_report_of_a_giant_range_is_read_at_once() {
     let giant = |first: u64, anchored: u64, contradicted: Value, counts: [u64; 3]| {

@@ -1,4 +1,5 @@
-//! A true answer, and every way to lie about each of its logs.
+//! Starts from a true answer, tells every kind of lie about each of its logs, and checks the
+//! findings.
 
 use alloy_primitives::{Address, B256, Bytes, Log, keccak256};
 use chainsieve::eth::audit::{
@@ -10,10 +11,10 @@ use chainsieve::eth::log_query::Semantics;
 use crate::naive::{self, Naive};
 use testkit::eth::audit_runs::{self, Run};
 
-/// A finding, as far as a lie determines it.
+/// The part of a finding that follows from the lie alone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Expected {
-    /// Of the log at this block hash and log index.
+    /// The answer omits the log with this block hash and log index.
     Omitted(B256, u64),
     Forged(usize),
     Number(usize, u64),
@@ -27,7 +28,8 @@ enum Expected {
 }
 
 impl Expected {
-    /// Which of the two is the repetition, is a matter of taste.
+    /// Returns a duplicate of two positions in a fixed order, because an audit may report either of
+    /// them as the repetition.
     fn twice(one: usize, other: usize) -> Self {
         Self::Duplicate(one.max(other), one.min(other))
     }
@@ -77,14 +79,15 @@ fn flip_address(address: &mut Address) {
     address.0[7] ^= 0x10;
 }
 
-/// The log with one thing of it altered; none where there is no such thing.
+/// Returns the log with the part altered that `lie` names, or `None` if the log has no such part.
 fn altered(log: &Log, lie: Lie) -> Option<Log> {
     let mut topics = log.topics().to_vec();
     let mut data = log.data.data.to_vec();
     let mut address = log.address;
     match lie {
         Lie::Address => flip_address(&mut address),
-        // Not by a bit: token ids in a row would become each other.
+        // Replace the topic by its hash. Flipping a bit could turn one token id into the next,
+        // which may be in the answer too.
         Lie::Topic(at) => {
             let topic = topics.get_mut(at)?;
             *topic = keccak256(*topic);
@@ -97,8 +100,10 @@ fn altered(log: &Log, lie: Lie) -> Option<Log> {
     Log::new(address, topics, Bytes::from(data))
 }
 
-/// Tells a lie about the log `at` of the answer, which may get longer by one; returns what must
-/// be found. Withheld logs are marked by their index.
+/// Tells a lie about the log at position `at` of the answer, and returns the expected findings.
+///
+/// Some lies append one log to the answer. A withheld log stays in `answer`, and its position is
+/// added to `withheld`. Returns `None` if the lie does not apply to the log.
 fn tell(
     lie: Lie,
     at: usize,
@@ -141,7 +146,8 @@ fn tell(
             let other = others.cycle().nth(at)?;
             (told.block_hash, told.block_number) = (other.hash, other.number);
             told.block_timestamp = Some(other.view().timestamp());
-            // Once in a while that block has an equal log at this very index.
+            // The other block may contain an equal log at the same index. The lie is then a
+            // duplicate.
             let equal = |one: &LocatedLog| {
                 let place = (one.block_hash, one.log_index);
                 place == (other.hash, log.log_index) && one.log == log.log
@@ -150,7 +156,8 @@ fn tell(
             vec![omitted, equal.map_or(Expected::Forged(at), |one| Expected::twice(at, one))]
         }
         Lie::TransactionIndex => {
-            // Not to the next, where neighbours may be equal and lie too.
+            // Several logs may lie at once. Then don't use the next index, because a neighbour may
+            // be equal and lie too.
             told.transaction_index += if alone { 1 } else { 10_000 };
             vec![Expected::Transaction(at, log.transaction_index)]
         }
@@ -208,16 +215,18 @@ fn found(report: &AuditReport) -> Vec<Expected> {
     found
 }
 
-/// Whoever has the header can verify each omission and forgery; here dozens of them, fewer
-/// where receipts are of megabytes.
+/// Verifies the evidence of a sample of the omissions and forgeries against the block headers.
+///
+/// The sample has about 60 findings, and about 5 if there are more than 2,000: receipts then take
+/// megabytes.
 fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &AuditReport) {
     let query = naive.query(run);
     let step = |count: usize| (count / if count > 2_000 { 5 } else { 60 }).max(1);
     for omitted in report.omitted().step_by(step(report.omitted().count())) {
         let block = run.by_hash(omitted.log.block_hash);
         let own = &block.logs[usize::try_from(omitted.log.log_index).expect("an index")];
-        assert_eq!(omitted.log, *own, "as alloy decodes it");
-        omitted.verify(&block.view(), &query, Semantics::Geth, answer).expect("it is shown");
+        assert_eq!(omitted.log, *own, "must equal alloy's decoding");
+        omitted.verify(&block.view(), &query, Semantics::Geth, answer).expect("valid evidence");
     }
     for forged in report.forged().step_by(step(report.forged().count())) {
         let block = run.by_hash(forged.log.block_hash);
@@ -225,12 +234,13 @@ fn verify_evidence(run: &Run, naive: &Naive, answer: &[LocatedLog], report: &Aud
             Err(EvidenceError::NoProof) => {
                 assert!(forged.log.transaction_index >= block.receipts.len() as u64);
             }
-            other => other.expect("it is shown"),
+            other => other.expect("valid evidence"),
         }
     }
 }
 
-/// Lies about the logs at `positions`, all at once, and checks that exactly that is found.
+/// Tells `lie` about all logs at `positions` at once, checks that the audit finds exactly these
+/// lies, and returns their number.
 fn check(run: &Run, naive: &Naive, truth: &[LocatedLog], lie: Lie, positions: &[usize]) -> usize {
     let mut answer = truth.to_vec();
     let (mut expected, mut withheld) = (Vec::new(), Vec::new());
@@ -244,7 +254,7 @@ fn check(run: &Run, naive: &Naive, truth: &[LocatedLog], lie: Lie, positions: &[
         }
     }
     let mut at = 0..;
-    answer.retain(|_| withheld.binary_search(&at.next().expect("without end")).is_err());
+    answer.retain(|_| withheld.binary_search(&at.next().expect("an endless range")).is_err());
     expected.sort();
     let report = run.audit(&naive.query(run), &answer);
     assert_eq!(found(&report), expected, "{lie:?} of {positions:?} under {naive:?}");
@@ -274,8 +284,10 @@ fn check_honest(run: &Run, naive: &Naive, truth: &[LocatedLog]) {
     assert_eq!(run.audit(&naive.query(run), &reversed).findings, [], "in another order");
 }
 
-/// Every lie about every position of every query: one lie at a time where the answer has few logs,
-/// `at_once` where it has many.
+/// Tells every lie about every position of every query, and returns the number of lies.
+///
+/// If an answer has at most `one_by_one` logs, each audit contains one lie, else at most `at_once`
+/// lies.
 fn all_lies(run: &Run, queries: usize, one_by_one: usize, at_once: usize) -> usize {
     let mut lies = 0;
     let mut kinds = [0; LIES.len()];
@@ -294,7 +306,8 @@ fn all_lies(run: &Run, queries: usize, one_by_one: usize, at_once: usize) -> usi
             }
             for offset in 0..strides {
                 let positions: Vec<_> = (offset..truth.len()).step_by(strides).collect();
-                // Two equal logs that change places are no lie: one block at a time.
+                // Lie about one block at a time: if two equal logs swapped their blocks, the answer
+                // would still be true.
                 let same_block = |a: &usize, b: &usize| {
                     lie != Lie::OtherBlock || truth[*a].block_hash == truth[*b].block_hash
                 };
@@ -331,7 +344,8 @@ fn every_lie_about_the_corpus_is_found() {
     }
 }
 
-/// A second log of the same address and topics adds no bit: only receipts show that it is missing.
+/// A second log with the same address and topics adds no bit to the bloom, so only receipts show
+/// that it is missing.
 #[test]
 fn one_of_two_equal_logs_is_missed() {
     let run = audit_runs::fixture_pair();
@@ -364,7 +378,7 @@ fn forgeries_are_shown_by_the_header_where_it_can() {
     let forgeries: Vec<_> = report.forged().map(|forged| (forged.at, &forged.forgery)).collect();
     assert_eq!(forgeries[0], (5, &Forgery::Bloom));
     assert!(matches!(forgeries[1], (9, Forgery::Receipts { proof: Some(_) })));
-    // What stands there instead is named.
+    // The finding names the log that the block really contains in this place.
     let truth = naive.answer(&run);
     for forged in report.forged() {
         assert_eq!(forged.instead.as_ref(), Some(&truth[forged.at].log));

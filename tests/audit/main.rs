@@ -1,5 +1,5 @@
-//! Audits: nothing is found in a true answer, every lie is, and nothing is claimed beyond the
-//! evidence. Expected logs come from alloy's decoding and a matcher of a few lines.
+//! Audits: a true answer has no findings, every lie is found, and no claim exceeds the evidence.
+//! The expected logs come from alloy's decoding and a short matcher.
 
 mod attacks;
 mod certificates;

@@ -1,4 +1,4 @@
-//! Queries as lists of values, matched the plainest way.
+//! Queries as lists of values, with the simplest matcher, which serves as the oracle.
 
 use alloy_primitives::{Address, B256, Log};
 use chainsieve::eth::log::LocatedLog;
@@ -6,7 +6,8 @@ use chainsieve::eth::log_query::LogQuery;
 
 use testkit::eth::audit_runs::Run;
 
-/// Empty lists are "any", and count as positions (geth's rule).
+/// A query in which an empty list matches any value. An empty list still requires a topic at its
+/// position (geth's rule).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Naive {
     pub(crate) addresses: Vec<Address>,
@@ -22,7 +23,7 @@ impl Naive {
             && self.topics.iter().zip(topics).all(|(any, one)| any.is_empty() || any.contains(one))
     }
 
-    /// The same query as JSON, over the blocks of a run.
+    /// Returns the same query over the blocks of `run`, read from JSON.
     pub(crate) fn query(&self, run: &Run) -> LogQuery {
         let topics: Vec<_> = self.topics.iter().map(|any| serde_json::json!(any)).collect();
         let json = serde_json::json!({
@@ -35,14 +36,15 @@ impl Naive {
             .expect("a query")
     }
 
-    /// The right answer over a run.
+    /// Returns the true answer over `run`.
     pub(crate) fn answer(&self, run: &Run) -> Vec<LocatedLog> {
         let logs = run.blocks.iter().flat_map(|block| &block.logs);
         logs.filter(|log| self.wants(&log.log)).cloned().collect()
     }
 }
 
-/// Queries drawn from a run's logs, of every shape.
+/// Draws about `count` queries of every shape from the logs of a run. Returns none if the run has
+/// fewer than `count` logs.
 pub(crate) fn drawn(run: &Run, count: usize) -> Vec<Naive> {
     let logs: Vec<_> = run.blocks.iter().flat_map(|block| &block.logs).collect();
     let Some(step) = logs.len().checked_div(count).filter(|step| *step > 0) else {

@@ -1,4 +1,4 @@
-//! What a profile says decides what filters and receipts prove.
+//! Tests how a chain profile decides what blooms and receipts prove.
 
 use alloy_primitives::{Address, Bloom};
 use chainsieve::eth::audit::{Audit, Finding, FindingKind, Question, Status, Undecidable, Verdict};
@@ -20,7 +20,8 @@ fn with_bloom(bloom: Bloom, logs: &[alloy_primitives::Log]) -> Plan {
     Plan { bloom: Some(bloom), ..plan(&[logs]) }
 }
 
-/// Ten blocks with a log each of contract 1 in the even ones, whose filters are empty.
+/// Returns ten blocks with empty blooms and one log each, of contract 1 in even blocks and contract
+/// 2 in odd ones.
 fn unsound() -> Run {
     let plans: Vec<_> = (0..10)
         .map(|number: u8| with_bloom(Bloom::ZERO, &[log(1 + number % 2, &[7], number.into())]))
@@ -52,14 +53,15 @@ fn unsound_or_absent_filters_lose_no_block() {
             answer.remove(missing);
             assert_eq!(run.audit_question(question, &answer).omitted().count(), 1);
         }
-        // Nor is a log forged because its bits are missing.
+        // Under these profiles a missing bloom bit proves no forgery.
         assert_eq!(Audit::new(question, &answer).unwrap().finish().findings, []);
     }
 }
 
 #[test]
 fn a_contradicted_profile_claims_nothing() {
-    // Block 50 has all bits it should, 51 lacks its log's, 52 is without logs.
+    // The bloom of block 50 is complete, the bloom of block 51 lacks the bits of its second log,
+    // and block 52 has no logs.
     let plans = [
         plan(&[&[log(1, &[7], 0)]]),
         with_bloom(Bloom::from_iter(&[log(1, &[7], 1)]), &[log(1, &[7], 1), log(2, &[8], 2)]),
@@ -79,19 +81,21 @@ fn a_contradicted_profile_claims_nothing() {
             *kind,
             FindingKind::ProfileContradicted { claimed, missing_bits: 1.., .. } if claimed == bloom
         ));
-        // Blocks with receipts stand on them; the other stretch of the profile stands.
+        // Receipts decide blocks 50 and 51. The profile's second range, from block 52, is not
+        // contradicted.
         let checked = Some(Verdict::CheckedByReceipts);
         assert_eq!([50, 51].map(|number| report.verdict(number)), [checked, checked]);
         assert_eq!(report.verdict(52), Some(Verdict::AbsentByBloom));
         assert_eq!(report.status(), Status::Undecided);
-        // Without the second stretch, the third block's filter is no longer trusted.
+        // If the profile has one range for all blocks, the bloom of the third block is no longer
+        // trusted.
         let whole = ChainProfile::assumed("made up", bloom, EveryLog);
         let question = Question { profile: &whole, ..question };
         let report = run.audit_question(question, &answer);
         let contradicted = Verdict::Undecidable(Undecidable::ProfileContradicted);
         assert_eq!(report.verdict(52), Some(contradicted));
         assert_eq!(report.counts.undecidable, 1);
-        // A log whose bits are missing there and that is in the receipts is not forged.
+        // A log that the receipts contain is not forged, although the bloom lacks its bits.
         let mut answer = answer.clone();
         answer.push(run.block(51).logs[1].clone());
         let report = run.audit_question(question, &answer);
@@ -119,7 +123,7 @@ fn a_filter_with_more_bits_is_exact_for_nobody_and_a_superset_for_all() {
         matches!(kind, FindingKind::ProfileContradicted { missing_bits: 0, extra_bits: 1.., .. });
     assert!(contradicted);
     assert_eq!(report.verdict(51), Some(Verdict::AbsentByBloom));
-    // A superset proves a forgery all the same.
+    // A superset still proves a forgery: a real log would have all its bits in the bloom.
     let mut forged = answer;
     forged[0].log.address = Address::repeat_byte(0x44);
     assert_eq!(Audit::new(question, &forged).unwrap().finish().forged().count(), 1);
@@ -138,7 +142,8 @@ fn receipts_that_are_not_all_accuse_of_no_forgery() {
     assert_eq!(report.status(), Status::Undecided);
     let why = Verdict::Undecidable(Undecidable::ReceiptsNotEveryLog);
     assert_eq!(report.verdict(17_686_111), Some(why));
-    // A log that no receipt has may be real there, one like another too, and indices may differ.
+    // Where receipts don't list every log, the answer may contain logs that no receipt has, repeat
+    // a log, and give other log indices.
     let mut more = truth.clone();
     for at in [3, 50] {
         let mut log = truth[at].clone();
@@ -152,14 +157,14 @@ fn receipts_that_are_not_all_accuse_of_no_forgery() {
     }
     let report = run.audit_question(question, &more);
     assert_eq!(report.findings, []);
-    // What receipts have must be there as often as they have it.
+    // The answer must contain each log of the receipts at least as often as the receipts do.
     for at in (0..truth.len()).step_by(7) {
         let mut less = more.clone();
         less.remove(at);
         let equal =
             |log: &&LocatedLog| log.log == truth[at].log && log.block_hash == truth[at].block_hash;
         if less.iter().filter(equal).count() >= truth.iter().filter(equal).count() {
-            continue; // the one that was added stands for it
+            continue; // the added copy replaces the removed log
         }
         let report = run.audit_question(question, &less);
         let omitted: Vec<_> = report.omitted().collect();
@@ -197,7 +202,7 @@ fn a_filter_of_all_ones_rules_nothing_out() {
     assert_eq!(Audit::new(question, &[]).unwrap().open().count(), 1);
     let report = run.audit_question(question, &[]);
     assert_eq!((report.status(), report.counts.checked_by_receipts), (Status::Complete, 1));
-    // It shows no forgery either; receipts do.
+    // A bloom of all ones proves no forgery either. Receipts do.
     let mut forged = run.blocks[0].logs[0].clone();
     forged.log.address = Address::repeat_byte(0x77);
     let forged = [forged];
@@ -216,7 +221,7 @@ fn blocks_without_transactions_need_no_receipts() {
     assert_eq!(audit.open().count(), 0);
     let report = audit.finish();
     assert_eq!((report.status(), report.counts.checked_by_receipts), (Status::Complete, 5));
-    // The root of no receipts says nothing where receipts are not all.
+    // The empty receipts root proves nothing where receipts don't list every log.
     let partly = profile(Absent, NotEveryLog);
     let report = Audit::new(Question { profile: &partly, ..question }, &[]).unwrap().finish();
     assert_eq!((report.status(), report.counts.undecidable), (Status::Undecided, 5));

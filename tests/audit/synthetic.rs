@@ -1,4 +1,4 @@
-//! Chains made up for what real ones don't have.
+//! Made-up chains, for cases that real chains don't contain.
 
 use alloy_consensus::proofs::{calculate_receipt_root, ordered_trie_root_with_encoder};
 use alloy_consensus::{Eip658Value, Header, Receipt, ReceiptEnvelope, ReceiptWithBloom};
@@ -6,7 +6,7 @@ use alloy_primitives::{Address, B256, Bloom, Bytes, Log, keccak256};
 
 use testkit::eth::audit_runs::{Block, Run};
 
-/// A block to be: the logs of each transaction, and what is changed about its header.
+/// Contents of a block to build: the logs of each transaction, and changes to the header.
 #[derive(Clone, Default)]
 pub(crate) struct Plan {
     pub(crate) receipts: Vec<Vec<Log>>,
@@ -14,7 +14,7 @@ pub(crate) struct Plan {
     pub(crate) post_states: bool,
 }
 
-/// A log of one of a few contracts.
+/// Returns a log of contract number `contract`. Each topic repeats one byte.
 pub(crate) fn log(contract: u8, topics: &[u8], data: u64) -> Log {
     let topics = topics.iter().map(|&topic| B256::repeat_byte(topic)).collect();
     let data = Bytes::copy_from_slice(&data.to_be_bytes());
@@ -44,7 +44,7 @@ pub(crate) fn envelopes(plan: &Plan) -> Vec<ReceiptEnvelope> {
     receipts.collect()
 }
 
-/// What stands for the transactions of a block of this number.
+/// Returns `count` byte strings that stand in for the transactions of block `number`.
 pub(crate) fn transactions(number: u64, count: usize) -> Vec<Bytes> {
     (0..count)
         .map(|index| Bytes::from(format!("\u{2}transaction {index} of {number}").into_bytes()))
@@ -55,7 +55,7 @@ pub(crate) fn transaction_hash(number: u64, index: usize) -> B256 {
     keccak256(&transactions(number, index + 1)[index])
 }
 
-/// A chain of such blocks from `first` on.
+/// Builds a linked chain of these blocks, starting at number `first`.
 pub(crate) fn run(first: u64, plans: &[Plan]) -> Run {
     let mut parent_hash = B256::repeat_byte(0xaa);
     let mut blocks = Vec::new();

@@ -1,5 +1,5 @@
-//! Filters of every block whose spent scripts are known, the published filter headers, and all
-//! that Bitcoin Core answers about sets.
+//! Filters of every block whose spent scripts are known, the published filter headers, and Bitcoin
+//! Core's answers about Golomb-coded sets.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,7 +13,8 @@ use testkit::btc::gcs_cases::{self, Mutants, SpentBlock, basic_filter_of};
 use testkit::btc::naive_gcs::{Coding, basic_elements};
 use testkit::btc::oracle::{TestBlock, from_hex};
 
-/// The scripts of a file of spent outputs: each a value of eight bytes, a length and the script.
+/// Returns the scripts of a file of spent outputs. Each record is a value of eight bytes, a length
+/// and the script.
 fn spent_scripts(mut records: &[u8]) -> Vec<ScriptBuf> {
     let mut scripts = Vec::new();
     while let Some((_value, rest)) = records.split_first_chunk::<8>() {
@@ -31,7 +32,8 @@ fn spent_scripts(mut records: &[u8]) -> Vec<ScriptBuf> {
     scripts
 }
 
-/// A block by the name of its file, without directory and ending.
+/// Returns a block and its spent scripts. `name` is the block's file name without folder and
+/// extension.
 fn spent_block(corpus: &Corpus, name: &str) -> SpentBlock {
     let ending = format!("/{name}.prevouts.bin");
     let file = corpus.files.iter().find(|file| file.name.ends_with(&ending));
@@ -39,7 +41,8 @@ fn spent_block(corpus: &Corpus, name: &str) -> SpentBlock {
     (corpus.block(name), spent_scripts(&corpus.read(&file.name)))
 }
 
-/// The names of the blocks with spent scripts, and their filters as the corpus has them.
+/// Returns the names of the blocks with spent scripts, each with the filter that the corpus has for
+/// it.
 fn filters(corpus: &Corpus) -> Vec<(String, Vec<u8>)> {
     let name = |file: &str| {
         let path = file.strip_suffix(".basic_filter.hex")?;
@@ -75,8 +78,8 @@ fn core_reads_and_writes_every_set_the_same() {
     assert_eq!(mutants, expected);
 }
 
-/// Each filter of the corpus, built from its block; and asked: all that is in it is found, and
-/// of 256 others hardly any.
+/// Builds each filter of the corpus from its block and queries it. Every element must match, and
+/// almost none of at most 256 absent scripts.
 #[test]
 fn every_block_with_its_spent_scripts_has_its_filter() {
     let Some(corpus) = Corpus::open() else { return };
@@ -151,8 +154,8 @@ fn mainnets_first_filters_and_headers() {
     assert_eq!((height, filters.next()), (256, None));
 }
 
-/// Rows of the BIP's own file: height, block hash, block, spent scripts, previous header, filter,
-/// header, note.
+/// Checks the BIP's own test vectors. Each row has a height, a block hash, a block, its spent
+/// scripts, the previous header, a filter, its header and a note.
 #[test]
 fn vectors_of_the_bip() {
     let Some(corpus) = Corpus::open() else { return };

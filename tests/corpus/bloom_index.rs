@@ -1,4 +1,4 @@
-//! An index whose sections are full of real values: the corpus's filters, over and over.
+//! An index of real blooms: those of the corpus, each used many times.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn sections_full_of_real_values() {
     let Some(corpus) = EthCorpus::open() else { return };
     let mut rng = Rng::new(5);
     let real = eth_scans::blooms(&corpus);
-    // Two sections and a tail, in no order.
+    // Two full sections and a tail, with blooms in random order.
     let blooms: Vec<[u8; 256]> = (0..2 * 8_192 + 700).map(|_| rng.pick(&real).0.0).collect();
     let rivals: Vec<Bloom> = blooms.iter().map(Bloom::from).collect();
     let chain = linked_headers(FIRST, B256::ZERO, 0, &blooms);
@@ -59,7 +59,7 @@ fn sections_full_of_real_values() {
             assert_eq!(index.count(&query, numbers.clone()), Ok(expected.len() as u64));
         }
     }
-    assert!(found_some > 200, "{found_some} queries tell the engines apart");
+    assert!(found_some > 200, "only {found_some} queries match some blocks, but not all");
 
     let (_, query) = eth_scans::queries(&corpus, 1, 12).pop().expect("a query");
     let mut of_headers = Forecast::new(query.clone());

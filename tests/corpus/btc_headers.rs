@@ -1,5 +1,5 @@
-//! Real headers of mainnet and signet: accepted whole, every change of the target checked, their
-//! work as another implementation summed it up.
+//! Real headers of mainnet and signet. The chain accepts them all, every change of the target is
+//! checked, and their work equals the sums of another implementation, bitcoinj.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,8 @@ fn headers(corpus: &Corpus, name: &str) -> Vec<Header> {
     records.iter().map(|record| consensus::deserialize(record).expect("a header")).collect()
 }
 
-/// Work and header at the start of each period, by bitcoinj.
+/// Returns the accumulated work and the header at the start of each difficulty period, from
+/// bitcoinj's checkpoints.
 fn checkpoints(corpus: &Corpus) -> BTreeMap<u32, (Work, Header)> {
     let text = String::from_utf8(corpus.read("mainnet/checkpoints_bitcoinj.txt")).expect("UTF-8");
     let lines = text.lines().skip(3);
@@ -44,7 +45,8 @@ fn times(count: u32, work: Work) -> Work {
     (0..count).fold(Work::from_be_bytes([0; 32]), |sum, _| sum + work)
 }
 
-/// An anchor at the eleventh of `run`, which starts at `base` in the middle of a period.
+/// Returns an anchor at the eleventh header of `run`. The run starts at height `base`, in the
+/// middle of a difficulty period.
 fn anchor(checkpoints: &BTreeMap<u32, (Work, Header)>, base: u32, run: &[Header]) -> Anchor {
     let height = base + 10;
     let (work, period_first) = checkpoints[&(height - height % PERIOD)];
@@ -52,8 +54,10 @@ fn anchor(checkpoints: &BTreeMap<u32, (Work, Header)>, base: u32, run: &[Header]
     Anchor { height, headers: run[..11].to_vec(), period_first, work }
 }
 
-/// Feeds `run`, which is behind the chain's tip, in messages that end where a period starts, and
-/// compares with the checkpoints. Returns their heights.
+/// Feeds `run`, which continues after the chain's tip, and compares the chain with the checkpoints.
+///
+/// Each message ends with the first header of a difficulty period. Returns the heights of the
+/// checkpoints that were reached.
 fn follow(
     chain: &mut HeaderChain,
     run: &[Header],
@@ -95,7 +99,8 @@ fn every_run_is_a_chain() {
     for (name, base, starts) in [
         ("mainnet/headers/headers_0-10236.bin", 0, &[2016, 4032, 6048, 8064, 10_080][..]),
         ("mainnet/headers/headers_40000-44999.bin", 40_000, &[40_320, 42_336, 44_352]),
-        // The index says 832,000; by the checkpoint it starts one higher.
+        // The index gives 832,000 as the first height. The checkpoint shows that the file starts
+        // one block higher.
         ("mainnet/headers/headers_832000-833096.bin", 832_001, &[832_608]),
     ] {
         let run = headers(&corpus, name);
@@ -122,12 +127,12 @@ fn every_run_is_a_chain() {
     let run = headers(&corpus, name);
     let mut chain = HeaderChain::new(Network::Signet);
     let events = chain.accept(&run, run[run.len() - 1].time).expect("signet");
-    // Genesis was known.
+    // The chain already contained the genesis block.
     assert_eq!(events.len(), 2015);
     assert_eq!(chain.tip().hash, hash_in_index(&corpus, name));
 }
 
-/// Every target that mainnet had up to height 878,976: the work that it stands for.
+/// Checks the work of every target that mainnet had up to height 878,976.
 #[test]
 fn work_of_every_target_as_bitcoinj() {
     let Some(corpus) = Corpus::open() else { return };
@@ -143,7 +148,8 @@ fn work_of_every_target_as_bitcoinj() {
     assert_eq!(targets, 421);
 }
 
-/// An anchor with the first header of another period asks for that period's bits.
+/// A chain whose anchor has the first header of another period expects that period's target, and
+/// rejects the real headers.
 #[test]
 fn another_period_asks_for_another_target() {
     let Some(corpus) = Corpus::open() else { return };
@@ -167,7 +173,7 @@ fn one_byte_changed() {
     let anchor = anchor(&checkpoints, 40_000, &run);
     let start = HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor");
     let mut counts = BTreeMap::new();
-    // Around the change of the target at 40,320.
+    // Headers around the change of the target at height 40,320.
     for place in 318..=322 {
         let bytes = consensus::serialize(&run[place]);
         for at in 0..80 {
@@ -209,21 +215,23 @@ fn order_and_clock() {
     assert_eq!(error.index, 2);
     assert_eq!(error.cause, HeaderError::Orphan { parent: run[3].block_hash() });
     assert_eq!((error.events.len(), chain.tip().height), (2, 2));
-    // Two hours ahead of the clock is the most.
+    // The time of a header may be at most two hours ahead of the clock.
     let time = run[3].time;
     let error = chain.accept(&run[3..4], time - 7_201).expect_err("early");
     let cause = HeaderError::TimeTooNew { height: 3, time, latest: time - 1 };
     assert_eq!((error.index, error.cause), (0, cause));
     assert_eq!(chain.accept(&run[3..4], time - 7_200).expect("in time").len(), 1);
-    // Again, and overlapping.
+    // Headers that the chain already has are skipped. Of an overlapping message, only the new
+    // headers are added.
     assert_eq!(chain.accept(&run[..4], time), Ok(vec![]));
     assert_eq!(chain.accept(&run[2..6], u32::MAX).expect("two are new").len(), 2);
-    // Of another network.
+    // The parent of another network's header is unknown.
     let error = HeaderChain::new(Network::Signet).accept(&run[1..2], u32::MAX).expect_err("easy");
     assert!(matches!(error.cause, HeaderError::Orphan { .. }), "{error}");
 }
 
-/// A file with one byte changed: the error says how much is intact, and that much decodes.
+/// If one byte of a file is changed, the error gives the length of the intact part, and the intact
+/// part decodes.
 #[test]
 fn damaged_files() {
     let Some(corpus) = Corpus::open() else { return };

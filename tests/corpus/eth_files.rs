@@ -1,4 +1,4 @@
-//! The files of the corpus through the readers of files.
+//! Reads the Ethereum files of the corpus through the file readers.
 
 use std::fs::File;
 
@@ -53,15 +53,15 @@ mod archives {
 
     use super::*;
 
-    /// An archive that others wrote: its headers are one chain up to the hash that is known, and
-    /// its file name has the first bytes of its accumulator.
+    /// Reads an archive that another program wrote. Its headers form one chain up to the known
+    /// hash, and its file name contains the first bytes of its accumulator.
     #[test]
     fn an_archive_of_mainnet() {
         let Some(corpus) = EthCorpus::open() else { return };
         let file = corpus.of(Format::Era1).next().expect("an archive");
         let chain = chain(&corpus, file, FileFormat::Era);
         assert_eq!(chain.len(), 8192);
-        // One at a time, from a pipe.
+        // Read the headers one at a time, from an input that can't seek.
         let bytes = corpus.read(&file.name);
         let headers = HeaderReader::new(Input::new(&bytes[..])).expect("a format");
         let hashes = headers.map(|header| header.expect("a header").hash());
@@ -72,7 +72,7 @@ mod archives {
         while let Some((number, entry)) = bodies.next_entry().expect("a body") {
             assert_eq!(number, count);
             let body = entry.decompress(1 << 20).expect("a body");
-            // Nobody had sent a transaction yet.
+            // The first 8,192 blocks of mainnet contain no transaction.
             assert_eq!(body_transactions(&body).expect("a body").len(), 0, "block {number}");
             count += 1;
         }

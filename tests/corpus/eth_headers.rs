@@ -1,4 +1,4 @@
-//! Every header of the corpus: its hash, its fields, its links.
+//! Checks every Ethereum header of the corpus: its hash, its fields and its links.
 
 use std::collections::BTreeMap;
 
@@ -79,7 +79,8 @@ fn runs_link_up_to_their_last_hash() {
             assert_eq!(chain.last_hash(), Some(file.hash()), "{name}");
             assert_eq!(chain.anchored_to(&[file.hash()]), Some(last), "{name}");
             assert_eq!(chain.parent_hash(), Some(alloy[0].parent_hash), "{name}");
-            // A hash authenticates what is below it, and one that is not there nothing.
+            // A hash on the chain authenticates the headers up to it. A hash that is not on the
+            // chain authenticates nothing.
             assert_eq!(chain.anchored_to(&[hashes[1], hashes[0]]), Some(first + 1), "{name}");
             assert_eq!(chain.anchored_to(&[alloy[0].parent_hash, B256::ZERO]), None, "{name}");
             for ((block, header), hash) in chain.blocks().zip(&alloy).zip(&hashes) {
@@ -105,7 +106,7 @@ fn runs_link_up_to_their_last_hash() {
     assert_eq!(linked, 2_048 + 7 + 7 + 16 + 9 + 7 + 49);
 }
 
-/// Left out, each header but the first and the last leaves a gap that is found.
+/// Leaves out one inner header at a time, and checks that the chain reports the gap.
 fn without_one_header_it_is_no_chain(name: &str, rlp: &[u8], count: usize) {
     let mut headers = Vec::new();
     let mut rest = rlp;
@@ -140,7 +141,7 @@ fn blocks_of_json_rpc_are_taken_under_their_hash_alone() {
         let block: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         for field in FIELDS {
             let Some(value) = block[field].as_str() else { continue };
-            // Another last digit, or one more where there is none.
+            // Change the last digit, or write `0x00` if the value has no digit.
             let last = value.chars().last().expect("a prefix");
             let other = match last {
                 'x' => "0x00".to_owned(),

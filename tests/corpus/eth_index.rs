@@ -1,4 +1,5 @@
-//! The index of the Ethereum corpus names every file, each of a format that a test reads.
+//! Checks that the index of the Ethereum corpus lists every file, each in a format that a test
+//! reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

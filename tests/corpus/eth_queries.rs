@@ -1,4 +1,4 @@
-//! Queries drawn from the values of every block: the library's answers, alloy's and those of a
+//! Queries drawn from the values of every block. The library must answer as alloy does, and as a
 //! plain filter written from the specification.
 
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use testkit::eth::corpus::{EthBlock, EthCorpus, Format};
 use testkit::eth::naive_logs::{self, NaiveLog, NaiveQuery};
 use testkit::eth::query_draws;
 
-/// Queries for each block.
+/// Number of queries for each block.
 const QUERIES: usize = 10_000;
 
-/// How many queries found something, and the logs they found.
+/// Numbers of queries by outcome, and number of logs that they found.
 #[derive(Debug, Default)]
 struct Found {
     by_geth: usize,
@@ -36,7 +36,7 @@ fn queries_of_every_block_find_what_a_plain_filter_finds() {
         empty.iter().map(|block| block.header.number).collect::<Vec<_>>(),
         [1, 100, 19_840_104]
     );
-    // Those without logs have no values of their own: they take those of another block.
+    // Blocks without logs have no values to draw from, so draw from another block.
     let other = blocks[&17_686_111].logs();
     for block in empty {
         let found = check(block, &other);
@@ -50,12 +50,12 @@ fn queries_of_every_block_find_what_a_plain_filter_finds() {
         assert!(found.by_geth >= QUERIES / 2, "{}: {found:?}", block.name);
         half += 1;
         arity += found.by_arity;
-        // The one filter that has every bit set says nothing, the others say "no" at times.
+        // The one bloom with every bit set rules out no query. Each of the others rules out some.
         let is_full = block.header.number == 15_537_394;
         assert_eq!(found.said_no == 0, is_full, "{}: {found:?}", block.name);
     }
     assert_eq!(half, 34);
-    assert!(arity > 1_000, "{arity} queries where the number of topics decides");
+    assert!(arity > 1_000, "only {arity} queries depend on the number of topics");
 }
 
 fn check(block: &EthBlock, values: &[alloy_primitives::Log]) -> Found {
@@ -104,7 +104,7 @@ fn check(block: &EthBlock, values: &[alloy_primitives::Log]) -> Found {
     found
 }
 
-/// The query by the library's methods, not by JSON.
+/// Builds the query with the library's methods instead of JSON.
 fn built(drawn: &NaiveQuery) -> LogQuery {
     let query = LogQuery::new().addresses(drawn.addresses.iter().copied().map(Address::new));
     let positions = drawn.positions.iter().enumerate();
@@ -119,7 +119,8 @@ fn built(drawn: &NaiveQuery) -> LogQuery {
     })
 }
 
-/// As [`NaiveQuery::passes`], with alloy's filter of each value, which is kept.
+/// Does the same as [`NaiveQuery::passes`], with alloy's bloom of each value. Results are cached in
+/// `kept`.
 fn passes(query: &NaiveQuery, bloom: &Bloom, kept: &mut HashMap<Vec<u8>, bool>) -> bool {
     let mut has = |value: &[u8]| {
         let test = || bloom.contains(&Bloom::from(BloomInput::Raw(value)));
@@ -129,7 +130,8 @@ fn passes(query: &NaiveQuery, bloom: &Bloom, kept: &mut HashMap<Vec<u8>, bool>) 
         && query.positions.iter().all(|set| set.is_empty() || set.iter().any(|topic| has(topic)))
 }
 
-/// What geth's own load test asks of mainnet: read by both rules, written and read again.
+/// Reads the queries of geth's own load test on mainnet, and checks round trips under both
+/// semantics.
 #[test]
 fn recorded_queries_are_read() {
     let Some(corpus) = EthCorpus::open() else { return };
@@ -140,7 +142,7 @@ fn recorded_queries_are_read() {
         for recorded in
             groups.as_array().expect("groups").iter().flat_map(|g| g.as_array().expect("queries"))
         {
-            // The recorder writes numbers where JSON-RPC wants text.
+            // The recorder writes block numbers as JSON numbers, but JSON-RPC requires hex strings.
             let mut asked = recorded.clone();
             let fields = asked.as_object_mut().expect("an object");
             fields.remove("resultHash");

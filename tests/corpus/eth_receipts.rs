@@ -1,4 +1,5 @@
-//! Receipts of every block of the corpus, in every form, against header, index and alloy.
+//! Checks the receipts of every block of the corpus, in every encoding, against the header, the
+//! index and alloy.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ fn check(block: &EthBlock, form: &str, receipts: &BlockReceipts) {
     assert_eq!(found.next(), None, "{name}");
 }
 
-/// The list of eth/69: `[type, status, gas, logs]` each, encoded by alloy.
+/// Returns the receipts as an eth/69 list, encoded by alloy: `[type, status, gas, logs]` for each.
 fn slim(block: &EthBlock) -> Vec<u8> {
     let mut payload = Vec::new();
     for receipt in &block.receipts {
@@ -95,8 +96,8 @@ fn in_list(payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(payload);
 }
 
-/// Receipts left out, moved or said twice have another root; a filter with a bit less or more is
-/// told from the right one; and a proof proves its receipt alone.
+/// Receipts that are left out, moved or repeated have another root. A bloom with one bit more or
+/// less is reported. A proof is valid for its own receipt only.
 fn lies_are_found(block: &EthBlock, encodings: &[Vec<u8>]) {
     let (root, bloom) = (block.header.receipts_root, block.header.logs_bloom);
     let verify = |encodings: &[Vec<u8>], bloom: &Bloom| {
@@ -176,7 +177,7 @@ fn json_is_the_same_receipts_and_hashes_are_where_they_belong() {
             assert_eq!(claims.log_indices, expected, "{}", file.name);
             compared += 1;
         }
-        // The same array, backwards and receipt by receipt.
+        // Read the same receipts one by one, in reverse order.
         let mut each: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
         each.reverse();
         let each: Vec<_> = each.iter().map(ToString::to_string).collect();
@@ -196,7 +197,8 @@ fn json_is_the_same_receipts_and_hashes_are_where_they_belong() {
     assert_eq!(files.len(), 30);
 }
 
-/// The last receipt left out: no gap shows, the root does.
+/// Returns `true` if verification fails. `each` lacks the last receipt, which leaves no gap between
+/// the indices, so only the root shows it.
 fn verify_fails(block: &EthBlock, each: &[String]) -> bool {
     let receipts = BlockReceipts::from_json_each(each).expect("no gap");
     let bloom = BloomView::from(&block.header.logs_bloom);

@@ -1,4 +1,4 @@
-//! Scans of real headers on every backend, against a plain filter and alloy's `BloomFilter`.
+//! Scans of real headers on every backend, compared with a plain filter and alloy's `BloomFilter`.
 
 use alloy_primitives::{B256, Bloom, BloomInput};
 use alloy_rpc_types_eth::BloomFilter;
@@ -14,7 +14,8 @@ use testkit::eth::corpus::{self, EthCorpus, Format};
 use testkit::eth::naive_logs::{NaiveLog, NaiveQuery, bits};
 use testkit::eth::query_draws;
 
-/// Every filter of the corpus that stands in a header, empty epochs thinned out.
+/// Returns the bloom of every header in the corpus, four times. Of runs of more than 1,000 headers,
+/// whose blooms are mostly empty, only every 20th header is taken.
 pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
     let mut blooms = Vec::new();
     for file in corpus.of(Format::HeaderRows) {
@@ -30,7 +31,7 @@ pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
         blooms.extend(chain.blooms().iter().step_by(step));
     }
     assert!(blooms.len() > 350, "{}", blooms.len());
-    // More than are tested or turned at a time.
+    // Repeat the blooms, to have more than a scan tests or transposes at a time.
     blooms.repeat(4)
 }
 
@@ -40,7 +41,8 @@ fn chain(corpus: &EthCorpus, name: &str) -> HeaderChain {
     chain
 }
 
-/// Queries of several blocks' values, and absent ones.
+/// Draws `count` queries from the logs of several blocks and from absent values. Returns each in
+/// plain and in compiled form.
 pub(crate) fn queries(
     corpus: &EthCorpus,
     count: usize,
@@ -56,7 +58,7 @@ pub(crate) fn queries(
     let draw = |_| {
         let from = rng.below(logs.len());
         let naive = match rng.below(20) {
-            // A set larger than the lists that are tested one by one.
+            // A set too large for testing its values one by one.
             0 => {
                 let addresses = (0..rng.below(300)).map(|_| rng.array()).collect();
                 NaiveQuery { addresses, positions: Vec::new() }
@@ -70,7 +72,7 @@ pub(crate) fn queries(
     (0..count).map(draw).collect()
 }
 
-/// Which filters pass, by alloy's `BloomFilter` of each set.
+/// Returns `true` for each bloom that passes alloy's `BloomFilter` of every set.
 pub(crate) fn by_rival(query: &NaiveQuery, blooms: &[Bloom]) -> Vec<bool> {
     let of = |value: &[u8]| Bloom::from(BloomInput::Raw(value));
     let mut sets = vec![query.addresses.iter().map(|a| of(a)).collect::<Vec<_>>()];
@@ -85,7 +87,7 @@ fn candidates_on_every_backend() {
     let mut rng = Rng::new(3);
     let mut real = blooms(&corpus);
     assert_eq!(real.iter().filter(|bloom| **bloom == Bloom::repeat_byte(0xff)).count(), 8);
-    // In any order, so that every lane sees every kind.
+    // Shuffle the blooms, so that every lane meets every kind.
     for at in (1..real.len()).rev() {
         real.swap(at, rng.below(at + 1));
     }
@@ -97,7 +99,7 @@ fn candidates_on_every_backend() {
             let plain: Vec<_> = real.iter().map(|bloom| naive.passes(bloom)).collect();
             assert_eq!(plain, passes, "{naive:?}");
         }
-        // Any stretch, also of none and one.
+        // Scan a random range, with lengths around the batch sizes and lengths of 0 and 1.
         let length =
             *rng.pick(&[0, 1, 7, 63, 64, 65, 511, 512, 513, 600, 1_023, 1_024, 1_025, real.len()]);
         let start = rng.below(real.len() - length + 1);
@@ -124,8 +126,8 @@ fn candidates_on_every_backend() {
     assert!(selective > 300, "{selective}");
 }
 
-/// Many queries at once over chunks in any order, some inserted on the way: each is answered for
-/// every block from its first one on, once, and as by itself.
+/// Scans chunks in random order, and inserts queries between them. Each query is answered exactly
+/// once for every block from its first block on, and as if it were scanned alone.
 #[test]
 fn query_sets_answer_like_their_queries() {
     let Some(corpus) = EthCorpus::open() else { return };
@@ -167,7 +169,7 @@ fn query_sets_answer_like_their_queries() {
                 members.push(from_block);
             }
             scan(&mut set, from, to, &mut found);
-            // Scanned once more only what is pending has something to say.
+            // When nothing is pending, scanning a chunk again must not repeat a hit.
             if rng.one_in(2) {
                 for range in set.pending() {
                     scan(&mut set, range.start, range.end, &mut found);
@@ -194,7 +196,8 @@ fn query_sets_answer_like_their_queries() {
     }
 }
 
-/// After a reorganisation the blocks above are answered for again, those below are not.
+/// After a reorganisation, blocks from the rewound number on are answered again, and earlier blocks
+/// are not.
 #[test]
 fn rewound_blocks_are_answered_again() {
     let Some(corpus) = EthCorpus::open() else { return };
@@ -217,7 +220,7 @@ fn rewound_blocks_are_answered_again() {
     assert!(hits(&mut set).is_empty());
 }
 
-/// The same value at two positions is three bits, not six.
+/// A value at two positions of a query counts as three bits, not six.
 #[test]
 fn bits_that_coincide_are_forecast_once() {
     let Some(corpus) = EthCorpus::open() else { return };
@@ -260,8 +263,8 @@ fn watch_lists_answer_like_their_queries() {
     }
 }
 
-/// A chain whose headers have filters of another length, or all ones: each block is a candidate
-/// of every query, alone, in sets and for watches.
+/// In a chain with blooms of another length or of all ones, each such block is a candidate for
+/// every query, in scans and in query sets.
 #[test]
 fn blocks_without_information_are_never_lost() {
     let Some(corpus) = EthCorpus::open() else { return };
@@ -275,8 +278,8 @@ fn blocks_without_information_are_never_lost() {
         rest = behind;
     }
     let queries = queries(&corpus, 300, 6);
-    // One in three keeps its filter; the others get none, a root's 32 bytes, one byte too many or
-    // too few, or all ones.
+    // One in three headers keeps its bloom. The others get no bytes, 32 bytes as of a root, one
+    // byte too many or too few, all ones, or a single byte.
     let blooms: Vec<Vec<u8>> = headers
         .iter()
         .enumerate()
@@ -315,10 +318,10 @@ fn blocks_without_information_are_never_lost() {
             assert_eq!(in_set, alone, "{naive:?} on {backend:?}");
         }
     }
-    assert!(no > 100, "the others still say no: {no}");
+    assert!(no > 100, "too few blocks ruled out: {no}");
 }
 
-/// The header with another filter and parent.
+/// Returns the RLP of the header with another bloom and, if given, another parent hash.
 fn with_bloom(header: &HeaderView<'_>, parent: Option<B256>, bloom: &[u8]) -> Vec<u8> {
     use alloy_rlp::{Encodable as _, Header};
     let rlp = header.rlp();
@@ -334,7 +337,8 @@ fn with_bloom(header: &HeaderView<'_>, parent: Option<B256>, bloom: &[u8]) -> Ve
     out
 }
 
-/// Candidates are counted exactly; false ones are the sum of fills to the power of the bits.
+/// A forecast counts candidates exactly. The expected number of false candidates is the sum over
+/// all blooms of the fill to the power of the query's distinct bits.
 #[test]
 fn forecasts_of_real_runs() {
     let Some(corpus) = EthCorpus::open() else { return };

@@ -1,6 +1,6 @@
-//! Everything under `CHAINSIEVE_CORPUS`, found through its `index.json`.
+//! Tests over all files under `CHAINSIEVE_CORPUS`, which are found through `index.json`.
 //!
-//! Without the variable these tests say so and pass; with `CI` set they fail instead.
+//! Without the variable, these tests print a line and pass. If `CI` is set, they fail instead.
 
 mod bip158;
 mod bloom_index;
@@ -63,7 +63,7 @@ fn core_answers_every_case_the_same() {
     println!("oracle cases by kind: {counts:?}");
 }
 
-/// A merkle block that another implementation made of a block of the corpus.
+/// Reads a merkle block that another implementation made from a block of the corpus.
 #[test]
 fn merkle_blocks_of_others() {
     let Some(corpus) = Corpus::open() else { return };
@@ -90,7 +90,7 @@ fn merkle_blocks_of_others() {
     assert_eq!(read, 1);
 }
 
-/// The first 256 blocks of mainnet, one behind the other.
+/// The first 256 blocks of mainnet are linked by their hashes.
 #[test]
 fn framed_blocks_are_a_chain() {
     let Some(corpus) = Corpus::open() else { return };

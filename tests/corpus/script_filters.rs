@@ -1,5 +1,5 @@
-//! Membership filters over the scripts that real blocks pay to: no script is lost, and strangers
-//! pass at the rate that they should.
+//! Membership filters over the output scripts of real blocks: no member is lost, and absent scripts
+//! pass at the expected rate.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use std::collections::BTreeSet;
@@ -15,10 +15,10 @@ use chainsieve_filter::{Filter, Insert, KeyHasher};
 use testkit::assert_rate;
 use testkit::btc::corpus::Corpus;
 
-/// So many seeds that the rarest hits come to thousands.
+/// Number of seeds, large enough for more than 1,000 false positives of the rarest kind.
 const SEEDS: u64 = 60;
 
-/// The distinct scripts of all outputs, every other one in each half.
+/// Returns the distinct scripts of all outputs, split alternately into two halves.
 fn scripts(corpus: &Corpus) -> [Vec<Vec<u8>>; 2] {
     let mut scripts = BTreeSet::new();
     for file in corpus.files.iter().filter(|file| file.format_kind() == "raw block") {
@@ -26,7 +26,8 @@ fn scripts(corpus: &Corpus) -> [Vec<Vec<u8>>; 2] {
         let outputs = block.txdata.into_iter().flat_map(|tx| tx.output);
         scripts.extend(outputs.map(|output| output.script_pubkey.into_bytes()));
     }
-    // Sorted, scripts with the same beginning are neighbours: each half has those of the other.
+    // Sorted scripts with the same prefix are neighbours, so both halves get scripts with the same
+    // prefixes.
     let mut halves = [Vec::new(), Vec::new()];
     for (index, script) in scripts.into_iter().enumerate() {
         halves[index % 2].push(script);
@@ -34,7 +35,7 @@ fn scripts(corpus: &Corpus) -> [Vec<Vec<u8>>; 2] {
     halves
 }
 
-/// Counts strangers that pass one filter, all of whose members must.
+/// Checks that `filter` contains all members, and returns the number of strangers that pass.
 fn passed(filter: &impl Filter, [members, strangers]: &[Vec<Vec<u8>>; 2]) -> u64 {
     assert!(members.iter().all(|script| filter.contains(script)), "a member is lost");
     strangers.iter().filter(|script| filter.contains(script)).count() as u64
@@ -64,7 +65,8 @@ fn filters_of_real_scripts_have_their_rates() {
         blocks_rate += blocks.expected_fpr() / SEEDS as f64;
         let mut cuckoo = CuckooFilter12::with_capacity(members.len() as u64, hasher).unwrap();
         cuckoo.insert_batch(&hashes).unwrap();
-        // Two buckets, each of so many fingerprints out of 4,095.
+        // A query is compared with two buckets of `each` fingerprints on average. A fingerprint has
+        // 4,095 possible values.
         let each = count / cuckoo.num_buckets() as f64;
         cuckoo_rate += (1.0 - (1.0 - 1.0 / 4095.0_f64).powf(2.0 * each)) / SEEDS as f64;
         let fuse = BinaryFuse8::build(&hashes, seed, hasher).unwrap();

@@ -1,5 +1,5 @@
-//! `FilterBank` against a map of slow filters: any sequence of messages from any number of peers
-//! leaves every peer with the filter and the answers that it would have alone.
+//! `FilterBank` against a map of slow filters. After any sequence of messages from any number of
+//! peers, every peer has the filter and the matches that it would have alone.
 
 use std::collections::BTreeMap;
 
@@ -16,12 +16,13 @@ use testkit::btc::slow_bip37::{Reason, SlowFilter};
 
 type Matches = Vec<(usize, Vec<Reason>)>;
 
-/// What a node knows of its peers; `None` is one that gets everything.
+/// The filter of each peer. A peer with `None` has cleared its filter and receives everything.
 #[derive(Default)]
 struct Model(BTreeMap<usize, Option<SlowFilter>>);
 
 impl Model {
-    /// The matches of each peer with a filter, and with `cleared` of those without.
+    /// Returns the matches of each peer that has a filter. If `cleared` is true, peers without a
+    /// filter match every transaction.
     fn matches(&mut self, block: &TestBlock, cleared: bool) -> Vec<(usize, Matches)> {
         let everything = || (0..block.block.txdata.len()).map(|at| (at, vec![Reason::EmptyFilter]));
         let mut all = Vec::new();
@@ -44,7 +45,7 @@ fn in_their_words(matches: &[TxMatch]) -> Matches {
     matches.iter().map(one).collect()
 }
 
-/// Small sizes often, so that filters match, and the largest now and then.
+/// Returns a random filter. Most are small, so that they match, and a few have the largest size.
 fn random_filter(rng: &mut Rng, some: &[Vec<u8>]) -> SlowFilter {
     let size = *rng.pick(&[0, 1, 2, 3, 9, 17, 64, 100, 333, 2_396]);
     let size = if rng.one_in(60) { 36_000 } else { size };
@@ -95,7 +96,7 @@ impl Run {
                 assert_eq!(self.bank.remove(&id), was_there, "peer {id}");
             }
             _ => {
-                // Refused: what the peer had stays.
+                // The bank rejects these messages, and the peer keeps its filter.
                 let mut too_large = random_filter(&mut self.rng, some);
                 too_large.hash_funcs = 51;
                 assert!(self.bank.load_payload(id, &too_large.payload()).is_err());
@@ -189,8 +190,8 @@ fn any_sequence_of_messages() {
     assert!(most > 300, "only {most} filters at once");
 }
 
-/// One transaction against a filter alone and in a crowd, element by element: what only one of
-/// many filters holds finds exactly that one.
+/// Inserts each element of a transaction into one of 40 filters, and checks that the transaction
+/// matches exactly that filter.
 #[test]
 fn each_element_finds_its_filter() {
     let mut rng = Rng::new(7);

@@ -1,5 +1,5 @@
-//! Elements alone and in batches of every size around the lanes' borders, on every backend,
-//! against the slow filter.
+//! Single elements and batches of every size around the lane boundaries, on every backend, compared
+//! with the slow filter.
 
 use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::block::{Header, Version};
@@ -16,7 +16,7 @@ use testkit::btc::entry_points::{library, slow};
 use testkit::btc::oracle::TestBlock;
 use testkit::btc::slow_bip37::SlowFilter;
 
-/// Random bytes with `fill` of 8 bits set in the mean, from 1 to 8.
+/// Returns `size` random bytes. Each bit is set with probability `fill` / 8.
 fn filled(rng: &mut Rng, size: usize, fill: u32) -> Vec<u8> {
     let mut bytes = vec![0; size];
     for byte in &mut bytes {
@@ -27,8 +27,8 @@ fn filled(rng: &mut Rng, size: usize, fill: u32) -> Vec<u8> {
     bytes
 }
 
-/// A backend that the CPU lacks is not tested: where `EXPECT_BACKENDS` names those that must be
-/// there, as `scalar,avx2,avx512`, that is a failure.
+/// Backends that the CPU lacks are not tested. If `EXPECT_BACKENDS` is set, such as to
+/// `scalar,avx2,avx512`, the test fails unless exactly these backends are available.
 #[test]
 fn backends_are_those_expected() {
     let names: Vec<_> = Backend::available().map(Backend::name).collect();
@@ -53,13 +53,14 @@ fn insert_and_contains_at_every_length() {
                 tweak: rng.u32(),
                 flags: 0,
             };
-            // At any address.
+            // Start at a random offset, because an element may lie at any address.
             let start = rng.below(16);
             let bytes = rng.bytes(start + length);
             let element = &bytes[start..];
             let mut inserted = slow.clone();
             inserted.insert(element);
-            // Once for all backends: how many there are is the CPU's business.
+            // Count once per case, not once per backend, because the number of backends depends on
+            // the CPU.
             *if slow.contains(element) { &mut present } else { &mut absent } += 1;
             let name = format!("{length} bytes, {size} bytes of filter, k {}", slow.hash_funcs);
             for backend in &backends {
@@ -80,8 +81,8 @@ fn insert_and_contains_at_every_length() {
     assert!(present > 100 && absent > 1_000, "{present} present, {absent} absent");
 }
 
-/// A block of one transaction with a coinbase-like input and these output scripts, and one that
-/// spends the first output.
+/// Returns a block of two transactions. The first has a null outpoint as its input and these output
+/// scripts. The second spends the first output.
 fn block_of(scripts: Vec<ScriptBuf>) -> std::rc::Rc<TestBlock> {
     let tx = |previous_output, scripts: Vec<ScriptBuf>| Transaction {
         version: transaction::Version::ONE,

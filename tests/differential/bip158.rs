@@ -1,5 +1,5 @@
-//! Sets and filters against those of `bitcoin`, whose reader has flaws that are asserted one by
-//! one, and against the coder written from the text.
+//! Golomb-coded sets and block filters, compared with `bitcoin` and with a coder written from the
+//! BIP. The flaws of `bitcoin`'s reader are asserted one by one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::panic::catch_unwind;
@@ -19,8 +19,8 @@ use testkit::btc::random_block;
 use testkit::btc::random_sets::{coding, elements, queries};
 use testkit::mutated;
 
-/// Writers agree byte for byte but for an empty element, which `bitcoin` leaves out: Core's set
-/// holds it, its block filters never meet one.
+/// Both writers agree byte for byte, except on an empty element, which `bitcoin` leaves out. Core's
+/// sets may contain an empty element, but its block filters never do.
 #[test]
 fn sets_are_written_the_same() {
     let mut rng = Rng::new(0x158);
@@ -67,8 +67,8 @@ fn whole_sets_answer_the_same() {
     assert!(some > 500 && none > 500 && every > 500, "{some} {none} {every}");
 }
 
-/// Sizes at which another way of matching may pay: few questions of a large set, many of a small
-/// one.
+/// Sizes at which another matching algorithm may pay: few queries of a large set, and many queries
+/// of a small set.
 #[test]
 fn large_sets_answer_the_same() {
     let mut rng = Rng::new(0x15a);
@@ -106,7 +106,7 @@ fn damaged_sets_are_refused_where_bitcoin_guesses() {
         let whole = coding.encode(&elements);
         let mut bytes = mutated(&mut rng, &whole);
         if rng.one_in(20) {
-            // A count in more bytes than it needs, or larger than Core reads.
+            // Encode the count in more bytes than it needs, or use a count above Core's limit.
             let (count, codes) = (u64::from(whole[0]), &whole[1..]);
             let count = count.to_le_bytes();
             bytes = match rng.below(4) {
@@ -116,7 +116,8 @@ fn damaged_sets_are_refused_where_bitcoin_guesses() {
                 _ => [&[0xfe, 1, 0, 0, 2], codes].concat(),
             };
         }
-        // A larger count times M is more than 64 bits, for which see below.
+        // Counts whose product with M exceeds 64 bits are tested in
+        // `counts_that_overflow_are_only_an_error`.
         if coding.prefix(&bytes).is_ok_and(|(count, _)| count > u64::MAX / u64::from(coding.m)) {
             continue;
         }
@@ -134,8 +135,8 @@ fn damaged_sets_are_refused_where_bitcoin_guesses() {
     assert!(flaws.nothing_asked > 500, "{flaws:?}");
 }
 
-/// A count whose product with M has more than 64 bits: `bitcoin` panics where overflow is
-/// checked, and goes on with a wrong range where not.
+/// A count whose product with M exceeds 64 bits is an error. `bitcoin` panics where overflow is
+/// checked, and continues with a wrong range where it is not.
 #[test]
 fn counts_that_overflow_are_only_an_error() {
     let coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
@@ -156,7 +157,8 @@ fn counts_that_overflow_are_only_an_error() {
     assert_eq!((panics, answers), if checked { (4, 0) } else { (0, 4) });
 }
 
-/// A count over Core's limit, and a script whose value comes first: `bitcoin` finds it.
+/// A count above Core's limit is an error. `bitcoin` accepts it, and here finds a script at the
+/// first value.
 #[test]
 fn a_count_over_the_limit_is_only_an_error() {
     const COUNT: u64 = 0x0200_0001;
@@ -165,7 +167,8 @@ fn a_count_over_the_limit_is_only_an_error() {
     let script = scripts.into_iter().find(|script| coding.value(COUNT, script) < 800);
     let script = script.expect("one in 42,000");
     let value = usize::try_from(coding.value(COUNT, &script)).expect("small");
-    // As many ones, and zeros for as many values as fit.
+    // With P = 0 the codes are unary: `value` ones and a zero give the first value, and each
+    // further zero repeats it.
     let mut codes = vec![0; 200];
     (0..value).for_each(|bit| codes[bit / 8] |= 0x80 >> (bit % 8));
     let bytes = [&compact_size(COUNT)[..], &codes].concat();
@@ -174,13 +177,13 @@ fn a_count_over_the_limit_is_only_an_error() {
     assert!(!Flaws::default().check(coding, &bytes, &queries));
     assert_eq!(coding.check_reading(&bytes), Err(Fault::CountTooLarge));
 
-    // At the limit, the bytes decide.
+    // A count at the limit is accepted, and then the codes run out.
     let bytes = [&compact_size(COUNT - 1)[..], &codes].concat();
     assert_eq!(coding.check_reading(&bytes), Err(Fault::Cut));
 }
 
-/// Two scripts of one hash under one key, found by a search of seven billion hashes: a set counts
-/// both, and its codes have a delta of 0.
+/// Two scripts have the same hash under this key, found by a search over seven billion hashes. A
+/// set counts both, and its codes contain a delta of 0.
 #[test]
 fn scripts_of_one_hash_are_two_elements() {
     let key: [u8; 16] = std::array::from_fn(|at| u8::try_from(at).expect("small"));
@@ -210,7 +213,7 @@ fn scripts_of_one_hash_are_two_elements() {
             let count = coding.parse(&bytes, Acceptance::Strict).map(|set| set.num_elements());
             assert_eq!(count, Ok(u32::try_from(distinct.len()).expect("few")));
             assert!(Flaws::default().check(coding, &bytes, &elements));
-            // Who asks for one finds the other.
+            // A set with only one of the two scripts matches both.
             let alone = coding.written(std::slice::from_ref(&one));
             let queries = [one.clone(), other.clone()];
             assert_eq!(coding.check_matching(&alone, &queries), Some(vec![0, 1]));
@@ -218,8 +221,8 @@ fn scripts_of_one_hash_are_two_elements() {
     }
 }
 
-/// The first `bitcoin` flaw in numbers: what Core refuses as damaged, it takes for a filter that
-/// contains nothing. Here one byte is missing.
+/// A filter that is cut within its count is rejected, as in Core. `bitcoin` reads it as a filter
+/// that contains nothing.
 #[test]
 fn a_cut_count_hides_every_script_from_bitcoin() {
     let coding = Coding { k0: 3, k1: 4, p: 19, m: 784_931 };
@@ -239,8 +242,8 @@ fn block_with_coinbase(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) ->
     block
 }
 
-/// Random blocks, with empty and unspendable scripts, spends of their own outputs, and outputs
-/// that are not there.
+/// Random blocks with empty and unspendable scripts, which spend outputs of their own and outputs
+/// that are not in the block.
 #[test]
 fn filters_of_blocks_are_built_the_same() {
     let mut rng = Rng::new(0x15d);
@@ -287,7 +290,7 @@ fn filters_of_blocks_are_built_the_same() {
     assert!(empty > 100 && unspendable > 100, "{empty} {unspendable}");
 }
 
-/// What the fuzz targets assert, of bytes by chance and of damaged real ones.
+/// Checks the assertions of the fuzz targets on random bytes and on damaged blocks.
 #[test]
 fn any_bytes_at_all() {
     let mut rng = Rng::new(0x15e);

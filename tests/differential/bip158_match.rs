@@ -1,5 +1,5 @@
-//! Matching of compact filters against `bitcoin`'s writer, reader, bit stream and SipHash: the
-//! same answers of every backend, and an error exactly where the filter cannot be decoded.
+//! Matching of compact filters, compared with `bitcoin`'s writer, reader, bit stream and SipHash.
+//! Every backend gives the same answers, and an error exactly where the filter can't be decoded.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use chainsieve::simd::Backend;
 use testkit::Rng;
 use testkit::mutated;
 
-/// What both sides are told.
+/// A key, parameters and an encoded set, which the library and `bitcoin` both read.
 struct Case {
     key: SipKey,
     p: u8,
@@ -43,7 +43,8 @@ impl Case {
         GcsFilterReader::new(self.key.k0, self.key.k1, self.m.into(), self.p)
     }
 
-    /// The values of `count` codes behind a count of `skipped` bytes, read bit by bit.
+    /// Returns the values of the `count` codes after the first `skipped` bytes, which hold the
+    /// count. Reads bit by bit.
     fn values(&self, skipped: usize, count: u32) -> BTreeSet<u64> {
         let mut codes = &self.bytes[skipped..];
         let mut reader = BitStreamReader::new(&mut codes);
@@ -60,7 +61,7 @@ impl Case {
     }
 }
 
-/// Scripts of the lengths that are usual, now and then of any.
+/// Returns random scripts, most of them of the usual lengths.
 fn scripts(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     let length = |rng: &mut Rng| match rng.below(20) {
         0 => rng.below(600),
@@ -76,7 +77,7 @@ fn scripts(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// All answers of a backend, the indices twice: at once and in two parts.
+/// Answers of a backend: any, all, and the matching indices found in two ways.
 type Answers = (bool, bool, Vec<usize>, Vec<usize>);
 
 fn answers(
@@ -106,7 +107,8 @@ fn answers_decoded(
 #[test]
 fn the_same_scripts_match() {
     let mut rng = Rng::new(158);
-    // From one value for each element, most of them doubled, to the basic filter.
+    // The parameters range from one possible value per element, where many hashes collide, to those
+    // of the basic filter.
     let params = [(19, 784_931), (19, 784_931), (0, 1), (3, 7), (1, 40), (32, u32::MAX)];
     let (mut some, mut none, mut every, mut doubled) = (0, 0, 0, 0);
     for round in 0..240 {
@@ -121,7 +123,7 @@ fn the_same_scripts_match() {
 
         let mut asked = PreparedScripts::new();
         let num_asked = *rng.pick(&[0, 1, 2, 7, 8, 9, 17, 100, 255, 256, 257, 1_000, 6_000]);
-        // Of what is there nothing, a little, half or all; some of it more than once.
+        // Percentage of queries that are in the set. Some of these queries repeat.
         let there = *rng.pick(&[0, 1, 50, 100]);
         for script in scripts(&mut rng, num_asked) {
             let present = !elements.is_empty() && rng.below(100) < there;
@@ -161,7 +163,7 @@ fn the_same_scripts_match() {
     );
 }
 
-/// Values past the range, which Bitcoin Core lets pass, match nothing.
+/// Core accepts values above the range. They match nothing.
 #[test]
 fn values_past_the_range_match_nothing() {
     let mut rng = Rng::new(159);
@@ -199,8 +201,8 @@ fn values_past_the_range_match_nothing() {
     assert!(matches > 20, "{matches}");
 }
 
-/// An answer is given exactly where the whole filter can be decoded, also if the part before the
-/// damage decides the question.
+/// Matching a damaged filter is an error, even if the part before the damage would decide the
+/// question.
 #[test]
 fn damaged_filters_give_no_answer() {
     let mut rng = Rng::new(160);
@@ -225,7 +227,8 @@ fn damaged_filters_give_no_answer() {
                     assert_eq!(found.clone().err(), decoded.err(), "{backend:?}");
                     let again = answers_decoded(backend, &filter, set, set.len() / 2);
                     assert_eq!(again, found, "{backend:?}");
-                    // No answer is left over from the filter before.
+                    // A new matcher gives the same result, so the used one kept no answer of an
+                    // earlier filter.
                     let found = answers(&mut Matcher::new().with_backend(backend), &filter, set);
                     assert_eq!(again, found, "{backend:?}");
                 }

@@ -1,4 +1,4 @@
-//! Every header of the fixtures, as alloy reads it.
+//! Checks that every header of the fixtures decodes as in alloy.
 
 use std::collections::BTreeSet;
 

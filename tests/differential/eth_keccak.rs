@@ -1,4 +1,4 @@
-//! Keccak in batches, seen through what hashes with it, against alloy's.
+//! Batched Keccak-256 against alloy's, tested through the functions that use it.
 
 use alloy_primitives::{Bloom, BloomInput, keccak256};
 use chainsieve::eth::bloom::{accrue, positions_of_each_on, positions_of_hash};
@@ -8,7 +8,8 @@ use chainsieve::simd::Backend;
 use testkit::Rng;
 use testkit::eth::fixtures;
 
-/// Batches of every size up to 40, of values of any length around each multiple of the rate.
+/// Batches of every size below 40. Many values have a length close to a multiple of the rate, 136
+/// bytes.
 #[test]
 fn batches_hash_as_alloy_does() {
     let mut rng = Rng::new(5);
@@ -41,7 +42,8 @@ fn batches_hash_as_alloy_does() {
     }
 }
 
-/// Hashes of a batch are whole: those of headers, in runs of every length.
+/// Compares whole hashes instead of bloom positions: the hashes of headers, in runs of every
+/// length.
 #[test]
 fn hashes_of_header_batches() {
     let headers = fixtures::headers();

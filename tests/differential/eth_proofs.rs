@@ -1,5 +1,5 @@
-//! Tries of few receipts, whose roots are alloy's: each proof proves its receipt at its index
-//! alone. Chains of single headers: what takes the place of what.
+//! Tries of few receipts with alloy's roots: each proof proves its receipt at its own index only.
+//! Chains of single headers: which header replaces which.
 
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Decodable2718 as _;
@@ -26,7 +26,8 @@ fn a_proof_is_of_one_index() {
         for (index, receipt) in (0..).zip(receipts.iter()) {
             let proof = verified.proof(index).expect("there is such a receipt");
             assert_eq!(proof.verify(root).as_ref(), Ok(receipt), "{index} of {count}");
-            // Neighbours, keys of another length, and the last number.
+            // Neighbouring indices, indices whose RLP key has another length, and the largest
+            // index.
             for other in [0, 1, 2, 127, 128, 255, 256, index + 1, index + 16, u64::MAX] {
                 if other != index {
                     let mut elsewhere = proof.clone();
@@ -39,8 +40,8 @@ fn a_proof_is_of_one_index() {
     }
 }
 
-/// Two headers of one parent, made by another filter: the second takes the place of the first and
-/// of all above it, whatever its height, and says which those were.
+/// Two headers have the same parent and different blooms. The second replaces the first and all
+/// headers above it, at any height, and the result lists the removed headers.
 #[test]
 fn a_reorganisation_names_what_it_removes() {
     let headers = fixtures::headers();
@@ -55,7 +56,7 @@ fn a_reorganisation_names_what_it_removes() {
             assert_eq!(chain.push(&view), Ok(Linked::Known));
         }
         let mut other = run[at].rlp.clone();
-        other[300] ^= 1; // a bit of the filter
+        other[300] ^= 1; // a bit of the bloom
         let other = HeaderView::decode(&other).expect("a header");
         let expected: Vec<_> = run[at..].iter().map(|header| header.hash).collect();
         let linked = chain.push(&other);
@@ -69,7 +70,7 @@ fn a_reorganisation_names_what_it_removes() {
     }
 }
 
-/// Bytes behind an encoding, within its list or behind it, are no part of a receipt.
+/// Trailing bytes after the encoding of a receipt are an error.
 #[test]
 fn nothing_stands_behind_a_receipt() {
     let (_, encodings) = fixtures::block(14_764_013);

@@ -1,4 +1,4 @@
-//! Scans of real headers' filters against alloy's.
+//! Scans of real headers, compared with alloy's bloom tests.
 
 use alloy_consensus::Header;
 use alloy_primitives::{Address, B256, Bloom};
@@ -12,7 +12,7 @@ use chainsieve::simd::Backend;
 use testkit::Rng;
 use testkit::btc::oracle::from_hex;
 
-/// The filters of the headers in `fixtures/ethereum/headers.json`.
+/// Returns the blooms of the headers in `fixtures/ethereum/headers.json`.
 fn blooms() -> Vec<Bloom> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/headers.json");
     let json = std::fs::read_to_string(file).expect("a fixture");
@@ -24,7 +24,7 @@ fn blooms() -> Vec<Bloom> {
     decoded.map(|header| header.logs_bloom).collect()
 }
 
-/// Addresses and topics of well-used contracts, and random ones.
+/// Returns addresses and topics of well-known contracts, followed by random addresses.
 fn values(rng: &mut Rng) -> (Vec<Address>, Vec<B256>) {
     let known = [
         "c02aaa39b223fe8d0a0e5c4f27ead9083c756cc2", // WETH
@@ -40,7 +40,7 @@ fn values(rng: &mut Rng) -> (Vec<Address>, Vec<B256>) {
     let events = [
         "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef", // Transfer
         "8c5be1e5ebec7d5bd14f71427d1e84f3dd0314c0f7b2291e5b200ac8c7c3b925", // Approval
-        "d78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822", // Swap of V2
+        "d78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822", // Swap of Uniswap V2
         "e1fffcc4923d04b559f4d29a8bfc6cda04eb5b0d3c460751c2402c5c5cc9109c", // Deposit of WETH
     ];
     let topics = events.iter().map(|hex| B256::from_slice(&from_hex(hex)));
@@ -48,11 +48,11 @@ fn values(rng: &mut Rng) -> (Vec<Address>, Vec<B256>) {
     (addresses.clone(), topics.chain(wallets).collect())
 }
 
-/// A filter of alloy's and the same query.
+/// Returns a random filter of alloy's type, and the same query in compiled form.
 fn query(rng: &mut Rng, addresses: &[Address], topics: &[B256]) -> (Filter, CompiledQuery) {
     let draw = |rng: &mut Rng, known: usize| -> Vec<usize> {
         let count = [0, 1, 1, 1, 3, 20, 150, 1_000][rng.below(8)];
-        // Half of the draws are of what is known.
+        // Half of the values belong to well-known contracts.
         (0..count)
             .map(|_| if rng.one_in(2) { rng.below(known) } else { rng.below(2_000) })
             .collect()
@@ -78,7 +78,7 @@ fn query(rng: &mut Rng, addresses: &[Address], topics: &[B256]) -> (Filter, Comp
 fn scans_of_real_headers_are_those_of_alloy() {
     let headers = blooms();
     assert!(headers.len() >= 100, "{}", headers.len());
-    // Over and over, so that tiles of 512 are filled.
+    // Repeat the blooms to fill tiles of 512.
     let headers: Vec<Bloom> = headers.iter().cycle().take(700).copied().collect();
     let mut rng = Rng::new(41);
     let (addresses, topics) = values(&mut rng);
@@ -121,7 +121,7 @@ fn scans_of_real_headers_are_those_of_alloy() {
     }
 }
 
-/// One value: alloy's `Bloom::contains_input`.
+/// A query for one value gives the same result as alloy's `Bloom::contains_input`.
 #[test]
 fn single_values_are_those_of_alloy() {
     let headers = blooms();

@@ -1,4 +1,4 @@
-//! Queries and logs against the types of `alloy-rpc-types-eth`, which reth is built on.
+//! Compares queries and logs with the types of `alloy-rpc-types-eth`, on which reth is built.
 
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter, FilterBlockOption, Log as RpcLog};
 use chainsieve::alloy_primitives::{Address, B256, Bloom, Bytes, Log};
@@ -11,7 +11,7 @@ use chainsieve::eth::log_query::{
 use testkit::Rng;
 use testkit::mutated;
 
-/// Few values, so that queries and logs meet.
+/// Returns one of few addresses, so that queries and logs often match.
 fn address(rng: &mut Rng) -> Address {
     Address::repeat_byte(*rng.pick(&[0x00, 0xab, 0xcd]))
 }
@@ -20,7 +20,8 @@ fn topic(rng: &mut Rng) -> B256 {
     B256::repeat_byte(*rng.pick(&[0x00, 0x1e, 0x2f, 0xab]))
 }
 
-/// A value as JSON: mostly as it should be, now and then in another spelling or damaged.
+/// Returns `hex` as a JSON value: mostly valid, and sometimes in another spelling, `null` or
+/// damaged.
 fn value(rng: &mut Rng, hex: &str) -> String {
     let digits = &hex[2..];
     match rng.below(60) {
@@ -40,7 +41,7 @@ fn value(rng: &mut Rng, hex: &str) -> String {
     }
 }
 
-/// One value, a list of them, or nothing.
+/// Returns one value, a list of values, or `null`.
 fn values(rng: &mut Rng, mut one: impl FnMut(&mut Rng) -> String) -> String {
     match rng.below(5) {
         0 => "null".to_owned(),
@@ -127,7 +128,8 @@ fn tag(block: Option<BlockNumberOrTag>) -> Option<BlockTag> {
     })
 }
 
-/// The same blocks, addresses and topics. `Filter` has no positions that end in "any".
+/// Checks that both have the same blocks, addresses and topics. `Filter` does not keep trailing
+/// positions that match any topic.
 fn assert_same(query: &LogQuery, filter: &Filter, text: &str) {
     let blocks = match filter.block_option {
         FilterBlockOption::Range { from_block, to_block } => {
@@ -160,7 +162,8 @@ fn rpc_log(log: &LocatedLog) -> RpcLog {
     }
 }
 
-/// The blocks, where they are all by number or by hash: what alloy can judge without a chain.
+/// Returns the blocks of a query by numbers or by hash. Returns `None` for a query with tags, which
+/// alloy can't judge without a chain.
 fn without_tags(query: &LogQuery) -> Option<ResolvedBlocks> {
     let numbers = |block: Option<BlockTag>| matches!(block, Some(BlockTag::Number(_)));
     match *query.blocks() {
@@ -210,7 +213,7 @@ fn compare(rng: &mut Rng, text: &str, counts: &mut Counts) {
             counts.in_range += usize::from(wanted && here);
         }
         let by_geth = query.matches(&log.log, Semantics::Geth);
-        assert!(wanted || !by_geth, "geth wants no log that alloy does not");
+        assert!(wanted || !by_geth, "geth matches a log that alloy does not");
         assert_eq!(wanted != by_geth, query.depends_on_semantics(&log.log));
         counts.by_arity += usize::from(wanted != by_geth);
         *(if wanted { &mut counts.wanted } else { &mut counts.unwanted }) += 1;
@@ -245,7 +248,7 @@ fn alloy_reads_and_matches_the_same() {
     assert!(bloom_no > 20_000 && bloom_maybe > 20_000, "{counts:?}");
 }
 
-/// Logs that are written here and read by alloy, and the other way round.
+/// alloy reads the logs that the library writes, and the other way round.
 #[test]
 fn alloy_reads_the_same_logs() {
     let mut rng = Rng::new(7_709);
@@ -258,14 +261,15 @@ fn alloy_reads_the_same_logs() {
     }
 }
 
-/// A file under `CHAINSIEVE_CORPUS/ethereum`; none, with a line that says so, without a corpus.
+/// Returns the text of a file under `CHAINSIEVE_CORPUS/ethereum`. Without a corpus, prints a line
+/// and returns `None`.
 fn corpus_file(name: &str) -> Option<String> {
     let (root, _) = testkit::corpus::index("ethereum")?;
     let path = root.join(name);
     Some(std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
-/// Every log of three blocks, as nodes gave them.
+/// Reads every log of three blocks, as nodes returned them.
 #[test]
 fn real_logs_are_read_as_alloy_reads_them() {
     let (mut logs, mut with_time) = (0, 0);
@@ -292,9 +296,11 @@ fn real_logs_are_read_as_alloy_reads_them() {
     assert!(logs > 1_000, "{logs} logs");
 }
 
-/// The filters that geth's own test tool recorded on mainnet. That tool writes block numbers as
-/// JSON numbers, which no node takes, and a field `resultHash`, which alloy refuses; once the
-/// numbers are hex, and for alloy the field is gone, each is a query, the same for both.
+/// Reads the filters that geth's own test tool recorded on mainnet.
+///
+/// The tool writes block numbers as JSON numbers, which no node accepts, and a field `resultHash`,
+/// which alloy rejects. With the numbers in hex and without the field, both read each filter as the
+/// same query.
 #[test]
 fn recorded_queries_are_read() {
     let Some(text) = corpus_file("queries/filter_queries_mainnet.json") else { return };
@@ -302,7 +308,7 @@ fn recorded_queries_are_read() {
     let (mut total, mut ending_in_any, mut any_address) = (0, 0, 0);
     for mut object in groups.into_iter().flatten() {
         let error = LogQuery::from_json(&object.to_string(), Semantics::Geth).expect_err("numbers");
-        assert!(error.to_string().contains("a number stands where a block"), "{error}");
+        assert!(error.to_string().contains("expected a block number in hex"), "{error}");
         let mut ends = [0; 2];
         for (end, name) in ends.iter_mut().zip(["fromBlock", "toBlock"]) {
             *end = object[name].as_u64().expect("a number");
@@ -316,7 +322,8 @@ fn recorded_queries_are_read() {
         assert_same(&query, &serde_json::from_str(&text).expect("a filter"), &text);
         let range = ResolvedBlocks::Range { first: ends[0], last: ends[1] };
         assert_eq!(query.resolve(&Heads::latest(30_000_000)), Ok(range));
-        // The positions that the file has, those at the end included, are those of the query.
+        // The query keeps every position of the file, trailing positions that match any topic
+        // included.
         let positions = object["topics"].as_array().map_or(0, Vec::len);
         assert_eq!(query.topics().len(), positions, "{text}");
         total += 1;

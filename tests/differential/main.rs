@@ -1,5 +1,5 @@
-//! The library against other implementations: slow ones written from the texts, the messages,
-//! trees and compact filters of `bitcoin`, the filter of `chain-gang`.
+//! The library against other implementations: slow ones written from the specifications, and
+//! `bitcoin`, alloy and `chain-gang`.
 
 mod bank;
 mod batches;

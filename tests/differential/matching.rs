@@ -1,5 +1,5 @@
-//! The slow matcher and every entry point of the library on the same blocks and filters: the
-//! same matches for the same reasons, and the same filter afterwards.
+//! The slow matcher and every entry point of the library on the same blocks and filters. They give
+//! the same matches for the same reasons, and leave the same filter.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use testkit::btc::random_block;
 use testkit::btc::random_filters::{FLAGS, elements, filters};
 use testkit::btc::slow_bip37::Reason;
 
-/// What was met on the way, so that a comparison of nothing with nothing shows.
+/// Counts of what the comparisons covered, so that a test that compares nothing fails.
 #[derive(Default, Debug)]
 struct Met {
     matchings: usize,
@@ -95,7 +95,7 @@ fn random_blocks() {
     met.assert_met_everything();
 }
 
-/// Filters of exactly one element: each element of a block alone finds its transactions.
+/// A filter with exactly one element of a block matches the transactions that contain the element.
 #[test]
 fn one_element_at_a_time() {
     let mut met = Met::default();

@@ -1,4 +1,4 @@
-//! Merkle blocks against `bitcoin`'s and against a tree built by plain recursion.
+//! Merkle blocks, compared with `bitcoin`'s and with a tree built by plain recursion.
 
 use std::collections::HashSet;
 
@@ -29,7 +29,8 @@ fn header(merkle_root: TxMerkleNode) -> Header {
     }
 }
 
-/// Which of `count` match: none, one, the last, every other, all, or some by chance.
+/// Returns which of `count` transactions match: none, one, the last, every other, all, or a random
+/// choice.
 fn matched(rng: &mut Rng, count: usize) -> Vec<bool> {
     let way = rng.below(7);
     let (one, one_in) = (rng.below(count), 1 + rng.below(count.min(64)));
@@ -45,7 +46,8 @@ fn matched(rng: &mut Rng, count: usize) -> Vec<bool> {
         .collect()
 }
 
-/// A payload of `count` transactions, made by the library; it must be everyone's.
+/// Returns the library's payload of `count` random transactions, and checks that all
+/// implementations build the same.
 fn build(rng: &mut Rng, count: usize) -> Vec<u8> {
     let txids = txids(rng, count);
     let matches = matched(rng, count);
@@ -65,7 +67,7 @@ fn build(rng: &mut Rng, count: usize) -> Vec<u8> {
     assert!(by_slow == payload, "{count} transactions: slow recursion builds another");
 
     assert_eq!(bip37::MerkleBlock::from(&theirs), ours);
-    // Decoded, `bitcoin`'s type has the padding as flags.
+    // `bitcoin`'s decoded type keeps the padding bits as flags.
     let decoded: MerkleBlock = deserialize(&payload).expect("its own payload");
     assert_eq!(MerkleBlock::try_from(&ours).as_ref(), Ok(&decoded));
     assert_eq!(bip37::MerkleBlock::from(&decoded), ours);
@@ -77,7 +79,8 @@ fn build(rng: &mut Rng, count: usize) -> Vec<u8> {
     payload
 }
 
-/// What is wrong with the tree, `None` if the payload does not parse: by both the same.
+/// Returns the error of the tree, which must be the same in both implementations, or `None` if
+/// neither can parse the payload.
 fn compare(name: &str, payload: &[u8]) -> Option<Result<(), TreeError>> {
     let name = || format!("{name}: {:.4000}", hex::encode(payload));
     let theirs = deserialize::<MerkleBlock>(payload);
@@ -148,15 +151,17 @@ fn trees_of_up_to_4000_leaves() {
     build(&mut rng, 4_000);
 }
 
-/// The root that a damaged tree comes to, written into its header: what is then refused is the
-/// shape, and what is accepted is a tree that nobody would build.
+/// Returns the payload with the root of its damaged tree written into the header, or `None` if the
+/// tree has no root.
+///
+/// Such a payload is valid, although no encoder would build its tree.
 fn with_its_own_root(payload: &[u8]) -> Option<Vec<u8>> {
     let mut block: MerkleBlock = deserialize(payload).ok()?;
     block.header.merkle_root = block.txn.extract_matches(&mut Vec::new(), &mut Vec::new()).ok()?;
     Some(serialize(&block))
 }
 
-/// Hashes and flags dropped, repeated or made up, with lengths that tell the truth.
+/// Drops, repeats or makes up hashes and flags. The length prefixes fit the new contents.
 fn reshaped(rng: &mut Rng, payload: &[u8]) -> Vec<u8> {
     let mut block = bip37::MerkleBlock::decode(payload).expect("a valid payload");
     for _ in 0..=rng.below(2) {
@@ -189,7 +194,7 @@ fn damaged_trees() {
             if rng.one_in(3) {
                 damaged = reshaped(&mut rng, &payload);
             } else if rng.one_in(4) {
-                // Another number of transactions, near the true one.
+                // Claim another number of transactions, close to the true one.
                 let claimed = u32::try_from(count).expect("small").wrapping_add(rng.u32() % 9);
                 damaged.splice(80..damaged.len().min(84), claimed.wrapping_sub(4).to_le_bytes());
             }
@@ -209,11 +214,11 @@ fn damaged_trees() {
     }
     println!("{unparsed} unparsed, {refused} refused, {accepted} accepted, {rerooted} rerooted");
     assert!(unparsed > 2_000 && refused > 5_000 && accepted > 20 && rerooted > 3_000);
-    assert_eq!(kinds.len(), 10, "an error that was never met");
+    assert_eq!(kinds.len(), 10, "some kinds of error never occurred");
 }
 
-/// Whole trees of few hashes and flags, all that there are: one to five transactions, up to four
-/// hashes from a choice of two, every byte of flags.
+/// Checks all small trees: at most five transactions, at most four hashes chosen from two values,
+/// and every byte of flags.
 #[test]
 fn every_small_tree() {
     let hashes = [[0x11_u8; 32], [0x22; 32]];

@@ -1,5 +1,5 @@
-//! `filterload` and `filteradd` against `bitcoin`'s messages: both accept or both refuse, except
-//! where the library follows Core and `bitcoin` does not, which is named.
+//! `filterload` and `filteradd` against `bitcoin`'s messages. Both accept or both reject a payload,
+//! except where the library follows Core and `bitcoin` does not.
 
 use chainsieve::bitcoin::consensus::encode::{deserialize, serialize};
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
@@ -9,7 +9,7 @@ use testkit::Rng;
 use testkit::btc::slow_bip37::SlowFilter;
 use testkit::btc::slow_bip37::tree::compact_size;
 
-/// Random payloads around every limit, some damaged.
+/// Damages some payloads: cuts them, appends bytes, or changes one of the first bytes.
 fn damage(rng: &mut Rng, payload: &mut Vec<u8>) {
     match rng.below(5) {
         0 => {
@@ -56,7 +56,8 @@ fn filterload_as_bitcoin_reads_it() {
                 assert_eq!(FilterLoad::try_from(filter.clone()).as_ref(), Ok(message), "{name}");
             }
             (Ok(filter), Err(_)) => {
-                // `BloomFlags` has no value for what Core masks and keeps.
+                // `BloomFlags` can't represent the reserved bits, which Core masks when matching
+                // and keeps when encoding.
                 by_flags += 1;
                 assert!(filter.flags() > 2, "{name}: only bitcoin refuses it");
                 assert_eq!(filter.encode(), payload, "{name}");
@@ -64,7 +65,7 @@ fn filterload_as_bitcoin_reads_it() {
                 assert_eq!(back, Err(PayloadError::ReservedFlags(filter.flags())), "{name}");
             }
             (Err(error), Ok(message)) => {
-                // `FilterLoad` has no limits.
+                // `FilterLoad` checks no limits.
                 by_limits += 1;
                 let (size, functions) = (message.filter.len(), message.hash_funcs);
                 let expected = if size > 36_000 {

@@ -1,5 +1,5 @@
-//! Raw blocks and transactions against `bitcoin`'s decoder: both accept or both refuse, with the
-//! same ids, as many elements, and matched as the slow matcher does.
+//! Raw blocks and transactions against `bitcoin`'s decoder. Both accept or both reject, with the
+//! same ids and number of elements, and the elements match as in the slow matcher.
 
 use chainsieve::bitcoin::{Block, ScriptBuf, Transaction, consensus};
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, Elements};
@@ -14,7 +14,8 @@ use testkit::btc::slow_bip37::script::non_empty_pushes;
 use testkit::btc::slow_bip37::tree::compact_size;
 use testkit::mutated;
 
-/// How many elements filters test of a transaction: its id, its outpoints, its pushes.
+/// Returns the number of elements that a filter tests for a transaction: its id, its outpoints and
+/// its pushes.
 fn count_elements(tx: &Transaction) -> usize {
     let pushes = |script: &ScriptBuf| non_empty_pushes(script.as_bytes()).len();
     let outputs: usize = tx.output.iter().map(|output| pushes(&output.script_pubkey)).sum();
@@ -30,7 +31,7 @@ fn check_elements(name: &str, ours: &Elements, transactions: &[Transaction]) {
     assert_eq!(ours.num_elements(), expected, "{name}");
 }
 
-/// True if both accept.
+/// Compares both decoders on a block. Returns `true` if both accept the block.
 fn same_block(name: &str, raw: &[u8]) -> bool {
     let by_bitcoin = consensus::deserialize::<Block>(raw);
     let ours = BlockElements::from_raw(raw);
@@ -54,7 +55,7 @@ fn same_block(name: &str, raw: &[u8]) -> bool {
     }
 }
 
-/// True if both accept.
+/// Compares both decoders on a transaction. Returns `true` if both accept the transaction.
 fn same_transaction(name: &str, raw: &[u8]) -> bool {
     let by_bitcoin = consensus::deserialize::<Transaction>(raw);
     let ours = Elements::from_raw_transaction(raw);
@@ -138,7 +139,8 @@ fn damaged_blocks() {
     assert!(accepted > 3_000 && refused > 3_000, "{accepted} accepted, {refused} refused");
 }
 
-/// The corners of the segwit encoding, spelled out: marker, flag, witnesses there or not.
+/// Edge cases of the segwit encoding: the marker, the flag, and witnesses that are present, empty
+/// or missing.
 #[test]
 fn segwit_corners() {
     let input = [&[0x11; 32][..], &[0; 4], &[1, 0xaa], &[0xff; 4]].concat();
@@ -171,8 +173,8 @@ fn segwit_corners() {
     }
 }
 
-/// Ids are hashed many at a time: transactions of every length there is a padding for, with and
-/// without witness, in blocks of every number up to a few dozen.
+/// Transaction ids are hashed in batches. Checks transactions of every padding length, with and
+/// without witnesses, in blocks of every size below 70.
 #[test]
 fn ids_of_transactions_of_every_length() {
     let mut rng = Rng::new(23);

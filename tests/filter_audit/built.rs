@@ -1,4 +1,5 @@
-//! Blocks put together here: every kind of input, valid by consensus as far as an audit can see.
+//! Builds blocks with every kind of input. The blocks are valid by consensus as far as an audit can
+//! check.
 
 use std::collections::HashMap;
 
@@ -15,7 +16,7 @@ use crate::cases::{Case, spends};
 use testkit::Rng;
 use testkit::btc::regtest::{self, transaction};
 
-/// What an input is, and what it says.
+/// An output script, with the script and the witness of the input that spends the output.
 pub(crate) struct Spend {
     pub(crate) script: ScriptBuf,
     pub(crate) script_sig: ScriptBuf,
@@ -37,7 +38,7 @@ impl Spend {
         Self { script: ScriptBuf::from_bytes(script), script_sig: ScriptBuf::new(), witness }
     }
 
-    /// The same behind P2SH.
+    /// Wraps the witness program in P2SH.
     fn wrapped(self) -> Self {
         let script_sig =
             [&[u8::try_from(self.script.len()).expect("short")], self.script.as_bytes()];
@@ -54,7 +55,7 @@ fn program(version: u8, program: &[u8]) -> Vec<u8> {
     [&[version, u8::try_from(program.len()).expect("short")], program].concat()
 }
 
-/// Like a signature of the old kind.
+/// Returns bytes that look like a DER signature.
 fn signature(rng: &mut Rng) -> Vec<u8> {
     [&[0x30, 69][..], &rng.bytes(69), &[1]].concat()
 }
@@ -112,16 +113,16 @@ pub(crate) fn script_path(rng: &mut Rng, annex: bool) -> Spend {
     Spend::native(ScriptBuf::new_p2tr_tweaked(output).into(), witness)
 }
 
-/// The three whose spenders look like what they are not, each valid by consensus.
+/// Returns three spends that look like another kind of spend. All are valid by consensus.
 pub(crate) fn look_alikes(rng: &mut Rng) -> [Spend; 3] {
-    // A push of two bytes, two drops, NOPs, 1: 33 bytes that start like a key.
+    // A push of two bytes, two `OP_DROP`s, NOPs and `OP_1`: 33 bytes that start like a public key.
     let script = [&[2, 0xaa, 0xbb, 0x75, 0x75][..], &[0x61; 27], &[0x51]].concat();
     assert_eq!(script.len(), 33);
     let (signature, key) = (signature(rng), key(rng));
     [
         p2wsh(rng, script),
         Spend::native(program(0x52, &rng.bytes(32)), vec![signature.clone(), key.clone()]),
-        // 2DROP 1.
+        // The script `2DROP 1`.
         Spend::legacy(vec![0x6d, 0x51], &[&signature, &key]),
     ]
 }
@@ -138,9 +139,10 @@ fn input(previous_output: OutPoint, spend: &Spend) -> TxIn {
     }
 }
 
-/// A block with a transaction for each of `groups`, of which one input each spends an output of
-/// another transaction; the transaction before in the block creates the output that the first
-/// input of the next spends, if `chained`.
+/// Builds a block with a coinbase and one transaction for each of `groups`.
+///
+/// Each input spends an output of a transaction outside the block. If `chained`, the first input of
+/// each transaction spends an output of the transaction before it instead.
 pub(crate) fn block(rng: &mut Rng, groups: Vec<Vec<Spend>>, chained: bool) -> Case {
     let mut txdata = Vec::new();
     let mut previous = Vec::new();
@@ -188,7 +190,7 @@ pub(crate) fn block(rng: &mut Rng, groups: Vec<Vec<Spend>>, chained: bool) -> Ca
     case
 }
 
-/// Puts the commitments in: to the witnesses and to the transactions.
+/// Sets the witness commitment and the merkle root, and solves the proof of work.
 pub(crate) fn commit(block: &mut Block, reserved: &[u8; 32]) {
     regtest::commit_to_witnesses(block, reserved);
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
@@ -199,8 +201,8 @@ fn random_outpoint(rng: &mut Rng) -> OutPoint {
     OutPoint { txid: Txid::from_byte_array(rng.array()), vout: 0 }
 }
 
-/// A block with every kind of input, in eleven transactions behind the coinbase's; where they are
-/// chained, the first input of each spends the transaction before.
+/// Builds a block with every kind of input, in eleven transactions after the coinbase. If
+/// `chained`, the first input of each spends an output of the transaction before it.
 pub(crate) fn every_kind(seed: u64, chained: bool) -> Case {
     let rng = &mut Rng::new(seed);
     let script = |rng: &mut Rng| [&[33][..], &key(rng), &[0xac]].concat();

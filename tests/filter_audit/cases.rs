@@ -1,4 +1,4 @@
-//! Blocks with the scripts that they spend, and filters of them made by another implementation.
+//! Blocks with the scripts that they spend, and filters that another implementation built for them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -12,15 +12,15 @@ use serde_json::Value;
 
 use testkit::corpus;
 
-/// A block and what it spends.
+/// A block, the scripts that it spends, and its filter.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) network: Network,
     pub(crate) block: Block,
     pub(crate) prevouts: HashMap<OutPoint, ScriptBuf>,
-    /// The transactions that created what it spends, where they are at hand.
+    /// The transactions that created the spent outputs, where they are known.
     pub(crate) previous: Vec<Transaction>,
-    /// The filter as published or made by others.
+    /// The filter, as published or as built by another implementation.
     pub(crate) filter: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ impl Case {
         audit(&self.bind(), filter, Prevouts::Trusted(&scripts))
     }
 
-    /// What the filter is made of, by the text of BIP158.
+    /// Returns the elements of the filter according to the text of BIP158.
     pub(crate) fn elements(&self) -> BTreeSet<Vec<u8>> {
         let outputs = self.block.txdata.iter().flat_map(|tx| &tx.output);
         let outputs = outputs.map(|output| &output.script_pubkey).filter(|s| !s.is_op_return());
@@ -60,7 +60,7 @@ impl Case {
         elements.filter(|script| !script.is_empty()).collect()
     }
 
-    /// The filter of other elements, by `bitcoin`'s writer.
+    /// Returns a filter of other elements, built by `bitcoin`'s writer.
     pub(crate) fn filter_of(&self, elements: &BTreeSet<Vec<u8>>) -> Vec<u8> {
         filter_of(&self.block, elements)
     }
@@ -76,7 +76,8 @@ pub(crate) fn filter_of(block: &Block, elements: &BTreeSet<Vec<u8>>) -> Vec<u8> 
     filter
 }
 
-/// The inputs that spend: position of the transaction, of the input, and the input.
+/// Returns the inputs of all transactions except the coinbase, with the positions of the
+/// transaction and of the input.
 pub(crate) fn spends(block: &Block) -> impl Iterator<Item = (usize, usize, &TxIn)> {
     block.txdata.iter().enumerate().skip(1).flat_map(|(index, tx)| {
         tx.input.iter().enumerate().map(move |(vin, input)| (index, vin, input))
@@ -87,7 +88,7 @@ fn unhex(value: &Value) -> Vec<u8> {
     hex::decode(value.as_str().expect("hex")).expect("hex")
 }
 
-/// The five mainnet blocks that every clone has.
+/// Returns the five mainnet blocks of the fixtures, which every clone has.
 pub(crate) fn fixtures() -> Vec<Case> {
     let read = |height: u32| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/bitcoin/blocks");
@@ -102,8 +103,8 @@ pub(crate) fn fixtures() -> Vec<Case> {
     [170, 57_043, 150_013, 255_018, 757_753].map(read).into()
 }
 
-/// The blocks of the corpus with the scripts that they spend: 18 with those of the fixtures, and
-/// the first 256 of mainnet with the transactions that they spend from.
+/// Returns the blocks of the corpus with the scripts that they spend: 18 single blocks, and the
+/// first 256 of mainnet with the transactions that they spend from.
 pub(crate) fn corpus() -> Option<Vec<Case>> {
     let (root, files) = corpus::index("bitcoin")?;
     let read =

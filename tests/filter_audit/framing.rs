@@ -1,5 +1,5 @@
-//! A lying block server cannot convict an honest filter: what it changes is refused, or changes
-//! nothing that a proof is made of.
+//! A lying block server can't convict an honest filter: each change of a block is rejected, or
+//! changes nothing that a proof relies on.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::built::{block, commit, every_kind, look_alikes, p2pk};
 use crate::cases::{Case, corpus, fixtures};
 use testkit::Rng;
 
-/// Ways to change a block, by name; those that a block does not allow are left out.
+/// Returns changed blocks with the name of each change. Changes that leave this block as it is are
+/// skipped.
 fn lies(rng: &mut Rng, honest: &Block) -> Vec<(&'static str, Block)> {
     let mut lies = Vec::new();
     let mut lie = |name, change: &mut dyn FnMut(&mut Block)| {
@@ -54,7 +55,8 @@ fn lies(rng: &mut Rng, honest: &Block) -> Vec<(&'static str, Block)> {
         block.txdata[at].input[0].script_sig.push_opcode(OP_NOP);
     });
     lie("outpoint", &mut |block| block.txdata[at].input[0].previous_output.vout ^= 1);
-    // CVE-2012-2459: the last 2^k transactions again, where the level has an odd width.
+    // CVE-2012-2459: where a level has an odd width, repeating the last 2^k transactions keeps the
+    // merkle root.
     for level in 0..u32::BITS - 1 {
         let width = count.div_ceil(1 << level);
         if width > 1 && width % 2 == 1 {
@@ -102,7 +104,7 @@ fn assert_no_lie_convicts(case: &Case, counts: &mut BTreeMap<&'static str, [usiz
             match BoundBlock::bind(&block, expected, case.network) {
                 Err(_) => count[0] += 1,
                 Ok(bound) => {
-                    // All that can pass is a block without its witnesses.
+                    // The only changed block that can be bound is a block without its witnesses.
                     assert_eq!(bound.witnesses(), Witnesses::Stripped, "{}: {name}", case.name);
                     count[1] += 1;
                     let scripts = |outpoint: &_| case.prevouts.get(outpoint).cloned();
@@ -140,7 +142,7 @@ fn refusal(case: &Case, block: &Block) -> BindError {
     BoundBlock::bind(block, expected, case.network).expect_err("a lie")
 }
 
-/// Each kind of lie meets the check that is there for it.
+/// Each kind of lie is caught by the check that was made for it.
 #[test]
 fn each_lie_meets_its_check() {
     let case = every_kind(1, true);
@@ -161,14 +163,16 @@ fn each_lie_meets_its_check() {
         block.txdata[3].input[0].witness.push([1]);
     });
     assert_eq!(error, BindError::WitnessCommitment);
-    // Twelve transactions are three at level 2: the last four may be there twice.
+    // Twelve transactions have three nodes at level 2. Three is odd, so repeating the last four
+    // transactions keeps the root.
     let error = changed(&|block| {
         let tail = block.txdata[8..].to_vec();
         block.txdata.extend(tail);
     });
     assert!(matches!(error, BindError::DuplicateTransaction(_)), "{error}");
 
-    // Work: a header that the caller took from somewhere else than a chain.
+    // The caller may take a header from elsewhere than a verified chain, so the proof of work is
+    // checked.
     let mut block = case.block.clone();
     let target = block.header.target();
     while target.is_met_by(block.header.block_hash()) {
@@ -187,8 +191,8 @@ fn each_lie_meets_its_check() {
     assert_eq!(bound.err(), Some(BindError::NoWitnessCommitment));
 }
 
-/// A bare `DROP 1` whose spender pushes a witness program: with a witness put in, it would prove
-/// that the filter lacks a script that nobody pays to.
+/// A bare `DROP 1` whose spender pushes a witness program. With a made-up witness, the input would
+/// look like segwit in P2SH, and would prove that the filter lacks a script that nobody pays to.
 #[test]
 fn a_forged_witness_convicts_nobody() {
     let rng = &mut Rng::new(5);
@@ -197,19 +201,20 @@ fn a_forged_witness_convicts_nobody() {
     bare.script_sig = ScriptBuf::from_bytes([&[34, 0, 32][..], &rng.bytes(32)].concat());
     let case = block(rng, vec![vec![bare], vec![wsh]], false);
     assert!(matches!(case.trusting(&case.filter), Verdict::Valid(_)));
-    // An input without witness is never taken for a witness program in P2SH.
+    // An input without a witness is never taken for segwit in P2SH.
     let blind = case.blind(&case.filter);
     assert!(matches!(blind, Verdict::Suspicious(_)), "{blind}");
     let mut forged = case.block.clone();
     forged.txdata[1].input[0].witness = Witness::from_slice(&[[0x51]]);
     assert_eq!(refusal(&case, &forged), BindError::WitnessCommitment);
 
-    // That miner and block server are one makes another block, not another witness.
+    // A block server that is also the miner can commit to the forged witness, but then the block
+    // has another hash.
     commit(&mut forged, &[0; 32]);
     assert!(matches!(refusal(&case, &forged), BindError::OtherBlock { .. }));
 }
 
-/// Before segwit there are no witnesses, whatever a coinbase commits to.
+/// A block from before segwit has no witnesses, whatever its coinbase commits to.
 #[test]
 fn witnesses_before_segwit_are_refused() {
     let Some(cases) = corpus() else { return };
@@ -225,10 +230,11 @@ fn witnesses_before_segwit_are_refused() {
     assert!(refused > 256, "{refused}");
 }
 
-/// The inner nodes of a tree, sent as transactions of 64 bytes under the same root.
+/// Sends the inner nodes of a merkle tree as transactions of 64 bytes. The root is the same, and
+/// the block is rejected.
 #[test]
 fn inner_nodes_are_no_transactions() {
-    // Bytes that read as a transaction of 64 bytes, and the two hashes that they are.
+    // Returns 64 bytes that parse as a transaction and can also be read as two hashes.
     let node = |rng: &mut Rng| {
         let mut bytes = [0_u8; 64];
         bytes[..4].copy_from_slice(&rng.array::<4>());
@@ -248,7 +254,7 @@ fn inner_nodes_are_no_transactions() {
     block.txdata = txdata;
     block.header.merkle_root = block.compute_merkle_root().expect("transactions");
     regtest::solve(&mut block.header);
-    // The tree one level deeper, whose leaves are the halves of these, has the same root.
+    // The tree one level deeper has the halves of these nodes as its leaves, and the same root.
     let leaf = |half: &[u8]| Txid::from_slice(half).expect("32 bytes");
     let leaves: Vec<_> = nodes.iter().flat_map(|n| [leaf(&n[..32]), leaf(&n[32..])]).collect();
     let root = chainsieve::btc::merkle_tree::merkle_root(&leaves);
@@ -257,7 +263,7 @@ fn inner_nodes_are_no_transactions() {
     assert_eq!(bound.err(), Some(BindError::NoCoinbase));
 }
 
-/// A transaction of 64 bytes behind the coinbase's is no reason to refuse a block.
+/// A transaction of 64 bytes after the coinbase is no reason to reject a block.
 #[test]
 fn a_transaction_of_64_bytes_is_let_pass() {
     let rng = &mut Rng::new(11);

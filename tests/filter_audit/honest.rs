@@ -1,4 +1,4 @@
-//! Honest filters pass: with all scripts as valid, without as nothing worse than undecidable.
+//! Honest filters pass: they are valid if all spent scripts are known, and never invalid otherwise.
 
 use chainsieve::bitcoin::consensus::deserialize;
 use chainsieve::bitcoin::{Block, Network, OutPoint, Script, ScriptBuf};
@@ -12,7 +12,8 @@ use crate::cases::{Case, corpus, fixtures, spends};
 use testkit::Rng;
 use testkit::corpus;
 
-/// Valid with trusted scripts, and without them as good as theory allows.
+/// Checks that the filter is valid with trusted scripts. Without them, exactly the inputs whose
+/// scripts nothing proves are left open.
 fn assert_passes(case: &Case) {
     let name = &case.name;
     let spends_from_others = {
@@ -53,12 +54,12 @@ fn blocks_of_the_corpus() {
         assert_passes(case);
         decided += usize::from(matches!(case.blind(&case.filter), Verdict::Valid(_)));
     }
-    // 249 of the first 256 blocks and 5 of the others hold nothing but a coinbase transaction.
+    // 249 of the first 256 blocks and 5 of the others contain only a coinbase transaction.
     assert_eq!((cases.len(), decided), (274, 249 + 5));
 }
 
-/// Every block of the corpus is bound, and whatever scripts its unknown prevouts have, the filter
-/// with them is never convicted.
+/// Binds every block of the corpus, and builds its filter with random scripts for the unknown
+/// prevouts. The audit never convicts the filter.
 #[test]
 fn scripts_of_unknown_prevouts_may_be_any() {
     let Some((root, files)) = corpus::index("bitcoin") else { return };
@@ -77,7 +78,7 @@ fn scripts_of_unknown_prevouts_may_be_any() {
         let mut rng = Rng::new(seed);
         let filter = BlockFilter::new(&block, |outpoint| {
             let mut inputs = block.txdata.iter().flat_map(|tx| &tx.input);
-            let input = inputs.find(|input| input.previous_output == *outpoint).expect("it asked");
+            let input = inputs.find(|input| input.previous_output == *outpoint).expect("an input");
             let length = 1 + rng.below(40);
             Some(match (&input.script_sig.as_bytes(), input.witness.is_empty()) {
                 ([_, program @ ..], false) => Script::from_bytes(program).to_p2sh(),
@@ -96,7 +97,8 @@ fn scripts_of_unknown_prevouts_may_be_any() {
     assert!(counts[0] > 3 && counts[1] > 15, "{counts:?}");
 }
 
-/// The first 256 blocks of mainnet, whose filter headers are published, with the transactions.
+/// The first 256 blocks of mainnet, whose filter headers are published, are valid with the
+/// transactions that they spend from.
 #[test]
 fn previous_transactions_decide() {
     let Some(cases) = corpus() else { return };
@@ -110,7 +112,8 @@ fn previous_transactions_decide() {
     assert_eq!(spending, 7);
 }
 
-/// In block 866342 most spends of taproot give nothing away.
+/// A key path spend of taproot reveals nothing about the spent script. Block 866342 has more than
+/// 500 of them.
 #[test]
 fn key_paths_are_left_open() {
     let Some(cases) = corpus() else { return };
@@ -136,14 +139,16 @@ fn built_blocks_with_every_kind_of_input() {
         let shown = Prevouts::ByTransactions(&case.previous);
         let verdict = audit(&case.bind(), &case.filter, shown);
         assert_eq!(verdict, Verdict::Valid(Basis::Transactions));
-        // With the last one left out, it is partial knowledge and never more.
+        // Without the last previous transaction, the audit may leave the filter open, but never
+        // convicts it.
         let (_, known) = case.previous.split_last().expect("some");
         let verdict = audit(&case.bind(), &case.filter, Prevouts::ByTransactions(known));
         assert!(matches!(verdict, Verdict::Undecidable(_) | Verdict::Valid(_)), "{verdict}");
     }
 }
 
-/// A P2WSH of 33 bytes that look like a key, a witness program of version 2, a bare `2DROP 1`.
+/// A P2WSH script of 33 bytes that looks like a key, a witness program of version 2, and a bare
+/// `2DROP 1`.
 #[test]
 fn look_alikes_are_never_convicted() {
     for at in 0..3 {
@@ -151,7 +156,8 @@ fn look_alikes_are_never_convicted() {
         let spend = look_alikes(rng).into_iter().nth(usize::try_from(at).expect("small"));
         let case = block(rng, vec![vec![spend.expect("one of three")]], false);
         let verdict = case.blind(&case.filter);
-        // Guesses of P2WPKH and P2WSH are made together; what else there is, nobody can guess.
+        // The first is guessed as P2WPKH and as P2WSH, of which one is right. For the others, every
+        // guess is missing from the filter.
         match at {
             0 => assert!(matches!(verdict, Verdict::Undecidable(_)), "{verdict}"),
             _ => assert!(matches!(verdict, Verdict::Suspicious(_)), "{verdict}"),
@@ -163,7 +169,7 @@ fn look_alikes_are_never_convicted() {
     }
 }
 
-/// A wrong script from someone trusted is no proof for others.
+/// A wrong script from a trusted source convicts an honest filter, but gives no proof for others.
 #[test]
 fn trust_makes_no_proof() {
     for case in fixtures().into_iter().filter(|case| case.block.txdata.len() > 1) {

@@ -1,8 +1,9 @@
-//! The audit of filters, and the scan of a block after a hit: every honest filter passes, each
-//! change is caught or left open exactly where theory says, no block server convicts an honest
-//! filter, and no proof survives a change.
+//! The audit of filters, and the scan of a block after a hit.
 //!
-//! Filters are built by `bitcoin`'s writer, so that nothing here rests on the library's own.
+//! Every honest filter passes. Each change of a filter is caught, or left open exactly where theory
+//! says so. No block server convicts an honest filter, and no proof survives a change.
+//!
+//! Filters are built by `bitcoin`'s writer, so that no test relies on the library's own.
 
 mod built;
 mod cases;

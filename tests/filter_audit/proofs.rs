@@ -1,4 +1,5 @@
-//! Proofs convince anyone, no change of one does, and bytes from a stranger do no harm.
+//! Proofs that a filter is invalid: anyone can verify them, no changed proof verifies, and decoding
+//! untrusted bytes is safe.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,14 +21,14 @@ fn proof_of(case: &Case, filter: &[u8], prevouts: Prevouts<'_>) -> InvalidFilter
     *proof
 }
 
-/// The filter without one element.
+/// Returns the filter without one element.
 fn lacking(case: &Case, element: &[u8]) -> Vec<u8> {
     let mut elements = case.elements();
     assert!(elements.remove(element));
     case.filter_of(&elements)
 }
 
-/// A proof of each kind, of a built block whose scripts are all different.
+/// Returns one proof of each kind, for a built block whose scripts are all different.
 fn one_of_each() -> (Case, Vec<(&'static str, InvalidFilter)>) {
     let case = every_kind(4, false);
     let output = &case.block.txdata[7].output[0].script_pubkey;
@@ -69,10 +70,10 @@ fn proofs_of_each_kind_verify() {
             proof.filter.len(),
             proof.evidence
         );
-        // No filter that an honest party has can be put in its place.
+        // The proof does not verify against the honest filter.
         let honest = InvalidFilter { filter: case.filter.clone(), ..proof.clone() };
         assert!(honest.verify(hash, Network::Regtest).is_err(), "{name}");
-        // Nor does it speak of another block or network.
+        // The proof does not verify for another block or network.
         let other = every_kind(8, true).block.block_hash();
         let error = proof.verify(other, Network::Regtest);
         assert!(matches!(error, Err(ProofError::OtherBlock { .. })), "{name}");
@@ -84,8 +85,9 @@ fn proofs_of_each_kind_verify() {
     }
 }
 
-/// Every bit of every proof: it does not decode, or does not verify. The bytes of the filter stand
-/// for themselves: with others it is the proof against another filter.
+/// Changes every bit of every proof: the changed proof does not decode or does not verify. The
+/// bytes of the filter are excluded, because a proof with other filter bytes concerns another
+/// filter.
 #[test]
 fn no_bit_can_be_changed() {
     let (case, proofs) = one_of_each();
@@ -113,7 +115,7 @@ fn no_bit_can_be_changed() {
     }
 }
 
-/// What the bits do not reach: fields that are there or not, and lists.
+/// Changes that flipping a bit does not reach: optional fields and lists.
 #[test]
 fn no_field_can_be_changed() {
     let (case, proofs) = one_of_each();
@@ -146,7 +148,7 @@ fn no_field_can_be_changed() {
         check(name, &proof);
     }
 
-    // A witness that nothing commits to says nothing, and is not carried along.
+    // A proof may not contain a witness that nothing commits to.
     let mut proof = shown["output"].clone();
     let Evidence::MissingOutput { transaction, .. } = &mut proof.evidence else { panic!() };
     transaction.coinbase.transaction.input[0].witness = Witness::from_slice(&[[1]]);
@@ -158,8 +160,9 @@ fn no_field_can_be_changed() {
     other.transaction.input[0].witness.push([1]);
     assert_eq!(check("wrapped", &proof), ProofError::WitnessCommitment);
 
-    // Previous transactions: those that are needed, in order, each once, and nothing else. Here
-    // that of the empty script is needed: one element too many might be that script.
+    // A proof has exactly the previous transactions that it needs, in order and each once. The
+    // transaction with the empty script is needed here, because the extra element could be its
+    // script.
     for change in 0..4 {
         let mut proof = shown["unequal"].clone();
         let Evidence::Unequal { previous, .. } = &mut proof.evidence else { panic!() };
@@ -179,7 +182,7 @@ fn no_field_can_be_changed() {
     }
 }
 
-/// Proofs are never had of an honest filter: with every evidence there is, of every place.
+/// No proof verifies against an honest filter, whatever element its evidence is about.
 #[test]
 fn honest_filters_are_met_by_no_proof() {
     let case = every_kind(6, true);
@@ -194,7 +197,7 @@ fn honest_filters_are_met_by_no_proof() {
         met += 1;
     }
     assert!(met > 20, "{met}");
-    // OP_RETURN and empty scripts are missing from every filter.
+    // OP_RETURN and empty scripts are no elements, so their absence from a filter proves nothing.
     let mut proof = proof_of(&case, &case.filter_of(&BTreeSet::new()), Prevouts::None);
     for at in 1..3 {
         let Evidence::MissingOutput { transaction, vout } = &mut proof.evidence else { panic!() };
@@ -209,7 +212,7 @@ fn honest_filters_are_met_by_no_proof() {
     assert_eq!(proof.verify(hash, Network::Regtest), Err(ProofError::WellFormed));
 }
 
-/// What Bitcoin Core's reader lets pass and no encoder makes.
+/// Filters that no encoder produces are malformed, even where Bitcoin Core's reader accepts them.
 #[test]
 fn what_no_encoder_makes_is_malformed() {
     for case in fixtures() {
@@ -231,7 +234,7 @@ fn what_no_encoder_makes_is_malformed() {
     }
 }
 
-/// Proofs of real blocks are small.
+/// A proof about a real block takes less than 4,000 bytes in addition to the filter.
 #[test]
 fn proofs_are_small() {
     let Some(cases) = corpus() else { return };
@@ -287,7 +290,7 @@ fn hostile_bytes() {
     }
     println!("{errors:?}");
     assert!(errors.len() >= 7, "{errors:?}");
-    // Lengths that promise more than there is.
+    // Lengths that exceed the remaining bytes.
     let head = [&[1, 0][..], BlockHash::all_zeros().as_byte_array()].concat();
     for length in [&[0xfe, 0, 0, 0, 2][..], &[0xff; 9], &[0xfd, 0xff, 0xff]] {
         assert!(InvalidFilter::decode(&[&head, length].concat()).is_err());

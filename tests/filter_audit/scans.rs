@@ -1,4 +1,4 @@
-//! What a block holds for a watch, against a plain walk over the chain.
+//! Scans of blocks for a watch, compared with a plain walk over the chain.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,7 +9,8 @@ use crate::built::{block, every_kind, key_path, p2pkh, p2wpkh};
 use crate::cases::{Case, corpus, fixtures, spends};
 use testkit::Rng;
 
-/// What of a block pays to `scripts` or spends from `owned`, by a plain walk.
+/// Returns the transactions of a block that pay to `scripts` or spend from `owned`, found by a
+/// plain walk.
 fn expected(
     case: &Case,
     scripts: &[ScriptBuf],
@@ -49,7 +50,8 @@ fn found(case: &Case, scan: &BlockScan) -> Vec<(usize, Relevance)> {
     transactions.collect()
 }
 
-/// The key of block 9, which pays ten coins to another in block 170 and keeps the change.
+/// Watches the key of block 9, which pays ten coins to another key in block 170 and keeps the
+/// change.
 #[test]
 fn the_first_payments_of_mainnet() {
     let Some(cases) = corpus() else { return };
@@ -79,7 +81,7 @@ fn the_first_payments_of_mainnet() {
     };
     assert_eq!(unspent(&watch), [18.0]);
 
-    // Back to where 40 coins were left, and forth again.
+    // Rewind to the height where 40 coins were left, then further, and scan forward again.
     watch.rewind(170);
     assert_eq!(unspent(&watch), [40.0]);
     assert!(watch.outputs().all(|(_, output)| output.created <= Some(170)));
@@ -89,18 +91,19 @@ fn the_first_payments_of_mainnet() {
     assert_eq!(watch.outputs().len(), 0);
     for (height, case) in (0..).zip(&chain) {
         watch.scan(height, &case.bind());
-        // Twice the same block finds the same.
+        // Scanning a block twice finds the same.
         let again = watch.scan(height, &case.bind());
         assert_eq!(again.outcome() == Outcome::Relevant, relevant.contains(&height), "{height}");
     }
     assert_eq!(unspent(&watch), [18.0]);
     let all = watch.outputs().len();
     watch.forget_spent(181);
-    assert_eq!(watch.outputs().len(), all - 2, "those of block 9 and of block 170");
+    assert_eq!(watch.outputs().len(), all - 2, "the outputs of block 9 and of block 170");
     assert_eq!(unspent(&watch), [18.0]);
 }
 
-/// Outputs and spends of every script of a block, with the outputs known that it spends.
+/// Finds the outputs and spends of up to 60 scripts of a block. The watch knows the outputs that
+/// the block spends.
 #[test]
 fn every_script_of_a_block() {
     let mut cases = fixtures();
@@ -124,7 +127,7 @@ fn every_script_of_a_block() {
         let scan = watch.scan(7, &case.bind());
         assert_eq!(found(case, &scan), expected(case, &scripts, &mut owned), "{}", case.name);
         assert_eq!(scan.open_inputs, 0);
-        // Those added by hand stay, unspent again.
+        // Outputs that the caller added remain after the rewind, and are unspent again.
         watch.rewind(6);
         assert!(watch.outputs().all(|(_, output)| output.is_given && output.spent.is_none()));
         let scan = watch.scan(7, &case.bind());
@@ -132,8 +135,8 @@ fn every_script_of_a_block() {
     }
 }
 
-/// A script that a block spends from is never called a false positive, whatever its kind, unless
-/// the watch was told that it knows all its outputs.
+/// A script that a block spends from is never a false positive, whatever its kind, unless its
+/// history was given as complete.
 #[test]
 fn spends_of_unknown_outputs_are_never_false_positives() {
     let mut cases = fixtures();
@@ -156,7 +159,8 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
                 Outcome::FalsePositive => panic!("{}: {script}", case.name),
             }
         }
-        // A hash that nobody has the preimage of is excluded by its kind alone.
+        // A spend of P2PKH reveals its key, so a scan can exclude a P2PKH script that no input
+        // spends.
         let mut watch = Watch::new();
         watch.add_script(p2pkh(&mut rng).script, None, History::Unknown);
         if case.block.txdata.len() > 1 {
@@ -172,7 +176,7 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
     assert!(looks_spent > 100 && none_seen > 10 && excluded > 5);
 }
 
-/// Spends where the output is not known.
+/// Spends of unknown outputs are reported as uncertain.
 #[test]
 fn guesses_are_named_as_such() {
     let rng = &mut Rng::new(3);
@@ -196,7 +200,8 @@ fn guesses_are_named_as_such() {
     assert_eq!(scan.open_inputs, 1);
     assert_eq!(watch.outputs().len(), 0);
 
-    // Lightning watches the outpoint, and sees the spend that shows nothing.
+    // A watched outpoint, such as a Lightning channel's, also finds a key path spend, which reveals
+    // no script.
     let mut watch = Watch::new();
     let channel = case.block.txdata[2].input[0].previous_output;
     watch.add_outpoint(channel, Some(scripts[2].clone()));

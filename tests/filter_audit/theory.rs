@@ -1,4 +1,5 @@
-//! Each element removed, added or altered is caught, or left open, exactly where theory says.
+//! Each element that is removed, added or altered is caught, or left open, exactly where theory
+//! says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,8 +11,8 @@ use crate::built::every_kind;
 use crate::cases::{Case, corpus, fixtures, spends};
 use testkit::Rng;
 
-/// How an element may be known without the scripts of spent outputs, best first. A spent output
-/// that the block itself creates is there as an output too.
+/// How an audit can know an element without the scripts of spent outputs, best first. The script of
+/// an output that the block both creates and spends counts as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Output,
@@ -20,7 +21,7 @@ enum Class {
     Unknowable,
 }
 
-/// Whether the spend of `script`, which is known here, is of a usual kind that gives it away.
+/// Returns `true` if `input`, which spends `script`, is of a usual kind that reveals the script.
 fn gives_away(script: &Script, input: &TxIn) -> bool {
     let checks_signatures = |bytes: &[u8]| {
         let mut instructions = Script::from_bytes(bytes).instructions();
@@ -80,14 +81,14 @@ fn classes(case: &Case) -> BTreeMap<Vec<u8>, Class> {
     classes
 }
 
-/// Whether the filter seems to contain what it does not, by `bitcoin`'s reader.
+/// Returns `true` if `bitcoin`'s reader finds `element` in a filter that does not contain it.
 fn collides(case: &Case, filter: &[u8], element: &[u8]) -> bool {
     let filter = BlockFilter { content: filter.to_vec() };
     let mut query = std::iter::once(element);
     filter.match_any(&case.block.block_hash(), &mut query).expect("a filter")
 }
 
-/// What an audit without scripts of spent outputs must say of a filter that lacks one element, of
+/// Checks the verdict of an audit without scripts of spent outputs. The filter lacks one element of
 /// this class, and has no more elements than the block may have.
 fn assert_lacking(case: &Case, class: Class, verdict: &Verdict) {
     let evidence = match verdict {
@@ -106,7 +107,8 @@ fn assert_lacking(case: &Case, class: Class, verdict: &Verdict) {
     assert!(as_theory_says, "{}: {class:?} lacking, and {verdict}", case.name);
 }
 
-/// Tries changes of up to `most` elements of each class, and counts them by class.
+/// Changes at most `most` elements of each class, checks the verdicts, and counts the changes by
+/// class.
 fn check(case: &Case, most: usize, counts: &mut BTreeMap<(&'static str, Class), usize>) {
     let mut rng = Rng::new(3);
     let classes = classes(case);
@@ -132,7 +134,7 @@ fn check(case: &Case, most: usize, counts: &mut BTreeMap<(&'static str, Class), 
             if collides(case, &filter, element) {
                 continue;
             }
-            // With no input of unknown script, an element too few is found by the element too.
+            // The evidence is the missing element, even if all scripts of the block are known.
             assert_lacking(case, class, &case.blind(&filter));
             assert!(matches!(case.trusting(&filter), Verdict::Invalid(_)), "{}", case.name);
             *counts.entry(("removed", class)).or_default() += 1;
@@ -147,7 +149,7 @@ fn check(case: &Case, most: usize, counts: &mut BTreeMap<(&'static str, Class), 
             *counts.entry(("altered", class)).or_default() += 1;
         }
     }
-    // Elements too many: as long as there are inputs left that might have brought them in.
+    // Extra elements are undecidable as long as inputs with unknown scripts could account for them.
     let room = known + unknown_inputs - elements.len();
     for extra in [1, 2, room, room + 1, room + 2, room + 100] {
         let added: BTreeSet<_> = (0..extra).map(|_| rng.bytes(25)).collect();

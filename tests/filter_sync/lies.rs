@@ -1,4 +1,4 @@
-//! Filters that are not those of their blocks.
+//! False filters: filters that differ from those of their blocks.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,23 @@ use chainsieve::btc::server::filters::MemoryFilterStore;
 use testkit::Rng;
 use testkit::btc::filter_world::World;
 
-/// What is done to a filter.
+/// A change to a filter.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tamper {
-    /// Without the wallet's scripts; without any one where there are none.
+    /// Drops the wallet's scripts, or any one script if the block has none of the wallet's.
     DropWallet,
-    /// Without the script of the first output. The block shows that it is missing.
+    /// Drops the first element, mostly the script of an output. The block proves that it is
+    /// missing.
     DropOutput,
-    /// Without one script, of an output or a previous one.
+    /// Drops one script, of an output or of a spent output.
     DropAny,
-    /// With a script that is not in the block. No block shows that.
+    /// Adds a script that is not in the block. The block alone can't prove that.
     Add,
-    /// The filter of no scripts.
+    /// Replaces the filter by the filter of no scripts.
     Empty,
-    /// With one bit turned: any filter, or none.
+    /// Flips one bit. The result is another filter, or malformed.
     Flip,
-    /// Cut short: no filter.
+    /// Cuts the filter short. The result is malformed.
     Cut,
 }
 
@@ -39,20 +40,20 @@ pub(crate) const TAMPERS: [Tamper; 7] = [
     Tamper::Cut,
 ];
 
-/// Where it is done.
+/// The blocks whose filters are changed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reach {
     One,
-    /// Once in so many blocks.
+    /// One in this many blocks.
     OneIn(usize),
-    /// From a height on, drawn at random.
+    /// All blocks from a random height on.
     Onwards,
 }
 
-/// The filters that differ from the true ones, by the numbers of their blocks.
+/// The false filters, by the numbers of their blocks.
 pub(crate) type Lie = BTreeMap<usize, Vec<u8>>;
 
-/// The tampered filter of a block; `None` if it comes out as the true one.
+/// Returns the changed filter of a block, or `None` if it equals the true one.
 pub(crate) fn tamper(world: &World, rng: &mut Rng, number: usize, how: Tamper) -> Option<Vec<u8>> {
     let block = &world.blocks[number];
     let mut elements: Vec<&[u8]> = block.elements.iter().map(|script| script.as_bytes()).collect();
@@ -89,7 +90,7 @@ pub(crate) fn tamper(world: &World, rng: &mut Rng, number: usize, how: Tamper) -
     (bytes != block.filter).then_some(bytes)
 }
 
-/// Tampers with the filters of the blocks `numbers`, given in ascending order of height.
+/// Changes the filters of some of the blocks `numbers`, given in ascending order of height.
 pub(crate) fn lie(
     world: &World,
     rng: &mut Rng,
@@ -107,12 +108,12 @@ pub(crate) fn lie(
     chosen.into_iter().filter_map(tampered).collect()
 }
 
-/// The filters of several chains as one node has them, which has seen one after the other.
+/// Returns the filters of a node that has followed `chains` one after the other.
 pub(crate) fn store(world: &World, chains: &[Vec<usize>], lie: &Lie) -> MemoryFilterStore {
     store_behind(world, chains, lie, FilterHeader::all_zeros())
 }
 
-/// The same, but for the filter header before genesis.
+/// Does the same as `store`, with another filter header before genesis.
 pub(crate) fn store_behind(
     world: &World,
     chains: &[Vec<usize>],

@@ -1,7 +1,8 @@
-//! Syncs of compact filters with peers of every kind: honest, slow, gone, lying, colluding.
+//! Syncs of compact filters with peers of every kind: honest, slow, disconnecting, lying and
+//! colluding.
 //!
-//! Each run is a simulation from a seed: a tree of blocks whose filters `bitcoin`'s own writer
-//! made, peers that serve true or false ones, and a wallet on top. With one honest peer the
+//! Each run is a simulation from a seed. It has a tree of blocks with filters built by `bitcoin`'s
+//! own writer, peers that serve true or false filters, and a wallet. If one peer is honest, the
 //! wallet finds exactly its transactions.
 
 mod lies;
@@ -11,7 +12,7 @@ mod scenarios;
 mod simulation;
 mod wallet;
 
-/// What the fuzz target asserts, of steps by chance.
+/// Checks the assertions of the fuzz target on random steps.
 #[test]
 fn any_steps_at_all() {
     let mut rng = testkit::Rng::new(0x157);

@@ -1,4 +1,4 @@
-//! Peers: servers over true or false filters, and what some of them do besides.
+//! Peers: servers of true or false filters, and their other faults.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
 use testkit::Rng;
 use testkit::btc::filter_world::World;
 
-/// What a peer does besides serving its store.
+/// A fault of a peer in addition to a false store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Quirk {
     None,
-    /// Answers nothing of one kind, or nothing at all.
+    /// Answers no request of one kind, or no request at all.
     Silent(Option<Request>),
-    /// Answers so much later.
+    /// Answers with this additional delay.
     Late(Duration),
-    /// Closes the connection in the middle of its answer to this request.
+    /// Closes the connection in the middle of its answer to the request with this number.
     Leaves(usize),
-    /// Sends one filter header of each `cfcheckpt` wrong.
+    /// Sends one false filter header in each `cfcheckpt`.
     FalseCheckpoint,
-    /// Sends one hash of each `cfheaders` wrong, and the true filter.
+    /// Sends one false hash in each `cfheaders`, and the true filter.
     FalseHash,
-    /// Sends the filter header before the range wrong.
+    /// Sends a false filter header before the range.
     FalsePrevious,
-    /// Sends one filter of each answer other than its hash says.
+    /// Sends one filter in each answer that does not fit its hash.
     FalseContent,
-    /// Sends messages that answer nothing, or with parts wrong.
+    /// Sends answers that have wrong parts, are reversed or repeated, or are missing.
     Garbage,
     Blocks(BlockLie),
-    /// From this request on, serves its other store.
+    /// Serves its other store after this many requests.
     Switches(usize),
 }
 
@@ -48,20 +48,20 @@ pub(crate) enum Request {
     Blocks,
 }
 
-/// What is done to blocks.
+/// A change to the blocks that a peer sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockLie {
     Missing,
-    /// Another block.
+    /// Sends another block.
     Other,
-    /// Another transaction under the same header.
+    /// Sends the transactions of another block under the same header.
     Altered,
-    /// The last transactions twice, under the same merkle root where the count allows it
-    /// (CVE-2012-2459).
+    /// Repeats a transaction. If the count is odd, repeats the last one, which keeps the merkle
+    /// root (CVE-2012-2459).
     Twice,
-    /// No witnesses. All ids stay.
+    /// Removes all witnesses. All transaction ids stay the same.
     Stripped,
-    /// A witness for every input. All ids stay.
+    /// Adds a witness to every input without one. All transaction ids stay the same.
     MadeUpWitness,
 }
 
@@ -74,35 +74,35 @@ pub(crate) const BLOCK_LIES: [BlockLie; 6] = [
     BlockLie::MadeUpWitness,
 ];
 
-/// A peer as the scenario has it.
+/// A peer of a scenario.
 #[derive(Clone)]
 pub(crate) struct Plan {
-    /// Whether all it sends is true and in time.
+    /// `true` if everything that the peer sends is true and in time.
     pub(crate) honest: bool,
     pub(crate) store: Rc<MemoryFilterStore>,
-    /// For [`Quirk::Switches`].
+    /// The second store, for [`Quirk::Switches`].
     pub(crate) other_store: Rc<MemoryFilterStore>,
     pub(crate) quirk: Quirk,
     pub(crate) latency: Duration,
-    /// How much later than the client it hears of blocks.
+    /// Delay with which the peer learns of a block after the client.
     pub(crate) lag: Duration,
-    /// When it connects and, maybe, leaves.
+    /// Times at which the peer connects and, if given, disconnects.
     pub(crate) sessions: Vec<(Duration, Option<Duration>)>,
-    /// How often it comes back when it is disconnected.
+    /// Number of times that the peer reconnects after the client disconnects it.
     pub(crate) returns: u32,
 }
 
-/// What comes back of a message to a peer.
+/// The response of a peer to a message.
 #[derive(Debug, Default)]
 pub(crate) struct Response {
     pub(crate) messages: Vec<NetworkMessage>,
     pub(crate) delay: Duration,
     pub(crate) closes: bool,
-    /// The client has broken the protocol, says Core's rule.
+    /// The rule of Core that the client's message violates, if any.
     pub(crate) violation: Option<String>,
 }
 
-/// A connection, as the peer sees it.
+/// A connection, from the peer's side.
 pub(crate) struct Session {
     pub(crate) plan: Plan,
     rng: Rng,
@@ -114,7 +114,7 @@ impl Session {
         Self { plan, rng: Rng::new(seed), requests: 0 }
     }
 
-    /// The store that it serves now.
+    /// Returns the store that the peer serves now.
     pub(crate) fn store(&self) -> &MemoryFilterStore {
         match self.plan.quirk {
             Quirk::Switches(after) if self.requests > after => &self.plan.other_store,
@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Answers `message`, with the chain that it knows.
+    /// Answers `message` from `chain`, the chain that the peer knows.
     pub(crate) fn answer(
         &mut self,
         world: &World,
@@ -175,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Does to an answer what the quirk says.
+    /// Changes an answer according to the quirk.
     fn twist(&mut self, kind: Request, response: &mut Response) {
         let rng = &mut self.rng;
         match &self.plan.quirk {
@@ -243,7 +243,7 @@ fn filter_header(rng: &mut Rng) -> FilterHeader {
     FilterHeader::from_byte_array(rng.array())
 }
 
-/// Changes one part of a message, mostly.
+/// In most cases, changes one part of a message.
 fn spoil(rng: &mut Rng, message: &mut NetworkMessage) {
     let hash = BlockHash::from_byte_array(rng.array());
     let which = rng.below(6);
@@ -276,7 +276,7 @@ fn spoil(rng: &mut Rng, message: &mut NetworkMessage) {
     }
 }
 
-/// A block with the header of `block` that is not all of it.
+/// Returns a false block with the header of `block`.
 fn false_block(lie: BlockLie, mut block: Block, other: &Block, rng: &mut Rng) -> Block {
     let inputs = |block: &mut Block, change: &mut dyn FnMut(usize, &mut Witness)| {
         for (place, transaction) in block.txdata.iter_mut().enumerate() {
@@ -288,7 +288,8 @@ fn false_block(lie: BlockLie, mut block: Block, other: &Block, rng: &mut Rng) ->
     match lie {
         BlockLie::Altered => block.txdata.clone_from(&other.txdata),
         BlockLie::Twice => match block.txdata.len() {
-            // Six transactions and the last two of them again have one root; two and one, too.
+            // At an odd count, the tree itself repeats the last leaf, so repeating the transaction
+            // keeps the root.
             count @ (3 | 5 | 7) => block.txdata.push(block.txdata[count - 1].clone()),
             count => block.txdata.push(block.txdata[rng.below(count)].clone()),
         },

@@ -1,4 +1,4 @@
-//! Runs drawn at random: chains that reorganize, and peers of every kind that come and go.
+//! Random runs: chains that reorganise, and peers of every kind that come and go.
 
 use std::rc::Rc;
 use std::sync::LazyLock;
@@ -16,13 +16,13 @@ use crate::simulation::Scenario;
 use testkit::Rng;
 use testkit::btc::filter_world::World;
 
-/// A world with sequences of its tips, each with more work than the one before.
+/// A world, and sequences of its tips. Each tip has more work than the one before.
 pub(crate) struct Map {
     pub(crate) world: World,
     pub(crate) histories: Vec<Vec<usize>>,
 }
 
-/// Some eighty blocks: below the first checkpoint.
+/// A world whose chains end below the first checkpoint, with at most 75 blocks.
 pub(crate) static SMALL: LazyLock<Map> = LazyLock::new(|| {
     let mut world = World::new(1);
     let at_40 = world.grow(0, 40);
@@ -34,21 +34,21 @@ pub(crate) static SMALL: LazyLock<Map> = LazyLock::new(|| {
     let histories = vec![
         vec![at_60],
         vec![at_40, at_60],
-        // A reorganization of five blocks, one of thirty-nine, and the way back.
+        // A reorganisation of five blocks, one of thirty-nine, and the return to the first branch.
         vec![at_60, short],
         vec![at_60, short, deep],
         vec![at_60, short, deep, last],
         vec![at_40, at_60, deep, last],
-        // A few blocks, and blocks one by one.
+        // A chain of a few blocks, and a chain that grows by one block at a time.
         vec![world.chain(at_40)[2]],
         world.chain(at_60)[50..].to_vec(),
-        // Nothing but genesis, at first.
+        // A chain that at first has only the genesis block.
         vec![0, at_40],
     ];
     Map { world, histories }
 });
 
-/// Past the second checkpoint, with a reorganization across it.
+/// A world past the second checkpoint, with a reorganisation across the checkpoint.
 pub(crate) static LARGE: LazyLock<Map> = LazyLock::new(|| {
     let mut world = World::new(2);
     let at_1990 = world.grow(0, 1990);
@@ -68,7 +68,7 @@ pub(crate) static LARGE: LazyLock<Map> = LazyLock::new(|| {
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A configuration whose time runs as in the simulations.
+/// Returns a configuration with the timeout of the simulations.
 pub(crate) fn config(first: u32, seed: u64) -> Config {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -77,11 +77,11 @@ pub(crate) fn config(first: u32, seed: u64) -> Config {
     config
 }
 
-/// What peers serve from, for one history.
+/// The filter stores that peers serve for one history.
 pub(crate) struct Stores<'w> {
     world: &'w World,
     chains: Vec<Vec<usize>>,
-    /// All blocks of the history but genesis, ascending by height within each branch.
+    /// All blocks of the history except genesis, in ascending order of height.
     pub(crate) numbers: Vec<usize>,
     pub(crate) honest: Rc<MemoryFilterStore>,
 }
@@ -106,14 +106,14 @@ impl<'w> Stores<'w> {
         Rc::new(lies::store(self.world, &self.chains, lie))
     }
 
-    /// True hashes behind a false filter header before genesis.
+    /// Returns a store of true hashes after a false filter header before genesis.
     fn false_start(&self, rng: &mut Rng) -> Rc<MemoryFilterStore> {
         let before = FilterHeader::from_byte_array(rng.array());
         Rc::new(lies::store_behind(self.world, &self.chains, &Lie::new(), before))
     }
 }
 
-/// A peer that serves `store`, from the beginning to the end.
+/// Returns a peer that serves `store` during the whole run.
 pub(crate) fn plan(store: &Rc<MemoryFilterStore>, honest: bool) -> Plan {
     Plan {
         honest,
@@ -168,7 +168,7 @@ fn random_quirk(rng: &mut Rng) -> Quirk {
     }
 }
 
-/// Peers that are not honest: alone with their lies, or a group with one.
+/// Draws dishonest peers: some with lies of their own, and a group that shares one lie.
 fn others(rng: &mut Rng, stores: &Stores<'_>) -> Vec<Plan> {
     let mut plans = Vec::new();
     let group = random_lie(rng, stores);
@@ -190,7 +190,7 @@ fn others(rng: &mut Rng, stores: &Stores<'_>) -> Vec<Plan> {
     plans
 }
 
-/// When the peers come, go, and hear of blocks.
+/// Draws the times at which the peers connect, disconnect and learn of blocks.
 fn set_times(rng: &mut Rng, plans: &mut [Plan], script_ends: usize) {
     for plan in plans {
         plan.latency = seconds(rng, 0, 4);
@@ -207,7 +207,7 @@ fn set_times(rng: &mut Rng, plans: &mut [Plan], script_ends: usize) {
     }
 }
 
-/// A run with at least one honest peer.
+/// Draws a run with at least one honest peer.
 pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
     let rng = &mut Rng::new(seed);
     let history = rng.pick(&map.histories);
@@ -243,15 +243,15 @@ pub(crate) fn random(map: &'static Map, seed: u64) -> Scenario<'static> {
         let header = stores.honest.filter_header(&block.hash).expect("a filter");
         config.trust(trusted, header).expect("a multiple of 1000");
     }
-    // Blocks come one in a second at least.
+    // Allow two seconds for each block.
     let rest = script_ends + 2 * stores.numbers.len();
     let end = Duration::from_secs(u64::try_from(rest).expect("small")) + 60 * TIMEOUT;
     let restarts = if rng.one_in(4) { vec![seconds(rng, 1, script_ends)] } else { Vec::new() };
     Scenario { world: &map.world, seed, config, trusted, tips, plans, watches, restarts, end }
 }
 
-/// A run on one chain, with peers that are there from the beginning to the end, and a wallet
-/// that watches `scripts` of its scripts.
+/// Returns a run on one chain. The peers stay connected during the whole run, and the wallet
+/// watches the first `scripts` of its scripts.
 pub(crate) fn plain(
     map: &'static Map,
     tip: usize,

@@ -1,4 +1,4 @@
-//! One run: events in the order of their times, between a sync and its peers.
+//! A simulated run: events between a sync and its peers, in the order of their times.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -18,47 +18,48 @@ use crate::wallet::{State, Wallet};
 use testkit::Rng;
 use testkit::btc::filter_world::{NOW, World, wallet_transactions};
 
-/// What a run is made of.
+/// The inputs of a run.
 pub(crate) struct Scenario<'w> {
     pub(crate) world: &'w World,
     pub(crate) seed: u64,
     pub(crate) config: Config,
-    /// The height of the highest filter header that the configuration trusts.
+    /// Height of the highest filter header that the configuration trusts.
     pub(crate) trusted: u32,
-    /// When the client hears of which tip.
+    /// Times at which the client learns of each tip.
     pub(crate) tips: Vec<(Duration, usize)>,
     pub(crate) plans: Vec<Plan>,
-    /// When the wallet comes to watch how many of its scripts; it begins with the first.
+    /// Times at which the wallet watches more scripts, with their number. The first entry is the
+    /// number at the start.
     pub(crate) watches: Vec<(Duration, usize)>,
-    /// When the client is stopped and goes on from what it kept.
+    /// Times at which the client stops and continues from its stored state.
     pub(crate) restarts: Vec<Duration>,
-    /// How long the run lasts.
+    /// End of the run.
     pub(crate) end: Duration,
 }
 
-/// What has happened in a run.
+/// The results of a run.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// The heights that are not answered, or whose filter matches and whose block did not come.
+    /// Heights that are unanswered, or whose filter matches and whose block did not arrive.
     pub(crate) open: BTreeSet<u32>,
-    /// The heights where a filter's "no" is what counts in the end.
+    /// Heights where a filter that does not match is the final answer.
     pub(crate) denied: BTreeSet<u32>,
-    /// What the answers are worth in the end.
+    /// The final grades of the answers.
     pub(crate) grades: BTreeMap<u32, Grade>,
-    /// What the wallet found.
+    /// The transactions that the wallet found.
     pub(crate) transactions: BTreeSet<(BlockHash, Txid)>,
-    /// Plans of which a connection was closed, with the reasons.
+    /// Plans whose connection the client closed, with the reasons.
     pub(crate) disconnected: Vec<(usize, Reason)>,
     pub(crate) findings: Vec<Finding>,
-    /// Requests to peers, and blocks among them.
+    /// Number of requests to peers, and number of block requests among them.
     pub(crate) requests: usize,
     pub(crate) block_requests: usize,
-    /// Blocks that the wallet scanned.
+    /// Number of blocks that the wallet scanned.
     pub(crate) blocks: usize,
     pub(crate) connections: usize,
     pub(crate) reopened: usize,
     pub(crate) events: usize,
-    /// The length of what the sync prints of itself, in the end.
+    /// Length of the sync's `Debug` text at the end.
     pub(crate) printed: usize,
 }
 
@@ -66,9 +67,9 @@ enum Step {
     Connect(usize),
     Leave(PeerId),
     Deliver(PeerId, Vec<NetworkMessage>, bool),
-    /// The client hears of a tip.
+    /// The client learns of a tip.
     Tip(usize),
-    /// A peer hears of it.
+    /// A peer learns of a tip.
     PeerTip(PeerId, usize),
     Watch(usize),
     Restart,
@@ -79,17 +80,17 @@ struct Connection {
     plan: usize,
     session: Session,
     open: bool,
-    /// How many of the tips it has heard of.
+    /// Number of tips that the peer knows.
     heard: usize,
-    /// When its last answer arrives: answers stay in order.
+    /// Arrival time of the peer's last answer, because answers stay in order.
     busy: Duration,
-    /// Whether any claim of it came in.
+    /// `true` if a message of the peer has arrived.
     spoke: bool,
 }
 
 pub(crate) struct Simulation<'w> {
     scenario: &'w Scenario<'w>,
-    /// The chain of headers after each tip, and its blocks' numbers.
+    /// The chain of headers after each tip.
     chains: Vec<HeaderChain>,
     known: usize,
     sync: FilterSync,
@@ -104,7 +105,7 @@ pub(crate) struct Simulation<'w> {
     outcome: Outcome,
 }
 
-/// The chain of headers after each of `tips`, as someone has it who hears of them in turn.
+/// Returns the header chain after each of `tips`, for a node that learns of them in turn.
 pub(crate) fn header_chains(world: &World, tips: &[(Duration, usize)]) -> Vec<HeaderChain> {
     let mut chain = HeaderChain::new(Network::Regtest);
     let after = |&(_, tip): &(Duration, usize)| {
@@ -186,7 +187,7 @@ impl<'w> Simulation<'w> {
                 let events = chain.accept(&headers[1..], NOW).expect("valid headers");
                 self.known = index + 1;
                 self.handle(chain, Event::Chain(events));
-                // Tips that were told before the client knew them.
+                // These peers announced the tip before the client knew it.
                 let told = self.connections.iter().filter(|(_, peer)| peer.heard == index + 1);
                 for id in told.map(|(&id, _)| id).collect::<Vec<_>>() {
                     self.tell_tip(chain, id);
@@ -222,8 +223,8 @@ impl<'w> Simulation<'w> {
         }
     }
 
-    /// All connections are lost; who was there comes back. What the wallet was told stays, where
-    /// the sync has kept that it told it.
+    /// Restarts the client. All connections are lost, and the connected peers reconnect. The wallet
+    /// keeps the answers that the restored sync still knows.
     fn restart(&mut self, chain: &HeaderChain) {
         let bytes = self.sync.encode(chain);
         let kept = FilterSync::restore(self.scenario.config.clone(), chain, &bytes);
@@ -273,7 +274,7 @@ impl<'w> Simulation<'w> {
         self.tell_tip(chain, id);
     }
 
-    /// Tells the sync of the peer's best block, if the client knows it.
+    /// Tells the sync the peer's best block, if the client knows the block.
     fn tell_tip(&mut self, chain: &HeaderChain, id: PeerId) {
         let peer = &self.connections[&id];
         let Some(index) = peer.heard.checked_sub(1).filter(|_| peer.open) else { return };
@@ -283,7 +284,7 @@ impl<'w> Simulation<'w> {
         }
     }
 
-    /// The connection is lost, from the other side.
+    /// Closes the connection from the peer's side.
     fn close(&mut self, chain: &HeaderChain, id: PeerId) {
         let peer = self.connections.get_mut(&id).expect("connected once");
         if peer.open {
@@ -302,7 +303,7 @@ impl<'w> Simulation<'w> {
         }
     }
 
-    /// Hands an event over, and does what comes back, with the wallet's own events behind it.
+    /// Passes an event to the sync and performs its actions, then passes the wallet's own events.
     fn handle(&mut self, chain: &HeaderChain, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -360,20 +361,21 @@ impl<'w> Simulation<'w> {
         }
     }
 
-    /// A grade is no better than what was heard: `hash` is the filter's that counts at `height`.
+    /// Checks that a grade is no better than its evidence. `hash` is the hash of the filter that is
+    /// the current answer at `height`.
     fn check_grade(&self, height: u32, hash: FilterHash, grade: Grade) {
         let block = self.chains[self.known - 1].hash_at(height).expect("a height of the chain");
         match grade {
             Grade::OnePeer => {}
             Grade::Peers(count) => {
-                // Who lies in its messages may have claimed anything.
+                // A peer with a quirk may have claimed any hash.
                 let claims = |peer: &&Connection| {
                     let honest = peer.session.plan.quirk == Quirk::None;
                     let store = &peer.session.plan.store;
                     peer.spoke && (!honest || store.filter_hash(&block) == Some(hash))
                 };
                 let claimed = self.connections.values().filter(claims).count();
-                assert!(count as usize <= claimed, "{count} peers at {height}, {claimed} said so");
+                assert!(count as usize <= claimed, "{count} peers at {height}, {claimed} claims");
             }
             Grade::Checkpoint => {
                 let trusted = self.scenario.trusted;
@@ -391,7 +393,7 @@ impl<'w> Simulation<'w> {
     }
 
     fn send(&mut self, id: PeerId, message: &NetworkMessage) {
-        // Several blocks in one message count for as many.
+        // A message that requests several blocks counts as that many requests.
         let (requests, blocks) = match message {
             NetworkMessage::GetData(items) => (items.len(), items.len()),
             _ => (1, 0),
@@ -441,7 +443,7 @@ impl<'w> Simulation<'w> {
 }
 
 impl Scenario<'_> {
-    /// Fails unless the wallet has found its transactions, all of them and nothing else.
+    /// Checks that the wallet has found all its transactions and nothing else.
     pub(crate) fn assert_true(&self, outcome: &Outcome) {
         assert_eq!(outcome.open, BTreeSet::new(), "the heights left open");
         let world = self.world;

@@ -1,4 +1,4 @@
-//! A wallet on top of a sync, and the laws for what it is told.
+//! A wallet on top of a sync, which checks the rules for the answers that it receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,27 +10,27 @@ use chainsieve::btc::headers::HeaderChain;
 
 use testkit::btc::filter_world::{World, wallet_transactions};
 
-/// What is known of a height.
+/// The answer at a height.
 pub(crate) enum State {
-    /// The filter with this hash says that there is nothing.
+    /// The filter with this hash does not match.
     No(FilterHash),
-    /// The filter with this hash matches, or cannot be read; the block is on its way.
+    /// The filter with this hash matches or can't be read, and the block is requested.
     Matched(FilterHash),
     /// The block has been scanned.
     Scanned(Box<Block>),
 }
 
-/// A wallet: the answers that count, by height.
+/// A wallet with its current answers by height.
 pub(crate) struct Wallet {
     pub(crate) states: BTreeMap<u32, (BlockHash, State)>,
     pub(crate) scripts: Vec<ScriptBuf>,
     prepared: PreparedScripts,
     matcher: Matcher,
-    /// Heights where what a filter said does not count until it is confirmed.
+    /// Heights whose answer by a filter is suspended until it is confirmed.
     pub(crate) reopened: BTreeSet<u32>,
-    /// Heights that may be answered by a block once more.
+    /// Heights that may be answered by a block a second time.
     again: BTreeSet<u32>,
-    /// Blocks that came.
+    /// Number of blocks received.
     pub(crate) blocks: usize,
 }
 
@@ -47,7 +47,8 @@ impl Wallet {
         }
     }
 
-    /// Watches all of `scripts`; answers from `from` on are forgotten, but for blocks.
+    /// Watches all of `scripts`. From height `from` on, forgets the answers by filters and keeps
+    /// those by blocks.
     pub(crate) fn watch(&mut self, scripts: &[ScriptBuf], from: u32) {
         self.scripts = scripts.to_vec();
         self.prepared = scripts.iter().map(|script| script.as_bytes()).collect();
@@ -57,14 +58,14 @@ impl Wallet {
         self.again.extend(self.states.range(from..).map(|(&height, _)| height));
     }
 
-    /// Takes a filter; whether it matches. Fails if it comes out of turn.
+    /// Takes a filter, and returns `true` if it matches. Fails if the filter is out of turn.
     pub(crate) fn filter(&mut self, chain: &HeaderChain, answer: &VerifiedFilter) -> bool {
         let at = answer.at;
         assert_eq!(chain.hash_at(at.height), Some(at.hash), "a filter off the chain");
         assert_eq!(answer.filter.block_hash, at.hash, "a filter under another block's name");
         match self.states.get(&at.height) {
             None => {}
-            // A rescan asks for all heights, and what is scanned stays scanned.
+            // A rescan requests all heights again, and a scanned height stays scanned.
             Some((_, State::Scanned(_))) if self.again.contains(&at.height) => return false,
             Some(_) => assert!(self.reopened.remove(&at.height), "{at} is answered twice"),
         }
@@ -79,7 +80,7 @@ impl Wallet {
         matches
     }
 
-    /// Takes a block. Fails if it is not that of the chain, or comes again.
+    /// Takes a block. Fails if it is not the block of the chain, or if it is repeated.
     pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, answer: ScanBlock) {
         let at = answer.at;
         assert_eq!(chain.hash_at(at.height), Some(at.hash), "a block off the chain");
@@ -93,18 +94,18 @@ impl Wallet {
         }
     }
 
-    /// What filters said counts no more.
+    /// Suspends the answers by filters from `from` to `to`.
     pub(crate) fn reopen(&mut self, from: u32, to: u32) {
         self.reopened
             .extend(self.by_filter(from, to).map(|(height, _)| height).collect::<Vec<_>>());
     }
 
-    /// What filters said counts.
+    /// Confirms the answers by filters from `from` to `to`.
     pub(crate) fn confirm(&mut self, from: u32, to: u32) {
         self.reopened.retain(|height| !(from..=to).contains(height));
     }
 
-    /// The heights at which a filter is what was heard, with its hash.
+    /// Returns the heights that are answered by a filter, with the hash of the filter.
     pub(crate) fn by_filter(&self, from: u32, to: u32) -> impl Iterator<Item = (u32, FilterHash)> {
         self.states.range(from..=to).filter_map(|(&height, (_, state))| match state {
             State::No(hash) | State::Matched(hash) => Some((height, *hash)),
@@ -112,8 +113,10 @@ impl Wallet {
         })
     }
 
-    /// Goes on with `sync`, which was restored: what it has no grade for does not count until it
-    /// is confirmed or told again. Returns the heights where filters count.
+    /// Continues with the restored `sync`, and returns the heights whose answers by filters remain
+    /// valid.
+    ///
+    /// Answers for which `sync` has no grade are suspended until they are confirmed or given again.
     pub(crate) fn restart(&mut self, sync: &FilterSync) -> Vec<u32> {
         self.states.retain(|_, (_, state)| !matches!(state, State::Matched(_)));
         let is_known = |height: u32| sync.grade(height).is_some();
@@ -126,14 +129,14 @@ impl Wallet {
         count
     }
 
-    /// Forgets all above `height`.
+    /// Forgets all answers above `height`.
     pub(crate) fn roll_back(&mut self, height: u32) {
         self.states.retain(|&at, _| at <= height);
         self.again.retain(|&at| at <= height);
         self.reopened.retain(|&at| at <= height);
     }
 
-    /// The wallet's transactions in the blocks that it has scanned.
+    /// Returns the wallet's transactions in the scanned blocks.
     pub(crate) fn transactions(&self) -> BTreeSet<(BlockHash, Txid)> {
         let scanned = self.states.values().filter_map(|(_, state)| match state {
             State::Scanned(block) => Some(&**block),

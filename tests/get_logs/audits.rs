@@ -1,4 +1,4 @@
-//! Audits of answers that are known to be right, and of the same answers with a log left out.
+//! Audits of answers that are known to be right, and of the same answers without one log.
 
 use chainsieve::eth::audit::{Audit, AuditReport, Event, FindingKind, Status};
 use chainsieve::eth::chain_profile::ChainProfile;
@@ -7,7 +7,8 @@ use chainsieve::eth::log::LocatedLog;
 use crate::readings::Reading;
 use testkit::eth::log_chains::Chain;
 
-/// An audit with all receipts, and all transactions where the corpus has them, under the head.
+/// Runs an audit anchored at the chain's head, with all receipts, and with the transactions that
+/// the corpus has.
 pub(crate) fn audit(chain: &Chain, reading: &Reading<'_>, answer: &[LocatedLog]) -> AuditReport {
     let (anchors, profile) = ([chain.run.tip()], ChainProfile::ethereum());
     let question = reading.question(chain, &anchors, &profile);
@@ -24,13 +25,13 @@ pub(crate) fn audit(chain: &Chain, reading: &Reading<'_>, answer: &[LocatedLog])
     audit.finish()
 }
 
-/// How many audits ended how.
+/// Numbers of audits by result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Audits {
     pub(crate) complete: usize,
-    /// With a log left out.
+    /// Audits of an answer without one of its logs.
     pub(crate) wrong: usize,
-    /// With a log left out that only one of the two readings wants.
+    /// Audits of an answer without a log that only one of the two semantics selects.
     pub(crate) undecided: usize,
 }
 
@@ -42,8 +43,10 @@ impl std::ops::AddAssign for Audits {
     }
 }
 
-/// Audits the right answer to a query, the logs of the reading, then the answer without one of its logs: the one at `pick`,
-/// counted around, and one that the other reading does not want, if there is one.
+/// Audits the right answer to a query, and the answer without one of its logs.
+///
+/// The log to leave out is chosen by `pick`, among the logs that both semantics select. If there
+/// are logs that the other semantics does not select, a third audit leaves out one of these.
 pub(crate) fn right_and_one_short(
     chain: &Chain,
     reading: &Reading<'_>,
@@ -54,7 +57,7 @@ pub(crate) fn right_and_one_short(
     let at = format!("{:?}, {}", reading.semantics, reading.query.to_json());
     let report = audit(chain, reading, answer);
     assert_eq!(report.status(), Status::Complete, "{at}: {:?}", report.findings);
-    // Hashes of transactions are compared where the transactions are given.
+    // Transaction hashes are compared only where the transactions are given.
     let unbound =
         if chain.bodies.iter().all(|body| body.encodings.is_some()) { 0 } else { answer.len() };
     assert_eq!(report.unbound_transaction_hashes, unbound, "{at}");
@@ -64,7 +67,7 @@ pub(crate) fn right_and_one_short(
         let rest = [&answer[..left_out], &answer[left_out + 1..]].concat();
         audit(chain, reading, &rest)
     };
-    // Receipts hold no hashes of transactions, so what an audit finds missing has none.
+    // Receipts contain no transaction hashes, so a log that an audit finds missing has none.
     let as_found = |at: usize| LocatedLog { transaction_hash: None, ..reading.logs[at].clone() };
     let (both, one): (Vec<_>, Vec<_>) =
         (0..answer.len()).partition(|&at| wanted_by_both(&answer[at]));

@@ -1,4 +1,4 @@
-//! The filters of the corpus, each with the logs or the error of go-ethereum and of alloy.
+//! Runs the filters of the corpus. Each has the expected logs or error of go-ethereum and of alloy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ struct Case<'a> {
 #[derive(Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Expected {
-    /// Block and index in the block of each log.
+    /// Block number and log index of each log.
     Logs(Vec<[u64; 2]>),
     Error(String),
 }
@@ -53,8 +53,8 @@ impl Case<'_> {
         }
     }
 
-    /// Whether both readings want the log. Where one of them refuses the filter, the positions of
-    /// topics are not what they differ in.
+    /// Returns `true` if both semantics select the log. A semantics that rejects the filter is
+    /// ignored, because the difference is then not in the number of topics.
     fn is_wanted_by_both(&self, log: &LocatedLog) -> bool {
         let place = [log.block_number, log.log_index];
         let readings = BOTH.map(|semantics| self.expected(semantics).logs());
@@ -62,7 +62,8 @@ impl Case<'_> {
     }
 }
 
-/// Categories, with how many cases there are, and of how many alloy has its own reading.
+/// Categories, with the number of their cases, and the number of cases that alloy reads
+/// differently.
 const CATEGORIES: [(&str, usize, usize); 55] = [
     ("absent", 7, 0),
     ("address", 15, 0),
@@ -121,14 +122,14 @@ const CATEGORIES: [(&str, usize, usize); 55] = [
     ("unknown-field", 3, 3),
 ];
 
-/// What ran.
+/// Counts of what ran.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Ran {
-    /// Cases of each category, and those of which alloy has its own reading.
+    /// Number of cases of each category, and of cases that alloy reads differently.
     categories: BTreeMap<String, (usize, usize)>,
-    /// Answers with logs, with no log, and errors, in both readings.
+    /// Numbers of answers with logs, of answers without logs, and of errors, under both semantics.
     outcomes: [usize; 3],
-    /// Answers by the rules of the other reading.
+    /// Number of audits of the other semantics' answer.
     by_other_rules: usize,
     audits: Audits,
 }
@@ -188,7 +189,7 @@ fn run(chain: &Chain, case: &Case<'_>, semantics: Semantics, index: usize, ran: 
         (Expected::Logs(places), Ok(reading)) => {
             assert_eq!(reading.places(), *places, "{at}");
             ran.outcomes[usize::from(places.is_empty())] += 1;
-            // Where both readings are one, it is audited by the rules of either in turn.
+            // If both semantics have the same expected result, audit it under one of them, in turn.
             if case.alloy.is_none() && (semantics == Semantics::Geth) != index.is_multiple_of(2) {
                 return;
             }
@@ -202,8 +203,8 @@ fn run(chain: &Chain, case: &Case<'_>, semantics: Semantics, index: usize, ran: 
     }
 }
 
-/// Audits the answer of the other reading, where it has other logs: nobody lied, and nothing is
-/// complete.
+/// Audits the answer of the other semantics, if it has other logs. The report is undecided, and
+/// every finding is a difference in arity.
 fn by_the_other_rules(chain: &Chain, case: &Case<'_>, reading: &Reading<'_>) -> usize {
     let [ours, theirs] = match reading.semantics {
         Semantics::Geth => BOTH,
@@ -225,8 +226,8 @@ fn by_the_other_rules(chain: &Chain, case: &Case<'_>, reading: &Reading<'_>) -> 
     1
 }
 
-/// alloy's own filter reads and matches as the corpus says of it, and the filters of headers rule
-/// out the same blocks for it.
+/// Checks that alloy's own filter matches as the corpus expects, and that it rules out the same
+/// blocks by their header blooms.
 fn by_alloy_itself(chain: &Chain, case: &Case<'_>) {
     let json = case.filter.get();
     let at = format!("{}, {}", case.id, case.category);

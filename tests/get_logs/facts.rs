@@ -1,4 +1,4 @@
-//! Facts read from the sources of go-ethereum and alloy, as far as a program can check them.
+//! Checks facts that were read from the sources of go-ethereum and alloy.
 
 use alloy_primitives::{Address, B256, Bytes, Log};
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter};
@@ -32,8 +32,8 @@ fn log(address: Address, topics: Vec<B256>) -> Log {
     Log::new(address, topics, Bytes::new()).expect("at most four topics")
 }
 
-/// `TestLogFilter` of geth: filters of a subscription, where a number bounds the blocks and a tag,
-/// or nothing, does not.
+/// geth's `TestLogFilter`: filters of a subscription, in which a block number bounds the range, and
+/// a tag or a missing block does not.
 #[test]
 fn geth_matches() {
     let Some(corpus) = Corpus::open() else { return };
@@ -64,7 +64,7 @@ fn geth_matches() {
     assert_eq!((logs.len(), cases.len()), (5, 10));
 }
 
-/// `TestUnmarshalJSONNewFilterArgs` of geth.
+/// Cases of geth's `TestUnmarshalJSONNewFilterArgs`.
 #[test]
 fn geth_parses() {
     let Some(corpus) = Corpus::open() else { return };
@@ -91,8 +91,8 @@ fn geth_parses() {
 
 const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 
-/// What geth's tests of `eth_getLogs` want refused. The block that nobody knows is among the
-/// filters of the corpus.
+/// Filters that geth's tests of `eth_getLogs` expect to be rejected. The unknown block hash is
+/// among the filters of the corpus.
 #[test]
 fn geth_refuses() {
     let Some(corpus) = Corpus::open() else { return };
@@ -138,7 +138,7 @@ fn excluded(filter: &Value) {
     }
 }
 
-/// The limits count values once, as a query keeps them.
+/// The limits count each distinct value once, as a query stores it.
 fn too_many() {
     let one = ResolvedBlocks::Range { first: 0, last: 0 };
     let check = |query: &LogQuery| QueryLimits::geth().check(query, &one);
@@ -156,7 +156,7 @@ fn too_many() {
     }
 }
 
-/// What tags resolve to on geth, whose safe block may be unknown.
+/// Tags resolve as on geth, where the safe block may be unknown.
 #[test]
 fn geth_resolves_tags() {
     let Some(corpus) = Corpus::open() else { return };
@@ -228,7 +228,8 @@ fn geth_json_rules() {
                 let Err(QueryJsonError::Value { place, .. }) = error else { panic!("{error:?}") };
                 assert_eq!(place.to_string(), "address[1]");
             }
-            // There geth may answer with no logs, which says nothing: here it is always refused.
+            // geth may answer this with no logs, which proves nothing. The library always rejects
+            // it.
             "fromBlock > toBlock is checked only if both are above 0: with toBlock 0x0 the request passes this check and fails later or returns nothing" =>
             {
                 let query = geth(&json!({"fromBlock": "0x5", "toBlock": "0x0"})).expect("a query");
@@ -241,7 +242,8 @@ fn geth_json_rules() {
     assert_eq!(rules.len(), 5);
 }
 
-/// Where alloy reads a filter otherwise than geth: in the corpus, here, and by alloy's own filter.
+/// Filters that alloy reads differently from geth. The library and alloy's own filter must agree
+/// with the corpus.
 #[test]
 fn alloy_differs() {
     let Some(corpus) = Corpus::open() else { return };
@@ -281,7 +283,7 @@ fn alloy_differs() {
                 other => panic!("no test knows {other}"),
             }
         }
-        // The same of alloy itself.
+        // alloy's own filter gives the same result.
         let [_, (said, query)] = read;
         assert_eq!(alloy.is_err(), *said == "error", "{what}: {alloy:?}");
         let (Ok(alloy), Ok(query)) = (alloy, query) else { continue };
@@ -302,14 +304,14 @@ fn alloy_differs() {
         }
     }
     assert_eq!(rows.len(), 7);
-    // An unknown member or a repeated one.
+    // A repeated member is an error.
     let twice = r#"{"address":null,"address":null}"#;
     assert!(serde_json::from_str::<Filter>(twice).is_err());
     let error = LogQuery::from_json(twice, Semantics::Alloy);
     assert_eq!(error, Err(QueryJsonError::DuplicateField("address")));
 }
 
-/// The members of a log, written by the library in the order in which geth writes them.
+/// A log that the library writes has the members that execution-apis lists.
 #[test]
 fn execution_apis_members_of_a_log() {
     let Some(corpus) = Corpus::open() else { return };

@@ -1,8 +1,9 @@
-//! The semantics of `eth_getLogs`, as go-ethereum and alloy have them.
+//! The semantics of `eth_getLogs` in go-ethereum and in alloy.
 //!
-//! Test chains with all their receipts, filters with the logs that each reading selects, requests
-//! and answers that execution-apis publishes, and facts from the sources of both. Every expected
-//! value comes from `getlogs` in the corpus; alloy's own `Filter` is run beside it.
+//! The tests use test chains with all their receipts, filters with the logs that each semantics
+//! selects, requests and answers that execution-apis publishes, and facts from the sources of both.
+//! Every expected value comes from the folder `getlogs` of the corpus. alloy's own `Filter` runs
+//! beside the library.
 
 mod audits;
 mod cases;

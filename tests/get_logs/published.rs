@@ -1,4 +1,4 @@
-//! Requests and answers that execution-apis publishes: `>>` before the one, `<<` before the other.
+//! Requests and answers that execution-apis publishes: `>>` precedes a request, `<<` an answer.
 
 use alloy_primitives::B256;
 use bitcoin::hashes::{Hash as _, HashEngine as _, sha1};
@@ -34,7 +34,7 @@ struct Answer<'a> {
     _version: &'a str,
     #[serde(rename = "id")]
     _id: u64,
-    /// None for null, and for an error.
+    /// `None` if the result is null, and if there is an error.
     #[serde(borrow)]
     result: Option<&'a RawValue>,
     error: Option<RpcError>,
@@ -57,7 +57,7 @@ fn exchange(text: &str) -> (Request<'_>, Answer<'_>) {
     (serde_json::from_str(request).expect("a request"), answer)
 }
 
-/// The files of a method: name, chain, text.
+/// Returns the published files of a method: name, chain and text.
 fn files<'a>(
     corpus: &'a Corpus,
     method: &'a str,
@@ -69,7 +69,7 @@ fn files<'a>(
     })
 }
 
-/// Every error of `eth_getLogs` that is published, with the words of the corpus' own cases.
+/// Every published error of `eth_getLogs`, with the name that the corpus's own cases use for it.
 const ERRORS: [(&str, &str); 3] = [
     (
         "block range extends beyond current head block",
@@ -115,7 +115,7 @@ fn published_logs_are_the_logs_of_the_chain() {
             let found: Vec<_> = found.collect();
             assert_eq!(found, published_logs, "{name}");
             assert_eq!(as_list(&found), published, "{name}: as it is written");
-            // Nothing in these filters is read in two ways.
+            // Both semantics read these filters in the same way, so one audit suffices.
             if reading.semantics == Semantics::Geth {
                 audits += right_and_one_short(chain, &reading, &published_logs, |_| true, index);
             }
@@ -127,7 +127,7 @@ fn published_logs_are_the_logs_of_the_chain() {
     assert_eq!((answers, logs, with_timestamp), (10, 28, 7));
     assert_eq!(audits, Audits { complete: 10, wrong: 10, undecided: 0 });
 
-    // The same errors, and as many, as are listed as facts.
+    // The corpus lists the same errors as facts, each as often.
     let facts: Value =
         serde_json::from_str(&corpus.text("facts/execution_apis.json")).expect("JSON");
     let listed = facts["errors_in_fixtures"].as_array().expect("a list").iter();
@@ -142,13 +142,14 @@ fn published_logs_are_the_logs_of_the_chain() {
     assert_eq!((errors.len(), errors), (5, listed));
 }
 
-/// The logs as a node writes them.
+/// Returns the logs as a node writes them.
 fn as_list(logs: &[LocatedLog]) -> String {
     let logs: Vec<_> = logs.iter().map(LocatedLog::to_json).collect();
     format!("[{}]", logs.join(","))
 }
 
-/// A published file of 21 MB that the corpus leaves out: it names its request and its git blob.
+/// The corpus leaves out a published file of 21 MB, and names its request and its git blob. The
+/// library's answer has the hash of this blob.
 #[test]
 fn the_answer_that_is_left_out_for_its_size_has_the_hash_of_the_published_one() {
     let Some(corpus) = Corpus::open() else { return };
@@ -156,7 +157,7 @@ fn the_answer_that_is_left_out_for_its_size_has_the_hash_of_the_published_one() 
     let request = r#"{"fromBlock":"0x1","toBlock":"0x3"}"#;
     let readme = corpus.text("README.md");
     assert!(readme.contains(&format!("`{request}`")) && readme.contains(blob));
-    // The first line is that of the same request to the other chain.
+    // The first line is the comment of the same request to the other chain.
     let other = corpus.text("io/ea2025b/eth_getLogs/no-topics.io");
     let comment = other.lines().next().expect("a line");
     let reading = Reading::of(&corpus.chains["ea2026"], request, Semantics::Geth).expect("logs");
@@ -175,7 +176,7 @@ fn the_answer_that_is_left_out_for_its_size_has_the_hash_of_the_published_one() 
     assert!(read.as_ref() == Ok(&logs), "read again");
 }
 
-/// The block that `eth_getBlockReceipts` was asked for, by number, tag or hash.
+/// Returns the block that `eth_getBlockReceipts` was asked for, by number, tag or hash.
 fn block_of<'a>(chain: &'a Chain, asked: &str) -> Option<(&'a Block, &'a Body)> {
     let number = match asked {
         "earliest" => Some(chain.run.first()),
@@ -193,7 +194,8 @@ fn block_of<'a>(chain: &'a Chain, asked: &str) -> Option<(&'a Block, &'a Body)> 
 #[test]
 fn published_receipts_are_under_the_root_of_their_header() {
     let Some(corpus) = Corpus::open() else { return };
-    // Answers with receipts, without any, and null; receipts; logs.
+    // Numbers of answers with receipts, of answers without receipts, of null answers, of receipts,
+    // and of logs.
     let mut counts = [0; 5];
     for (name, chain, text) in files(corpus, "eth_getBlockReceipts") {
         let (request, answer) = exchange(&text);
@@ -214,7 +216,7 @@ fn published_receipts_are_under_the_root_of_their_header() {
         let verified = verified.unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(verified.unsound_receipt(), None, "{name}");
         assert!(verified.logs().map(|log| log.log).eq(block.logs.iter().map(|log| &log.log)));
-        // What no root covers.
+        // Fields that no root covers.
         assert_eq!(receipts.claims().len(), body.hashes.len(), "{name}");
         let mut indices = 0..;
         for ((claims, hash), receipt) in

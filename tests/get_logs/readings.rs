@@ -1,4 +1,4 @@
-//! What the library makes of a filter on a chain.
+//! Reads a filter with the library and applies it to a chain.
 
 use chainsieve::eth::audit::{Audit, AuditError, Question};
 use chainsieve::eth::bloom::Answer;
@@ -13,17 +13,17 @@ use testkit::eth::log_chains::Chain;
 
 pub(crate) const BOTH: [Semantics; 2] = [Semantics::Geth, Semantics::Alloy];
 
-/// A filter that was read, and the logs that it selects, in the order of the chain.
+/// A filter as the library reads it, and the logs that it selects, in the order of the chain.
 pub(crate) struct Reading<'a> {
     pub(crate) query: LogQuery,
     pub(crate) semantics: Semantics,
     pub(crate) blocks: ResolvedBlocks,
     pub(crate) logs: Vec<&'a LocatedLog>,
-    /// Numbers of the blocks of the whole chain that the filters of their headers rule out.
+    /// Numbers of the blocks of the whole chain that are ruled out by the bloom in their header.
     pub(crate) ruled_out: Vec<u64>,
 }
 
-/// Why a filter selects nothing.
+/// The reason why a filter is rejected.
 #[derive(Debug)]
 pub(crate) enum Refusal {
     Query(QueryJsonError),
@@ -32,16 +32,16 @@ pub(crate) enum Refusal {
 }
 
 impl<'a> Reading<'a> {
-    /// Reads a filter, resolves its blocks, and asks every log of the chain.
+    /// Reads a filter, resolves its blocks, and tests every log of the chain.
     ///
     /// # Panics
-    /// If the filter of a header rules out a log that matches.
+    /// If the bloom of a header rules out a log that matches.
     pub(crate) fn of(chain: &'a Chain, json: &str, semantics: Semantics) -> Result<Self, Refusal> {
         let query = LogQuery::from_json(json, semantics).map_err(Refusal::Query)?;
         let blocks = query.resolve(&chain.heads()).map_err(Refusal::Blocks)?;
         let mut reading =
             Self { query, semantics, blocks, logs: Vec::new(), ruled_out: Vec::new() };
-        // A hash is resolved without the chain: that no block has it is found here.
+        // A block hash is resolved without the chain, so an unknown hash is only found here.
         let (anchors, profile) = ([chain.run.tip()], ChainProfile::ethereum());
         Audit::new(reading.question(chain, &anchors, &profile), &[]).map_err(Refusal::Audit)?;
         let compiled = reading.query.compile();
@@ -64,7 +64,7 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// What an audit by these rules is asked.
+    /// Returns the question of an audit under these semantics.
     pub(crate) fn question<'q>(
         &'q self,
         chain: &'q Chain,
@@ -76,22 +76,22 @@ impl<'a> Reading<'a> {
         Question { blocks: *blocks, semantics: *semantics, ..question }
     }
 
-    /// The logs by block and index in the block, as the corpus names them.
+    /// Returns the block number and log index of each log, as in the corpus.
     pub(crate) fn places(&self) -> Vec<[u64; 2]> {
         self.logs.iter().map(|log| [log.block_number, log.log_index]).collect()
     }
 }
 
 impl Refusal {
-    /// Whether the filter could be read, and its blocks could not be named.
+    /// Returns `true` if the filter could be read, but its blocks could not be resolved.
     pub(crate) fn is_of_blocks(&self) -> bool {
         !matches!(self, Self::Query(_))
     }
 
-    /// Whether this is what the corpus says in these words.
+    /// Returns `true` if this is the error that the corpus describes as `said`.
     ///
     /// # Panics
-    /// At words that no test knows.
+    /// If no test knows the description.
     pub(crate) fn is(&self, said: &str) -> bool {
         use QueryJsonError as Q;
         use ValueProblem as P;

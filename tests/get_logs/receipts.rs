@@ -1,4 +1,5 @@
-//! The files of the corpus, and the receipts of its chains under the roots of their headers.
+//! Checks the files of the corpus, and the receipts of its chains against the roots in their
+//! headers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,8 @@ use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement, Outcome, VerifyEr
 
 use testkit::eth::log_chains::Corpus;
 
-/// How many files there are in each folder: who adds one adds what tests it.
+/// Compares every file with the index, and counts the files in each folder: a new file also needs a
+/// test that uses it.
 #[test]
 fn every_file_is_what_the_index_says() {
     let Some(corpus) = Corpus::open() else { return };
@@ -36,7 +38,8 @@ fn every_file_is_what_the_index_says() {
     assert_eq!(folders, BTreeMap::from(expected));
 }
 
-/// Blocks, receipts, receipts with a post-state, logs of each chain.
+/// Verifies all receipts, and counts the blocks, receipts, receipts with a post-state, and logs of
+/// each chain.
 #[test]
 fn receipts_are_under_the_roots_of_their_headers() {
     let Some(corpus) = Corpus::open() else { return };
@@ -84,7 +87,7 @@ fn receipts_are_under_the_roots_of_their_headers() {
     assert_eq!(counts, BTreeMap::from(expected));
 }
 
-/// The receipts without filters, as `eth/69` has them.
+/// Returns the receipts as an `eth/69` list, without blooms.
 fn slim(envelopes: &[ReceiptEnvelope]) -> Vec<u8> {
     let list = |payload: &[u8]| {
         let mut rlp = Vec::new();

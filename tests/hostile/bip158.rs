@@ -1,5 +1,6 @@
-//! Filters from strangers: cut, flipped, with counts and runs that lie. The strict reader takes
-//! one form of each set, and what is read costs in proportion to the bytes.
+//! Filters from untrusted sources: cut, with flipped bits, with false counts and long runs. The
+//! strict reader accepts one form of each set, and the cost of reading is proportional to the
+//! number of bytes.
 
 use std::collections::HashMap;
 
@@ -19,17 +20,20 @@ use testkit::mutated;
 
 const BASIC: Coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
 
-/// What as many bytes hold at most: a zero and the remainder for each value.
+/// Returns the largest number of values that the bytes can hold. Each value takes a zero bit and
+/// the remainder at least.
 fn most_values(coding: Coding, bytes: &[u8]) -> usize {
     bytes.len() * 8 / (usize::from(coding.p) + 1)
 }
 
-/// Reads a set in every way against the text; then asks it, within memory for each value that
-/// the bytes can hold and the working memory of one matcher.
+/// Reads a set in every way, compares the results with a reader written from the BIP, and returns
+/// the number of values.
+///
+/// Memory is limited to the values that the bytes can hold and the working memory of one matcher.
 fn read(coding: Coding, bytes: &[u8]) -> Result<usize, Fault> {
     let reading = coding.check_reading(bytes);
     let scripts: PreparedScripts = [&b"a script"[..], &[0x51; 34]].into_iter().collect();
-    // A list of values has room for four at least.
+    // A `Vec` of values allocates room for at least four.
     let memory = most_values(coding, bytes).max(4) * 8;
     for backend in Backend::available() {
         for acceptance in [Acceptance::Core, Acceptance::Strict] {
@@ -54,7 +58,7 @@ fn read(coding: Coding, bytes: &[u8]) -> Result<usize, Fault> {
     reading.map(|reading| reading.values.len())
 }
 
-/// Small sets of several parameters, and a block's filter.
+/// Returns small sets with several parameters, and the filter of a block.
 fn whole_sets() -> Vec<(Coding, Vec<u8>)> {
     let mut rng = Rng::new(0x1580);
     let sets = (0..60).map(|round| {
@@ -90,8 +94,8 @@ fn cut_at_every_byte_and_lengthened() {
     }
 }
 
-/// No two strings of bytes are one set to the strict reader: what it takes, a writer makes of
-/// the values again. Flips of each bit, and every string of up to two bytes.
+/// The strict reader accepts one encoding of each set: encoding the values again gives the same
+/// bytes. Tests flips of each bit, and every string of at most two bytes.
 #[test]
 fn a_set_has_one_form() {
     let mut seen = HashMap::new();
@@ -159,8 +163,8 @@ fn counts_that_lie() {
     }
 }
 
-/// The largest count there is, in the fewest bytes: 4 MiB of zeros, each bit a value. One more
-/// bit is one value more than the bytes hold.
+/// The largest count in the fewest bytes: 4 MiB of zeros, in which each bit is a value. With one
+/// byte less, the bytes can't hold the count.
 #[test]
 fn the_largest_count() {
     const COUNT: usize = 0x0200_0000;
@@ -181,7 +185,7 @@ fn the_largest_count() {
     assert_eq!(error, Err(GcsError::CountOverBytes { count, most }));
 }
 
-/// Long runs of ones: no end, one far away, one at every length around a machine word.
+/// Runs of ones: without an end, with a distant end, and of every length around a machine word.
 #[test]
 fn unary_runs() {
     for p in [0, 1, 19, 31, 32] {
@@ -196,13 +200,13 @@ fn unary_runs() {
                 let over_range = value >= u128::from(m);
                 let strict = coding.decode(Backend::best(), &bytes, Acceptance::Strict);
                 assert_eq!(strict.is_err(), over_range, "{ones} ones, P = {p}, M = {m}");
-                // The run twice: the second value is twice the first.
+                // Encode the run twice: the second value is twice the first.
                 let bytes = coding.encode_values(&[value, 2 * value]);
                 assert_eq!(read(coding, &bytes), Ok(2), "{ones} ones twice, P = {p}");
             }
         }
     }
-    // A megabyte in one value is read in one go, and many runs cost no more than one.
+    // One run of a megabyte, and a megabyte of shorter runs.
     for run in [1_000_000, 100, 7] {
         let mut bytes = compact_size((1_000_000 / (run + 3)) as u64);
         while bytes.len() < 1_000_000 {
@@ -213,7 +217,8 @@ fn unary_runs() {
     }
 }
 
-/// Each P there is, with the largest and smallest M whose codes stay short, and M past them.
+/// Every P, with the smallest and the largest M whose codes stay short, and values of M between
+/// them.
 #[test]
 fn every_remainder_width() {
     let mut rng = Rng::new(0x1581);
@@ -248,8 +253,8 @@ fn every_remainder_width() {
     }
 }
 
-/// An M far above two to the P makes codes long without end; what is too long is refused before
-/// it is written.
+/// An M far above 2^P makes the codes extremely long. The encoder rejects such a set before it
+/// writes the codes.
 #[test]
 fn sets_that_would_be_written_without_end() {
     let mut rng = Rng::new(0x1584);
@@ -262,7 +267,8 @@ fn sets_that_would_be_written_without_end() {
         let written = survives("encode", &input, 40, 0, || {
             gcs::encode(coding.params(), coding.key(), slices).map(drop)
         });
-        // Each remainder may borrow from a quotient.
+        // The quotients of the deltas add up to the last quotient, except for the borrows of the
+        // remainders.
         let Err(EncodeError::TooLong(bits)) = written else { panic!("{coding:?}: {written:?}") };
         assert!(bits > gcs::MAX_ENCODED_BITS && bits.abs_diff(last >> p) <= 20 * 2, "{coding:?}");
     }

@@ -1,4 +1,4 @@
-//! Chains of Bitcoin headers: bytes that claim to be one, and headers that a stranger mined.
+//! Chains of Bitcoin headers: files that claim to be a chain, and headers that an attacker mined.
 
 use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
@@ -14,13 +14,15 @@ use testkit::mutated;
 
 const NOW: u32 = 2_000_000_000;
 
-/// Where the fields of the preamble are.
+/// Offsets of the fields of the preamble.
 const HEIGHT: usize = 8 + 1 + 32;
 const WORK: usize = HEIGHT + 4;
 const PERIOD_FIRST: usize = WORK + 32;
 
-/// Decodes; what is intact of it decodes again. Per header: itself, in a message, in the chain, in
-/// an event and in the table, in lists that grow by doubling.
+/// Decodes a file. If the file is damaged, checks that its intact part decodes.
+///
+/// The memory limit per header covers the header itself, its copies in a message, in the chain, in
+/// an event and in the table, and lists that grow by doubling.
 fn decode(bytes: &[u8]) -> Result<HeaderChain, HeaderFileError> {
     let result = survives("a file of headers", bytes, 16, 10_000, || HeaderChain::decode(bytes));
     match &result {
@@ -36,14 +38,14 @@ fn decode(bytes: &[u8]) -> Result<HeaderChain, HeaderFileError> {
     result
 }
 
-/// The file of a regtest chain, and the length of its preamble.
+/// Returns the file of a regtest chain, and the length of its preamble.
 fn file(count: usize) -> (Vec<u8>, usize) {
     let mut chain = HeaderChain::new(Network::Regtest);
     chain.accept(&branch(&genesis(), count, 1), NOW).expect("a chain");
     (chain.encode(), usize::try_from(chain.record_offset(1)).expect("small"))
 }
 
-/// `file` with a preamble of `length` bytes whose checksum is right.
+/// Returns `file` with the right checksum for a preamble of `length` bytes.
 fn summed(mut file: Vec<u8>, length: usize) -> Vec<u8> {
     let sum = sha256d::Hash::hash(&file[..length - 4]).to_byte_array();
     file[length - 4..length].copy_from_slice(&sum[..4]);
@@ -65,7 +67,8 @@ fn damaged_files() {
             Err(_) => bad += 1,
         }
     }
-    // Good are those cut between headers, and half of those that differ in the last one alone.
+    // The valid files are those cut between headers, and half of those in which only the last
+    // header changed.
     assert!((3..100).contains(&good), "{good} good, {bad} bad");
 }
 
@@ -87,7 +90,7 @@ fn every_length_and_every_byte() {
     }
 }
 
-/// Preambles that say what no chain is, with the right checksum.
+/// Preambles with impossible values and the right checksum.
 #[test]
 fn forged_preambles() {
     let (file, preamble) = file(3);
@@ -118,7 +121,8 @@ fn forged_preambles() {
     let error = forged(PERIOD_FIRST + 80, &other).unwrap_err();
     assert!(matches!(error, HeaderFileError::Anchor(AnchorError::Genesis { .. })), "{error}");
 
-    // Heights that need more headers than there are, with the checksum where it then is.
+    // Heights that require more headers than there are. The position of the checksum depends on the
+    // number of headers.
     for (height, records) in [(1_u32, 1), (9, 9), (10, 10), (11, 10), (u32::MAX, 10)] {
         let mut bytes = file.clone();
         bytes[HEIGHT..WORK].copy_from_slice(&height.to_le_bytes());
@@ -141,7 +145,8 @@ fn forged_preambles() {
     }
 }
 
-/// Headers with good work and bad fields: each is refused for its field, and nothing changes.
+/// Headers with valid work and invalid fields: each is rejected for its field, and the chain does
+/// not change.
 #[test]
 fn mined_with_bad_fields() {
     let mut rng = Rng::new(42);
@@ -179,7 +184,8 @@ fn mined_with_bad_fields() {
     }
 }
 
-/// Messages of any headers in any order: no panic, and memory in proportion.
+/// Messages with any headers in any order cause no panic, and the number of side headers stays
+/// bounded.
 #[test]
 fn headers_in_any_order() {
     let mut rng = Rng::new(43);

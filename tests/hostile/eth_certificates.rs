@@ -1,4 +1,4 @@
-//! Certificates from strangers.
+//! Certificates from untrusted sources.
 
 use chainsieve::eth::audit::{Audit, Question};
 use chainsieve::eth::certificate::{Certificate, Trust};
@@ -14,7 +14,7 @@ use testkit::mutated;
 
 const NUMBER: u64 = 14_764_013;
 
-/// What is asked: every log of a block.
+/// The data of a verifier who asks for every log of one block.
 struct Asked {
     chain: HeaderChain,
     query: LogQuery,
@@ -73,8 +73,8 @@ impl Asked {
             .with_receipts(anchor, &self.receipts)
     }
 
-    /// Reads a text and, if it is a certificate, proves it anew: whether all is proven, which a
-    /// damaged one may only be with the same numbers.
+    /// Reads a text and verifies it if it is a certificate. Returns `Some(true)` if everything is
+    /// proven, which requires the true number of logs.
     fn complete(&self, text: &str) -> Option<bool> {
         let read = || Certificate::from_json(text);
         let certificate = match survives("a certificate", text.as_bytes(), 60, 8_000, read) {
@@ -112,7 +112,7 @@ fn truncated_changed_doubled_and_giant() {
     for end in (0..receipts_at + 300).chain((0..text.len()).step_by(97)) {
         assert_eq!(asked.complete(&text[..end]), None, "{end}");
     }
-    // Every digit of the stated numbers and hashes counts.
+    // Every digit of the stated numbers and hashes is checked.
     let headers_at = text.find(r#","headers""#).expect("headers");
     let stated_at = text.find(r#""chain""#).expect("a chain");
     for at in stated_at..headers_at {
@@ -148,12 +148,12 @@ fn truncated_changed_doubled_and_giant() {
             let mut other = fields.clone();
             other[name] = "VALUE".into();
             let other = other.to_string().replace("\"VALUE\"", &value);
-            // The name of a profile is a label: any text.
+            // The name of a profile is a label and may be any text.
             let label = name == "profile" && value.starts_with("\"0x");
             assert_eq!(asked.complete(&other) == Some(true), label, "{name}: {value:.40}");
         }
     }
-    // A header is one string, and a string one header.
+    // Each string must be exactly one header.
     let header = fields["headers"][0].as_str().expect("a header");
     let twice = format!("{header}{}", &header[2..]);
     let none: &[&str] = &[];

@@ -1,4 +1,4 @@
-//! Files of headers from strangers: cut off, damaged, with lengths that are lies.
+//! Files of headers from untrusted sources: cut, damaged, and with false lengths.
 
 use std::io::Cursor;
 
@@ -11,12 +11,12 @@ use testkit::Rng;
 use testkit::eth::header_files::{forms, linked, list};
 use testkit::mutated;
 
-/// The buffer, and what takes framed Snappy apart.
+/// Memory for the buffer and for the decoder of framed Snappy.
 const FIXED: usize = 1 << 20;
-/// Bytes of memory for each byte of a file, those given back included.
+/// Bytes of memory for each byte of a file, including memory that is released again.
 const FACTOR: usize = 60;
 
-/// The hashes of the headers before the end or the first error.
+/// Returns the headers before the end or the first error, and the error.
 fn read(format: FileFormat, bytes: &[u8]) -> (Vec<Vec<u8>>, Option<FileError>) {
     let mut headers = Vec::new();
     let mut wrong = None;
@@ -46,7 +46,7 @@ fn truncated_at_every_byte() {
                 }
                 None => assert!(wrong.is_some(), "{} of {end} bytes", form.name),
             }
-            // A file whose length is known is no different.
+            // A file of known length gives the same headers.
             let input = Input::seekable(Cursor::new(cut)).expect("a cursor seeks");
             let reader = HeaderReader::with_format(input, form.format).expect("the format");
             assert!(reader.filter_map(Result::ok).map(|header| header.rlp().to_vec()).eq(found));
@@ -70,7 +70,7 @@ fn damaged_files() {
     }
 }
 
-/// Lengths in RLP that nothing follows, or far too much.
+/// RLP lengths that exceed the rest of the file or the limit.
 #[test]
 fn lengths_of_rlp_are_not_believed() {
     let header = &linked()[0].rlp;
@@ -80,7 +80,7 @@ fn lengths_of_rlp_are_not_believed() {
     let longest = [&[0xff; 9][..], &[0; 64]].concat();
     let just = [&[0xfa, 1, 0, 1][..], &[0; 64]].concat();
     let cut = |part, expected, found| FileProblem::Truncated { part, expected, found };
-    // A block whose length is a lie, with a header in it.
+    // A block with a false length, which contains a header.
     let block = [&[0xff; 9][..], header].concat();
     let found = header.len() as u64;
     for (bytes, problem) in [
@@ -98,7 +98,7 @@ fn lengths_of_rlp_are_not_believed() {
         assert_eq!((found.len(), wrong.position), (0, Position::Byte(0)), "{bytes:02x?}");
         assert_eq!(wrong.problem, problem, "{bytes:02x?}");
     }
-    // The second of two.
+    // The second of two headers is invalid.
     let two = [&header[..], &[0x7f]].concat();
     let (found, wrong) = read(FileFormat::Rlp, &two);
     let wrong = wrong.expect("an error");
@@ -175,7 +175,7 @@ mod archives {
         let mut huge = entry(3, &[0; 16]);
         huge[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
         let huge = file(&[huge]);
-        // A header's 64 KiB, an eighth more if they don't compress, and frames.
+        // 64 KiB for a header, an eighth more for data that does not compress, and the frames.
         let (length, limit) = (u32::MAX.into(), (64 << 10) + (8 << 10) + 64);
         let long = FileProblem::TooLong { part: "entry", length, limit };
         assert_eq!(problem(&huge), (at, long));
@@ -201,7 +201,7 @@ mod archives {
         assert!(matches!(malformed, FileProblem::Header(_)), "{malformed}");
     }
 
-    /// What is left of an entry that is too long is not taken for the next one's.
+    /// The rest of an entry that is too long is not read as part of the next entry.
     #[test]
     fn an_entry_above_the_limit_leaves_nothing_for_the_next() {
         let bytes = file(&[entry(4, &snappy(&[9; 200])), entry(4, &snappy(b"the next"))]);
@@ -214,7 +214,7 @@ mod archives {
         let next = archive.next_entry().expect("an entry").expect("the second");
         assert_eq!(next.decompress(100).expect("in the limit"), b"the next");
         assert!(archive.next_entry().expect("the end").is_none());
-        // No limit overflows.
+        // The largest limit causes no overflow.
         let mut archive = Archive::new(Input::new(&bytes[8..]));
         let entry = archive.next_entry().expect("an entry").expect("the first");
         assert_eq!(entry.decompress(u64::MAX).expect("no limit"), [9; 200]);

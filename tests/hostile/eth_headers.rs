@@ -1,4 +1,4 @@
-//! Headers from strangers, as RLP, as JSON, and in chains.
+//! Headers from untrusted sources, as RLP, as JSON, and in chains.
 
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::{Encodable as _, Header as RlpHeader};
@@ -11,7 +11,7 @@ use testkit::Rng;
 use testkit::eth::fixtures;
 use testkit::mutated;
 
-/// Reads a header and everything of it; nothing of that may allocate.
+/// Reads a header and all its fields without allocating, and returns its hash.
 fn read(rlp: &[u8]) -> Option<B256> {
     let view = survives("a header", rlp, 0, 0, || {
         bloom_at_fixed_place(rlp);
@@ -30,7 +30,7 @@ fn read(rlp: &[u8]) -> Option<B256> {
     })
 }
 
-/// One header of each layout.
+/// Returns one header of each layout.
 fn layouts() -> Vec<Vec<u8>> {
     let mut headers: Vec<Vec<u8>> = Vec::new();
     let mut seen = Vec::new();
@@ -52,7 +52,7 @@ fn list(items: &[u8]) -> Vec<u8> {
     rlp
 }
 
-/// What stands in the list.
+/// Returns the payload of an RLP list.
 fn payload(rlp: &[u8]) -> &[u8] {
     let mut rest = rlp;
     RlpHeader::decode_bytes(&mut rest, true).expect("a list")
@@ -67,7 +67,7 @@ fn truncated_and_lengthened_at_every_byte() {
             assert_eq!(read(&rlp[..end]), None, "{end} of {}", rlp.len());
             let prefix = HeaderView::decode_prefix(&rlp[..end]);
             assert!(matches!(prefix, Err(HeaderError::NotAList(_))), "{end}: {prefix:?}");
-            // The list ends early, with a length that says so.
+            // Cut the payload instead, and write a length that fits.
             let start = rlp.len() - payload(&rlp).len();
             if let Some(kept) = end.checked_sub(start) {
                 let shorter = list(&payload(&rlp)[..kept]);
@@ -105,7 +105,8 @@ fn every_byte_changed_is_refused_or_another_header() {
     }
 }
 
-/// Fields of wrong lengths, numbers with zeros in front and too long, lists for bytes.
+/// Fields of wrong lengths, numbers that have leading zeros or are too long, and lists in place of
+/// strings.
 #[test]
 fn fields_of_wrong_shapes() {
     let rlp = layouts().swap_remove(0);
@@ -130,7 +131,7 @@ fn fields_of_wrong_shapes() {
     };
     for at in 0..13 {
         assert!(with(at, &[0xc0]).is_err_and(|error| error.ends_with(" is a list")), "{at}");
-        // A length that reaches behind the end, as far as lengths go.
+        // A length that exceeds the rest, up to the largest length.
         for huge in [&[0xb8, 0xff][..], &[0xbf; 9], &[0xbf, 0, 0, 0, 0, 0, 0, 0, 1], &[0xb8, 1]] {
             let mut cut = fields[..at].concat();
             cut.extend_from_slice(huge);
@@ -156,7 +157,7 @@ fn fields_of_wrong_shapes() {
     assert!(with(7, &string(&[1; 32])).is_ok() && with(7, &string(&[1; 33])).is_err());
     assert!(with(12, &string(&vec![1; 100_000])).is_ok());
 
-    // Later fields of any shape, many and deep.
+    // Later fields may have any shape, any number and any depth.
     let tail = |items: &[u8]| read(&list(&[&fields[..13].concat(), items].concat()));
     assert!(tail(&[]).is_some() && tail(&vec![0x80; 100_000]).is_some());
     assert!(tail(&vec![0xc0; 100_000]).is_some());
@@ -172,7 +173,7 @@ fn fields_of_wrong_shapes() {
     assert_eq!(tail(&[0xf8]), None);
 }
 
-/// A header like that of the first layout.
+/// Returns a header of the first layout with this number and parent.
 fn numbered(number: u64, parent: B256) -> Vec<u8> {
     let rlp = layouts().swap_remove(0);
     let (mut items, mut rest) = (Vec::new(), payload(&rlp));
@@ -189,7 +190,7 @@ fn numbered(number: u64, parent: B256) -> Vec<u8> {
     list(&items)
 }
 
-/// Chains at the ends of the numbers, and headers that lie about theirs.
+/// Chains at the limits of the block numbers, and headers with false numbers.
 #[test]
 fn numbers_that_lie() {
     for first in [0, 1, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
@@ -213,7 +214,7 @@ fn numbers_that_lie() {
                     assert!(error.to_string().len() < 300, "{error}");
                     assert!(tried.blocks().eq(chain.blocks()), "{number} on {first}");
                 }
-                // In a stretch there is no reorganisation.
+                // Headers that are added as one run can't cause a reorganisation.
                 let mut stretch = HeaderChain::new();
                 let both = [&start[..], &rlp].concat();
                 let linked = stretch.extend_from_rlp(&both).is_ok();
@@ -223,7 +224,8 @@ fn numbers_that_lie() {
     }
 }
 
-/// A stretch that ends in the middle of a header keeps what was whole, in proportion to it.
+/// A run that ends in the middle of a header keeps the whole headers, and memory is proportional to
+/// them.
 #[test]
 fn stretches_cut_anywhere() {
     let mut rlp = numbered(7, B256::ZERO);
@@ -254,7 +256,7 @@ fn json() -> String {
         r#"{{"hash":"HASH","parentHash":"{root}","sha3Uncles":"{root}","miner":"0x{}","stateRoot":"{root}","transactionsRoot":"{root}","receiptsRoot":"{root}","logsBloom":"0x{bloom}","difficulty":"0x0","number":"0x7","gasLimit":"0x1","gasUsed":"0x0","timestamp":"0x5","extraData":"0x","mixHash":"{root}","nonce":"0x0000000000000000","baseFeePerGas":"0x7"}}"#,
         "22".repeat(20)
     );
-    // The hash that the fields have, as the error says it.
+    // The error message contains the hash of these fields.
     let zero = text.replace("HASH", &B256::ZERO.to_string());
     let error = HeaderBuf::from_json(&zero).expect_err("another hash").to_string();
     let hash = error.split_whitespace().find(|word| word.starts_with("0x")).expect("a hash");
@@ -286,7 +288,7 @@ fn json_truncated_doubled_deep_and_giant() {
         without.as_object_mut().expect("an object").remove(name);
         assert!(!read_json(&without.to_string()), "no {name}");
         for wrong in [serde_json::Value::Null, 9.into(), "".into(), "0x".into(), "9".into()] {
-            // Bytes and numbers without digits, where the value is that: the hash is right.
+            // An empty value may replace a value that is empty or zero: the hash is then right.
             let is_nothing = value == "0x" || value == "0x0";
             let empty = is_nothing && (wrong == "" || wrong == "0x");
             let mut other = fields.clone();
@@ -297,9 +299,9 @@ fn json_truncated_doubled_deep_and_giant() {
     assert!(!read_json(&with(
         r#""ommersHash":"0x1111111111111111111111111111111111111111111111111111111111111111""#
     )));
-    // Fields behind a hole.
+    // A field of a later fork without the fields before it.
     assert!(!read_json(&with(r#""blobGasUsed":"0x0""#)));
-    // What is not of a header is passed over: giant lists, deep ones up to the parser's limit.
+    // Unknown members are skipped: giant lists, and nested lists up to the parser's limit.
     assert!(read_json(&with(&format!(r#""transactions":[{}]"#, vec!["0"; 200_000].join(",")))));
     assert!(read_json(&with(&format!(r#""x":{}{}"#, "[".repeat(100), "]".repeat(100)))));
     for open in ["[", r#"{"a":"#, r#"[{"a":["#] {

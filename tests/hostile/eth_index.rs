@@ -1,4 +1,4 @@
-//! Files of an index that are not as they were written.
+//! Files of an index that were changed after they were written.
 
 use alloy_primitives::B256;
 use chainsieve::eth::bloom;
@@ -12,7 +12,7 @@ use testkit::eth::shared_folder::SharedFolder;
 
 const FILES: [&str; 2] = ["manifest", "00000000-01.segment"];
 
-/// One sealed section and a few headers behind it.
+/// Returns an index with one sealed section, and a few headers after it.
 fn folder() -> SharedFolder {
     let mut rng = Rng::new(3);
     let mut blooms = vec![[0; 256]; 8192 + 40];
@@ -42,7 +42,7 @@ fn queries() -> [CompiledQuery; 3] {
     ]
 }
 
-/// All answers, or the first error.
+/// Returns all answers, or the first error.
 fn ask(folder: &SharedFolder) -> Result<Vec<Vec<u64>>, IndexError> {
     let index = Index::open(folder.clone())?;
     let numbers = index.numbers().ok_or(IndexError::Empty)?;
@@ -84,7 +84,8 @@ fn bytes_that_are_others() {
             copy.put(name, damaged);
             match survives(name, &[], 0, 64 << 20, || ask(&copy)) {
                 Ok(answers) => {
-                    // The tail may end before a slot that nothing says to be durable.
+                    // If nothing claims that a slot is durable, damage to the slot only shortens
+                    // the tail.
                     assert!(answers == honest || is_tail(name), "{name}: byte {at}");
                     same += 1;
                 }

@@ -1,4 +1,4 @@
-//! Reports and findings from strangers.
+//! Reports and findings from untrusted sources.
 
 use chainsieve::eth::audit::{Audit, AuditReport, Event, Finding, Question};
 use chainsieve::eth::chain_profile::ChainProfile;
@@ -14,7 +14,8 @@ use testkit::mutated;
 
 const NUMBER: u64 = 14_764_013;
 
-/// The report on an empty answer to a query for every log of a block, and the block's header.
+/// Returns the report on an empty answer to a query for every log of a block, the query, and the
+/// block's header.
 fn report() -> (AuditReport, LogQuery, Vec<u8>) {
     let (header, encodings) = fixtures::block(NUMBER);
     let mut chain = HeaderChain::new();
@@ -37,14 +38,14 @@ fn report() -> (AuditReport, LogQuery, Vec<u8>) {
     (report, query, header)
 }
 
-/// Reads a report, asks all of it and verifies its evidence, of which nothing but the truth is
-/// shown.
+/// Reads a report, uses all its parts, and verifies its evidence. Only evidence about true logs may
+/// verify. Returns `true` if the report can be read.
 fn read(text: &str, query: &LogQuery, header: &[u8], truth: &AuditReport) -> bool {
     let read = || serde_json::from_str::<AuditReport>(text);
     let report = match survives("a report", text.as_bytes(), 400, 20_000, read) {
         Ok(report) => report,
         Err(error) => {
-            // serde repeats the string that stands where none belongs.
+            // serde's message repeats a string of the wrong type.
             assert!(error.to_string().len() < text.len() + 1_400, "{:.2000}", error.to_string());
             return false;
         }
@@ -54,7 +55,7 @@ fn read(text: &str, query: &LogQuery, header: &[u8], truth: &AuditReport) -> boo
     for omitted in report.omitted() {
         let verify = || omitted.verify(&header, query, Semantics::Geth, &[]);
         if survives("verifying", text.as_bytes(), 400, 200_000, verify).is_ok() {
-            // What the proof does not cover may be anything.
+            // Fields that the proof does not cover may have any value.
             let same = |other: &&chainsieve::eth::audit::OmittedLog| {
                 (&other.log.log, other.index_in_receipt)
                     == (&omitted.log.log, omitted.index_in_receipt)
@@ -91,7 +92,7 @@ fn truncated_changed_doubled_and_giant() {
         format!("\"0x{}\"", "0".repeat(500_000)),
         "9".repeat(100_000),
     ];
-    // Of the report and of its finding.
+    // Members of the report, and of its finding.
     for pointer in ["", "/findings/0"] {
         let members = one.pointer(pointer).and_then(Value::as_object).expect("an object");
         for name in members.keys() {
@@ -101,7 +102,7 @@ fn truncated_changed_doubled_and_giant() {
                 object.expect("an object").remove(name);
                 other
             };
-            // Only null may be left out.
+            // Only a member that may be null may be left out.
             assert_eq!(read(&without.to_string()), name == "block", "no {name}");
             let mut other = one.clone();
             other.pointer_mut(pointer).expect("there")[name] = "VALUE".into();
@@ -114,7 +115,7 @@ fn truncated_changed_doubled_and_giant() {
             let twice = other.replace(&format!("\"{name}\":\"VALUE\""), &twice);
             assert!(!read(&twice), "{name} twice");
         }
-        // Members that are not known here are passed over, at no great cost.
+        // Unknown members are skipped at low cost.
         let mut more = one.clone();
         more.pointer_mut(pointer).expect("there")["note"] = "VALUE".into();
         let more = more.to_string();

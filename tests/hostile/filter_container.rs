@@ -1,4 +1,4 @@
-//! Files of filters, cut, damaged and made up.
+//! Container files of filters: cut, damaged and made up.
 
 use std::io::{self, Read, Write};
 
@@ -22,7 +22,7 @@ fn header() -> Header {
     }
 }
 
-/// A block's hash and filter.
+/// Hash and filter of a block.
 type Record = (BlockHash, Vec<u8>);
 
 fn records(count: usize) -> Vec<Record> {
@@ -40,10 +40,10 @@ fn file(header: Header, records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// What is read before the end, and what is wrong there.
+/// The records before the end or the damage, the intact part, and the damage.
 type Outcome = (Vec<(u32, Record)>, Intact, Option<ContainerError>);
 
-/// All that a file gives; the same out of memory and as a stream.
+/// Reads a file from memory and as a stream, and checks that both give the same.
 fn read(file: &[u8]) -> Result<Outcome, ContainerError> {
     let from_memory = survives("Records", file, 2, 20_000, || from_memory(file));
     for enough in [0, 100, 1 << 20] {
@@ -84,7 +84,7 @@ fn streamed(file: &[u8], enough: usize) -> Result<Outcome, ContainerError> {
     }
 }
 
-/// Where each record ends.
+/// Returns the end offset of each record.
 fn ends(records: &[Record]) -> Vec<usize> {
     let mut end = Header::LEN;
     let ends = records.iter().map(|(_, content)| {
@@ -132,7 +132,7 @@ fn a_file_cut_at_any_byte_gives_what_is_whole_and_can_be_gone_on_with() {
             }
             Some(other) => panic!("{other} at {cut}"),
         }
-        // Appended to, it is the whole file.
+        // Appending the missing records to the intact part gives the whole file.
         bytes.truncate(usize::try_from(intact.bytes).expect("a length"));
         let mut writer = Writer::resume(&mut bytes, intact);
         for (hash, content) in &records[count..] {
@@ -193,7 +193,7 @@ fn a_file_with_any_bit_flipped_gives_what_is_before() {
 fn records_out_of_their_place_are_damage() {
     let records = records(9);
     let (whole, ends) = (file(header(), &records), ends(&records));
-    // The right bytes of other places: 4 and 3 changed, 3 left out, 3 twice.
+    // Intact records in the wrong place: 3 and 4 swapped, 3 left out, and 3 repeated.
     let part = |record: usize| &whole[ends[record - 1]..ends[record]];
     let before = &whole[..ends[2]];
     let made = [[before, part(4), part(3), part(5)].concat(), [before, part(4), part(5)].concat()];
@@ -230,7 +230,7 @@ fn lengths_up_to_the_limit_take_memory_only_for_what_is_there() {
             let mut bytes = header().to_bytes().to_vec();
             bytes.extend(u32::try_from(length).expect("32 bits").to_le_bytes());
             bytes.extend(vec![0; 32 + behind]);
-            // The requests are bounded in there.
+            // `read` limits the memory.
             let (good, _, damage) = read(&bytes).expect("a header");
             let (needed, left) = (length as u64 + 40, 36 + behind as u64);
             let expected = if is_over {
@@ -257,7 +257,7 @@ fn no_record_is_past_the_last_height() {
     assert_eq!(read(&bytes).expect("a header").2, Some(over));
 }
 
-/// Fails at a byte.
+/// A reader that fails after its bytes.
 struct Failing<'a> {
     rest: &'a [u8],
     kind: io::ErrorKind,
@@ -272,7 +272,7 @@ impl Read for Failing<'_> {
     }
 }
 
-/// Takes so many bytes.
+/// A writer that accepts this many bytes.
 struct Full(usize);
 
 impl Write for Full {

@@ -1,4 +1,4 @@
-//! Scans of filters that are none, and the memory of scans.
+//! Scans of malformed filters, and the memory of scans.
 
 use std::ops::ControlFlow;
 
@@ -36,7 +36,7 @@ fn items(filters: &[BlockFilter]) -> impl Iterator<Item = FilterItem<'_>> {
     })
 }
 
-/// The candidates of one pass from height 0 on.
+/// Returns the candidates of one pass from height 0 on.
 fn pass(scan: &mut Scan, filters: &[BlockFilter]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     scan.rewind(0);
@@ -62,7 +62,7 @@ fn a_filter_that_cannot_be_read_is_a_candidate() {
             let content = [content, more].concat();
             made.push(BlockFilter { block_hash: *block_hash, content });
         }
-        // A count that is larger than the bytes can hold, or than anyone accepts.
+        // A count larger than the bytes can hold, or above every limit.
         for count in [&[0x7f][..], &[0xfd, 0xff, 0xff], &[0xfe, 0, 0, 0, 2], &[0xff; 9]] {
             let content = [count, &content[1..]].concat();
             made.push(BlockFilter { block_hash: *block_hash, content });
@@ -94,7 +94,7 @@ fn nothing_is_allocated_from_filter_to_filter() {
     for backend in Backend::available() {
         for scripts in [1, 10, 1_000] {
             let mut scan = scan_for(&mut rng, backend, scripts);
-            assert_eq!(pass(&mut scan, &filters), [], "found by chance: try another seed");
+            assert_eq!(pass(&mut scan, &filters), [], "a false positive: try another seed");
             let passes = [&filters[..50], &filters].map(|filters| {
                 let (found, requested) = requested_by(|| pass(&mut scan, filters));
                 assert_eq!(found, []);

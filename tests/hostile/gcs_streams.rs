@@ -1,6 +1,8 @@
-//! Long streams of codes made to mislead: with a period, so that a reader that starts in their
-//! midst never finds the codes; with runs as long as a machine word where it would; with all
-//! codes short, all long, or one that holds most of the bits; cut, flipped, counted wrong.
+//! Long streams of codes that mislead a reader which starts in the middle.
+//!
+//! Some have a period, so that such a reader never finds the start of a code. Some have runs as
+//! long as a machine word. Some have only short codes, only long codes, or one code with most of
+//! the bits. Streams are also cut, changed and given wrong counts.
 
 use chainsieve::btc::bip158::Acceptance;
 use chainsieve::simd::Backend;
@@ -9,7 +11,7 @@ use testkit::Rng;
 use testkit::btc::naive_gcs::{Coding, compact_size};
 use testkit::mutated;
 
-/// The deltas of up to 5,000 codes whose quotients are mostly small.
+/// Returns the deltas of 200 to 5,000 codes, most of them with small quotients.
 fn deltas(rng: &mut Rng, p: u8) -> Vec<u64> {
     let most = *rng.pick(&[900, 1_500, 2_500, 5_000]);
     let count = 200 + rng.below(most - 199);
@@ -31,7 +33,7 @@ fn deltas(rng: &mut Rng, p: u8) -> Vec<u64> {
             let period: Vec<_> = (0..2 + rng.below(9)).map(|_| by_chance(rng)).collect();
             period.into_iter().cycle().take(count).collect()
         }
-        // Remainders of ones look like quotients, of zeros like codes.
+        // Remainders of ones look like quotients. Remainders of zeros look like codes.
         2 => (0..count).map(|_| quotient(rng) * width + *rng.pick(&[0, width - 1])).collect(),
         _ => (0..count).map(|_| by_chance(rng)).collect(),
     };
@@ -39,14 +41,14 @@ fn deltas(rng: &mut Rng, p: u8) -> Vec<u64> {
         let ones = match rng.below(50) as u64 {
             0 => 200,
             1 => 3_000,
-            // Where a window of 64 bits no longer shows all of a code.
+            // A window of 64 bits no longer contains the whole code.
             most => 18 + most,
         };
         let at = rng.below(count);
         deltas[at] = ones * width + rng.u64() % width;
     }
     if rng.one_in(4) {
-        // One stretch that is like no other.
+        // Fill one range with equal deltas.
         let start = rng.below(count);
         let end = (start + rng.below(400)).min(count);
         let delta = by_chance(rng);
@@ -77,7 +79,7 @@ fn whole_streams() {
         let reading = coding.check_reading(&bytes).expect("what was written");
         assert_eq!(reading.values.len(), deltas.len());
         canonical += usize::from(reading.is_canonical());
-        // A list of values that was used before, longer or shorter, changes nothing.
+        // Decoding into a used list, longer or shorter, gives the same values.
         if round % 10 == 0 {
             let filter = coding.parse(&bytes, Acceptance::Core).expect("a set");
             for backend in Backend::available() {
@@ -102,7 +104,7 @@ fn damaged_streams() {
         match rng.below(4) {
             0 => bytes = mutated(&mut rng, &bytes),
             1 => {
-                // Near the end, where a reader of many bytes has to be careful.
+                // Damage near the end, where a reader that loads many bytes may read past the end.
                 let at = bytes.len() - 1 - rng.below(24);
                 bytes[at] ^= 1 << rng.below(8);
             }
@@ -111,7 +113,7 @@ fn damaged_streams() {
                 bytes[at] = *rng.pick(&[0, 0xff]);
             }
             _ => {
-                // More or fewer codes than counted.
+                // Claim more or fewer codes than there are.
                 let counted = compact_size(deltas.len() as u64).len();
                 let count = deltas.len() + 3 - rng.below(7);
                 bytes.splice(..counted, compact_size(count as u64));
@@ -125,8 +127,8 @@ fn damaged_streams() {
     assert!(taken > 300 && refused > 300, "{taken} taken, {refused} refused");
 }
 
-/// Stretches of short and of long codes: readers that start equally far apart in bits are not so
-/// in codes, fall short of each other or run into the end.
+/// Ranges of short and of long codes. Readers that start at equal distances in bits are at unequal
+/// distances in codes, so they may not meet, or may run into the end.
 #[test]
 fn uneven_streams() {
     const P: u8 = 19;
@@ -139,7 +141,7 @@ fn uneven_streams() {
         while deltas.len() < count {
             let quotient = *rng.pick(&[0, 0, 1, 2, 4, 6]);
             let stretch = 1 + rng.below(count / 2);
-            // All of one length, or nearly.
+            // All codes of the range have one length, or two.
             let spread = 1 + rng.below(2) as u64;
             let delta = |rng: &mut Rng| {
                 let ones = quotient + rng.u64() % spread;
@@ -154,7 +156,7 @@ fn uneven_streams() {
     }
 }
 
-/// Bits by chance are a stream too: counted right, and by one wrong.
+/// Random bits are a stream too, with the right count or with a count that is wrong by one.
 #[test]
 fn streams_by_chance() {
     let mut rng = Rng::new(0x5e9);
@@ -164,7 +166,7 @@ fn streams_by_chance() {
         let length = 600 + rng.below(9_000);
         let mut codes = rng.bytes(length);
         if round % 4 == 0 {
-            // Ones are rare, or common.
+            // Make ones rare or common.
             let other = rng.bytes(length);
             let rare = round % 8 == 0;
             let thin = |(byte, other): (&mut u8, u8)| {
@@ -182,7 +184,7 @@ fn streams_by_chance() {
     }
 }
 
-/// Every length around those at which a reader changes its ways.
+/// Every count around those at which a reader changes its method.
 #[test]
 fn every_count() {
     let mut rng = Rng::new(0x5ea);

@@ -1,5 +1,5 @@
-//! Manifests, tails and segments of an index, cut, damaged and made up: what is opened is what a
-//! slow reading of the format gives.
+//! Manifests, tails and segments of an index that are cut, damaged or made up. Opening them gives
+//! the same result as a slow reader of the format.
 
 use alloy_primitives::B256;
 use chainsieve::eth::index::{Damage, Index, IndexError, Part, Settings, Writer};
@@ -13,17 +13,17 @@ use testkit::mutated;
 const HEADER: usize = 96;
 const SLOT: usize = 328;
 const FIRST: u64 = 50;
-/// What a writer asks for whatever it opens: the place to turn headers in, above all.
+/// Memory that a writer needs for any index, mostly for the buffer in which it transposes blooms.
 const WRITER: usize = 1_000_000;
 
 fn settings() -> Settings {
     Settings::new("made up").expect("a label")
 }
 
-/// The last block by number and hash, none without blocks.
+/// Number and hash of the last block, `None` without blocks.
 type Tip = Option<(u64, B256)>;
 
-/// What both a reader and a writer find.
+/// Opens the index with a reader and with a writer, and checks that both find the same.
 fn open(disk: &Disk, input: &[u8]) -> Result<Tip, IndexError> {
     let recorder = Recorder::of(disk);
     let read = survives("Index::open", input, 40, 400_000, || {
@@ -40,7 +40,7 @@ fn open(disk: &Disk, input: &[u8]) -> Result<Tip, IndexError> {
     read
 }
 
-/// An index of two dozen blocks, with reorganisations, and the name of its tail.
+/// Builds an index with several reorganisations, and returns it with the name of its tail.
 fn index(blocks: &mut Blocks) -> (Disk, String) {
     let recorder = Recorder::default();
     let mut writer = Writer::open(recorder.clone(), &settings()).expect("opens");
@@ -79,8 +79,8 @@ fn checksum(generation: u64, slot: &[u8]) -> u32 {
     crc32c::crc32c(&parts)
 }
 
-/// What the text of the format says of a tail whose header is intact: the last block, or which
-/// slot is damaged.
+/// Reads a tail with an intact header, following the text of the format. Returns the last block, or
+/// the number of the damaged slot.
 fn slow(tail: &[u8]) -> Result<Tip, usize> {
     let generation = number(&tail[16..]);
     let (first, parent) = (number(&tail[24..]), B256::from_slice(&tail[32..64]));
@@ -121,7 +121,7 @@ fn slow(tail: &[u8]) -> Result<Tip, usize> {
     Ok(last.map(|hash| (first + chain.len() as u64 - 1, hash)))
 }
 
-/// Compares the library with the slow reading. Returns whether there is damage.
+/// Compares the library with the slow reader. Returns `true` if there is damage.
 fn check_tail(disk: &Disk, name: &str, tail: &[u8]) -> bool {
     let mut disk = disk.clone();
     disk.put(name, tail.to_vec());
@@ -161,7 +161,8 @@ fn each_byte_of_a_tail_matters() {
         tail[at] ^= 1 << (at % 8);
         if check_tail(&disk, &name, &tail) { damaged += 1 } else { shorter += 1 }
     }
-    // The last slot says that those before are durable.
+    // The last slot claims that the slots before it are durable, so only damage to the last slot
+    // shortens the tail.
     assert_eq!((shorter, damaged), (SLOT, tail.len() - HEADER - SLOT));
     for at in 0..HEADER {
         let mut disk = disk.clone();
@@ -190,7 +191,7 @@ fn a_tail_cut_anywhere() {
     for length in HEADER..tail.len() {
         damaged += usize::from(check_tail(&disk, &name, &tail[..length]));
     }
-    // Four slots are durable by the header.
+    // The header claims that four slots are durable.
     assert_eq!(damaged, 4 * SLOT);
     for length in 0..HEADER {
         let mut disk = disk.clone();
@@ -202,7 +203,7 @@ fn a_tail_cut_anywhere() {
     }
 }
 
-/// A slot with a checksum that is right.
+/// Returns a made-up slot with the right checksum.
 fn slot(rng: &mut Rng, at: usize, generation: u64, like: &[u8], next: u64) -> Vec<u8> {
     let mut slot = like.to_vec();
     let kind = *rng.pick(&[1_u32, 1, 1, 2, 2, 3, 0, 4]);
@@ -235,9 +236,9 @@ fn tails_made_up_from_slots_of_tails() {
             let at = rng.below(count);
             let place = HEADER + at * SLOT..HEADER + (at + 1) * SLOT;
             let new = match rng.below(5) {
-                // Of another place, twice there.
+                // A slot of another place, which is then there twice.
                 0 => rng.pick(&slots).to_vec(),
-                // Of another generation.
+                // A slot of another generation.
                 1 => {
                     let mut slot = made[place.clone()].to_vec();
                     let crc = checksum(generation + 1, &slot);
@@ -261,7 +262,7 @@ fn tails_made_up_from_slots_of_tails() {
         }
         if check_tail(&disk, &name, &made) { damaged += 1 } else { fine += 1 }
     }
-    // From slots alone, none of them said to be durable.
+    // Tails of made-up slots only, in which the header claims no durable slot.
     let mut header = tail[..HEADER].to_vec();
     header[12..16].fill(0);
     let label = [&b"made up"[..], &[0; 25]].concat();
@@ -396,7 +397,8 @@ fn random_damage_to_random_files() {
                 refused += 1;
             }
             Ok(tip) => {
-                // Behind what is looked at when a segment is opened; a tail is durable whole.
+                // The damage is in a part of a segment that is not read on opening. All slots of
+                // the tail are durable, so damage to the tail is always found.
                 let last = FIRST + 8192 + 4;
                 assert_eq!(tip, chain.last_hash().map(|hash| (last, hash)), "{name}");
             }

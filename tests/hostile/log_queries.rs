@@ -1,4 +1,4 @@
-//! Queries and logs as JSON from strangers.
+//! Queries and logs as JSON from untrusted sources.
 
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
@@ -10,8 +10,9 @@ use testkit::mutated;
 const TOPIC: &str = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 const ADDRESS: &str = "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48";
 
-/// What reading may ask for: 24 bytes for a value of two characters, in lists that double, of
-/// which the allocator's count has every step; the values themselves; and what errors say.
+/// Memory limit per byte of text: a value of two characters takes 24 bytes, in lists that grow by
+/// doubling, and the allocator counts each step. `FIXED` covers the values themselves and the error
+/// messages.
 const FACTOR: usize = 60;
 const FIXED: usize = 4_000;
 
@@ -66,8 +67,8 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// Lists of the smallest values, nested and flat, as any field and under unknown ones: refused or
-/// passed over, in proportion to the text.
+/// Lists of the smallest values, nested and flat, as any field and as an unknown field. They are
+/// rejected or skipped, with memory in proportion to the text.
 #[test]
 fn giant_and_deep_values() {
     let many = |unit: &str, count: usize| vec![unit; count].join(",");
@@ -104,14 +105,15 @@ fn giant_and_deep_values() {
         }
         logs(value);
     }
-    // Topics in thousands are a query; under a field that geth does not know everything passes.
+    // One position with thousands of topics is a valid query. Under a field that geth does not
+    // know, every value is accepted.
     let known: Vec<_> = accepted.iter().filter(|(_, field)| *field != "other").collect();
     assert_eq!(known, [&(7, "topics")]);
     let passed: Vec<_> = accepted.iter().filter(|(_, field)| *field == "other").collect();
     assert_eq!(passed.len(), values.len(), "{passed:?}");
     assert!(!query(&format!("{{{}}}", many(r#""topics":[]"#, 50_000))));
     assert!(!logs(&format!("[{{{}}}]", many(r#""topics":[]"#, 50_000))));
-    assert!(query(&format!("{{{}}}", many(r#""x":[]"#, 50_000))), "geth passes over them");
+    assert!(query(&format!("{{{}}}", many(r#""x":[]"#, 50_000))), "geth skips unknown fields");
     assert!(!logs(&format!("[{}]", many("{}", 50_000))));
 }
 

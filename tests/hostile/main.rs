@@ -1,5 +1,5 @@
-//! Bytes from strangers: whatever they are, the answer is an error of the right type or a value,
-//! never a panic, and memory stays in proportion to the input.
+//! Bytes from untrusted sources: the result is a value or an error of the right type, never a
+//! panic, and memory stays in proportion to the input.
 
 mod bip158;
 mod btc_header_chain;
@@ -28,8 +28,8 @@ use testkit::allocation::{Counting, requested_by};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Runs `f`; if it panics or asks for more than `factor` times the input and `fixed` bytes on
-/// top, fails with the input that made it so.
+/// Runs `f` and returns its result. Fails with the input if `f` panics or requests more memory than
+/// `factor` times the input plus `fixed` bytes.
 fn survives<T>(name: &str, input: &[u8], factor: usize, fixed: usize, f: impl FnOnce() -> T) -> T {
     let run = || requested_by(f);
     let Ok((result, requested)) = catch_unwind(AssertUnwindSafe(run)) else {
@@ -44,9 +44,11 @@ fn survives<T>(name: &str, input: &[u8], factor: usize, fixed: usize, f: impl Fn
     result
 }
 
-/// Matches a transaction. It is written as bytes and taken apart, at a few dozen bytes for each
-/// element of at least two, in lists that grow by doubling; long lists are probed through tables
-/// of fixed size.
+/// Matches a transaction within a memory limit.
+///
+/// Matching serialises the transaction and splits it into elements. Each element, of at least two
+/// bytes, takes a few dozen bytes in lists that grow by doubling. Long lists are probed through
+/// tables of fixed size.
 fn matching_survives(
     name: &str,
     raw: &[u8],

@@ -1,4 +1,4 @@
-//! `merkleblock`: every truncation, every length field, and memory in proportion.
+//! `merkleblock`: every truncation, false lengths, and memory in proportion to the payload.
 
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::bip37::{MerkleBlock, PayloadError, Policy, Proof, TreeError};
@@ -21,11 +21,11 @@ fn read_tree(payload: &[u8], block: &MerkleBlock) {
         if let Err(error) = &proof {
             assert!(!error.to_string().is_empty());
         }
-        assert!(tree.is_ok() || proof.is_err(), "a proof of a tree that is refused: {tree:?}");
+        assert!(tree.is_ok() || proof.is_err(), "a proof of an invalid tree: {tree:?}");
     }
 }
 
-/// A payload of block 150013 with matches spread over it.
+/// Returns a payload of block 150013 with four matches spread over the block.
 fn payload() -> Vec<u8> {
     let block = fixtures::block(150_013);
     let count = block.block.txdata.len();
@@ -77,7 +77,7 @@ fn lengths_that_lie() {
             let small = &(count as u64).to_le_bytes()[..bytes];
             let padded = with_length(&[&[marker][..], small].concat());
             let expected = Err(PayloadError::NonMinimalLength(count as u64));
-            assert_eq!(padded, expected, "{count} at {at} behind {marker:#x}");
+            assert_eq!(padded, expected, "{count} at {at} after {marker:#x}");
         }
         let lie = |length: usize| with_length(&[u8::try_from(length).expect("a byte")]);
         let (more, less) = (lie(count + 1), lie(count - 1));
@@ -86,7 +86,8 @@ fn lengths_that_lie() {
             let expected = PayloadError::Truncated { needed: flags as u64 + 1, left: flags };
             assert_eq!(more, Err(expected));
         } else {
-            // The bytes of a hash are then read as the flags' length, or the other way round.
+            // With a wrong number of hashes, bytes of a hash are read as the length of the flags,
+            // or the other way round.
             for (name, decoded) in [("more", more), ("less", less)] {
                 if let Ok(block) = decoded {
                     let tree = block.extract_matches();
@@ -97,7 +98,7 @@ fn lengths_that_lie() {
     }
 }
 
-/// The number of transactions is no length: it is only a claim, and costs nothing.
+/// The number of transactions is a claim, not a length: a false number allocates nothing.
 #[test]
 fn numbers_of_transactions_that_lie() {
     let payload = payload();
@@ -116,7 +117,7 @@ fn numbers_of_transactions_that_lie() {
     }
 }
 
-/// The deepest tree there is, and as many hashes and flags as a message can hold.
+/// The deepest trees, and as many hashes and flags as a message can contain.
 #[test]
 fn large_trees() {
     let header = &payload()[..80];

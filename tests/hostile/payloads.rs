@@ -1,11 +1,12 @@
-//! `filterload` and `filteradd`: every truncation, every length field.
+//! `filterload` and `filteradd`: every truncation, and false lengths.
 
 use chainsieve::btc::bip37::{AddedData, BloomFilter, PayloadError};
 
 use crate::survives;
 use testkit::btc::slow_bip37::tree::compact_size;
 
-/// What a length that no payload has room for is refused with: `left` bytes follow it.
+/// Returns the error for a length that exceeds the payload, in which `left` bytes follow the
+/// length.
 fn too_long(length: u64, left: usize) -> PayloadError {
     if length > 0x0200_0000 {
         // Core's limit for any length that it reads.
@@ -24,7 +25,7 @@ const MAXED: [(u8, u64); 5] = [
     (0xff, u64::MAX),
 ];
 
-/// A length in the form that `marker` announces, minimal or not.
+/// Encodes a length in the form that `marker` announces, minimal or not.
 fn length_as(marker: u8, length: u64) -> Vec<u8> {
     let bytes = length.to_le_bytes();
     match marker {
@@ -52,7 +53,7 @@ fn decode_data(payload: &[u8]) -> Result<AddedData, PayloadError> {
 }
 
 const FILTER_SIZES: [usize; 9] = [0, 1, 2, 252, 253, 254, 1_000, 35_999, 36_000];
-/// Hash functions, tweak and flags.
+/// The number of hash functions, the tweak and the flags.
 const TAIL: [u8; 9] = [11, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0x81];
 
 fn filterload(size: usize) -> Vec<u8> {
@@ -96,10 +97,11 @@ fn filterload_lengths_that_lie() {
     for size in FILTER_SIZES {
         let with_length =
             |length: Vec<u8>| decode_filter(&[length, vec![0xa5; size], TAIL.to_vec()].concat());
-        // One byte less: the fields shift, and one byte is left over.
+        // A length that is one too small shifts the following fields by one byte.
         if size > 0 {
             let short = with_length(compact_size(size - 1));
-            // The byte before the tail is now the first of the hash functions: 0x0ba5 and more.
+            // The byte before the tail becomes the first byte of the number of hash functions:
+            // 0x0ba5.
             assert_eq!(short, Err(PayloadError::TooManyHashFuncs(0x0000_0ba5)), "{size} - 1");
         }
         let long = with_length(compact_size(size + 1));
@@ -114,7 +116,7 @@ fn filterload_lengths_that_lie() {
             if length < least {
                 let padded = with_length(length_as(marker, length));
                 let expected = PayloadError::NonMinimalLength(length);
-                assert_eq!(padded, Err(expected), "{size} behind {marker:#x}");
+                assert_eq!(padded, Err(expected), "{size} after {marker:#x}");
             }
         }
     }
@@ -139,7 +141,7 @@ fn filteradd_lengths_that_lie() {
             if marker > 0xfd || size < 0xfd {
                 let padded = with_length(length_as(marker, size as u64));
                 let expected = PayloadError::NonMinimalLength(size as u64);
-                assert_eq!(padded, Err(expected), "{size} behind {marker:#x}");
+                assert_eq!(padded, Err(expected), "{size} after {marker:#x}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Raw blocks and transactions, cut and with lengths that lie.
+//! Raw blocks and transactions that are cut or have false lengths.
 
 use chainsieve::bitcoin::consensus::{self, serialize};
 use chainsieve::btc::RawError;
@@ -10,8 +10,8 @@ use testkit::btc::fixtures;
 use testkit::btc::slow_bip37::SlowFilter;
 use testkit::mutated;
 
-/// Takes a block apart, at a few dozen bytes for each element of at least two, in lists that
-/// grow by doubling.
+/// Decodes a block, and returns its number of transactions. Each element, of at least two bytes,
+/// may take a few dozen bytes of memory, in lists that grow by doubling.
 fn take_apart(raw: &[u8]) -> Result<usize, RawError> {
     survives("BlockElements::from_raw", raw, 80, 4_000, || {
         BlockElements::from_raw(raw).map(|block| block.txids().len())
@@ -52,7 +52,7 @@ fn blocks_cut_at_every_byte_near_a_boundary() {
     }
 }
 
-/// Every byte of a transaction replaced by each length marker with the largest length behind it.
+/// Replaces every byte of a transaction by each length marker, followed by extreme lengths.
 #[test]
 fn lengths_maxed_at_every_byte() {
     let block = fixtures::block(757_753);
@@ -79,7 +79,7 @@ fn lengths_maxed_at_every_byte() {
     }
 }
 
-/// As many elements as fit into the bytes: pushes of one byte each.
+/// As many elements as the bytes can contain: pushes of one byte each.
 #[test]
 fn the_most_elements_for_the_bytes() {
     let pushes = [1, 0xab].repeat(500_000);
@@ -92,7 +92,7 @@ fn the_most_elements_for_the_bytes() {
     assert_eq!(count, Ok(500_002));
 }
 
-/// `bitcoin` decodes a block without transactions, so there are such bytes.
+/// `bitcoin` decodes a block without transactions, so the library decodes it too.
 #[test]
 fn a_block_without_transactions() {
     let header = &fixtures::block(170).raw[..80];

@@ -1,4 +1,4 @@
-//! Scripts that end inside a push, that never end, and that overflow counters.
+//! Scripts that end inside a push, that claim impossible lengths, and that overflow counters.
 
 use std::rc::Rc;
 
@@ -12,12 +12,12 @@ use chainsieve::btc::script::{ScriptType, ops, pushes};
 
 use crate::{matching_survives, survives};
 
-/// Reads `script` in every way; returns its pushes and whether it is well formed.
+/// Reads `script` in every way. Returns its pushes, and `true` if the script is well formed.
 fn read(script: &[u8]) -> (Vec<Vec<u8>>, bool) {
     let (count, well_formed) = survives("ops", script, 0, 0, || {
         let mut ops = ops(script);
         let count = ops.by_ref().count();
-        // Once at its end, it stays there.
+        // After its end, the iterator stays at the end.
         assert_eq!(ops.next(), None);
         (count, ops.is_well_formed())
     });
@@ -29,7 +29,7 @@ fn read(script: &[u8]) -> (Vec<Vec<u8>>, bool) {
     (pushes, well_formed)
 }
 
-/// A transaction with `script` as an output's and an input's script.
+/// Returns a transaction with the given scripts of an output and of an input.
 fn transaction(output: &[u8], input: &[u8]) -> Rc<Transaction> {
     let input = TxIn {
         previous_output: OutPoint::null(),
@@ -47,7 +47,8 @@ fn transaction(output: &[u8], input: &[u8]) -> Rc<Transaction> {
     })
 }
 
-/// An empty filter of 4,000 bytes in `P2PUBKEY_ONLY` mode, which asks for the script's type.
+/// Returns a filter of 4,000 bytes with one element. Its mode is `P2PUBKEY_ONLY`, for which
+/// matching has to know the script's type.
 fn filter_with(element: &[u8]) -> BloomFilter {
     let payload = [&[0xfd, 0xa0, 0x0f][..], &[0; 4_000], &[20, 0, 0, 0, 1, 2, 3, 4, 2]].concat();
     let mut filter = BloomFilter::decode(&payload).expect("a valid payload");
@@ -71,7 +72,7 @@ fn scripts_that_end_inside_a_push() {
         let (found, well_formed) = read(&whole);
         assert_eq!((found.len(), well_formed), (2, true), "{opcode:02x?}");
         for end in 22..whole.len() {
-            // The push before the malformed one counts, and only that.
+            // The push before the malformed one is tested, and no other.
             let script = &whole[..end];
             assert_eq!(read(script), (vec![first.to_vec()], false), "{opcode:02x?} cut at {end}");
             let tx = transaction(script, script);
@@ -103,7 +104,8 @@ fn lengths_that_no_script_can_hold() {
     }
 }
 
-/// More keys than an eight-bit counter holds, with every count that could pass for them.
+/// More keys than an eight-bit counter can count, with every key count that a wrapped counter would
+/// accept.
 #[test]
 fn multisig_of_300_keys() {
     let key = [&[33, 2][..], &[0x11; 32]].concat();

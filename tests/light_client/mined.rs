@@ -1,5 +1,5 @@
-//! Blocks on regtest, for tests: two tries of a nonce each. Each has the filter that is true and
-//! one that hides what the block pays and spends.
+//! Regtest blocks for tests. Mining a block takes two tries of a nonce on average. Each block has a
+//! true filter, and a false one that hides the scripts that the block pays to and spends from.
 
 use std::rc::Rc;
 
@@ -11,27 +11,27 @@ use chainsieve::bitcoin::{
 use chainsieve::btc::bip158::{BlockFilter, filter_hash};
 use testkit::btc::regtest;
 
-/// A time after that of every header made here.
+/// A time after that of every header in these tests.
 pub(crate) const UNIX: u64 = 1_700_000_000;
-/// What coinbases and other transactions pay to each script.
+/// The amounts that a coinbase and another transaction pay to a script.
 const REWARD: Amount = Amount::from_sat(50);
 const PAID: Amount = Amount::from_sat(7);
 
-/// `OP_0` and 20 bytes: what a P2WPKH output looks like.
+/// Returns `OP_0` and a push of 20 bytes, the form of a P2WPKH output.
 pub(crate) fn script(byte: u8) -> ScriptBuf {
     [&[0, 20][..], &[byte; 20]].concat().into()
 }
 
-/// A block, and what nodes say of it.
+/// A block, with the filters that nodes claim for it.
 #[derive(Debug)]
 pub(crate) struct Mined {
     pub(crate) block: Block,
     pub(crate) hash: BlockHash,
     pub(crate) height: u32,
     pub(crate) txids: Vec<Txid>,
-    /// The filter, and its hash.
+    /// The true filter and its hash.
     pub(crate) filter: (Vec<u8>, FilterHash),
-    /// One without the block's scripts.
+    /// A filter without the block's scripts, and its hash.
     pub(crate) lie: (Vec<u8>, FilterHash),
     parent: Option<Rc<Self>>,
 }
@@ -49,7 +49,7 @@ impl Chain {
         chain
     }
 
-    /// The chain that ends with this block.
+    /// Returns the chain that ends with this block.
     pub(crate) fn up_to(last: &Rc<Mined>) -> Self {
         let mut blocks = vec![last.clone()];
         while let Some(parent) = &blocks.last().expect("one at least").parent {
@@ -92,7 +92,7 @@ impl Chain {
         tx.output[coin.vout as usize].script_pubkey.clone()
     }
 
-    /// One more block: its coinbase pays to a script, and these follow.
+    /// Mines one more block: its coinbase pays to a script, and `txs` follow.
     pub(crate) fn mine(&mut self, coinbase: &Script, txs: &[Transaction]) {
         let parent = self.tip().block.header;
         let reward = TxOut { value: REWARD, script_pubkey: coinbase.into() };
@@ -116,7 +116,7 @@ impl Chain {
         self.blocks.get(height as usize)
     }
 
-    /// The height of a block of this chain.
+    /// Returns the height of a block of this chain.
     pub(crate) fn height_of(&self, hash: &BlockHash) -> Option<u32> {
         self.find(hash).map(|mined| mined.height)
     }
@@ -125,18 +125,18 @@ impl Chain {
         self.blocks.iter().rev().find(|mined| mined.hash == *hash)
     }
 
-    /// The blocks, from the genesis block on.
+    /// Returns the blocks, from the genesis block on.
     pub(crate) fn blocks(&self) -> &[Rc<Mined>] {
         &self.blocks
     }
 
-    /// Drops the blocks above a height.
+    /// Drops the blocks above `height`.
     pub(crate) fn cut(&mut self, height: u32) {
         self.blocks.truncate(height as usize + 1);
     }
 }
 
-/// A transaction that spends coins and pays to scripts.
+/// Returns a transaction that spends `coins` and pays to `scripts`.
 pub(crate) fn spend(coins: &[OutPoint], scripts: &[&Script]) -> Transaction {
     let output = |script: &&Script| TxOut { value: PAID, script_pubkey: (*script).into() };
     let inputs = coins.iter().map(|coin| regtest::input(*coin)).collect();

@@ -1,4 +1,4 @@
-//! A node for tests, as a function of messages: what Core answers, or what a liar does.
+//! A node for tests, as a function of messages: it answers as Core does, or with a fault.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -16,29 +16,29 @@ use chainsieve::btc::client::PeerInfo;
 
 use super::mined::{Chain, Mined};
 
-/// How a node is not as Core is.
+/// A way in which a node differs from Core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It says nothing about filtered blocks, filters and blocks.
+    /// Answers no request for filtered blocks, filters or blocks, and no ping.
     Silent,
-    /// It passes over every filtered block, and goes on to the ping.
+    /// Skips every filtered block, and answers the ping that follows.
     PassesOver,
-    /// It delivers no transaction after its merkleblocks.
+    /// Sends no transactions after its merkle blocks.
     NoTransactions,
-    /// Its merkleblocks have a malformed tree.
+    /// Sends merkle blocks with a malformed tree.
     BadTree,
-    /// From this height on its filters hide what the blocks hold.
+    /// From this height on, claims and sends filters that hide the scripts of the blocks.
     HidesFrom(u32),
-    /// Its filter of this height hides what the block holds.
+    /// At this height, claims and sends a filter that hides the scripts of the block.
     HidesAt(u32),
-    /// It claims the true filters, and from this height on delivers others.
+    /// Claims the true filters, and from this height on sends false ones.
     SwapsFrom(u32),
-    /// It has filters and no blocks.
+    /// Has filters but no blocks.
     NoBlocks,
 }
 
 impl Fault {
-    /// What it says may make it the only one to vouch for a "no" that is wrong.
+    /// Returns `true` if the node may be the only peer that vouches for a false "no".
     pub(crate) fn is_lie(self) -> bool {
         matches!(self, Self::HidesFrom(_) | Self::HidesAt(_) | Self::SwapsFrom(_))
     }
@@ -50,17 +50,17 @@ pub(crate) struct Node {
     pub(crate) chain: Chain,
     pub(crate) mempool: Vec<Transaction>,
     pub(crate) fault: Option<Fault>,
-    /// Last blocks of branches that it was on.
+    /// The last blocks of the branches that the node has left.
     left: Vec<Rc<Mined>>,
-    /// Whether it answers for blocks of such branches.
+    /// `true` if the node answers for blocks of branches that it has left.
     pub(crate) answers_left: bool,
-    /// Blocks that it says it does not have, for now.
+    /// Blocks that the node currently claims not to have.
     pub(crate) withheld: BTreeSet<BlockHash>,
     pub(crate) asked_blocks: usize,
     pub(crate) asked_filters: usize,
-    /// Transactions that it was sent.
+    /// Transactions that the client has sent.
     pub(crate) received: Vec<Txid>,
-    /// Transactions that it was told of.
+    /// Transactions that the client has announced.
     pub(crate) told: Vec<Txid>,
     filter: Option<BloomFilter>,
 }
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// It is on this chain from now on.
+    /// Puts the node on this chain.
     pub(crate) fn switch(&mut self, chain: &Chain) {
         let last = core::mem::replace(&mut self.chain, chain.clone()).tip().clone();
         if self.chain.height_of(&last.hash).is_none() {
@@ -101,7 +101,7 @@ impl Node {
         }
     }
 
-    /// A connection has begun.
+    /// Resets the state of the connection, when a new one begins.
     pub(crate) fn connected(&mut self) {
         self.filter = None;
     }
@@ -154,7 +154,7 @@ impl Node {
         }
     }
 
-    /// The chain with this block, if the node answers for it.
+    /// Returns the chain that contains this block, if the node answers for the block.
     fn chain_with(&self, hash: &BlockHash) -> Option<Chain> {
         if self.chain.height_of(hash).is_some() {
             return Some(self.chain.clone());
@@ -163,7 +163,7 @@ impl Node {
         left.map(Chain::up_to).find(|chain| chain.height_of(hash).is_some())
     }
 
-    /// The filter that it claims.
+    /// Returns the filter that the node claims for a block.
     fn claimed<'a>(&self, mined: &'a Mined) -> &'a (Vec<u8>, FilterHash) {
         match self.fault {
             Some(Fault::HidesFrom(from)) if mined.height >= from.max(1) => &mined.lie,
@@ -265,7 +265,7 @@ impl Node {
         messages
     }
 
-    /// The last block, as an announcement.
+    /// Returns an announcement of the last block.
     pub(crate) fn announcement(&self) -> NetworkMessage {
         NetworkMessage::Headers(vec![self.chain.tip().block.header])
     }

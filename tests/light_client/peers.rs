@@ -1,4 +1,4 @@
-//! Peers that set off work for nothing, and clocks that are set back.
+//! Peers that cause needless work, and clocks that are set back.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn is_clock_behind(update: &Update) -> bool {
     matches!(update.news, News::Finding(Finding::ClockBehind))
 }
 
-/// The number of the first connection.
+/// The id of the first connection.
 const FIRST: PeerId = PeerId(1);
 
 #[test]
@@ -57,7 +57,7 @@ fn a_block_that_is_announced_and_does_not_come_is_not_worth_a_write() {
                 panic!("{actions:?}");
             };
         }
-        // What is new is told.
+        // A new block is reported.
         chain.mine(&script(8), &[]);
         world.announce(0, &chain);
         assert_eq!(world.updates().iter().filter(|it| is_caught_up(it)).count(), 1);
@@ -105,7 +105,7 @@ fn a_clock_that_is_behind_is_told_of_and_ends_no_connection() {
         let nodes = [Node::new(&chain, None), Node::new(&chain, None)];
         let mut world = World::new(config(protocol), &wallets, &nodes);
         world.run();
-        // A header may be two hours ahead.
+        // A header may be at most two hours ahead of the clock.
         world.now = right.checked_sub(Duration::from_hours(2)).unwrap();
         chain.mine(&script(1), &[]);
         for place in 0..2 {
@@ -140,7 +140,7 @@ fn without_a_timeout_it_comes_to_an_end() {
     }
 }
 
-/// A reader is slow for an hour, in which nothing is taken from the peers.
+/// The reader of the updates is slow for an hour, during which no message of a peer is read.
 #[test]
 fn nobody_is_overdue_through_a_pause() {
     for protocol in BOTH {

@@ -1,4 +1,4 @@
-//! Clients that are started again with the same storage; what is expected follows from the blocks.
+//! Clients that are restarted with the same storage. The expected results follow from the blocks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use super::storage::Storage;
 use super::watches::{BOTH, coinbase_of, derived, descriptor_wallet, wallet};
 use super::world::{World, all_hits, config, hits, withdrawn};
 
-/// One more block: its coinbase pays to a script, and one transaction spends coins.
+/// Adds a block to the chain: its coinbase pays to a script, and a transaction spends `coins`, if
+/// there are any.
 fn push(chain: &mut Chain, coinbase: &Script, coins: &[OutPoint]) {
     let spend = (!coins.is_empty()).then(|| mined::spend(coins, &[&script(9)]));
     chain.mine(coinbase, &spend.into_iter().collect::<Vec<_>>());
@@ -25,7 +26,8 @@ fn txids(world: &mut World) -> Vec<Txid> {
     hits(&world.updates()).into_iter().map(|(_, txid)| txid).collect()
 }
 
-/// A run until all is seen, which ends as it should: the hits that are not marked, and the storage.
+/// Runs until everything is seen, and ends in order. Returns the hits that are not marked as
+/// repeated, and the storage.
 fn run(
     protocol: Protocol,
     wallet: &Wallet,
@@ -45,7 +47,7 @@ fn run(
     (hits(&updates).into_iter().map(|(_, txid)| txid).collect(), world.storage)
 }
 
-/// Range and gap are a few, and the wallet has used many more.
+/// The wallet's range and gap are a few indices, and the wallet has used many more.
 #[test]
 fn coins_of_indices_far_beyond_the_range_are_known_again() {
     for protocol in BOTH {
@@ -67,8 +69,8 @@ fn coins_of_indices_far_beyond_the_range_are_known_again() {
     }
 }
 
-/// A payment to index 4 leaves the chain, and the block in its place pays to index 7: after a
-/// restart its coin is known, and index 7 watched.
+/// A payment to index 4 leaves the chain, and the block that replaces it pays to index 7. After a
+/// restart, the coin of index 7 is known, and index 7 is watched.
 #[test]
 fn indices_that_a_reorganisation_took_along_stay_watched() {
     for protocol in BOTH {
@@ -97,7 +99,7 @@ fn indices_that_a_reorganisation_took_along_stay_watched() {
     }
 }
 
-/// Forks below the birthday, while it runs and while it does not.
+/// Forks below the birthday, while the client runs and while it does not run.
 #[test]
 fn a_reorganization_below_the_birthday() {
     for protocol in BOTH {
@@ -113,7 +115,7 @@ fn a_reorganization_below_the_birthday() {
         let spent = coinbase_of(&other, 10);
         push(&mut other, &script(7), &[spent]);
         (0..4).for_each(|_| push(&mut other, &script(7), &[]));
-        // What height 8 and above hold.
+        // The payments and the spend at height 8 and above.
         let paid = (8..=12).map(|height| other.at(height).unwrap().txids[0]);
         let expected: Vec<_> = paid.chain([other.at(13).unwrap().txids[1]]).collect();
         for live in [true, false] {
@@ -131,7 +133,7 @@ fn a_reorganization_below_the_birthday() {
             let found: Vec<_> = hits(&updates).into_iter().map(|(_, txid)| txid).collect();
             assert_eq!(found, expected, "live: {live}");
             assert_eq!(withdrawn(&updates).len(), 5, "live: {live}");
-            // The first branch again, with more work, while nothing ran.
+            // The first branch returns with more work, while no client runs.
             let mut longer = one.clone();
             (0..8).for_each(|_| push(&mut longer, &script(6), &[]));
             world.nodes[0] = Node::new(&longer, None);
@@ -143,8 +145,8 @@ fn a_reorganization_below_the_birthday() {
     }
 }
 
-/// A liar hides a payment in one run, and an honest peer shows it in the next. Its coin is spent in a
-/// block that the first run has scanned already.
+/// A liar hides a payment in one run, and an honest peer shows it in the next. The paid coin is
+/// spent in a block that the first run has already scanned.
 #[test]
 fn a_coin_that_another_run_brings_to_light_is_followed() {
     let mut chain = Chain::new();
@@ -166,7 +168,7 @@ fn a_coin_that_another_run_brings_to_light_is_followed() {
     assert!(found.contains(&coin.txid) && found.contains(&chain.at(2).unwrap().txids[1]));
 }
 
-/// All signets have one genesis block, so that their headers do not tell them apart.
+/// All signets have the same genesis block, so their headers don't tell them apart.
 #[test]
 fn the_folder_of_another_signet_is_refused() {
     let config = Config::new(Network::Signet, [0; 16]);
@@ -192,7 +194,8 @@ fn the_folder_of_another_signet_is_refused() {
     }
 }
 
-/// Each file cut at many lengths, or gone: refused, or what comes then is seen.
+/// Cuts each file at many lengths, or removes it. The client rejects the storage, or finds the
+/// later spends.
 #[test]
 fn files_that_are_cut() {
     for protocol in BOTH {
@@ -226,19 +229,20 @@ fn files_that_are_cut() {
                     assert!(found.contains(&txid), "{file:?}: {length:?}");
                 }
             }
-            // What a crash leaves is never refused, and a cut is all that it does.
+            // A crash only cuts files, and the client accepts all files that a crash leaves.
             assert_eq!(refused, 0, "{file:?}");
         }
     }
 }
 
-/// Given out and not dealt with: it comes again, and what the block led to is not lost.
+/// An update that was not acknowledged is given again, and the later blocks to which it leads are
+/// found.
 #[test]
 fn what_was_not_acknowledged_comes_again_and_what_it_leads_to() {
     for protocol in BOTH {
         let scripts = derived(21);
         let mut chain = Chain::new();
-        // The 7th is watched only since the 4th is used.
+        // Index 7 is watched only after index 4 is used.
         for index in [None, Some(4), None, Some(7), None, Some(4)] {
             let paid = index.map_or_else(|| script(8), |index: usize| scripts[index].clone());
             push(&mut chain, &paid, &[]);
@@ -260,7 +264,7 @@ fn what_was_not_acknowledged_comes_again_and_what_it_leads_to() {
         let mut marked = updates.clone();
         marked.retain(|update| update.again);
         assert_eq!(hits(&marked), hits(&first));
-        // Acknowledged, none comes again.
+        // Acknowledged updates are not given again.
         for update in &updates {
             world.handle(Event::Acknowledged(update.id));
         }
@@ -270,7 +274,8 @@ fn what_was_not_acknowledged_comes_again_and_what_it_leads_to() {
     }
 }
 
-/// Acknowledged late: the reader has dealt with the withdrawal since, and not with what came after.
+/// The late acknowledgements cover the hit and its withdrawal, but not the later update that gives
+/// the hit again.
 #[test]
 fn an_acknowledgement_counts_for_no_later_update_about_its_hit() {
     for protocol in BOTH {
@@ -300,7 +305,8 @@ fn an_acknowledgement_counts_for_no_later_update_about_its_hit() {
     }
 }
 
-/// Killed after a wallet was forgotten, and before the state was saved without it.
+/// The process is killed after a wallet was forgotten, and before the state was saved without the
+/// wallet.
 #[test]
 fn a_wallet_that_was_forgotten_before_a_kill_is_looked_for_again() {
     for protocol in BOTH {
@@ -324,7 +330,7 @@ fn a_wallet_that_was_forgotten_before_a_kill_is_looked_for_again() {
     }
 }
 
-/// A journal that is lost has the wallets' heights looked at again, and none below.
+/// If the journal is lost, the heights from the birthday on are scanned again, and no height below.
 #[test]
 fn nothing_below_the_birthday_is_asked_for_again() {
     let mut chain = Chain::new();
@@ -359,7 +365,7 @@ fn what_was_asked_with_less_is_not_gone_on_with() {
         assert_eq!(found.len(), 2);
         assert_eq!(run(protocol, &turned, &chain, storage).0.len(), 0);
     }
-    // A coin with another script was not looked for.
+    // A coin that was given with another script was not looked for.
     let outpoint = coinbase_of(&chain, 1);
     let coin = |byte: u8| Wallet {
         items: vec![Item::Coin { outpoint, script: Some(script(byte)) }],
@@ -369,7 +375,7 @@ fn what_was_asked_with_less_is_not_gone_on_with() {
     let (found, storage) = run(Protocol::Bip157, &coin(3), &chain, Storage::default());
     assert_eq!(found.len(), 0);
     assert_eq!(run(Protocol::Bip157, &coin(1), &chain, storage).0, [chain.tip().txids[1]]);
-    // A larger gap finds what a smaller one has passed over.
+    // A larger gap finds a payment that a smaller gap has missed.
     let scripts = derived(20);
     let mut chain = Chain::new();
     push(&mut chain, &scripts[4], &[]);
@@ -383,7 +389,7 @@ fn what_was_asked_with_less_is_not_gone_on_with() {
     }
 }
 
-/// A peer that is behind still has the transaction in its mempool.
+/// A peer that lags still has the transaction in its mempool.
 #[test]
 fn a_confirmed_transaction_is_not_unconfirmed_again() {
     let mut chain = Chain::new();
@@ -405,7 +411,7 @@ fn a_confirmed_transaction_is_not_unconfirmed_again() {
     assert_eq!(all_hits(&world.updates()).len(), 0);
 }
 
-/// Payments that cost nothing to make up, without end.
+/// A peer announces more made-up payments than the client keeps.
 #[test]
 fn unconfirmed_transactions_are_bounded() {
     const MOST: u32 = 1_000;
@@ -430,7 +436,7 @@ fn unconfirmed_transactions_are_bounded() {
         world.nodes[0].mempool.reverse();
         world.restart();
     }
-    // One that is in a block is told all the same.
+    // A transaction that is in a block is reported nevertheless.
     world.updates();
     let last = fake(MOST + 4);
     chain.mine(&script(8), std::slice::from_ref(&last));

@@ -1,14 +1,15 @@
-//! Random schedules over the whole of what users run: the client with its wallets, a storage that
-//! crashes, nodes of which some lie, and a reader who acknowledges some of what he is told.
+//! Random schedules over everything that users run: the client with its wallets, a storage that
+//! crashes, nodes of which some lie, and a reader that acknowledges some of the updates.
 //!
-//! Laws, for each schedule:
-//! - Caught up, every script that is watched has been looked for: what it must be told is known.
-//! - In the end the reader knows each hit of the final chain, and none that left it, although he
-//!   forgets with each crash what he had not dealt with.
-//! - A hit that is not marked as given before comes once, until it is withdrawn.
-//! - Nothing is told that is not in the blocks.
+//! Every schedule must keep these laws:
+//! - When the client is caught up, every watched script has been looked for, and every hit that
+//!   must be reported is known.
+//! - At the end, the reader knows each hit of the final chain, and no hit that has left it. At each
+//!   crash, the reader forgets the updates that it has not dealt with.
+//! - A hit that is not marked as repeated is given once, until it is withdrawn.
+//! - No update reports anything that is not in the blocks.
 //! - No honest node is banned.
-//! - It comes to an end.
+//! - The client finishes its work.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,11 +30,11 @@ use super::world::{World, config};
 use testkit::Rng;
 
 const KEY: &str = "tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M";
-/// As many indices as a schedule may use.
+/// Number of indices that a schedule may use.
 const INDICES: u32 = 60;
 const RANGE: u32 = 2;
 const GAP: u32 = 3;
-/// Steps at the end in which nothing is left to do: more than two timeouts.
+/// Number of steps without work that end a schedule: more than two timeouts.
 const QUIET: u32 = 15;
 
 /// The scripts that schedules pay to.
@@ -52,7 +53,7 @@ impl Scripts {
     }
 }
 
-/// A wallet of a schedule, and what it must be told.
+/// A wallet of a schedule, and the hits that it must get.
 #[derive(Clone)]
 struct Plan {
     wallet: Wallet,
@@ -60,7 +61,8 @@ struct Plan {
 }
 
 impl Plan {
-    /// Wallet 0 has a descriptor and script 1; wallet 1 has another, script 2, and shares script 1.
+    /// Returns wallet 0, with a descriptor and script 1, or wallet 1, with another descriptor and
+    /// scripts 2 and 1.
     fn new(scripts: &Scripts, number: usize, first: u32, last: Option<u32>) -> Self {
         let (descriptor, derived) = &scripts.chains[number];
         let own: Vec<_> = [vec![script(1)], vec![script(2), script(1)]][number].clone();
@@ -80,20 +82,20 @@ impl Plan {
     }
 }
 
-/// A reader: what he has dealt with, and what was ever given out.
+/// A reader of updates: the hits that it knows, and the hits that were given out.
 #[derive(Default)]
 struct Reader {
     queue: VecDeque<Update>,
-    /// Acknowledgements on their way.
+    /// Acknowledgements that have not reached the client.
     acknowledged: VecDeque<UpdateId>,
     known: BTreeMap<WalletId, BTreeMap<(BlockHash, Txid), Hit>>,
-    /// Hits that were given out unmarked, and not withdrawn since.
+    /// Hits that were given unmarked, and not withdrawn since.
     given: BTreeSet<(WalletId, BlockHash, Txid)>,
     trouble: Vec<String>,
 }
 
 impl Reader {
-    /// Takes updates as they are given out.
+    /// Takes updates from the client.
     fn give(&mut self, updates: Vec<Update>) {
         for update in &updates {
             let Some(id) = &update.wallet else { continue };
@@ -116,7 +118,8 @@ impl Reader {
         self.queue.extend(updates);
     }
 
-    /// Deals with the oldest update, for good; that he says so may be lost.
+    /// Deals with the oldest update. If `says_so` is true, queues an acknowledgement, which may be
+    /// lost.
     fn deal(&mut self, says_so: bool) {
         let Some(Update { id, wallet, news, .. }) = self.queue.pop_front() else { return };
         if says_so {
@@ -151,7 +154,7 @@ impl Reader {
     }
 }
 
-/// One schedule.
+/// The state of one schedule.
 struct Schedule<'a> {
     rng: Rng,
     scripts: &'a Scripts,
@@ -160,7 +163,7 @@ struct Schedule<'a> {
     plans: BTreeMap<WalletId, Plan>,
     first: u32,
     last: Option<u32>,
-    /// The chain that most is built on, and those before.
+    /// The chain that is extended, and all chains so far.
     chain: Chain,
     chains: Vec<Chain>,
     salt: u64,
@@ -170,7 +173,7 @@ struct Schedule<'a> {
     trouble: Vec<String>,
 }
 
-/// The highest index of a chain of scripts that is used, plus one.
+/// Returns the number of scripts up to the last one that is used from height `first` on.
 fn used(chain: &Chain, derived: &[ScriptBuf], first: u32) -> usize {
     let blocks = chain.blocks().iter().filter(|mined| mined.height >= first);
     let outputs = blocks.flat_map(|mined| mined.block.txdata.iter().flat_map(|tx| &tx.output));
@@ -194,7 +197,7 @@ impl<'a> Schedule<'a> {
         let mut nodes = Vec::new();
         let count = 1 + rng.below(4);
         for place in 0..count {
-            // The first is honest, without whom nothing can be known.
+            // The first node is honest: without an honest node nothing can be known.
             let fault = (place > 0 && rng.one_in(2)).then(|| fault(protocol, &mut rng, &chain));
             let mut node = Node::new(&chain, fault);
             node.answers_left = rng.one_in(2);
@@ -227,7 +230,7 @@ impl<'a> Schedule<'a> {
         self.log.push(what);
     }
 
-    /// After each action: what was given out, and the law of "caught up".
+    /// Takes the updates after each action, and checks the laws of a client that is caught up.
     fn look(&mut self) {
         let updates = self.world.updates();
         let is_news = !updates.is_empty();
@@ -240,7 +243,7 @@ impl<'a> Schedule<'a> {
         self.was_caught_up = is_caught_up;
     }
 
-    /// The chain that the client is on.
+    /// Returns the chain that the client follows.
     fn chain_of_client(&self) -> Chain {
         let tip = self.world.client.chain().tip().hash;
         let known = self.world.nodes.iter().map(|node| &node.chain).chain(&self.chains);
@@ -252,7 +255,8 @@ impl<'a> Schedule<'a> {
         on.next_back().expect("a chain that nodes have")
     }
 
-    /// Each height wanted has an answer that counts: a filter's "no", or its block was scanned.
+    /// Checks that each wanted height has a valid answer: a filter that does not match, or a
+    /// scanned block.
     fn check_answered(&mut self) {
         let client = &self.world.client;
         let Some(first) = self.plans.values().map(|plan| plan.watched.first).min() else { return };
@@ -266,7 +270,7 @@ impl<'a> Schedule<'a> {
     }
 
     fn check_caught_up(&mut self) {
-        // A liar who is alone is believed, as its grade says.
+        // A liar without an honest peer is believed, as the grade shows.
         if self.has_liar {
             return;
         }
@@ -297,7 +301,7 @@ impl<'a> Schedule<'a> {
             }
             9 => {
                 let millis = 100 + self.rng.u64() % 20_000;
-                // Somebody sets the clock back, to a time at which all headers are still in the past.
+                // Set the clock back, to a time at which all headers are still in the past.
                 if self.rng.one_in(8) {
                     self.world.now =
                         self.world.now.saturating_sub(Duration::from_millis(50 * millis));
@@ -317,7 +321,8 @@ impl<'a> Schedule<'a> {
             }
             12 => {
                 self.world.restart();
-                // What the reader was given stays with him, but not with the client that is gone.
+                // The reader deals with the updates that it has. Its acknowledgements are lost,
+                // because the old client is gone.
                 while !self.reader.queue.is_empty() {
                     self.reader.deal(false);
                 }
@@ -363,7 +368,7 @@ impl<'a> Schedule<'a> {
         self.note("read".into());
     }
 
-    /// A chain is there for all nodes, or for one.
+    /// Gives the current chain to all nodes, or to one node.
     fn publish(&mut self, place: usize) {
         self.chains.push(self.chain.clone());
         let all = self.rng.one_in(2);
@@ -401,7 +406,7 @@ impl<'a> Schedule<'a> {
         self.note(format!("branch at {kept} to {}", self.chain.height()));
     }
 
-    /// A wallet comes, or goes, or comes again at once.
+    /// Adds a wallet, removes it, or removes it and adds it again at once.
     fn change_wallets(&mut self) {
         let number = self.rng.below(2);
         let id = ["a", "b"][number];
@@ -409,7 +414,8 @@ impl<'a> Schedule<'a> {
         if is_there {
             self.plans.remove(&id.into());
             self.world.forget(id);
-            // Until that is durable, a crash brings back what he has acknowledged.
+            // Until the removal is durable, a crash would bring back hits that the reader has
+            // acknowledged.
             self.world.store(usize::MAX);
             self.look();
             self.reader.forget(&id.into());
@@ -420,13 +426,13 @@ impl<'a> Schedule<'a> {
             let plan = Plan::new(self.scripts, number, first, self.last);
             self.world.watch(id, &plan.wallet);
             self.plans.insert(id.into(), plan);
-            // What is to be found is more now.
+            // There is more to be found now.
             self.was_caught_up = false;
             self.note(format!("watch {id} from {first}"));
         }
     }
 
-    /// What a block to come holds is in the mempool.
+    /// Puts the transactions of a block that is not published yet into the mempool of a node.
     fn mempool(&mut self, place: usize) {
         grow(&mut self.chain, &mut self.rng, self.scripts, self.first, &mut self.salt);
         let txs: Vec<_> = self.chain.tip().block.txdata[1..].to_vec();
@@ -436,7 +442,7 @@ impl<'a> Schedule<'a> {
         self.note(format!("mempool of {place}"));
     }
 
-    /// A node does not have some blocks for a while.
+    /// Makes a node claim for a while that it does not have some blocks.
     fn withhold(&mut self, place: usize) {
         let blocks: Vec<_> = self.chain.blocks().iter().map(|mined| mined.hash).collect();
         let withheld = &mut self.world.nodes[place].withheld;
@@ -450,7 +456,7 @@ impl<'a> Schedule<'a> {
         self.note(format!("withhold at {place}"));
     }
 
-    /// Everything settles, and what is known at last is held against the blocks.
+    /// Lets everything settle, and compares the known hits with the blocks.
     fn end(&mut self) {
         let top = self.chains.iter().map(Chain::height).max().unwrap();
         loop {
@@ -466,15 +472,15 @@ impl<'a> Schedule<'a> {
         for place in 0..self.world.nodes.len() {
             self.world.nodes[place].withheld.clear();
             self.world.switch(place, &self.chain, true);
-            // A liar who is alone would be believed.
+            // Connect every node: a liar without an honest peer would be believed.
             self.world.call(place);
         }
         let tip = self.chain.tip().hash;
         for _ in 0..8 {
             self.world.step();
         }
-        // While an honest node owes an answer to an older request, a liar is as good as alone: each
-        // step without a message is 5 s, and after 30 s the node is called anew.
+        // While an honest node owes an answer to an older request, a liar is in effect alone. Each
+        // step without a message takes 5 s, and after 30 s the honest node is connected again.
         let mut quiet = 0;
         for _ in 0..6_000 {
             self.look();
@@ -574,7 +580,7 @@ fn fault(protocol: Protocol, rng: &mut Rng, chain: &Chain) -> Fault {
     }
 }
 
-/// One more block, with payments to the wallets and spends of what they have.
+/// Mines one more block, with payments to the wallets and spends of their coins.
 fn grow(chain: &mut Chain, rng: &mut Rng, scripts: &Scripts, first: u32, salt: &mut u64) {
     *salt += 1;
     let mut ends = scripts.chains.each_ref().map(|(_, derived)| used(chain, derived, first));
@@ -598,7 +604,7 @@ fn grow(chain: &mut Chain, rng: &mut Rng, scripts: &Scripts, first: u32, salt: &
         if !coins.is_empty() && rng.one_in(2) {
             inputs.push(coins.swap_remove(rng.below(coins.len())));
         }
-        // Something of a stranger.
+        // An input that spends a coin of somebody else.
         if inputs.is_empty() || rng.one_in(3) {
             let mined = chain.at(rng.u32() % (chain.height() + 1)).unwrap();
             let outpoint = OutPoint { txid: mined.txids[0], vout: 0 };
@@ -610,19 +616,19 @@ fn grow(chain: &mut Chain, rng: &mut Rng, scripts: &Scripts, first: u32, salt: &
             continue;
         }
         let mut outputs: Vec<_> = (0..=rng.below(3)).map(|_| pick(rng)).collect();
-        // No two transactions are the same.
+        // Make every transaction unique.
         *salt += 1;
         outputs.push([&[0, 20][..], &salt.to_be_bytes(), &[7; 12]].concat().into());
         let outputs: Vec<_> = outputs.iter().map(|script| &**script).collect();
         txs.push(mined::spend(&inputs, &outputs));
     }
-    // Branches of the same blocks would be one.
+    // Make every block unique: equal blocks of two branches would be one block.
     let unique = ScriptBuf::from([&[0, 20][..], &salt.to_be_bytes(), &[8; 12]].concat());
     let coinbase = if coinbase == script(100) { unique } else { coinbase };
     chain.mine(&coinbase, &txs);
 }
 
-/// The wallets' coins that are not spent.
+/// Returns the unspent coins of the wallets.
 fn coins(chain: &Chain, scripts: &Scripts) -> Vec<OutPoint> {
     let own = [script(1), script(2)];
     let all: BTreeSet<_> =
@@ -658,7 +664,7 @@ fn run(seed: u64, scripts: &Scripts, verbose: bool) -> Result<(), String> {
     }
     if let Err(panic) = failed {
         let text = panic.downcast_ref::<String>().cloned();
-        return Err(text.unwrap_or_else(|| "it panics".into()));
+        return Err(text.unwrap_or_else(|| "a panic without a message".into()));
     }
     let trouble = schedule.trouble.join("\n    ");
     if trouble.is_empty() { Ok(()) } else { Err(trouble) }
@@ -680,7 +686,7 @@ fn any_schedule_loses_nothing_and_invents_nothing() {
     assert!(failed.is_empty(), "{} of {count} schedules fail:\n{shown}", failed.len());
 }
 
-/// Those that once showed a defect, of the client or of this simulation.
+/// Seeds that failed before, because of a defect of the client or of this simulation.
 #[test]
 fn schedules_that_failed_before() {
     let scripts = Scripts::new();

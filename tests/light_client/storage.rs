@@ -18,7 +18,7 @@ impl Storage {
         self.waiting.push_back((id, write));
     }
 
-    /// Makes this many of the oldest writes durable. Returns the last one's id.
+    /// Makes this many of the oldest writes durable. Returns the id of the last one.
     pub(crate) fn store(&mut self, count: usize) -> Option<WriteId> {
         let mut last = None;
         for _ in 0..count {
@@ -29,7 +29,7 @@ impl Storage {
         last
     }
 
-    /// A file as a reader sees it, with the writes that are not durable yet.
+    /// Returns a file as a reader sees it, with the writes that are not durable yet.
     pub(crate) fn read(&self, file: File) -> Option<Vec<u8>> {
         let mut files = self.files.clone();
         for (_, write) in &self.waiting {
@@ -38,8 +38,8 @@ impl Storage {
         files.remove(&file)
     }
 
-    /// What is reported as durable stays, of the rest any first part, and of the append after that
-    /// any first bytes.
+    /// Simulates a crash. Durable writes stay. Of the others, a random number of the oldest stay,
+    /// and a random number of the first bytes of the append after them.
     pub(crate) fn crash(&mut self, rng: &mut Rng) {
         let whole = rng.below(self.waiting.len() + 1);
         self.store(whole);
@@ -50,7 +50,7 @@ impl Storage {
         self.waiting.clear();
     }
 
-    /// What another run finds.
+    /// Returns the files for another run.
     pub(crate) fn kept(&self) -> Kept {
         assert!(self.waiting.is_empty(), "a clean end waits for the writes");
         let filters = self.files.iter().filter_map(|(file, bytes)| match file {

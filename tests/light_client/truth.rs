@@ -1,4 +1,4 @@
-//! What a wallet is to be told, read off the blocks.
+//! The hits that a wallet must get, read from the blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,21 +7,21 @@ use chainsieve::btc::client::Hit;
 
 use super::mined::Chain;
 
-/// What of a transaction in a block is the wallet's: outputs and inputs.
+/// The wallet's outputs and inputs in each transaction of a block.
 pub(crate) type Shares = BTreeMap<(BlockHash, Txid), (BTreeSet<u32>, BTreeSet<u32>)>;
 
-/// What a wallet watches.
+/// The scripts and heights that a wallet watches.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
-    /// Scripts on their own.
+    /// Scripts that are given one by one.
     pub(crate) scripts: Vec<ScriptBuf>,
-    /// The scripts of a descriptor, by index, as many as will ever be used.
+    /// The scripts of a descriptor by index, as many as are ever used.
     pub(crate) derived: Vec<ScriptBuf>,
-    /// The first indices, which are watched from the start.
+    /// Number of indices that are watched from the start.
     pub(crate) range: usize,
-    /// How many indices after one that is used are watched at the least.
+    /// Number of indices after a used one that are watched at least.
     pub(crate) gap: usize,
-    /// The heights to look at.
+    /// The first and the last height to scan.
     pub(crate) first: u32,
     pub(crate) last: u32,
 }
@@ -32,8 +32,8 @@ impl Watched {
         Self { scripts, derived, range: 0, gap: 0, first, last: u32::MAX }
     }
 
-    /// What it must be told: payments to scripts watched since its first height, to indices within
-    /// the gap of those used before in this chain, and what spends them.
+    /// Returns what must be reported: payments to the watched scripts from `first` on, to indices
+    /// within the gap of indices used before in this chain, and the spends of these coins.
     pub(crate) fn must(&self, chain: &Chain) -> Shares {
         let mut watched: BTreeSet<_> =
             self.scripts.iter().chain(self.derived.iter().take(self.range)).collect();
@@ -44,7 +44,8 @@ impl Watched {
             if !(self.first..=self.last).contains(&mined.height) {
                 continue;
             }
-            // What a block pays may lead to more that it pays.
+            // A payment in a block may extend the watched indices, and so reveal another payment in
+            // the same block.
             loop {
                 let outputs = mined.block.txdata.iter().flat_map(|tx| &tx.output);
                 let paid: BTreeSet<_> = outputs.map(|output| &output.script_pubkey).collect();
@@ -66,7 +67,7 @@ impl Watched {
         shares
     }
 
-    /// What it may be told: everything that pays to it or spends from it.
+    /// Returns what may be reported: every payment to the wallet and every spend of its coins.
     pub(crate) fn may(&self, chain: &Chain) -> Shares {
         let watched: BTreeSet<_> = self.scripts.iter().chain(&self.derived).collect();
         let mut coins = BTreeSet::new();
@@ -95,13 +96,13 @@ fn share(
     (paid, spent)
 }
 
-/// The heights and ids of what a wallet must be told.
+/// Returns the heights and txids of the hits that the wallet must get.
 pub(crate) fn places(chain: &Chain, watched: &Watched) -> BTreeSet<(u32, Txid)> {
     let all = watched.must(chain).into_keys();
     all.map(|(block, txid)| (chain.height_of(&block).unwrap(), txid)).collect()
 }
 
-/// What a hit says is the wallet's.
+/// Returns the outputs and inputs that a hit reports as the wallet's.
 pub(crate) fn share_of(hit: &Hit) -> (BTreeSet<u32>, BTreeSet<u32>) {
     let received = hit.received.iter().map(|received| received.vout).collect();
     (received, hit.spent.iter().map(|spent| spent.vin).collect())

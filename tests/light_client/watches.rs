@@ -1,4 +1,4 @@
-//! Watches among honest and lying nodes, by either protocol; what is expected follows from the
+//! Watches among honest and lying nodes, with both protocols. The expected results follow from the
 //! blocks.
 
 use std::collections::BTreeSet;
@@ -20,16 +20,16 @@ use testkit::Rng;
 
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Bip37, Protocol::Bip157];
 
-/// BIP84's test wallet, as testnets write its key.
+/// The descriptor of BIP84's test wallet, with its key as testnets encode it.
 pub(crate) const DESCRIPTOR: &str = "wpkh(tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M/0/*)";
 
-/// The descriptor's scripts.
+/// Returns the first `count` scripts of the descriptor.
 pub(crate) fn derived(count: u32) -> Vec<ScriptBuf> {
     let derived = descriptor_scripts(DESCRIPTOR, 0..=count - 1).unwrap();
     derived.into_iter().map(|derived| derived.script).collect()
 }
 
-/// A wallet with the descriptor's first five indices and a gap of three.
+/// Returns a wallet with the descriptor's first five indices and a gap of three.
 pub(crate) fn descriptor_wallet(first: u32) -> Wallet {
     let item = Item::Descriptor(DESCRIPTOR.into(), 0..=4);
     Wallet { gap: 3, ..Wallet::new(Birthday::Height(first), vec![item]) }
@@ -54,7 +54,8 @@ fn mine(chain: &mut Chain, scripts: &[u8]) {
     }
 }
 
-/// Twelve blocks: script 1 is paid in the third and seventh, and spent in the fifth and ninth.
+/// Returns twelve blocks. Script 1 is paid in the third and seventh, and spent in the fifth and
+/// ninth.
 fn blocks() -> Chain {
     let mut chain = Chain::new();
     mine(&mut chain, &[8, 9, 1, 9]);
@@ -105,7 +106,7 @@ fn received_and_spent_is_found() {
     }
 }
 
-/// Every 5th index, and each in the block after the one before: far beyond the range 0-4.
+/// Each block pays to an index three after the one before, far beyond the range 0-4.
 #[test]
 fn descriptors_go_on_past_their_range() {
     for protocol in BOTH {
@@ -128,13 +129,13 @@ fn descriptors_go_on_past_their_range() {
     }
 }
 
-/// A script of the wallet by itself, given before or after the descriptor that derives it, shows
-/// that its index is used.
+/// A script that is given by itself, before or after the descriptor that derives it, shows that its
+/// index is used.
 #[test]
 fn a_script_that_is_a_descriptors_too_leads_it_on() {
     let scripts = derived(20);
     let mut chain = Chain::new();
-    // Index 7 is watched once 4 is used.
+    // Index 7 is watched after index 4 is used.
     for index in [4, 7] {
         chain.mine(&scripts[index], &[]);
     }
@@ -149,7 +150,7 @@ fn a_script_that_is_a_descriptors_too_leads_it_on() {
             let heights: Vec<_> = hits(&world.updates()).iter().map(|(at, _)| *at).collect();
             assert_eq!(heights, [1, 2], "{protocol:?}");
         }
-        // The descriptor comes later, when its script has been paid.
+        // The descriptor is added later, when its script has already been paid.
         let script = wallet(&scripts[4..5], 0);
         let node = Node::new(&chain, None);
         let mut world = World::new(config(protocol), &[("a", script)], &[node]);
@@ -162,12 +163,13 @@ fn a_script_that_is_a_descriptors_too_leads_it_on() {
     }
 }
 
-/// A script of the wallet by itself is paid before its descriptor comes to it.
+/// A script that is given by itself is paid before the descriptor reaches its index.
 #[test]
 fn a_script_that_gets_its_index_later_leads_the_descriptor_on() {
     let scripts = derived(30);
     let mut chain = Chain::new();
-    // Range 0-4 and gap 3: index 4 leads to 9 or 10, by either protocol, and 8 to 13 or 14.
+    // With range 0-4 and gap 3, index 4 extends the watched indices to 9 or 10, and index 8 to 13
+    // or 14, with either protocol.
     for index in [8, 4, 13] {
         chain.mine(&scripts[index], &[]);
     }
@@ -186,7 +188,7 @@ fn height(hit: &Hit) -> u32 {
     hit.place.unwrap().0.height
 }
 
-/// A wallet that is watched again with a larger gap, while it runs or in another run.
+/// A wallet is watched again with a larger gap.
 #[test]
 fn a_larger_gap_finds_what_a_smaller_one_has_passed_over() {
     let scripts = derived(20);
@@ -217,7 +219,7 @@ fn a_reorganization_takes_hits_back() {
         let mut world = World::new(config(protocol), &one(), &[Node::new(&chain, None)]);
         world.run();
         world.updates();
-        // From the sixth block on another branch, where script 1 is paid in the eighth.
+        // Another branch from the sixth block on, which pays to script 1 in the eighth.
         let mut other = chain.clone();
         other.cut(5);
         mine(&mut other, &[7, 7, 1, 7, 7, 7, 7, 7, 7]);
@@ -240,7 +242,8 @@ fn a_reorganization_takes_hits_back() {
     }
 }
 
-/// Killed after each message, and started again: all is found, and nothing twice as new.
+/// Kills the client after each message and restarts it. All hits are found, and none is given twice
+/// as new.
 fn killed(protocol: Protocol, wallet: &Wallet, watched: &Watched, chain: &Chain) {
     let nodes = [Node::new(chain, None), Node::new(chain, None)];
     let expected = places(chain, watched);
@@ -254,7 +257,8 @@ fn killed(protocol: Protocol, wallet: &Wallet, watched: &Watched, chain: &Chain)
     assert!(total > 10, "{total}");
     let mut rng = Rng::new(1);
     for kill in 1..=total {
-        // With the state kept as of any moment before, or never, and some of the last writes lost.
+        // The state was saved at some earlier moment, or never, and some of the last writes are
+        // lost.
         let saved = [0, kill / 2, kill][kill % 3];
         let mut world = World::new(config(protocol), &wallets, &nodes);
         for taken in 1..=kill {
@@ -291,11 +295,11 @@ fn a_kill_at_any_time_loses_nothing_and_repeats_nothing() {
 fn a_kill_while_a_descriptor_goes_on_loses_nothing() {
     let scripts = derived(40);
     let mut chain = Chain::new();
-    // The 7th is found only after the second block has led to it.
+    // Index 7 is watched only after the payment to index 2.
     for index in &[2, 7, 4, 10, 13, 12] {
         chain.mine(&scripts[*index], &[]);
     }
-    // Both protocols watch as many ahead as the range has.
+    // Both protocols watch as many indices ahead as the range has.
     let watched = Watched { derived: scripts, range: 5, gap: 5, ..Watched::scripts(&[], 0) };
     for protocol in BOTH {
         killed(protocol, &descriptor_wallet(0), &watched, &chain);
@@ -322,8 +326,8 @@ fn another_peer_takes_the_place_of_one_that_fails() {
     }
 }
 
-/// The node passes over the first block and is gone before it shows that: the second, which spends
-/// a coin of the first, is asked for again.
+/// The node skips the first block, and disconnects before the client can notice. The second block,
+/// which spends a coin of the first, is requested again.
 #[test]
 fn what_is_answered_after_a_block_passed_over_is_asked_for_again() {
     let mut chain = Chain::new();
@@ -388,7 +392,7 @@ fn unconfirmed_transactions_that_no_node_relays_are_passed_over() {
     assert_eq!(txids, [small.compute_txid()]);
 }
 
-/// A wallet that no filter has room for keeps the others waiting until it is forgotten.
+/// A wallet that is too large for any filter delays the others until it is forgotten.
 #[test]
 fn a_wallet_that_is_too_large_for_a_filter_can_be_forgotten() {
     let chain = blocks();
@@ -418,7 +422,7 @@ fn a_wallet_that_is_too_large_for_a_filter_can_be_forgotten() {
     assert_eq!(hits(&world.updates()), [(13, paid.at(13).unwrap().txids[0])]);
 }
 
-/// Two wallets do not fit into a filter together, and in the next run the second is alone.
+/// Two wallets are together too large for a filter. In the next run, the second is alone.
 #[test]
 fn what_no_filter_had_room_for_is_looked_for_in_another_run() {
     let mut chain = blocks();
@@ -516,7 +520,7 @@ fn what_peers_agree_on_is_graded() {
 #[test]
 fn a_range_is_looked_through_and_no_more() {
     for protocol in BOTH {
-        // The last below the tip, at it, and above it.
+        // The last height of the range is below the tip, at the tip, or above the tip.
         for last in [8, 12, 13] {
             let chain = blocks();
             let mut config = config(protocol);
@@ -524,10 +528,11 @@ fn a_range_is_looked_through_and_no_more() {
             let wallets = [("a", wallet(&[script(1)], 4))];
             let mut world = World::new(config, &wallets, &[Node::new(&chain, None)]);
             world.run();
-            // The coin that the fifth block spends was paid before: nothing in the blocks tells it.
+            // The coin that the fifth block spends was paid before the range, so the blocks don't
+            // show whose it is.
             let watched = Watched { last, ..Watched::scripts(&[script(1)], 4) };
             assert_eq!(set(&world.updates()), places(&chain, &watched));
-            // What comes after the range does not matter.
+            // Blocks after the range don't matter.
             let mut more = chain.clone();
             mine(&mut more, &[1, 1, 1]);
             world.announce(0, &more);
@@ -575,7 +580,7 @@ fn a_wallet_that_is_forgotten_is_not_told_and_its_coins_stay_watched_for_others(
             updates.iter().filter_map(|update| Some(update.wallet.clone()?.0)).collect();
         assert_eq!(told, BTreeSet::from(["b".to_owned()]), "{protocol:?}");
         assert_eq!(hits(&updates)[0], (5, chain.at(5).unwrap().txids[1]));
-        // Watched again, it is told everything, as new.
+        // The wallet is watched again, and gets every hit as new.
         world.watch("a", &wallet(&[script(1)], 0));
         world.run();
         let updates = world.updates();
@@ -584,7 +589,7 @@ fn a_wallet_that_is_forgotten_is_not_told_and_its_coins_stay_watched_for_others(
     }
 }
 
-/// Forgotten and watched again before the headers are there.
+/// The wallet is forgotten and watched again before the headers arrive.
 #[test]
 fn a_wallet_that_is_watched_again_at_once_is_watched() {
     for protocol in BOTH {
@@ -612,7 +617,7 @@ fn a_wallet_that_gets_an_earlier_birthday_is_looked_for_from_there() {
         world.run();
         world.watch("a", &wallet(&[script(1)], 8));
         world.run();
-        // The coin that the ninth block spends was paid before.
+        // The coin that the ninth block spends was paid before the birthday.
         assert_eq!(set(&world.updates()), BTreeSet::new());
         world.watch("a", &wallet(&[script(1)], 2));
         world.run();
@@ -622,7 +627,7 @@ fn a_wallet_that_gets_an_earlier_birthday_is_looked_for_from_there() {
     }
 }
 
-/// With kept filters, another wallet downloads no filter that is there.
+/// If filters are kept, another wallet downloads only filters that are not there.
 #[test]
 fn kept_filters_are_asked_for_another_wallet() {
     let chain = blocks();
@@ -639,8 +644,8 @@ fn kept_filters_are_asked_for_another_wallet() {
         .filter(|update| update.wallet.as_ref().is_some_and(|id| id.0 == "b"))
         .collect();
     assert_eq!(set(&of_b), places(&chain, &Watched::scripts(&[script(9)], 0)));
-    // But for those whose block was scanned, for the first wallet or now: a filter that one peer alone
-    // claims is no evidence for what else it may hold.
+    // Only filters of scanned blocks are requested again, scanned for the first wallet or for this
+    // one: a filter that one peer alone claims proves nothing about other scripts.
     let scanned =
         [script(1), script(9)].map(|script| places(&chain, &Watched::scripts(&[script], 0)));
     let scanned: BTreeSet<_> = scanned.iter().flatten().map(|(height, _)| height).collect();
@@ -663,7 +668,7 @@ fn a_broadcast_is_offered_mined_and_offered_again() {
         let nodes = [Node::new(&chain, None), Node::new(&chain, None)];
         let mut world = World::new(config(protocol), &one(), &nodes);
         world.run();
-        // The second takes nothing that pays less than 2,000 satoshis for 1,000 virtual bytes.
+        // Node 1 accepts no transaction that pays less than 2,000 satoshis for 1,000 virtual bytes.
         world.push(1, NetworkMessage::FeeFilter(2_000));
         world.step();
         world.updates();
@@ -688,7 +693,7 @@ fn a_broadcast_is_offered_mined_and_offered_again() {
         world.announce(0, &other);
         let news = broadcast_news(&world.updates());
         assert_eq!(news.first(), Some(&BroadcastNews::Unmined));
-        // Nothing of it is a wallet's.
+        // The transaction is no hit of a wallet.
         assert_eq!(world.client.hits(&"a".into()).count(), truth(&other).len());
         let inv = NetworkMessage::Inv(vec![Inventory::Transaction(tx.compute_txid())]);
         world.push(1, inv);

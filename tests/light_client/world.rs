@@ -1,5 +1,5 @@
-//! A client among test nodes: messages go back and forth in memory, and time passes when nothing
-//! else happens.
+//! A client among test nodes. Messages are exchanged in memory, and time passes when nothing else
+//! happens.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::node::Node;
 use super::storage::Storage;
 use testkit::Rng;
 
-/// What a client is set up with in most tests.
+/// Returns the configuration of most tests.
 pub(crate) fn config(protocol: Protocol) -> Config {
     let mut config = Config::new(Network::Regtest, [7; 16]);
     config.protocol = protocol;
@@ -25,29 +25,29 @@ pub(crate) fn config(protocol: Protocol) -> Config {
     config
 }
 
-/// A client, its storage, its nodes, and what is under way between them.
+/// A client, its storage, its nodes, and the messages in flight between them.
 pub(crate) struct World {
     pub(crate) client: Client,
     config: Config,
     pub(crate) wallets: BTreeMap<WalletId, Wallet>,
     pub(crate) storage: Storage,
-    /// Writes are durable at once; else when [`store`](Self::store) says so.
+    /// `true` if writes are durable at once. Otherwise [`store`](Self::store) makes them durable.
     pub(crate) stores_at_once: bool,
     pub(crate) nodes: Vec<Node>,
-    /// The connection of each node.
+    /// The node of each connection.
     connected: BTreeMap<PeerId, usize>,
     next_id: u64,
     queues: VecDeque<(PeerId, NetworkMessage)>,
     reads: VecDeque<File>,
     pub(crate) now: Duration,
-    /// The nodes that were let go, with the reason; those banned do not come back.
+    /// The nodes that were disconnected, with the reason. Banned nodes are not connected again.
     pub(crate) dropped: Vec<(usize, String)>,
     pub(crate) banned: Vec<(usize, String)>,
-    /// Messages that the client has taken.
+    /// Number of messages that the client has taken.
     pub(crate) taken: usize,
-    /// Updates that nobody has looked at.
+    /// Updates that no test has taken yet.
     updates: Vec<Update>,
-    /// Blocks that the caller asked for.
+    /// The requested blocks, with `true` if the block was found.
     pub(crate) blocks: Vec<(BlockHash, bool)>,
 }
 
@@ -57,7 +57,7 @@ impl World {
         Self::resume(config, wallets.collect(), nodes, Storage::default())
     }
 
-    /// Another run with the same storage.
+    /// Starts another run with the same storage.
     pub(crate) fn resume(
         config: Config,
         wallets: BTreeMap<WalletId, Wallet>,
@@ -86,7 +86,7 @@ impl World {
         world
     }
 
-    /// Hands over the wallets, and connects every node.
+    /// Gives the wallets to the client, and connects every node.
     fn begin(&mut self) {
         for (id, wallet) in self.wallets.clone() {
             self.handle(Event::Watch(id, Box::new(wallet)));
@@ -96,13 +96,13 @@ impl World {
         }
     }
 
-    /// The process is killed, and started again.
+    /// Kills the process and starts it again.
     pub(crate) fn crash(&mut self, rng: &mut Rng) {
         self.storage.crash(rng);
         self.start_over();
     }
 
-    /// It ends as it should, and is started again.
+    /// Ends the process in order and starts it again.
     pub(crate) fn restart(&mut self) {
         self.handle(Event::Save);
         self.store(usize::MAX);
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    /// Makes this many writes durable, and says so.
+    /// Makes this many writes durable, and tells the client.
     pub(crate) fn store(&mut self, count: usize) {
         while let Some(id) = self.storage.store(count) {
             let actions = self.client.handle(Event::Stored(id), self.now);
@@ -188,7 +188,7 @@ impl World {
         self.connected.iter().find(|(_, up)| **up == place).map(|(id, _)| *id)
     }
 
-    /// Connects a node, if it is not connected or banned.
+    /// Connects a node, unless it is connected or banned.
     pub(crate) fn call(&mut self, place: usize) {
         if self.is_banned(place) || self.is_up(place) {
             return;
@@ -208,14 +208,14 @@ impl World {
         self.handle(Event::Disconnected(id));
     }
 
-    /// A message that a node sends of its own.
+    /// Queues a message that a node sends unasked.
     pub(crate) fn push(&mut self, place: usize, message: NetworkMessage) {
         if let Some(id) = self.connection(place) {
             self.queues.push_back((id, message));
         }
     }
 
-    /// A node is on another chain now, and may announce it.
+    /// Puts a node on another chain, and announces the chain if `tell` is true.
     pub(crate) fn switch(&mut self, place: usize, chain: &Chain, tell: bool) {
         self.nodes[place].switch(chain);
         if tell {
@@ -239,7 +239,7 @@ impl World {
         true
     }
 
-    /// One message, or some time. Peers that were dropped come back.
+    /// Handles one message or file, or lets 5 s pass and connects dropped peers again.
     pub(crate) fn step(&mut self) {
         if self.read() {
             return;
@@ -253,7 +253,7 @@ impl World {
         self.tick(5_000);
     }
 
-    /// The next message of any peer that has some, or a file that was asked for.
+    /// Handles the next message of a random peer, or a requested file.
     pub(crate) fn step_any(&mut self, rng: &mut Rng) {
         if rng.one_in(3) && self.read() {
             return;
@@ -277,7 +277,7 @@ impl World {
         self.queues.is_empty() && self.reads.is_empty() && self.client.is_caught_up()
     }
 
-    /// Steps until all is answered.
+    /// Steps until everything is answered.
     pub(crate) fn run(&mut self) {
         for _ in 0..20_000 {
             if self.is_done() {
@@ -286,29 +286,30 @@ impl World {
             self.step();
         }
         let (dropped, banned) = (self.dropped.last(), self.banned.last());
-        panic!("it does not come to an end: {dropped:?} {banned:?}");
+        panic!("the run does not end: {dropped:?} {banned:?}");
     }
 
-    /// A node has other blocks now, announces the last, and all is answered.
+    /// Puts a node on another chain, announces the chain's last block, and runs until everything is
+    /// answered.
     pub(crate) fn announce(&mut self, place: usize, chain: &Chain) {
         self.switch(place, chain, true);
         self.step();
         self.run();
     }
 
-    /// The updates so far, which are forgotten.
+    /// Returns the updates so far, and removes them.
     pub(crate) fn updates(&mut self) -> Vec<Update> {
         core::mem::take(&mut self.updates)
     }
 }
 
-/// The hits in blocks, in the order given.
+/// Returns height and txid of the hits in blocks, in the order of the updates.
 pub(crate) fn hits(updates: &[Update]) -> Vec<(u32, Txid)> {
     let placed = all_hits(updates).into_iter();
     placed.filter_map(|hit| Some((hit.place?.0.height, hit.txid))).collect()
 }
 
-/// The hits, unconfirmed ones too.
+/// Returns all hits, unconfirmed ones included.
 pub(crate) fn all_hits(updates: &[Update]) -> Vec<Hit> {
     let hits = updates.iter().filter_map(|update| match &update.news {
         News::Hit(hit) => Some((**hit).clone()),
@@ -317,7 +318,7 @@ pub(crate) fn all_hits(updates: &[Update]) -> Vec<Hit> {
     hits.collect()
 }
 
-/// The hits that were withdrawn.
+/// Returns height and txid of the withdrawn hits.
 pub(crate) fn withdrawn(updates: &[Update]) -> Vec<(u32, Txid)> {
     let gone = updates.iter().filter_map(|update| match &update.news {
         News::Withdrawn(hit) => Some((hit.place?.0.height, hit.txid)),

@@ -1,4 +1,4 @@
-//! What ends a follower, what it starts with, and what it does not do.
+//! The start and the end of a follower: the faults that end it, and the events that do not.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn grown(blocks: u8) -> World {
 #[test]
 fn a_reorganisation_below_what_is_kept_ends_it() {
     for (depth, is_killed) in [(KEEP, false), (KEEP, true), (KEEP + 1, false), (KEEP + 1, true)] {
-        // Without finality, which would end it earlier.
+        // Without finality, which would end the follower earlier.
         let mut world = grown(40);
         world.elsewhere.truncate(1);
         let mut run = settled(&world, exact());
@@ -52,14 +52,14 @@ fn a_reorganisation_below_what_is_kept_ends_it() {
     }
 }
 
-/// What a killed process may have given out leaves the chain before another one has given it out
-/// again.
+/// Logs that a killed process may have given out leave the chain before another process has given
+/// them out again.
 #[test]
 fn what_a_killed_process_gave_out_is_taken_back() {
-    // Two receipts with two logs each, all of them asked for or of another contract.
+    // Two receipts with two logs each, of the queried contract or of another one.
     const SEED: u8 = 2 | 2 << 2;
     let kills = [(Kill::AfterStore, 0), (Kill::InUpdate(1), 1), (Kill::AfterUpdate, 4)];
-    // All that was given out last, or the last block of it alone.
+    // The reorganisation removes all blocks that were given out last, or only the last of them.
     for ((kill, given), depth) in kills.into_iter().flat_map(|kill| [(kill, 6), (kill, 3)]) {
         let mut world = World::new();
         world.mine_all(&[SEED; 6]);
@@ -87,7 +87,7 @@ fn what_is_final_is_not_taken_back() {
     world.synchronise();
     let finalized = world.finalized();
     let mut run = settled(&world, exact());
-    // Finality is asked for with a new head.
+    // The follower asks for the finalised block when there is a new head.
     world.mine(1);
     run.settle(&world);
     assert_eq!(run.follower.num_kept() as u64, world.head().number - finalized.number + 1);
@@ -114,7 +114,7 @@ fn a_claim_that_the_future_is_final_is_forgotten() {
     assert_eq!(run.follower.num_kept() as u64, not_final);
 }
 
-/// A cursor was taken without an anchor, or before the anchor was known.
+/// The cursor was taken without an anchor, or before the anchor was known.
 #[test]
 fn an_anchor_among_blocks_of_an_earlier_run_is_told_and_holds() {
     let mut world = grown(20);
@@ -127,7 +127,7 @@ fn an_anchor_among_blocks_of_an_earlier_run_is_told_and_holds() {
         run.settle(&world);
         assert_eq!((run.ended.clone(), &run.anchored[..]), (None, &[anchor][..]));
     }
-    // The branch leaves the chain before the anchor, and is not as long.
+    // The branch leaves the chain before the anchor, and is shorter.
     world.revert(8);
     world.mine_all(&[3, 7]);
     assert!(world.head().number < anchor.number);
@@ -148,13 +148,13 @@ fn an_anchor_after_the_last_block_is_reached() {
         let last = world.at(12).unwrap().at;
         assert_eq!(run.reader.last, Some(last));
         assert_eq!(run.reader.logs, world.logs_up_to(last, 0));
-        // From the cursor of its end.
+        // Resume from the cursor of the finished run.
         run.ended = None;
         run.resume(config);
         run.settle(&world);
         assert_eq!((run.ended, run.reader.last), (Some(Ok(())), Some(last)));
     }
-    // The node has the anchor, and then another chain.
+    // The node first has the anchor, and then another chain.
     let query = exact().query.to_block(12);
     let mut run = Run::new(Config { query, anchors: vec![anchor.hash], ..exact() });
     while run.follower.next_number().is_none() {
@@ -183,7 +183,7 @@ fn where_receipts_lack_logs_it_says_so() {
         assert_eq!((last, every_log), (number, !(12..16).contains(&number)));
         world.mine(2);
     }
-    // Of several blocks, that of each.
+    // An update over several blocks has every log only if each of its blocks has.
     let several = |from: u64| {
         let query = exact().query.from_block(from);
         let run = settled(&world, Config { query, profile: profile.clone(), ..exact() });
@@ -200,7 +200,7 @@ fn another_block_than_the_anchor_ends_it() {
     let with = |hash| Config { anchors: vec![hash], ..exact() };
     let mut run = settled(&world, with(anchor.hash));
     assert_eq!(run.anchored, [anchor]);
-    // A branch that leaves the chain before it.
+    // A branch that leaves the chain before the anchor.
     world.revert(10);
     (0..30).for_each(|seed| world.mine(seed));
     run.settle(&world);
@@ -236,7 +236,7 @@ fn a_cursor_of_another_chain_than_the_anchors_ends_it() {
 fn a_filter_that_lacks_bits_ends_it() {
     let mut world = World::new();
     world.unsound = true;
-    // The filter has no bits: only a query for everything asks for receipts.
+    // The blooms have no bits, so only a query for everything fetches receipts.
     (0..20).for_each(|seed| world.mine(seed));
     let everything = Config { query: LogQuery::new().from_block(0), ..exact() };
     let run = settled(&world, everything);
@@ -285,7 +285,7 @@ fn a_node_that_lags_takes_nothing_back() {
     assert_eq!(run.reader.logs, world.logs_up_to(world.head(), 0));
 }
 
-/// With an index of the past: the same logs, and no branch is followed below it.
+/// With an index of the past, the logs are the same, and no branch below the index is followed.
 #[test]
 fn an_index_serves_the_past() {
     for (to, from) in [(30_u64, 0), (30, 7), (33, 33), (0, 0)] {
@@ -332,13 +332,13 @@ fn an_index_that_does_not_fit_is_refused() {
     assert_eq!(with(exact(), 0, ours), Some(Err(other)));
     let unsound = with(config(BloomSoundness::Unsound), 0, at(10));
     assert_eq!(unsound, Some(Err(Fault::IndexUnsound(10))));
-    // Of no use: the range begins after it.
+    // The index is not used, because the range begins after it.
     let query = exact().query.from_block(15);
     assert_eq!(with(Config { query, ..exact() }, 0, at(10)), None);
 }
 
-/// An index that does not hold what an earlier run has followed is left out: only headers show
-/// where the chains part.
+/// An index that does not contain the last block of an earlier run is not used: only headers show
+/// where the two chains part.
 #[test]
 fn an_index_is_not_joined_to_another_branch() {
     let mut world = grown(16);
@@ -351,14 +351,14 @@ fn an_index_is_not_joined_to_another_branch() {
     run.settle(&world);
     assert_eq!((run.ended.clone(), run.reader.reorgs), (None, 1));
     assert_eq!(run.reader.logs, world.logs_up_to(world.head(), 0));
-    // One that holds it is used.
+    // An index that contains the last block is used.
     run.resume(Config { index: Some(Indexed { first: 0, last: world.head() }), ..exact() });
     (0..9).for_each(|seed| world.mine(seed));
     run.settle(&world);
     assert_eq!(run.reader.logs, world.logs_up_to(world.head(), 0));
 }
 
-/// What is out when it is stopped counts as not dealt with.
+/// An update that was given out but not acknowledged when the follower stops is not in its cursor.
 #[test]
 fn a_stop_leaves_the_update_that_is_out() {
     let mut follower = Follower::new(Config { stored: false, ..exact() }, None).unwrap();
@@ -370,7 +370,7 @@ fn a_stop_leaves_the_update_that_is_out() {
     assert!(follower.handle(Event::Tick, Duration::ZERO).is_empty(), "nothing comes after the end");
 }
 
-/// Receipts that never come end it, after a try with each method.
+/// Receipts that never arrive end the follower, after a try with each method.
 #[test]
 fn receipts_that_never_come_end_it() {
     let mut world = grown(20);
@@ -389,7 +389,7 @@ fn receipts_that_never_come_end_it() {
 fn wrong_answers_in_a_row_end_it() {
     let mut world = grown(20);
     let mut run = settled(&world, Config { tries: 3, ..exact() });
-    // No header of the other branch can be had.
+    // The headers of the other branch are unavailable.
     world.revert(3);
     world.mine_all(&[0; 5]);
     for _ in 0..200 {
@@ -397,7 +397,7 @@ fn wrong_answers_in_a_row_end_it() {
     }
     assert!(matches!(run.ended, Some(Err(Fault::GaveUp { tries: 3, .. }))), "{:?}", run.ended);
 
-    // A connection that fails is waited for, longer and longer, but with `once`.
+    // The waits after failed connections become longer. With `once`, the follower gives up.
     for once in [false, true] {
         let mut follower = Follower::new(Config { tries: 5, once, ..exact() }, None).unwrap();
         let mut now = Duration::ZERO;
@@ -434,7 +434,8 @@ fn wrong_answers_in_a_row_end_it() {
     }
 }
 
-/// Each log of any query comes once, and the configuration says which queries want it.
+/// A log that several queries select is given once, and the configuration tells which queries
+/// select it.
 #[test]
 fn several_queries_are_answered_in_one_pass() {
     let world = grown(20);
@@ -479,7 +480,7 @@ fn a_cursor_is_of_one_query_from_one_block() {
     assert_eq!(start(other), Err(StartError::OtherStart { cursor: 0, from: 3 }));
     let other = Config { more_queries: vec![LogQuery::new()], ..exact() };
     assert!(matches!(start(other), Err(StartError::OtherQuery(_))));
-    // A tag means what it named at the first start.
+    // A tag keeps the block that it named at the first start.
     let query = LogQuery::new().address(ASKED).from_block(BlockTag::Finalized);
     assert_eq!(start(Config { query, ..exact() }), Ok(()));
     let query = exact().query.at_hash(B256::ZERO);
@@ -488,7 +489,7 @@ fn a_cursor_is_of_one_query_from_one_block() {
     assert_eq!(start(Config { query, ..exact() }), Err(StartError::End(BlockTag::Safe)));
 }
 
-/// Wherever a cursor's text was cut off or changed, it is refused or read, and nothing panics.
+/// A cursor whose text is cut off or changed is rejected or read, and nothing panics.
 #[test]
 fn a_cursor_that_is_damaged_is_refused() {
     let world = grown(14);

@@ -1,4 +1,5 @@
-//! Laws, under random operations.
+//! Properties of the log follower under random operations: each log is given once, and removed once
+//! if it leaves the chain.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ enum Op {
     Mine(Vec<u8>),
     Reorg(usize, Vec<u8>),
     Steps(Vec<u8>),
-    /// Receipts of so many of the newest blocks cannot be had until the next of these.
+    /// Makes the receipts of this many newest blocks unavailable, until the next of these.
     Withhold(usize),
     /// A second node gets the chain of the first.
     Synchronise,
@@ -49,7 +50,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A start that is killed, and what is mined before the next one.
+/// Draws kills during the start, each with the blocks mined before the next start.
 fn deaths() -> impl Strategy<Value = Vec<(Kill, Vec<u8>)>> {
     prop::collection::vec((kill(), prop::collection::vec(any::<u8>(), 0..4)), 0..3)
 }
@@ -100,7 +101,7 @@ fn go(
         world.outgrow(run.told.unwrap() + confirmations);
         run.settle(&world);
     }
-    // What is pending is less than what is asked for at a time.
+    // The blocks pending are fewer than the follower requests at a time.
     prop_assert!(run.most <= KEEP + 1 + usize::try_from(8192 + confirmations).unwrap());
     match run.ended {
         None => {
@@ -121,7 +122,7 @@ fn go(
 
 fn of(from: Option<BlockTag>, confirmations: u64) -> Config {
     let range = from.map_or_else(LogQuery::new, |from| LogQuery::new().from_block(from));
-    // Half of them by the second of two queries in one pass.
+    // In half of the cases, the second of two queries selects the logs.
     let (query, more_queries) = if confirmations.is_multiple_of(2) {
         (range.address(ASKED), Vec::new())
     } else {
@@ -143,8 +144,8 @@ proptest! {
         go(World::new(), run, confirmations, &ops, false)?;
     }
 
-    /// Every log from the block on that the first update named: whatever was asked for as the start,
-    /// and wherever kills came.
+    /// Kills lose no log since the block that the first update named, whatever start was requested
+    /// and whenever the kills come.
     #[test]
     fn nothing_is_lost_by_kills(
         past in prop::collection::vec(any::<u8>(), 0..16),
@@ -158,11 +159,11 @@ proptest! {
     ) {
         let mut world = World::new();
         world.mine_all(&past);
-        // Without a storage, the reader keeps the cursor together with the logs.
+        // Without a storage, the reader stores the cursor together with the logs.
         let mut run = Run::new(Config { stored, ..of(from, confirmations) });
         run.stores_late = stores_late;
         if is_slow {
-            // Longer than from one poll to the next.
+            // The latency is longer than the time between two polls.
             run.latency = Duration::from_secs(3);
         }
         for (kill, seeds) in deaths {

@@ -1,4 +1,5 @@
-//! The follower of logs on made-up chains: random branches, lies and kills against a naive answer.
+//! The log follower on made-up chains, with random branches, lies and kills, compared with a naive
+//! answer.
 
 #![expect(clippy::unwrap_used, reason = "what a test cannot do without")]
 

@@ -1,4 +1,4 @@
-//! A follower with its provider, its storage and whoever reads its updates.
+//! A follower with its provider, its storage and the reader of its updates.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use chainsieve::eth::receipts::BlockReceipts;
 use testkit::eth::world::{ASKED, Reader, World};
 
 pub(crate) const KEEP: usize = 12;
-/// An answer without anything odd.
+/// The value of `odd` for an answer without a fault.
 pub(crate) const TRUE: u8 = 254;
 
 pub(crate) fn config(bloom: BloomSoundness) -> Config {
@@ -26,41 +26,41 @@ pub(crate) fn config(bloom: BloomSoundness) -> Config {
     config
 }
 
-/// When a kill comes, counted from now.
+/// The moment of the next kill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kill {
-    /// When the next cursor is to be stored: it is not.
+    /// When the next cursor is to be stored, before it is stored.
     BeforeStore,
-    /// When it is stored, and nothing is given out.
+    /// When the next cursor is stored, before an update is given out.
     AfterStore,
-    /// When the reader has so many logs of the next update.
+    /// When the reader has this many logs of the next update.
     InUpdate(usize),
-    /// When the reader has the next update, and has not said so.
+    /// When the reader has the next update, and has not acknowledged it.
     AfterUpdate,
 }
 
-/// All that a process is, and what outlives it.
+/// The state of a process, and the state that outlives it.
 pub(crate) struct Run {
     config: Config,
     pub(crate) follower: Follower,
     actions: VecDeque<Action>,
     asked: Option<(QuestionId, Question)>,
     stored: Option<String>,
-    /// Cursors are durable only when something waits for them.
+    /// `true` if cursors become durable only when something waits for them.
     pub(crate) stores_late: bool,
-    /// How long an answer takes.
+    /// Time that an answer takes.
     pub(crate) latency: Duration,
     late: Vec<(StoreId, String)>,
     pub(crate) reader: Reader,
-    /// The first block, as the first update had it.
+    /// The first block, as the first update gives it.
     pub(crate) told: Option<u64>,
     pub(crate) anchored: Vec<BlockRef>,
-    /// The last block of each update, and whether its logs are all that nodes return.
+    /// The last block of each update, and `true` if the update has all logs that nodes return.
     pub(crate) every_log: Vec<(u64, bool)>,
     pub(crate) kill: Option<Kill>,
     pub(crate) ended: Option<Result<(), Fault>>,
     pub(crate) notes: Vec<Note>,
-    /// The most blocks that were kept.
+    /// The largest number of blocks kept.
     pub(crate) most: usize,
     now: Duration,
 }
@@ -88,7 +88,7 @@ impl Run {
         }
     }
 
-    /// The process ends here, and another one reads what is stored.
+    /// Kills the process, and starts another one with the stored cursor.
     pub(crate) fn kill(&mut self) {
         let cursor = self.stored.as_deref().map(|text| Cursor::from_json(text).unwrap());
         if let (Some(cursor), Some(text)) = (&cursor, &self.stored) {
@@ -99,11 +99,11 @@ impl Run {
         self.late.clear();
         self.asked = None;
         self.kill = None;
-        // A cursor that is stored with the logs tells exactly which they are.
+        // A cursor that is stored together with the logs tells exactly which logs were given out.
         self.reader.lenient = self.config.stored;
     }
 
-    /// Another process goes on, set up in another way.
+    /// Kills the process, and starts another one with another configuration.
     pub(crate) fn resume(&mut self, config: Config) {
         self.config = config;
         self.kill();
@@ -115,7 +115,7 @@ impl Run {
         self.most = self.most.max(self.follower.num_kept());
     }
 
-    /// Carries out what the follower wants.
+    /// Performs the actions of the follower.
     fn act(&mut self) {
         while let Some(action) = self.actions.pop_front() {
             match action {
@@ -148,10 +148,10 @@ impl Run {
         }
     }
 
-    /// Gives an update to the reader. Returns whether a kill comes then.
+    /// Gives an update to the reader. Returns `true` if the process is killed then.
     fn update(&mut self, id: UpdateId, update: &Update) -> bool {
         if !self.config.stored {
-            // In one transaction with the cursor.
+            // The cursor is stored in one transaction with the logs.
             if matches!(self.kill, Some(Kill::BeforeStore | Kill::InUpdate(_))) {
                 return true;
             }
@@ -159,7 +159,7 @@ impl Run {
         }
         if let Update::Started(started) = update {
             let told = *self.told.get_or_insert(started.from);
-            assert_eq!(told, started.from, "it starts elsewhere than it said");
+            assert_eq!(told, started.from, "the first block has changed");
         }
         if let Update::Anchored(anchor) = update {
             self.anchored.push(*anchor);
@@ -189,7 +189,7 @@ impl Run {
         self.handle(Event::Answer(id, answer));
     }
 
-    /// What was given out are exactly the logs of the chain of the last block.
+    /// Checks that the logs given out are exactly those of the chain up to the last block.
     fn check(&self, world: &World) {
         if let (Some(last), Some(from), false) = (self.reader.last, self.told, self.reader.lenient)
         {
@@ -197,7 +197,7 @@ impl Run {
         }
     }
 
-    /// One question and its answer. `odd` makes the answer less than it should be.
+    /// Answers one question. `odd` selects a fault of the answer.
     pub(crate) fn step(&mut self, world: &World, odd: u8) {
         self.act();
         if self.ended.is_some() {
@@ -224,7 +224,7 @@ impl Run {
                     .map_while(|number| Some(world.at(number)?.header.clone()))
                     .collect();
                 if odd == 1 && headers.len() > 2 {
-                    // Two nodes behind one address: the last is of another block.
+                    // Two nodes share one address, and the last header is that of another block.
                     let last = headers.len() - 1;
                     headers[last] = headers[0].clone();
                 }
@@ -234,7 +234,7 @@ impl Run {
                 self.answer(id, Answer::Complete);
             }
             Question::Header(hash) => {
-                // Of what left its chain the node has neither headers nor receipts.
+                // The node has neither headers nor receipts of blocks that left its chain.
                 let block = world.canonical.contains(hash).then(|| &world.blocks[hash]);
                 let header = block.map(|block| &block.header).filter(|_| odd != 2);
                 self.answer(id, Answer::Header(header));
@@ -247,11 +247,11 @@ impl Run {
                     self.answer(id, Answer::ReceiptsBy("a", Ok(Some(other))));
                     self.answer(id, Answer::ReceiptsBy("b", Ok(right)));
                 }
-                // If that was right, this comes too late.
+                // If the receipts were right, this answer comes too late.
                 self.answer(id, Answer::Complete);
             }
             Question::Candidates(numbers) => {
-                // Every third block besides the right ones: filters say "maybe" too often.
+                // Add every third block, because blooms have false positives.
                 let end = world.at(*numbers.end()).unwrap().at;
                 let asked = numbers
                     .clone()
@@ -304,7 +304,7 @@ impl Run {
         self.answer(id, Answer::Complete);
     }
 
-    /// Goes on with true answers until all is given out, or it ends.
+    /// Steps with true answers until everything is given out, or the follower ends.
     pub(crate) fn settle(&mut self, world: &World) {
         let last = world.head().number.checked_sub(self.config.confirmations);
         let last = last.and_then(|last| Some(world.at(last)?.at));
@@ -321,7 +321,7 @@ impl Run {
                 return;
             }
         }
-        panic!("it does not come to an end: {:?}", self.notes.last());
+        panic!("the follower does not settle: {:?}", self.notes.last());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Laws of Ethereum's filters and queries.
+//! Properties of Ethereum's blooms and queries.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, Log};
 use chainsieve::eth::bloom::{self, Answer, BloomView};
@@ -8,7 +8,7 @@ use chainsieve::simd::Backend;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Few different values, so that queries find something.
+/// Draws one of few values, so that queries match often.
 fn value() -> impl Strategy<Value = u8> {
     0..6_u8
 }
@@ -66,7 +66,7 @@ proptest! {
         prop_assert!(ones as usize <= 3 * values.len());
     }
 
-    /// Of another length, or with every bit set, a filter denies nothing, to nobody.
+    /// A bloom of another length, or with every bit set, rules out nothing for any query.
     #[test]
     fn what_says_nothing_denies_nothing(bytes in vec(any::<u8>(), 0..600), query in query()) {
         let full = [0xff; 256];
@@ -100,7 +100,7 @@ proptest! {
         }
     }
 
-    /// What a query wants under either rule makes its block a candidate, on every backend.
+    /// If a query matches a log under either rule, the log's block is a candidate on every backend.
     #[test]
     fn no_wanted_log_is_lost(logs in vec(log(), 0..12), query in query()) {
         let bits = filter(&logs);
@@ -119,7 +119,7 @@ proptest! {
         }
     }
 
-    /// geth wants no log that alloy does not; they differ by the number of topics alone.
+    /// geth matches no log that alloy does not match. They differ by the number of topics alone.
     #[test]
     fn geth_wants_a_part_of_what_alloy_wants(log in log(), query in query()) {
         let geth = query.matches(&log, Semantics::Geth);
@@ -140,9 +140,9 @@ proptest! {
     }
 }
 
-/// Filters of n random values, 400 for each n: the mean of the estimates is within 2 % of n, and
-/// no single one is off by more than five times its standard deviation; a false "maybe" is as
-/// frequent as the fill says.
+/// Blooms of n random values, 400 for each n. The mean of the estimates is within 2 % of n, no
+/// estimate is off by more than five standard deviations, and false positives are as frequent as
+/// the fill predicts.
 #[test]
 fn estimates_and_false_answers_are_as_the_fill_says() {
     let mut rng = testkit::Rng::new(11);
@@ -176,8 +176,8 @@ fn estimates_and_false_answers_are_as_the_fill_says() {
     }
 }
 
-/// A filter with every bit but one of a value's: watches for that value alone don't match, however
-/// many there are beside lanes that are empty.
+/// A bloom with every bit except one of a value's: no watch for the value matches, whatever the
+/// number of watches and of empty lanes beside them.
 #[test]
 fn a_single_clear_bit_is_a_no() {
     for count in 1..40_u8 {

@@ -1,5 +1,5 @@
-//! Files of headers: whatever they are written in and however the bytes arrive, the headers are
-//! the same.
+//! Files of headers: neither their format nor the way in which the bytes arrive changes the
+//! headers.
 
 use std::io::{Cursor, Read};
 
@@ -24,7 +24,7 @@ impl Read for Trickle<'_> {
     }
 }
 
-/// The RLP of each header, read one at a time and then in batches.
+/// Returns the RLP of each header, read one at a time and read in batches.
 fn each<R: Read>(read: impl Fn() -> HeaderReader<R>) -> [Vec<Vec<u8>>; 2] {
     let one = read().map(|header| header.expect("a header").rlp().to_vec()).collect();
     let mut batches = Vec::new();
@@ -116,7 +116,7 @@ fn formats_show_at_the_start_and_have_names() {
     assert_eq!(error.to_string(), "\"era1\" is not a format: rlp, json, hex or era");
 }
 
-/// A batch of all headers.
+/// Returns a batch of all headers.
 fn batch(rlp: &[u8]) -> HeaderBatch {
     let mut reader =
         HeaderReader::with_format(Input::new(rlp), FileFormat::Rlp).expect("RLP is always read");
@@ -148,7 +148,7 @@ fn trimmed_batches_hold_the_range() {
         }
     }
     check(&|batch| batch.trim(..), &|_| true);
-    // Between the ends nothing is dropped, nor is what is malformed.
+    // Trimming drops headers at the two ends only, and drops no malformed header.
     let mut twice = batch(&[&all[..], &all].concat());
     twice.trim(10_234_002..10_234_007);
     assert_eq!(twice.len(), 12);
@@ -187,7 +187,7 @@ fn batches_link_and_name_the_header_at_fault() {
     assert!(matches!(problem, FileProblem::Header(_)), "{problem:?}");
 }
 
-/// Errors of the reader keep their kind, and say how far reading came.
+/// Errors of the reader keep their kind, and give the position at which reading stopped.
 #[test]
 fn errors_of_the_reader_keep_their_kind() {
     struct Broken<'a>(&'a [u8]);
@@ -208,7 +208,7 @@ fn errors_of_the_reader_keep_their_kind() {
     let kind = std::io::ErrorKind::ConnectionReset;
     assert_eq!(error.problem, FileProblem::Io { kind, message: "cable".into() });
     assert!(error.to_string().ends_with(": cannot read: cable"), "{error}");
-    // The iterator ends with an error; whoever asks for batches is told again.
+    // The iterator ends after an error. `next_batch` returns the error again.
     assert!(reader.next().is_none());
     assert_eq!(reader.next_batch(), Err(error));
 }

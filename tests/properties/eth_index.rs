@@ -1,4 +1,5 @@
-//! An index that headers are added to and taken back from, against the same headers in a list.
+//! An index to which headers are added and from which they are rolled back, compared with a list of
+//! the same headers.
 
 use chainsieve::eth::bloom::{self, BitPositions};
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
@@ -13,16 +14,16 @@ use testkit::eth::shared_folder::SharedFolder;
 use alloy_primitives::B256;
 
 const SECTION: usize = 8192;
-/// The newest blocks that stay unsealed.
+/// Number of the newest blocks that stay unsealed.
 const CONFIRMATIONS: usize = 70;
 
-/// Values: some in many filters, most in few.
+/// Draws a value. Some values are in many blooms, most are in few.
 fn value(rng: &mut Rng) -> BitPositions {
     let number = if rng.one_in(2) { rng.below(6) } else { rng.below(3_000) };
     bloom::positions(&number.to_be_bytes())
 }
 
-/// Filters of blocks behind each other: empty, sparse, dense, and now and then all ones.
+/// Returns blooms of consecutive blocks: ranges of sparse and of dense ones, and a few of all ones.
 fn filters(rng: &mut Rng, count: usize) -> Vec<[u8; 256]> {
     let mut filters = Vec::new();
     while filters.len() < count {
@@ -54,7 +55,7 @@ fn query(rng: &mut Rng) -> CompiledQuery {
     CompiledQuery::new((0..clauses).map(|_| clause(rng)).collect())
 }
 
-/// The headers that an index must have.
+/// The headers that the index must have.
 struct Model {
     first: u64,
     blooms: Vec<[u8; 256]>,
@@ -66,7 +67,7 @@ impl Model {
         self.first + self.blooms.len() as u64 - 1
     }
 
-    /// Asks for a few ranges, those around borders among them.
+    /// Queries a few ranges, among them ranges around boundaries. Returns the number of candidates.
     fn check(&self, index: &Index<SharedFolder>, rng: &mut Rng, backend: Backend) -> usize {
         assert_eq!(index.numbers(), Some(self.first..=self.last()));
         let count = self.blooms.len();
@@ -97,7 +98,7 @@ impl Model {
     }
 }
 
-/// Appends, roll-backs, syncs and refreshes in any order.
+/// Appends, rolls back, syncs and refreshes in random order.
 #[test]
 fn an_index_has_what_was_synced_last() {
     let mut rng = Rng::new(17);
@@ -118,7 +119,7 @@ fn an_index_has_what_was_synced_last() {
         let mut readers: Vec<Index<SharedFolder>> = Vec::new();
         assert_eq!(Index::open(folder.clone()).map(drop), Err(IndexError::NoIndex));
         for step in 0..14 {
-            // Back by less than what stays unsealed, then on.
+            // Roll back fewer blocks than stay unsealed, then append.
             let back = rng.below(CONFIRMATIONS).min(model.blooms.len().saturating_sub(1));
             if back > 0 && step % 2 == 0 {
                 let keep = model.blooms.len() - back;
@@ -164,7 +165,8 @@ fn an_index_has_what_was_synced_last() {
     assert!(found > 100_000, "answers: {found}");
 }
 
-/// Readers that don't refresh keep what they opened, whatever the writer seals and removes.
+/// Readers that do not refresh keep the state that they opened, whatever the writer seals and
+/// removes.
 #[test]
 fn a_reader_keeps_what_it_opened() {
     let mut rng = Rng::new(18);

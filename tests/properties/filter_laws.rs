@@ -1,4 +1,4 @@
-//! Laws of a filter on its own.
+//! Properties of a single BIP37 filter.
 
 use std::collections::BTreeSet;
 
@@ -47,8 +47,8 @@ proptest! {
         }
     }
 
-    /// In a filter of one element, nothing else is found unless all its bits collide: of 100
-    /// others at 20 functions in 1,000 bytes none is, by chance of far under 1 in 10^30.
+    /// A filter of one element matches another element only if all its bits collide. With 20
+    /// functions in 1,000 bytes, one of 100 others matches with a probability far below 1 in 10^30.
     #[test]
     fn what_was_not_inserted_is_not_found(
         tweak in any::<u32>(),
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// Outpoints, key hashes and scripts go in as the bytes that matching meets.
+    /// Outpoints, key hashes and scripts are inserted as the bytes that matching tests.
     #[test]
     fn typed_insertions_are_their_bytes(
         filter in empty(),
@@ -221,7 +221,7 @@ proptest! {
     }
 }
 
-/// The flags a filter keeps and the mode it reads from them, for each byte.
+/// A filter keeps each byte of flags, and reads the mode from its low two bits.
 #[test]
 fn every_flags_byte_is_kept_and_masked() {
     let mut modes = BTreeSet::new();

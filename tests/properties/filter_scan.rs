@@ -1,5 +1,5 @@
-//! Scans against a plain loop: each filter asked script by script with `bitcoin`'s reader, again
-//! until its hits bring up nothing more.
+//! Scans compared with a plain loop. The loop queries each filter script by script with `bitcoin`'s
+//! reader, and repeats until the hits reveal no more scripts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -15,9 +15,9 @@ use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
 
 use testkit::Rng;
 
-/// Wallets there are from the start; one more comes up on the way.
+/// Number of wallets at the start. One more is added during the scan.
 const WALLETS: usize = 3;
-/// Scripts that a wallet has ahead of the last one it saw used.
+/// Number of scripts that a wallet has after the last one that it saw used.
 const GAP: usize = 3;
 const FIRST: u32 = 1_000;
 
@@ -27,15 +27,16 @@ fn script(wallet: usize, index: usize) -> Vec<u8> {
 
 struct Block {
     hash: BlockHash,
-    /// What is in the block, of the wallets'.
+    /// Wallet and index of the wallets' scripts in the block.
     holds: Vec<(usize, usize)>,
     content: Vec<u8>,
     commitment: Option<Commitment>,
-    /// The filter says nothing.
+    /// `true` if the filter gives no answer: it is damaged, or differs from its commitment.
     is_mute: bool,
 }
 
-/// A chain in which wallets use their scripts about in order, now and then many in one block.
+/// Returns a chain in which the wallets use their scripts roughly in order, and sometimes many in
+/// one block.
 fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
     let mut next = [0_usize; WALLETS + 1];
     let mut block = |_| {
@@ -45,7 +46,7 @@ fn chain(rng: &mut Rng, length: usize) -> Vec<Block> {
             let uses = if rng.one_in(3) { rng.below(9) } else { 0 };
             for _ in 0..uses {
                 holds.push((wallet, *next));
-                // Never more than the gap ahead; sometimes an old one.
+                // Never skip more than the gap, and sometimes use an old script again.
                 *next += rng.below(GAP + 1);
                 if rng.one_in(4) {
                     holds.push((wallet, rng.below(*next + 1)));
@@ -86,11 +87,11 @@ fn items(chain: &[Block], first: u32) -> impl Iterator<Item = FilterItem<'_>> + 
     })
 }
 
-/// What the wallets are, and what a hit makes of them: a gap of scripts ahead, and a new wallet
-/// some blocks later.
+/// The wallets, and their changes after a hit: the wallet gets a gap of new scripts, and one hit
+/// adds a wallet.
 #[derive(Clone, PartialEq, Debug)]
 struct Model {
-    /// Birthday and number of scripts.
+    /// Birthday and number of scripts of each wallet.
     wallets: Vec<(u32, usize)>,
 }
 
@@ -113,7 +114,7 @@ impl Model {
         }
     }
 
-    /// The block itself, looked at.
+    /// Applies the hits of the block itself.
     fn see_block(&mut self, height: u32, block: &Block) {
         let before = self.clone();
         for &(wallet, index) in &block.holds {
@@ -130,7 +131,7 @@ impl Model {
         }
     }
 
-    /// Brings the wallets of a scan up to this.
+    /// Brings the wallets of a scan to this state.
     fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<WalletId>) {
         for (number, &(birthday, scripts)) in self.wallets.iter().enumerate() {
             if number == ids.len() {
@@ -142,10 +143,10 @@ impl Model {
     }
 }
 
-/// Height → what is found there: scripts, or `None` for a filter that says nothing.
+/// The scripts found at each height, or `None` for a filter that gives no answer.
 type Found = BTreeMap<u32, Option<BTreeSet<(usize, usize)>>>;
 
-/// The plain loop, from `first` on.
+/// Runs the plain loop from height `first` on.
 fn naive(chain: &[Block], model: &mut Model, first: u32) -> Found {
     let mut found = Found::new();
     for (height, block) in (FIRST..).zip(chain).skip((first - FIRST) as usize) {
@@ -182,7 +183,7 @@ fn naive(chain: &[Block], model: &mut Model, first: u32) -> Found {
     found
 }
 
-/// A scan with its model.
+/// A scan and its model.
 #[derive(Clone)]
 struct Run {
     scan: Scan,
@@ -199,7 +200,8 @@ impl Run {
         Self { scan, model: model.clone(), ids, candidates: Vec::new() }
     }
 
-    /// Scans up to the end, or to the call number `stop`.
+    /// Scans up to block `end`, or to the call number `stop`. Returns `true` if the scan was
+    /// stopped.
     fn go(&mut self, chain: &[Block], end: usize, stop: Option<usize>, parallel: bool) -> bool {
         let Self { scan, model, ids, candidates } = self;
         let mut calls = 0;
@@ -232,7 +234,7 @@ impl Run {
         done.expect("in order").is_break()
     }
 
-    /// All candidates; none may be reported twice.
+    /// Returns all candidates, and checks that none is reported twice.
     fn found(&self) -> Found {
         let mut found = Found::new();
         for Candidate { height, reason, .. } in &self.candidates {
@@ -251,7 +253,7 @@ impl Run {
     }
 }
 
-/// A chain, its wallets, and what is to be found.
+/// Returns a chain, its wallets, and the expected hits.
 fn case(seed: u64, length: usize) -> (Vec<Block>, Model, Found) {
     let mut rng = Rng::new(seed);
     let chain = chain(&mut rng, length);
@@ -304,7 +306,7 @@ fn a_scan_goes_on_where_it_stopped() {
     for seed in 0..4 {
         let (chain, model, expected) = case(1_000 + seed, 60);
         for parallel in [false, true] {
-            // Between two filters, with nothing kept but the cursor and the wallets.
+            // Stop between two filters, and keep only the cursor and the wallets.
             for end in 0..=chain.len() {
                 let mut first = Run::new(&model, Cursor::at(FIRST));
                 first.go(&chain, end, None, parallel);
@@ -315,7 +317,7 @@ fn a_scan_goes_on_where_it_stopped() {
                 first.candidates.append(&mut then.candidates);
                 assert_eq!(first.found(), expected, "seed {seed}, end {end}");
             }
-            // At each candidate.
+            // Stop at each candidate.
             for stop in 0.. {
                 let mut run = Run::new(&model, Cursor::at(FIRST));
                 if !run.go(&chain, chain.len(), Some(stop), parallel) {

@@ -1,4 +1,5 @@
-//! Laws of Golomb-coded sets and of asking them, for every set, question, coding and backend.
+//! Properties of Golomb-coded sets and of matching them, for random sets, queries and codings, on
+//! every backend.
 
 use chainsieve::btc::bip158::{
     Acceptance, DecodedFilter, GcsError, GcsFilter, GcsParams, Matcher, PreparedScripts, gcs,
@@ -31,7 +32,7 @@ fn parse((params, key): (GcsParams, SipKey), bytes: &[u8]) -> GcsFilter<'_> {
     GcsFilter::parse(params, key, bytes, Acceptance::Strict).expect("what was written")
 }
 
-/// Which of `scripts` each backend finds, all the same.
+/// Returns which of `scripts` match, and checks that all backends agree.
 fn matching(filter: &GcsFilter<'_>, scripts: &[Element]) -> Vec<usize> {
     let scripts: PreparedScripts = scripts.iter().collect();
     let by_backend = Backend::available().map(|backend| {
@@ -91,8 +92,8 @@ proptest! {
         prop_assert_eq!(parse(coding, &bytes).num_elements() as usize, distinct.len());
     }
 
-    /// Ascending values below N * M, whose count is that of the distinct elements; in them each
-    /// element's own.
+    /// The values are sorted and below N * M. Their number is that of the distinct elements, and
+    /// each element's own value is among them.
     #[test]
     fn values_are_sorted_and_in_range(coding in coding(), elements in elements(60)) {
         let bytes = encode(coding, &elements);
@@ -111,8 +112,8 @@ proptest! {
         }
     }
 
-    /// Each script is answered for itself: beside which others, and how often it is asked for,
-    /// changes nothing.
+    /// Each script is matched independently: other scripts and repetitions in the set do not change
+    /// the result.
     #[test]
     fn questions_are_independent(
         coding in coding(),
@@ -143,8 +144,8 @@ proptest! {
         prop_assert_eq!(any_and_all(&filter, &[]), (false, true));
     }
 
-    /// A set that grows is asked as if it had been whole from the start, and keeps its indices;
-    /// a decoded filter may be asked for the new ones alone.
+    /// A set of scripts that grows gives the same matches as a set built at once, and keeps its
+    /// indices. A decoded filter can be queried for the new scripts alone.
     #[test]
     fn growing_a_set_only_adds(
         coding in coding(),
@@ -181,7 +182,7 @@ proptest! {
         prop_assert_eq!(parts.concat(), decoded.matching(&scripts, 0..pushed.len()));
     }
 
-    /// One matcher over many filters remembers nothing of those before, the damaged among them.
+    /// A matcher that is used for many filters keeps nothing of an earlier one, damaged or not.
     #[test]
     fn a_matcher_forgets(
         sets in vec((coding(), elements(50)), 1..12),

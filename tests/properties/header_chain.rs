@@ -1,5 +1,5 @@
-//! Laws of a chain of headers, on regtest, whose headers cost nothing: against a model that keeps
-//! every header and looks through all of them for each answer.
+//! Properties of a chain of regtest headers, whose proof of work is cheap. The chain is compared
+//! with a model that keeps every header and searches all of them for each answer.
 
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
@@ -14,10 +14,10 @@ use testkit::btc::regtest::{branch, genesis, mine};
 
 const NOW: u32 = u32::MAX;
 
-/// Every header with its place among them; the first is where the chain starts.
+/// Every header in the order of arrival. The chain starts at the first.
 struct Model {
     headers: Vec<Header>,
-    /// The tip with most work, the first that had it.
+    /// The tip with the most work, and of several such tips the first.
     best: Header,
 }
 
@@ -30,7 +30,7 @@ impl Model {
         self.headers.iter().find(|header| header.block_hash() == hash)
     }
 
-    /// From genesis to `tip`.
+    /// Returns the headers from genesis to `tip`.
     fn path(&self, tip: Header) -> Vec<Header> {
         let mut path = vec![tip];
         while let Some(parent) = self.find(path[path.len() - 1].prev_blockhash) {
@@ -62,7 +62,7 @@ impl Model {
     }
 }
 
-/// A list of headers as events tell it.
+/// A list of headers that is updated by events.
 #[derive(Default)]
 struct Follower(Vec<Header>);
 
@@ -87,7 +87,7 @@ impl Follower {
     }
 }
 
-/// Everything that can be asked, against the path from genesis to the tip.
+/// Checks every answer of `chain` against the path from genesis to the tip.
 fn assert_is(chain: &HeaderChain, path: &[Header], work: Work) {
     let tip = chain.tip();
     assert_eq!(
@@ -119,7 +119,7 @@ fn config(cases: u32) -> ProptestConfig {
 proptest! {
     #![proptest_config(config(60))]
 
-    /// Core's `GetLocator`, and the answer to it.
+    /// The locator is that of Core's `GetLocator`, and the answer to it is right.
     #[test]
     fn locators_and_answers(
         common in 0..300_usize,
@@ -158,13 +158,13 @@ proptest! {
         let stop_hash = path.get(stop).map(Header::block_hash);
         let stop_hash = stop_hash.unwrap_or(BlockHash::all_zeros());
         let until = answering.headers_after(&locator, stop_hash);
-        // A stop that was passed already stops nothing.
+        // A stop before the first header of the answer has no effect.
         let end = if (first..path.len()).contains(&stop) { stop + 1 } else { path.len() };
         prop_assert_eq!(until, &path[first..end]);
         let alone = answering.headers_after(&[], stop_hash);
         prop_assert_eq!(alone, path.get(stop).map_or(&[][..], std::slice::from_ref));
 
-        // What is asked for and given brings the one who asks to the stronger chain.
+        // With the headers that it gets, the asking chain reaches the stronger of the two chains.
         let mut asking = asking;
         let before = asking.work();
         asking.accept(until, NOW).expect("good");
@@ -173,8 +173,8 @@ proptest! {
     }
 }
 
-/// Trees that grow at random, mostly near their newest blocks, come in messages of random length,
-/// with headers that came before in between.
+/// Trees that grow at random, mostly near their newest blocks, arrive in messages of random length.
+/// Some headers are repeated.
 #[test]
 fn trees_in_messages() {
     let mut rng = Rng::new(31);
@@ -234,7 +234,7 @@ fn trees_in_messages() {
     assert!((500..5_000).contains(&repeated), "{repeated} headers again");
 }
 
-/// The first of two branches with the same work stays, until the other gets more.
+/// Of two branches with the same work, the first stays until the other has more.
 #[test]
 fn first_seen_wins_ties() {
     let trunk = branch(&genesis(), 5, 1);
@@ -255,7 +255,7 @@ fn first_seen_wins_ties() {
     let expected = [(false, 8), (false, 7), (false, 6), (true, 6), (true, 7), (true, 8), (true, 9)];
     assert_eq!(kinds, expected);
     assert_eq!(chain.headers_from(6), b);
-    // And back, from what is kept of the first.
+    // Switch back, from the stored headers of the first branch.
     let back = branch(&a[2], 2, 4);
     assert_eq!(chain.accept(&back, NOW).unwrap().len(), 4 + 5);
     assert_eq!(chain.tip().hash, back[1].block_hash());
@@ -279,21 +279,22 @@ fn deep_reorganization() {
     assert_eq!(chain.side_headers(), 5_000);
     let work = new.iter().fold(genesis().work(), |sum, header| sum + header.work());
     assert_eq!(chain.work(), work);
-    // Sums of work stay right above the fork and below it.
+    // The sums of work are right above the fork and below it.
     assert_eq!(chain.accept(&branch(&new[2_999], 1_000, 3), NOW), Ok(vec![]));
     let stronger = branch(&new[3_999], 1_002, 4);
     assert_eq!(chain.accept(&stronger, NOW).unwrap().len(), 1_001 + 1_002);
     assert_eq!(chain.work(), work + stronger[0].work());
 }
 
-/// Cheap branches take up their room and no more; a stronger chain in one call gets past them.
+/// Cheap side branches take up at most their limit. A stronger chain in one call is accepted
+/// nevertheless.
 #[test]
 fn side_branches_are_bounded() {
     const LIMIT: usize = 100;
     let trunk = branch(&genesis(), 300, 1);
     let mut chain = HeaderChain::new(Network::Regtest).with_side_limit(LIMIT);
     chain.accept(&trunk, NOW).unwrap();
-    // The strongest of the side branches: one header short of the tip.
+    // The strongest side branch ends one header below the tip.
     let honest = branch(&trunk[249], 60, 2);
     assert_eq!(chain.accept(&honest[..49], NOW), Ok(vec![]));
     let mut refused = 0;
@@ -315,13 +316,14 @@ fn side_branches_are_bounded() {
         assert_eq!(chain.tip().height, 300);
     }
     assert!((10..290).contains(&refused), "{refused} refused");
-    // Stronger than the spam, it was kept, and goes on where it was.
+    // The honest branch is stronger than the spam, so it was kept and can be continued.
     assert!(chain.contains(&honest[48].block_hash()));
     let events = chain.accept(&honest[49..], NOW).unwrap();
     assert_eq!(events.len(), 50 + 60);
     assert!(chain.side_headers() <= LIMIT);
 
-    // Longer than the limit and from below all: message by message it is refused, whole it isn't.
+    // A branch from genesis that is longer than the limit is rejected in small messages, and
+    // accepted as a whole.
     let deep = branch(&genesis(), 400, 3);
     let mut taken = 0;
     let error = deep.chunks(40).find_map(|message| {
@@ -336,7 +338,8 @@ fn side_branches_are_bounded() {
     assert_eq!(chain.headers_from(1), deep);
     assert!(chain.side_headers() <= LIMIT);
 
-    // Without any room a stronger chain still gets in, and back again.
+    // With a limit of 0, a stronger chain is accepted, and then an even stronger one on the old
+    // branch.
     let mut chain = chain.with_side_limit(0);
     assert_eq!(chain.side_headers(), 0);
     let other = branch(&deep[9], 400, 4);
@@ -347,7 +350,8 @@ fn side_branches_are_bounded() {
     assert_eq!(chain.tip().height, 411);
 }
 
-/// A chain from an anchor is the upper part of the chain from genesis, and stays above its start.
+/// A chain from an anchor equals the upper part of the chain from genesis, and has no fork below
+/// its start.
 #[test]
 fn anchors() {
     let all = [vec![genesis()], branch(&genesis(), 2_100, 1)].concat();
@@ -366,8 +370,8 @@ fn anchors() {
             let anchor = Anchor { work, ..anchor.clone() };
             HeaderChain::from_anchor(Network::Regtest, anchor)
         };
-        // What is known of the work is that of the headers; the rest is the user's to believe, and
-        // sums don't overflow.
+        // The work must agree with the headers of the anchor. The rest of the work is the user's
+        // claim, and sums of work do not overflow.
         let each = genesis().work();
         let lies = match height {
             0..=10 => vec![anchor.work - each, anchor.work + each],
@@ -395,7 +399,7 @@ fn anchors() {
         }
         let decoded = HeaderChain::decode(&chain.encode()).unwrap();
         assert_eq!((decoded.start(), decoded.tip()), (chain.start(), chain.tip()));
-        // A fork at the start is possible, below it isn't.
+        // A fork at the start is possible. A fork below the start is not.
         let fork = branch(&all[height as usize], behind.len() + 1, 2);
         assert_eq!(chain.accept(&fork, NOW).unwrap().len(), 2 * behind.len() + 1, "{height}");
         if height > 0 {
@@ -413,7 +417,7 @@ fn anchors() {
     }
 }
 
-/// Headers that each fork off the end of a long side branch are kept beside it, and the branch that
+/// Headers that each fork off the end of a long side branch are kept beside it, and a branch that
 /// grows from one of them becomes the chain.
 #[test]
 fn forks_off_a_side_branch_are_taken() {
@@ -425,7 +429,7 @@ fn forks_off_a_side_branch_are_taken() {
     let forks: Vec<_> = (10..2_010).map(fork).collect();
     assert_eq!(chain.accept(&forks, NOW), Ok(vec![]));
     assert_eq!(chain.side_headers(), side.len() + forks.len());
-    // The side branch and one fork are 2,016 high, the chain 4,100.
+    // The side branch and one fork end at height 2,016, the chain at 4,100.
     let grown = branch(&forks[1_000], 4_100 - 2_016 + 1, 4);
     let events = chain.accept(&grown, NOW).unwrap();
     assert_eq!(events.len(), 4_100 + 4_101);

@@ -1,12 +1,13 @@
-//! Whenever the power goes off, and whatever of the unsynced writes and names is left then: what
-//! was acknowledged is there, the rest is there up to some block, and one can go on.
+//! Crashes at any time, which leave any part of the unsynced writes and names. Acknowledged blocks
+//! are there afterwards, later blocks are there up to some block, and the index can be continued.
 
 use testkit::Rng;
 use testkit::eth::index_sessions::{Session, check_synced, recovered};
 use testkit::eth::made_up_headers::Blocks;
 use testkit::eth::recording_storage::{Disk, Recorder};
 
-/// Crashes a session after each of its operations, and a few recoveries after each of theirs.
+/// Crashes a session after each of its operations, and some recoveries after each of theirs.
+/// Returns the number of crashes.
 fn crash(
     session: &Session,
     blocks: &mut Blocks,
@@ -36,7 +37,7 @@ fn crash(
     crashes
 }
 
-/// Some blocks, reorganisations and syncs.
+/// Returns a session with some blocks, reorganisations and syncs.
 fn session(rng: &mut Rng, blocks: &mut Blocks, first: u64) -> Session {
     let recorder = Recorder::of(&Disk::default());
     let mut session = Session::open(recorder, first).expect("opens");
@@ -75,7 +76,7 @@ fn a_crash_while_sections_are_sealed_and_segments_grow() {
     let mut blocks = Blocks::default();
     let recorder = Recorder::of(&Disk::default());
     let mut session = Session::open(recorder, 7).expect("opens");
-    // Up to one block short of a section that can be sealed.
+    // One block less than a section that can be sealed.
     session.extend(&mut blocks, 8192).expect("appended");
     session.sync().expect("synced");
     session.extend(&mut blocks, 3).expect("appended");

@@ -1,5 +1,5 @@
-//! Storage that fails: the error says where, the writer is not to be used any more, and what was
-//! acknowledged is there when the index is opened again.
+//! Storage that fails. The error names the place, the writer can't be used any more, and
+//! acknowledged blocks are there when the index is opened again.
 
 use alloy_primitives::B256;
 use chainsieve::eth::header::HeaderChain;
@@ -10,7 +10,8 @@ use testkit::eth::index_sessions::{Session, check_synced, recovered};
 use testkit::eth::made_up_headers::Blocks;
 use testkit::eth::recording_storage::{Disk, Failure, Recorder};
 
-/// The operation that an error names when a call fails; none where failing is no failure.
+/// Returns the operation that the error names if `call` fails, or `None` if the writer ignores the
+/// failure.
 fn operation(call: &str) -> Option<Operation> {
     Some(match call {
         "open" | "names" | "append_to" => Operation::Open,
@@ -26,7 +27,8 @@ fn operation(call: &str) -> Option<Operation> {
     })
 }
 
-/// All kinds of calls; with `sealed`, which then has 8,192 blocks, those of sealing, too.
+/// Makes all kinds of calls. If `sealed` has chains of about 8,192 blocks, these include the calls
+/// of sealing.
 fn run(
     session: &mut Session,
     blocks: &mut Blocks,
@@ -46,13 +48,13 @@ fn run(
     session.sync()
 }
 
-/// Fails each call of such a run, each in several ways. Returns how many failures there were.
+/// Fails each call of such a run, in each of several ways. Returns the number of failures.
 fn fail_each(sealed: &[HeaderChain], blocks: &mut Blocks, ways: &[(bool, usize)]) -> usize {
     let mut rng = Rng::new(0xfa11);
     for call in 0.. {
         for &(forever, written) in ways {
             let recorder = Recorder::of(&Disk::default());
-            // An earlier writer's tail, opened again.
+            // Open the tail of an earlier writer again.
             let mut session = Session::open(recorder.clone(), 5).expect("opens");
             if sealed.is_empty() {
                 session.extend(blocks, 2).expect("appended");
@@ -83,7 +85,7 @@ fn fail_each(sealed: &[HeaderChain], blocks: &mut Blocks, ways: &[(bool, usize)]
                 }
                 (Ok(()), Some(operation)) => panic!("{operation:?} failed, and nothing was said"),
             }
-            // A process that goes on, and one after the power went off, now or after going on.
+            // Continue in another process, and recover from a crash before and after continuing.
             let done = recorder.done();
             let allowed = session.allowed(usize::MAX);
             let first = session.first;

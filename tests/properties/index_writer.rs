@@ -1,4 +1,4 @@
-//! The index's writer: what it takes, what it takes back, and what it refuses.
+//! The index's writer: the blocks that it appends, rolls back and rejects.
 
 use alloy_primitives::B256;
 use chainsieve::eth::header::HeaderChain;
@@ -18,7 +18,7 @@ fn sections(disk: &Disk) -> u32 {
     u32::from_le_bytes(manifest[12..16].try_into().expect("four bytes"))
 }
 
-/// The tail with its number of slots.
+/// Returns the name of the tail, and its number of slots.
 fn tail(disk: &Disk) -> (String, usize) {
     let name = disk.with_extension("tail").next().expect("a tail");
     (name.into(), (disk.get(name).expect("a file").len() - 96) / 328)
@@ -91,7 +91,7 @@ fn however_the_syncs_fall_the_segments_are_the_same() {
         while rest > 0 {
             let count = (1 + rng.below(9000)).min(rest);
             rest -= count;
-            // With the same marks, these are the same blocks.
+            // Equal arguments give the same blocks as above.
             let chain = match session.tip {
                 None => blocks.extend(3, B256::ZERO, count, 0),
                 Some(tip) => blocks.extend(blocks.number(tip) + 1, tip, count, 0),
@@ -186,7 +186,7 @@ fn what_the_index_has_is_skipped_and_what_does_not_follow_is_refused() {
     assert_eq!(append(&mut session, &longer), Ok((30, 10)));
     let tip = longer.last_hash().expect("blocks");
 
-    // A fork with its first block at 130, in every relation to the index's end.
+    // Forks with their first block at 130, which end before, at and after the index's end.
     let expected = blocks.ancestor(tip, 130);
     for count in [1, 2, 30, 31] {
         let fork = blocks.extend(130, at_129, count, 1);
@@ -194,7 +194,7 @@ fn what_the_index_has_is_skipped_and_what_does_not_follow_is_refused() {
         let error = IndexError::Parent { number: 131, expected, found };
         assert_eq!(append(&mut session, &fork), Err(error), "{count}");
     }
-    // One whose first block has another parent.
+    // A chain whose first block has another parent.
     let stranger = blocks.extend(130, B256::repeat_byte(1), 5, 1);
     let found = B256::repeat_byte(1);
     let error = IndexError::Parent { number: 130, expected: at_129, found };
@@ -209,7 +209,7 @@ fn what_the_index_has_is_skipped_and_what_does_not_follow_is_refused() {
     let error = IndexError::Range { first: 99, last: 99, index_first, index_last };
     assert_eq!(append(&mut session, &early), Err(error));
 
-    // Sealed blocks are known by the last one.
+    // Sealed blocks are compared by the last of them only.
     assert_eq!(session.writer.numbers(), Some(100..=159));
     assert_eq!(session.writer.last_hash(), Some(tip));
     let more = blocks.extend(160, tip, 8192, 0);

@@ -1,4 +1,4 @@
-//! Laws that hold for every filter, element and block.
+//! Properties that hold for every filter, element and block.
 
 mod eth_bloom_laws;
 mod eth_files;
@@ -19,7 +19,7 @@ use chainsieve::btc::bip37::BloomFilter;
 
 use testkit::btc::slow_bip37::SlowFilter;
 
-/// The library's filter with these fields.
+/// Returns the library's filter with these fields.
 fn filter(data: Vec<u8>, hash_funcs: u32, tweak: u32, flags: u8) -> BloomFilter {
     let payload = SlowFilter { data, hash_funcs, tweak, flags }.payload();
     BloomFilter::decode(&payload).expect("within the limits")

@@ -1,4 +1,4 @@
-//! Laws of matching.
+//! Properties of matching.
 
 use std::rc::Rc;
 
@@ -23,7 +23,8 @@ fn random_block(rng: &mut Rng) -> Rc<TestBlock> {
     random_block::block(rng, transactions, &words)
 }
 
-/// Sizes from one byte, where nearly everything matches by chance, to where nothing does.
+/// Returns a filter of random size: from one byte, where nearly everything matches by chance, to a
+/// size where nothing does.
 fn random_parameters(rng: &mut Rng, flags: u8) -> BloomFilter {
     let size = *rng.pick(&[1, 3, 10, 100, 3_000, 36_000]);
     let hash_funcs = *rng.pick(&[1, 2, 5, 11, 17, 50]);
@@ -37,7 +38,7 @@ fn matches(filter: &mut BloomFilter, transactions: &[Transaction]) -> Vec<bool> 
 proptest! {
     #![proptest_config(config())]
 
-    /// Whatever element of a transaction is inserted, the transaction matches.
+    /// A transaction matches whichever of its elements is inserted.
     #[test]
     fn no_false_negatives(seed in any::<u64>(), flags in any::<u8>()) {
         let mut rng = Rng::new(seed);
@@ -54,7 +55,7 @@ proptest! {
         }
     }
 
-    /// More bits match no less, and end with no fewer bits, updates included.
+    /// A filter with more bits matches no less, and has no fewer bits afterwards, updates included.
     #[test]
     fn matching_is_monotone_in_bits(seed in any::<u64>(), flags in any::<u8>()) {
         let mut rng = Rng::new(seed);
@@ -75,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Without updates nothing changes, so order does not matter and nothing is learnt.
+    /// Without updates the filter stays the same, so the order of the transactions does not matter.
     #[test]
     fn without_updates_the_filter_stays(seed in any::<u64>(), flags in any::<u8>()) {
         let flags = if flags & 3 == 1 || flags & 3 == 2 { flags ^ flags & 3 } else { flags };
@@ -95,7 +96,7 @@ proptest! {
         prop_assert_eq!(filter, before);
     }
 
-    /// What the reasons say was inserted is all that changed, and is true of the outputs.
+    /// The reported insertions are all changes of the filter, and they are right for the outputs.
     #[test]
     fn reasons_account_for_every_update(seed in any::<u64>(), flags in any::<u8>()) {
         let mut rng = Rng::new(seed);
@@ -133,7 +134,7 @@ proptest! {
         }
     }
 
-    /// A block at once is its transactions one by one, on any backend.
+    /// Matching a block equals matching its transactions one by one, on any backend.
     #[test]
     fn a_block_is_its_transactions(seed in any::<u64>(), flags in any::<u8>()) {
         let mut rng = Rng::new(seed);
@@ -156,7 +157,7 @@ proptest! {
         prop_assert_eq!(whole, single);
     }
 
-    /// A witness is never looked at.
+    /// Matching ignores witnesses.
     #[test]
     fn witnesses_do_not_matter(seed in any::<u64>(), flags in any::<u8>()) {
         let mut rng = Rng::new(seed);

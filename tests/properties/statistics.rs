@@ -1,10 +1,11 @@
-//! Rates and estimates: fixed seeds, stated numbers, a bound above and one below.
+//! Rates and estimates of BIP37 filters, from fixed seeds, with bounds on both sides of the
+//! expected values.
 
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 
 use testkit::Rng;
 
-/// A filter for `elements` at `fpr` with as many random elements of 20 bytes in it.
+/// Returns a filter for `elements` at `fpr` that contains as many random elements of 20 bytes.
 fn filled(rng: &mut Rng, elements: u32, fpr: f64) -> BloomFilter {
     let mut filter = BloomFilter::new(elements, fpr, rng.u32(), UpdateMode::None).expect("a size");
     for _ in 0..elements {
@@ -19,8 +20,8 @@ fn bits_of(filter: &BloomFilter) -> (f64, f64) {
     (f64::from(set), f64::from(all))
 }
 
-/// The mean of 40 estimates lies within 4 standard deviations of the number inserted. One
-/// estimate's is `sqrt(m (e^a - 1 - a)) / k` for `a = k n / m`.
+/// The mean of 40 estimates is within 4 standard deviations of the number inserted. One estimate
+/// has a standard deviation of `sqrt(m (e^a - 1 - a)) / k` for `a = k n / m`.
 #[test]
 fn estimated_elements_are_those_inserted() {
     const TRIALS: u32 = 40;
@@ -45,8 +46,8 @@ fn estimated_elements_are_those_inserted() {
     }
 }
 
-/// Of 400,000 elements never inserted, as many are found as fill to the power of k says, within
-/// 4 standard deviations of the binomial; the filter's own figure is that power.
+/// Of 400,000 absent elements, as many match as the fill to the power of k predicts, within 4
+/// standard deviations of the binomial. The filter's own rate equals this power.
 #[test]
 fn false_positives_are_as_many_as_the_fill_says() {
     const TESTED: u32 = 400_000;
@@ -71,8 +72,8 @@ fn false_positives_are_as_many_as_the_fill_says() {
     }
 }
 
-/// A filter filled as it was sized for comes near the rate asked for. Rounding down the size and
-/// the number of functions costs a little, more for small filters.
+/// A filter that is filled as it was sized comes close to the requested rate. Rounding down the
+/// size and the number of functions raises the rate a little, more for small filters.
 #[test]
 fn the_rate_asked_for_is_met() {
     for (seed, elements, fpr) in
@@ -86,7 +87,7 @@ fn the_rate_asked_for_is_met() {
     }
 }
 
-/// Hash functions spread: over 20,000 elements each eighth of the filter gets its share of bits.
+/// Over 20,000 elements, each eighth of the filter gets its share of bits.
 #[test]
 fn bits_spread_over_the_whole_filter() {
     const ELEMENTS: u32 = 20_000;

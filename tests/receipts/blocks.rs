@@ -1,4 +1,4 @@
-//! Real blocks: those of the fixtures, and those of the corpus where there is one.
+//! Real blocks: those of the fixtures, and those of the corpus if there is one.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,15 @@ use testkit::corpus;
 pub(crate) struct RealBlock {
     pub(crate) name: String,
     pub(crate) header: Header,
-    /// One by one, as alloy takes them out of the list.
+    /// The encodings one by one, as alloy reads them from the list.
     pub(crate) encodings: Vec<Vec<u8>>,
-    /// The list as it is in the corpus; of a fixture, composed.
+    /// The RLP list of the corpus. For a fixture, a list composed of the encodings.
     pub(crate) rlp: Vec<u8>,
-    /// What a node says over JSON-RPC.
+    /// The answer of a node over JSON-RPC.
     pub(crate) json: Option<String>,
 }
 
-/// All of them.
+/// Returns the blocks of the fixtures and of the corpus.
 pub(crate) fn all() -> Vec<RealBlock> {
     let mut blocks = fixtures();
     blocks.extend(corpus());
@@ -52,10 +52,10 @@ pub(crate) fn fixtures() -> Vec<RealBlock> {
     blocks
 }
 
-/// Those of the corpus, none where there is no corpus.
+/// Returns the blocks of the corpus, or none if there is no corpus.
 ///
 /// # Panics
-/// Without a corpus where `CI` is set.
+/// If there is no corpus and `CI` is set.
 pub(crate) fn corpus() -> Vec<RealBlock> {
     let Some((root, files)) = corpus::index("ethereum") else { return Vec::new() };
     let names = files.iter().map(|file| file["file"].as_str().expect("a name"));
@@ -82,7 +82,7 @@ fn header(rlp: &[u8]) -> Header {
     Header::decode(&mut &rlp[..]).expect("a header")
 }
 
-/// Takes a list apart with nothing of ours.
+/// Splits a list into encodings without using the library.
 fn encodings_of(rlp: &[u8]) -> Vec<Vec<u8>> {
     use alloy_consensus::ReceiptEnvelope;
     use alloy_consensus::private::alloy_eips::Encodable2718 as _;
@@ -90,7 +90,7 @@ fn encodings_of(rlp: &[u8]) -> Vec<Vec<u8>> {
     receipts.iter().map(ReceiptEnvelope::encoded_2718).collect()
 }
 
-/// The list of `eth/68`.
+/// Returns the receipts as an `eth/68` list.
 pub(crate) fn list_of(encodings: &[Vec<u8>]) -> Vec<u8> {
     use alloy_rlp::{Encodable as _, Header as RlpHeader};
     let mut payload = Vec::new();

@@ -1,4 +1,4 @@
-//! Receipts that neither fixtures nor corpus have, composed with alloy.
+//! Receipts that neither the fixtures nor the corpus have, built with alloy.
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
@@ -13,12 +13,12 @@ use chainsieve::eth::receipts::{
 use crate::blocks::list_of;
 use crate::real::json_of;
 
-/// Where the header's filter does not matter.
+/// Returns a bloom without information, for tests that do not use the header's bloom.
 pub(crate) fn no_bloom() -> BloomView<'static> {
     BloomView::from_wire(&[])
 }
 
-/// A log with so many topics.
+/// Returns a log with this many topics.
 pub(crate) fn log(topics: u8) -> Log {
     Log {
         address: Address::repeat_byte(0x40 + topics),
@@ -29,7 +29,7 @@ pub(crate) fn log(topics: u8) -> Log {
     }
 }
 
-/// The slim list of these types, receipts and whatever stands behind the logs.
+/// Returns the slim list of receipts with these types, and with these numbers after their logs.
 pub(crate) fn slim(receipts: &[(u8, &Receipt, &[u64])]) -> Vec<u8> {
     let list = |payload: Vec<u8>| {
         let mut list = Vec::new();
@@ -59,7 +59,8 @@ fn envelope(receipt_type: u8, receipt: ReceiptWithBloom<Receipt>) -> ReceiptEnve
     }
 }
 
-/// Receipts of every type with 0 to 4 topics, more than one log, none, and failed ones.
+/// Returns receipts of every type: with several logs, with one and with none, with 0 to 4 topics,
+/// and failed ones.
 pub(crate) fn of_every_type() -> Vec<ReceiptEnvelope> {
     let receipts = (0..5).flat_map(|receipt_type| (0..4).map(move |kind| (receipt_type, kind)));
     let receipts = (1..).zip(receipts).map(|(number, (receipt_type, kind))| {
@@ -83,7 +84,7 @@ fn before_byzantium() -> Vec<ReceiptEnvelope> {
     receipts.map(|receipt| ReceiptEnvelope::Legacy(receipt.with_bloom())).collect()
 }
 
-/// The same receipts in all forms.
+/// Returns the same receipts, read from all encodings.
 fn forms(receipts: &[ReceiptEnvelope]) -> [BlockReceipts; 4] {
     let encodings: Vec<_> = receipts.iter().map(ReceiptEnvelope::encoded_2718).collect();
     let plain: Vec<_> =
@@ -108,7 +109,7 @@ fn every_type_in_every_form() {
     let root = calculate_receipt_root(&receipts);
     let bloom = receipts.iter().fold(Bloom::ZERO, |bloom, receipt| bloom | *receipt.logs_bloom());
     let logs: Vec<&Log> = receipts.iter().flat_map(ReceiptEnvelope::logs).collect();
-    // Fields of deposits that somebody adds to others are no part of them.
+    // Deposit fields that a node adds to other receipts are ignored.
     let mut padded = json_of(&receipts);
     for receipt in padded.as_array_mut().expect("a list") {
         receipt["depositNonce"] = "0x1".into();
@@ -146,7 +147,8 @@ fn post_states() {
     }
 }
 
-/// Nodes that have dropped post-states send neither, or make up a status: nobody lies there.
+/// Nodes that have dropped post-states send none, or make up a status. This is no lie, so the
+/// result is undecidable.
 #[test]
 fn dropped_post_states_are_undecidable() {
     let receipts = before_byzantium();
@@ -185,10 +187,11 @@ fn dropped_post_states_are_undecidable() {
         receipt["status"] = "0x1".into();
     });
     let both = BlockReceipts::from_json(&both.to_string()).expect("receipts");
-    assert!(both.verify(root, no_bloom()).is_ok(), "the root goes before the status");
+    assert!(both.verify(root, no_bloom()).is_ok(), "the root has priority over the status");
 }
 
-/// A typed receipt can't be from before Byzantium; nor does a missing one become undecidable.
+/// A typed receipt can't be from before Byzantium. A wrong root is then a mismatch, even if a
+/// receipt is missing.
 #[test]
 fn other_roots_of_later_blocks_are_mismatches() {
     let mut receipts = of_every_type();
@@ -229,7 +232,7 @@ fn filters_that_disagree() {
             extra_bits: 0
         }
     );
-    // Topic 0x83… is of the logs with four topics alone, of which receipt 3 has the first.
+    // Topic 0x83… occurs only in logs with four topics, the first of which is in receipt 3.
     let rare = Bloom::from(BloomInput::Raw(B256::repeat_byte(0x83).as_slice()));
     let without = receipts
         .iter()
@@ -251,7 +254,7 @@ fn filters_that_disagree() {
     );
 }
 
-/// A chain may hash receipts whose own filters are not those of their logs: the root is right.
+/// A chain may hash receipts whose blooms differ from those of their logs. The root is still right.
 #[test]
 fn receipts_with_unsound_filters() {
     let mut receipts = of_every_type();

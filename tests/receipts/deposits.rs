@@ -1,4 +1,4 @@
-//! Deposits of the OP stack: a real block of Regolith, and `op-alloy` as rival.
+//! Deposits of the OP stack: a real block of Regolith, and `op-alloy` as the oracle.
 
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope};
@@ -11,8 +11,8 @@ use crate::blocks::list_of;
 use crate::constructed::{log, no_bloom, slim};
 use crate::real::json_of;
 
-/// A block of OP Goerli between Regolith and Canyon, whose receipts and root reth's tests carry
-/// (`check_optimism_receipt_root`): the nonce is in the receipt, and the root does not cover it.
+/// A block of OP Goerli between Regolith and Canyon, with receipts and root from reth's tests
+/// (`check_optimism_receipt_root`). The receipt has a nonce, and the root does not cover it.
 #[test]
 fn a_real_block_of_regolith() {
     let root = b256!("0xe255fed45eae7ede0556fe4fabc77b0d294d18781a5a581cab09127bc4cd9ffb");
@@ -41,8 +41,8 @@ fn encoding(receipt: OpDepositReceipt) -> Vec<u8> {
     OpReceiptEnvelope::Deposit(receipt.with_bloom()).encoded_2718()
 }
 
-/// Bedrock has no nonce; Regolith has one that the root does not cover; from Canyon on it covers
-/// nonce and version. In all forms.
+/// Bedrock has no nonce. Regolith has a nonce that the root does not cover. From Canyon on, the
+/// root covers the nonce and the version. This holds in all encodings.
 #[test]
 fn what_the_root_covers_by_fork() {
     let other = OpReceiptEnvelope::Eip1559(deposit(None, None).inner.with_bloom()).encoded_2718();

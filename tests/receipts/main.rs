@@ -1,5 +1,5 @@
-//! Receipts: every block of fixtures and corpus in every form, constructed ones for what they
-//! lack, proofs of single receipts, and bytes from strangers.
+//! Receipts: every block of the fixtures and of the corpus in every encoding, constructed receipts
+//! for further cases, proofs of single receipts, and bytes from untrusted sources.
 
 mod blocks;
 mod constructed;

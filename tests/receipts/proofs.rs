@@ -1,4 +1,4 @@
-//! Proofs of single receipts, with alloy's verifier as rival.
+//! Proofs of single receipts, with alloy's verifier as the oracle.
 
 use alloy_primitives::{B256, Bytes, keccak256};
 use alloy_rlp::Encodable as _;
@@ -13,8 +13,8 @@ fn key(index: u64) -> Nibbles {
     Nibbles::unpack(alloy_rlp::encode(index))
 }
 
-/// The proofs of some receipts of a block: the first, the last, those at the turns of the keys'
-/// lengths, and a few between.
+/// Returns the proofs of some receipts of a block: the first, the last, those around the indices
+/// where the length of the key changes, and a few between.
 fn some_proofs(block: &RealBlock) -> Vec<ReceiptProof> {
     let receipts = BlockReceipts::from_rlp_list(&block.rlp).expect("receipts");
     let root = block.header.receipts_root;
@@ -90,7 +90,7 @@ fn tampered_ones_are_refused() {
     }
 }
 
-/// A root of the attacker's choice: whatever is under it, the answer is an error.
+/// Under a root of the attacker's choice, a proof is an error whatever its nodes are.
 #[test]
 fn tries_that_no_receipts_make() {
     let proof = |nodes: &[Vec<u8>]| ReceiptProof {
@@ -121,7 +121,7 @@ fn tries_that_no_receipts_make() {
     assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[7; 40])]), ProofError::Receipt(_)));
     assert!(matches!(refused(&[leaf(&[8, 1, 8, 0], &[])]), ProofError::Receipt(_)));
 
-    // Extensions that are longer together than any path may be.
+    // Extensions whose paths are together longer than any key.
     let long = |child: B256| {
         let extension =
             ExtensionNode::new(Nibbles::from_nibbles([8; 40]), RlpNode::word_rlp(&child));
@@ -133,7 +133,7 @@ fn tries_that_no_receipts_make() {
     let first = long(keccak256(&last));
     assert!(matches!(refused(&[first, last]), ProofError::Path { node: 0, .. }));
 
-    // Deep chains of extensions without keys go on for as long as nodes are sent, and end.
+    // A chain of extensions with empty paths is followed to its last node, which is an error.
     let empty = |child: B256| {
         let extension = ExtensionNode::new(Nibbles::default(), RlpNode::word_rlp(&child));
         alloy_rlp::encode(extension)

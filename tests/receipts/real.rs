@@ -1,4 +1,4 @@
-//! Every real block, in every form, gives its root, its filter and alloy's logs.
+//! Every real block, in every encoding, gives its root, its bloom and alloy's logs.
 
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Decodable2718 as _;
@@ -13,7 +13,7 @@ use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 use crate::blocks::{self, RealBlock};
 use crate::constructed::slim;
 
-/// Alloy's reading of the block, whose root is checked by alloy too.
+/// Returns alloy's reading of the block, and checks the root with alloy.
 fn by_alloy(block: &RealBlock) -> Vec<ReceiptEnvelope> {
     let decode =
         |rlp: &Vec<u8>| ReceiptEnvelope::decode_2718(&mut &rlp[..]).expect("alloy decodes it");
@@ -44,7 +44,7 @@ fn check(block: &RealBlock, form: &str, receipts: &BlockReceipts) {
     assert_eq!(logs.next(), None, "{name}");
 }
 
-/// `eth_getBlockReceipts`, as alloy writes receipts; without what has no place in them.
+/// Returns an `eth_getBlockReceipts` answer with the fields that alloy writes for receipts.
 pub(crate) fn json_of(receipts: &[ReceiptEnvelope]) -> serde_json::Value {
     let receipts = receipts.iter().enumerate().map(|(index, receipt)| {
         let mut json = serde_json::to_value(receipt).expect("JSON");
@@ -107,7 +107,8 @@ fn json_of_nodes() {
     }
 }
 
-/// A node's logs of two blocks, found in their receipts: with the place that the header gives.
+/// Logs of two blocks, as a node returned them, are found in the receipts, with the block data that
+/// the header gives.
 #[test]
 fn logs_of_a_verified_block_know_their_place() {
     let json = include_str!("../../fixtures/ethereum/logs/weth_withdrawals_17686111-17686112.json");
@@ -135,7 +136,7 @@ fn logs_of_a_verified_block_know_their_place() {
     assert_eq!(found, expected);
 }
 
-/// What the corpus is there for: a block whose filter is full, and blocks without receipts.
+/// Special blocks of the corpus: one whose bloom is full, and some without receipts.
 #[test]
 fn odd_blocks() {
     let blocks = blocks::corpus();
@@ -184,7 +185,7 @@ fn consensus_encodings() {
     }
 }
 
-/// As alloy's providers return receipts: read by its serde and converted, and read by us.
+/// Receipts as alloy's providers return them: read by alloy and converted, and read by the library.
 mod of_alloy {
     use alloy_primitives::Address;
     use alloy_rpc_types_eth::{Log as RpcLog, TransactionReceipt};

@@ -1,5 +1,5 @@
-//! Bytes and JSON from strangers: an error of the right type or a value, never a panic, and
-//! memory in proportion to the input.
+//! Bytes and JSON from untrusted sources: the result is an error of the right type or a value,
+//! never a panic, and memory stays in proportion to the input.
 
 use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Encodable2718 as _;
@@ -22,7 +22,8 @@ const READERS: [(&str, Read); 4] = [
     ("json", |bytes| BlockReceipts::from_json(core::str::from_utf8(bytes).unwrap_or("?"))),
 ];
 
-/// Reads and verifies; both may cost so much memory for each byte, and a bit more.
+/// Reads and verifies receipts within a memory limit. Returns `None` if they can't be read, and
+/// `Some(true)` if their root is right.
 fn survives(name: &str, read: Read, bytes: &[u8], root: B256) -> Option<bool> {
     let run = || read(bytes).ok().map(|receipts| receipts.verify(root, no_bloom()).is_ok());
     let (answer, requested) = requested_by(run);
@@ -31,7 +32,8 @@ fn survives(name: &str, read: Read, bytes: &[u8], root: B256) -> Option<bool> {
     answer
 }
 
-/// Receipts 1, 6, 11 and 16 of those: every kind, four types. With their root, by reader.
+/// Returns receipts 1, 6, 11 and 16 of `of_every_type`, which have four types and every kind of
+/// logs, for each reader and with their root.
 fn payloads() -> [(Read, &'static str, Vec<u8>, B256); 4] {
     let receipts: Vec<ReceiptEnvelope> = of_every_type().into_iter().skip(1).step_by(5).collect();
     let encodings: Vec<_> = receipts.iter().map(ReceiptEnvelope::encoded_2718).collect();
@@ -68,7 +70,7 @@ fn truncated_anywhere() {
     }
 }
 
-/// Whatever is read has another root.
+/// A changed payload is an error or has another root.
 #[test]
 fn changed_anywhere() {
     let mut read_anyway = 0;
@@ -80,8 +82,8 @@ fn changed_anywhere() {
                 let answer = survives(name, read, &changed, root);
                 read_anyway += u32::from(answer.is_some());
                 let text = name == "json";
-                // JSON has more than one way to say the same (case of digits), and fields that
-                // are not needed.
+                // JSON can write the same value in several ways, such as by the case of digits, and
+                // may have fields that are not needed.
                 assert!(text || answer != Some(true), "{name}: byte {at} ^ {change:#x}");
             }
         }
@@ -141,7 +143,7 @@ fn small_lies() {
     assert_eq!(encoding(&[1], &[1], 256, &[0xc0, 0x80]), behind);
 }
 
-/// Lists of the smallest receipts and logs that there are.
+/// Lists of the smallest possible receipts and logs.
 #[test]
 fn giant_counts() {
     let list = |item: &[u8], count: usize| {
@@ -221,7 +223,7 @@ fn json_errors_name_receipt_and_field() {
     let text = good.to_string();
     let twice = text.replacen("\"status\":", "\"status\":null,\"status\":", 1);
     let error = BlockReceipts::from_json(&twice).expect_err("twice").to_string();
-    assert!(error.starts_with("[0]: status is there twice at line 1 column "), "{error}");
+    assert!(error.starts_with("[0]: duplicate field status at line 1 column "), "{error}");
     let error = BlockReceipts::from_json_each(&["{}"]).expect_err("empty").to_string();
     assert!(error.starts_with("[0]: logs is missing"), "{error}");
     for text in ["", "null", "{}", "[null]", "[1]", "[[]]"] {

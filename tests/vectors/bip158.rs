@@ -49,8 +49,8 @@ fn vectors_of_the_bip() {
         let coding = Coding::basic(filter.block_hash.as_ref());
         let found = coding.check_matching(&filter.content, &elements);
         assert_eq!(found, Some((0..elements.len()).collect()), "{height}");
-        // One filter is of an empty set; the others are small enough that no other script
-        // matches by chance.
+        // One filter has an empty set. The others are so small that no absent script matches by
+        // chance.
         let absent: Vec<_> =
             elements.iter().map(|script| [&script[..], &[0x51]].concat()).collect();
         assert_eq!(coding.check_matching(&filter.content, &absent), Some(vec![]), "{height}");
@@ -59,7 +59,7 @@ fn vectors_of_the_bip() {
     assert_eq!((rows.len(), elements_in_all), (10, 40));
 }
 
-/// The scripts that the first 256 blocks spend are all created by them.
+/// The first 256 blocks create all the scripts that they spend.
 #[test]
 fn mainnets_first_blocks_have_the_published_filter_headers() {
     let rows = rows("mainnet_0-255.json");
@@ -96,8 +96,8 @@ fn outputs(block: &Block) -> Vec<(OutPoint, ScriptBuf)> {
     block.txdata.iter().flat_map(of).collect()
 }
 
-/// A block asks for what it spends of other blocks, in input order and once for each input; what
-/// is not given is an error, never a filter that lacks it.
+/// A filter asks for the scripts that its block spends from other blocks, in input order and once
+/// for each input. A script that is not given is an error: the filter would lack it.
 #[test]
 fn scripts_that_are_not_given() {
     let mut asked_in_all = 0;

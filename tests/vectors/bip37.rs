@@ -29,7 +29,7 @@ fn u32(value: &Value) -> u32 {
     u32::try_from(value.as_u64().expect("a number")).expect("a u32")
 }
 
-/// The library's filter and the slow matcher's, which get the same insertions.
+/// The library's filter and the slow matcher's filter, with the same insertions.
 struct Both {
     library: BloomFilter,
     slow: SlowFilter,
@@ -83,7 +83,7 @@ impl Both {
         found.is_some()
     }
 
-    /// The insertions that a case or a step asks for; returns how many.
+    /// Makes the insertions of a case or a step, and returns their number.
     fn insert_all(&mut self, case: &Value) -> usize {
         let mut count = 0;
         match &case["insert"] {
@@ -182,8 +182,8 @@ fn transactions_match_by_every_kind_of_element() {
     assert_eq!((rows, relevant), (11, 7));
 }
 
-/// Four mainnet blocks under each update flag. A step inserts and matches the block again with
-/// the filter as the steps before left it.
+/// Four mainnet blocks under each update flag. Each step inserts elements, and matches the block
+/// again with the filter that the step before has left.
 #[test]
 fn merkle_blocks_step_by_step() {
     let vectors = vectors();
@@ -242,7 +242,7 @@ fn check_step(both: &mut Both, block: &TestBlock, step: &Value, name: &str) {
     assert!(asked > 0, "{name}: nothing asked");
 }
 
-/// One outpoint, a list of them, or none.
+/// Returns the outpoints of a field: one, a list, or none.
 fn outpoints(value: &Value) -> Vec<OutPoint> {
     match value {
         Value::Null => Vec::new(),

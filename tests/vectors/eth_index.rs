@@ -1,7 +1,7 @@
-//! The golden index: read by every version, and written byte for byte by this one.
+//! The golden index: every version must read it, and this version must write it byte for byte.
 //!
-//! `fixtures/ethereum/index` holds blocks 1,000,000 to 1,008,207 of a chain that never was, sealed
-//! up to block 1,008,191, with two branches in its tail. Their filters are made here by alloy.
+//! `fixtures/ethereum/index` contains blocks 1,000,000 to 1,008,207 of a made-up chain. The blocks
+//! up to 1,008,191 are sealed, and the tail has two branches. The blooms are made by alloy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use testkit::eth::linked_headers::linked_headers;
 
 const FIRST: u64 = 1_000_000;
 const SECTION: u64 = 8_192;
-/// The last block that both branches have.
+/// The last common block of both branches.
 const FORK: u64 = FIRST + SECTION + 11;
 
-/// Two real filters: 17,686,111 and 17,686,112.
+/// Returns two real blooms, of blocks 17,686,111 and 17,686,112.
 fn real_blooms() -> [Bloom; 2] {
     [17_686_111, 17_686_112].map(|number| {
         let (header, _) = fixtures::block(number);
@@ -34,8 +34,8 @@ fn address(number: u64) -> Address {
     Address::left_padding_from(&(0xa000 + number).to_be_bytes())
 }
 
-/// The filter of a block: a contract that is in every one, one in every other, some that are
-/// rarer, at two blocks real filters, and at one a filter that says nothing.
+/// Returns the bloom of a block. One contract is in every block, one in every other, and some are
+/// rarer. Two blocks contain a real bloom, and one block has a bloom of all ones.
 fn bloom_of(number: u64, real: &[Bloom; 2]) -> Bloom {
     let mut bloom = Bloom::ZERO;
     let add = |bloom: &mut Bloom, number| bloom.accrue(BloomInput::Raw(address(number).as_slice()));
@@ -54,7 +54,8 @@ fn bloom_of(number: u64, real: &[Bloom; 2]) -> Bloom {
     bloom
 }
 
-/// The sealed blocks and the tail up to the fork; what was taken back; and what came instead.
+/// Returns the blocks up to the fork, the branch that is rolled back, and the branch that replaces
+/// it.
 fn chains() -> [HeaderChain; 3] {
     let real = real_blooms();
     let blooms = |first: u64, last: u64| -> Vec<[u8; 256]> {
@@ -71,7 +72,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ethereum/index")
 }
 
-/// Files by name, without the lock.
+/// Returns the files of a folder by name, without the lock.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries
@@ -86,7 +87,7 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// A folder that is removed in the end.
+/// A folder that is removed when this value is dropped.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -144,7 +145,7 @@ fn the_golden_index_answers_as_its_filters() {
     assert_eq!(index.anchor(FORK + 3), Ok((FORK + 3, new.block(FORK + 3).expect("a block").hash)));
 
     let real = real_blooms();
-    // USDC, wrapped ether and one of the routers are in the real filters.
+    // USDC and wrapped ether are in the real blooms.
     let tokens =
         ["a0b86991c6218b36c1d19d4a2e9eb0ce3606eb48", "c02aaa39b223fe8d0a0e5c4f27ead9083c756cc2"]
             .map(|hex| hex.parse::<Address>().expect("an address"));
@@ -181,11 +182,12 @@ fn the_golden_index_answers_as_its_filters() {
         }
         counts.push(expected.len());
     }
-    // By hand: multiples of 1, 2, 31, 257 and 5,000, and the block that says nothing.
+    // Counted by hand: multiples of 1, 2, 31, 257 and 5,000, and the block with a bloom of all
+    // ones.
     assert_eq!(counts, [8_208, 4_104, 265, 32, 3, 1, 2, 295, 19, 3, 3]);
 }
 
-/// What another version wrote is refused by its number, whatever else is right.
+/// A file of another version is rejected by its version number, whatever else is right.
 #[test]
 fn versions_to_come_are_refused() {
     for name in ["manifest", "00000000-01.segment", "0000000000000001.tail"] {

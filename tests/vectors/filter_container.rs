@@ -1,4 +1,5 @@
-//! The golden file of filters: mainnet's first 256, laid out here from `bitcoin`'s filters.
+//! The golden file of filters: those of mainnet's first 256 blocks, laid out here from `bitcoin`'s
+//! filters.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +24,8 @@ struct Height {
     header: FilterHeader,
 }
 
-/// The blocks with `bitcoin`'s filters, which meet the published filter headers.
+/// Returns the blocks with `bitcoin`'s filters, after checking these against the published filter
+/// headers.
 fn heights() -> Vec<Height> {
     let json = fixtures::read("mainnet_0-255.json");
     let json: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
@@ -49,14 +51,14 @@ fn heights() -> Vec<Height> {
     json.iter().zip(&blocks).map(height).collect()
 }
 
-/// CRC-32C bit by bit.
+/// Returns the CRC-32C of `bytes`, computed bit by bit.
 fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let step = |crc: u32, _| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
     let byte = |crc: u32, byte: &u8| (0..8).fold(crc ^ u32::from(*byte), step);
     (!bytes.iter().fold(u32::MAX, byte)).to_le_bytes()
 }
 
-/// The file as its documentation says, by no code of the library.
+/// Returns the file that the documentation describes, built without the library.
 fn layout(heights: &[Height]) -> Vec<u8> {
     let mut file = from_hex("894342460d0a1a0a");
     file.extend(from_hex("0100"));
@@ -78,7 +80,7 @@ fn layout(heights: &[Height]) -> Vec<u8> {
 
 #[test]
 fn the_golden_file_is_what_is_documented_and_what_is_written() {
-    // The check value of the catalogue of CRCs.
+    // The check value in the catalogue of CRCs.
     assert_eq!(crc32c(b"123456789"), 0xe306_9283_u32.to_le_bytes());
     let heights = heights();
     let documented = layout(&heights);
@@ -121,7 +123,7 @@ fn the_golden_file_is_read_and_meets_the_published_filter_headers() {
     assert_eq!((records.intact().records, records.intact().bytes), (256, GOLDEN.len() as u64));
     assert_eq!(records.intact().last_block, Some(heights[255].block.block_hash()));
 
-    // As a stream, in batches of about every size.
+    // Read the file as a stream, in batches of several sizes.
     for enough in [0, 1, 100, 1_000, 1_000_000] {
         let mut reader = BatchReader::new(GOLDEN).expect("a header");
         let mut batch = Batch::new();
@@ -145,7 +147,8 @@ fn the_golden_file_is_read_and_meets_the_published_filter_headers() {
     }
 }
 
-/// The key that block 9 pays, which pays Hal Finney in block 170, and itself the rest until 248.
+/// Scans for the key of block 9, which pays Hal Finney in block 170, and pays the rest to itself
+/// until block 248.
 #[test]
 fn the_golden_file_is_scanned() {
     let heights = heights();
@@ -165,7 +168,7 @@ fn the_golden_file_is_scanned() {
         (0..).zip(&heights).filter(|(_, height)| spends(&height.block)).map(|(at, _)| at).collect();
     assert_eq!(truth[..2], [9, 170]);
 
-    // One published header is withheld, one is a lie.
+    // The last six headers are unknown, and one header is false.
     let mut known = headers.clone();
     known.truncate(250);
     known[100] = headers[99];
@@ -190,7 +193,7 @@ fn the_golden_file_is_scanned() {
     });
     assert_eq!(done, Ok(ControlFlow::Continue(())));
     assert_eq!(found, truth);
-    // The header after the lie does not follow from it either.
+    // The filter header after the false one does not follow from it either.
     assert_eq!(mute, [100, 101]);
     let statistics = scan.statistics();
     assert_eq!((statistics.filters, statistics.skipped), (255, 1));

@@ -63,8 +63,8 @@ fn unmarshal_new_filter_args() {
     }
 }
 
-/// The rows of `TestLogFilter` over mined blocks, by their index there; 6, 7 and 11 ask for the
-/// pending block. The head is block 3.
+/// The rows of `TestLogFilter` over mined blocks, by their index in the test. Rows 6, 7 and 11 ask
+/// for the pending block. The head is block 3.
 #[test]
 fn log_filter() {
     let [first, second, third, not_used] = [0x11, 0x22, 0x33, 0x99].map(Address::repeat_byte);
@@ -77,7 +77,7 @@ fn log_filter() {
         (2, log(third, &[topic_2])),
         (3, log(third, &[topic_2])),
     ];
-    // The subscription of that test has no beginning: everything from block 0 on.
+    // The subscription in geth's test has no first block, so the queries here start at block 0.
     let all = || LogQuery::new().from_block(0);
     let rows: [(usize, LogQuery, &[usize]); 10] = [
         (0, all(), &[0, 1, 2, 3, 4]),
@@ -103,7 +103,7 @@ fn log_filter() {
     assert_eq!(pending.resolve(&Heads::latest(3)), Err(ResolveError::Pending));
 }
 
-/// Ranges that `NewFilter` refuses, and a hash beside a range, which `GetLogs` refuses.
+/// Ranges that `NewFilter` rejects, and a block hash with a range, which `GetLogs` rejects.
 #[test]
 fn invalid_requests() {
     let heads = Heads::latest(1_000);
@@ -136,8 +136,8 @@ fn invalid_requests() {
     assert_eq!(blocks, Ok(Ok(ResolvedBlocks::AtHash(hash))));
 }
 
-/// What `UnmarshalJSON` and `GetLogs` refuse by the text of eth/filters/api.go: a fifth position,
-/// and values of another length than an address's or a topic's.
+/// Filters that `UnmarshalJSON` and `GetLogs` reject according to eth/filters/api.go: a fifth
+/// position, and values whose length is not that of an address or of a topic.
 #[test]
 fn sizes_that_geth_refuses() {
     let topics = |count| format!(r#"{{"topics":[{}]}}"#, vec!["null"; count].join(","));

@@ -1,5 +1,5 @@
-//! Published vectors, by name: the classic BIP37 cases, those of BIP158 and of SipHash, a part of
-//! what Bitcoin Core answers, and golden files.
+//! Published test vectors: the classic BIP37 cases, those of BIP158, a part of Bitcoin Core's
+//! answers, geth's tables, and golden files.
 
 mod bip158;
 mod bip37;
@@ -10,7 +10,7 @@ mod geth_filters;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-/// The oracle's answers on blocks that every clone has; the rest of them is in the corpus.
+/// Checks the oracle's answers on blocks that every clone has. The other answers are in the corpus.
 #[test]
 fn core_answers_a_part_of_its_cases_the_same() {
     let blocks: HashMap<String, _> = testkit::btc::fixtures::BLOCKS
@@ -26,8 +26,9 @@ fn core_answers_a_part_of_its_cases_the_same() {
     assert_eq!(counts, BTreeMap::from(expected));
 }
 
-/// The same of Golomb-coded sets and basic filters. Two thirds of the mutants are refused; of
-/// those that Core takes, the strict reader leaves out what no writer makes.
+/// Checks the oracle's answers on Golomb-coded sets and basic filters. Two thirds of the mutants
+/// are rejected. Of those that Core accepts, the strict reader rejects the ones that no encoder
+/// produces.
 #[test]
 fn core_reads_and_writes_a_part_of_its_sets_the_same() {
     let text = testkit::btc::fixtures::read("core_oracle_subset.jsonl");

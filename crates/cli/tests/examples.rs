@@ -1,11 +1,11 @@
-//! Every example runs, and says what it should.
+//! Runs every example, and checks lines of its output.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Each example with lines of its output.
+/// Each example with lines of its expected output.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "already_seen",
@@ -117,14 +117,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "verify_merkleblock",
         &[
-            "2 transactions proven to be in block 00000000d1145790a8694403d4063f323d499e655c83426834d4ce2f8dd4a2ee; height 170, 6 confirmations; not proven: that no others were left out, and that the block has 2 as claimed",
+            "2 transactions proven to be in block 00000000d1145790a8694403d4063f323d499e655c83426834d4ce2f8dd4a2ee; height 170, 6 confirmations; not proven: that no other transaction was left out, and that the number of transactions is 2 as claimed",
         ],
     ),
     (
         "wallet_session",
         &[
             "4d38ceb47f18dc408f65a88c68de5d8ab803501bff1586e60b741eadf59147e2: 0 received, 1 spent",
-            "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no others were left out, and that the block has 47 as claimed",
+            "3 transactions proven to be in block 000000000000011f9791dcfdfe0e402b79a165a3b781bafcc918b6f2166d577c; height 150013, 8 confirmations; not proven: that no other transaction was left out, and that the number of transactions is 47 as claimed",
         ],
     ),
     (
@@ -170,11 +170,12 @@ fn every_example_runs() {
         .collect();
     let names: BTreeSet<_> = EXAMPLES.iter().map(|(name, _)| String::from(*name)).collect();
     assert_eq!(files, names);
-    // Nothing to do where `cargo test` has built them.
+    // Does nothing if `cargo test` has built the examples already.
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
     build.args(["build", "--quiet", "--profile", "test", "--examples"]).current_dir(root());
-    // What `cargo test` says of this package would look like a change to the build script of `ring`.
+    // Variables that `cargo test` sets for this package would make cargo rebuild `ring`, as its
+    // build script depends on them.
     let of_package =
         |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in env::vars().filter(|(name, _)| of_package(name)) {

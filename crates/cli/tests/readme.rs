@@ -1,5 +1,5 @@
-//! The README's commands print what the README says. Times differ, so they are cut out; a line `…`
-//! stands for any lines.
+//! Runs the README's commands, and compares their output with the README. Times are removed, as
+//! they differ. A line `…` matches any lines.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -16,7 +16,7 @@ fn commands_print_what_the_readme_shows() {
     let readme = fs::read_to_string(root().join("README.md")).expect("README");
     let directory = env::temp_dir().join(format!("chainsieve-readme-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
-    // The commands are given at the root of the project.
+    // The README's commands run at the root of the project.
     copy(&root().join("fixtures"), &directory.join("fixtures"));
     let ports = Ports::of(&readme);
     let mut servers = Vec::new();
@@ -61,11 +61,11 @@ fn commands_print_what_the_readme_shows() {
     assert!(ran >= 5, "{ran}");
 }
 
-/// A command that runs on behind the others.
+/// A command that runs in the background of the others.
 struct Server(Child);
 
 impl Server {
-    /// Starts it; returns the first line that it prints as well.
+    /// Starts the command; also returns the first line that it prints.
     fn start(arguments: &[String], directory: &Path) -> (Self, String) {
         let mut server = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
             .args(arguments)
@@ -89,7 +89,7 @@ impl Drop for Server {
     }
 }
 
-/// Ports of this machine's own address, in the README and in their place here.
+/// Ports on this machine's address: the port in the README, and the port used in this run.
 struct Ports(Vec<(String, String)>);
 
 const HERE: &str = "127.0.0.1:";
@@ -100,7 +100,7 @@ impl Ports {
         let mut shown: Vec<String> = readme.split(HERE).skip(1).map(digits).collect();
         shown.sort();
         shown.dedup();
-        // All at once, so that they differ.
+        // Open all ports at once, so that they differ.
         let listener = |_: &String| TcpListener::bind((HERE.trim_end_matches(':'), 0));
         let free: Vec<_> = shown.iter().map(listener).collect();
         let port = |listener: std::io::Result<TcpListener>| {
@@ -109,7 +109,7 @@ impl Ports {
         Self(shown.into_iter().zip(free.into_iter().map(port)).collect())
     }
 
-    /// A text of the README with the ports of here.
+    /// Replaces the ports of the README by those of this run.
     fn free(&self, text: &str) -> String {
         let place = |text: String, (shown, free): &(String, String)| {
             text.replace(&format!("{HERE}{shown}"), &format!("{HERE}{free}"))
@@ -117,7 +117,7 @@ impl Ports {
         self.0.iter().fold(text.to_owned(), place)
     }
 
-    /// A text of here with the ports of the README.
+    /// Replaces the ports of this run by those of the README.
     fn shown(&self, text: &str) -> String {
         let place = |text: String, (shown, free): &(String, String)| {
             text.replace(&format!("{HERE}{free}"), &format!("{HERE}{shown}"))
@@ -126,7 +126,7 @@ impl Ports {
     }
 }
 
-/// Compares line by line; a line `…` of the README stands for any lines up to the next that fits.
+/// Compares line by line; a line `…` of the README matches any lines up to the next match.
 fn assert_shows(output: &str, expected: &str, command: &str) {
     let mut pieces = expected.split("\n…\n");
     let first = pieces.next().unwrap_or_default();
@@ -156,8 +156,9 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What `jq` prints, as far as the README needs it: of each file a member, the members of a slice,
-/// the start of a member of each element, or the list without one of its elements.
+/// Returns what `jq` prints, for the filters that the README uses: a member of each file, a member
+/// of the elements of a slice, the start of a member of each element, or a list without one
+/// element.
 fn jq(arguments: &str) -> String {
     let mut words = arguments.trim_start_matches("-r ").split(' ');
     let filter = words.next().expect("a filter").trim_matches('\'');
@@ -196,7 +197,7 @@ fn jq(arguments: &str) -> String {
     out
 }
 
-/// Each `$ command` of the console blocks, with the lines under it.
+/// Returns each `$ command` of the console blocks, with the lines below it.
 fn sessions(readme: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut inside = false;
@@ -213,7 +214,8 @@ fn sessions(readme: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The arguments of our binary, if the command runs it. Quotes are single ones, around a word.
+/// Returns the arguments of our binary, if the command runs it. Quotes are single quotes around one
+/// word.
 fn arguments(command: &str) -> Option<Vec<String>> {
     let arguments = command
         .strip_prefix("cargo run --release -- ")
@@ -221,7 +223,7 @@ fn arguments(command: &str) -> Option<Vec<String>> {
     Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// The text with `(12 µs)`, `(1.2 ms)` and `(3.4 s)` cut out.
+/// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text.
 fn without_times(text: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {

@@ -1,7 +1,8 @@
-//! How long a wallet with a long history takes to catch up: each block pays it.
+//! Time that a wallet with a long history needs to catch up: every block pays the wallet.
 //!
-//! The node is one of this package, behind a proxy that answers each `getdata` after 1.3 ms, as a
-//! Bitcoin Core did from which 20,000 blocks were fetched one by one.
+//! The node is the test node of this package, once directly and once behind a proxy that delays
+//! each `getdata` by 1.3 ms. This is the time that Bitcoin Core needed per block when 20,000 blocks
+//! were fetched one by one.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run is to stop")]
 
@@ -15,9 +16,9 @@ use chainsieve_client::testnode::Node;
 use chainsieve_client::{Birthday, Builder, Item, Network, News, Protocol, Wallet};
 use testkit::timer::Report;
 
-/// The time that the node takes for a `getdata`.
+/// Delay of each `getdata`.
 const ANSWER: Duration = Duration::from_micros(1_300);
-/// A frame's magic, command, length and checksum.
+/// Length of a message header in bytes: magic, command, length and checksum.
 const HEADER: usize = 24;
 
 fn main() {
@@ -46,7 +47,7 @@ fn main() {
     report.finish();
 }
 
-/// Returns how many hits came up to the tip; each is acknowledged.
+/// Runs a client up to the chain tip, and returns the number of its hits. Each hit is acknowledged.
 fn catch_up(builder: Builder) -> usize {
     let client = builder.start().unwrap();
     let mut hits = 0;
@@ -62,7 +63,7 @@ fn catch_up(builder: Builder) -> usize {
     hits
 }
 
-/// Passes connections on to a node, each `getdata` after a pause.
+/// Starts a proxy that forwards connections to a node and delays each `getdata`.
 fn proxy(node: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -74,7 +75,7 @@ fn proxy(node: SocketAddr) -> SocketAddr {
             }
             let (mut from_node, mut to_client) =
                 (node.try_clone().unwrap(), client.try_clone().unwrap());
-            // Either end of a connection that is closed ends both.
+            // When one side closes its connection, the threads end and close the other side.
             thread::spawn(move || io::copy(&mut from_node, &mut to_client));
             thread::spawn(move || while pass_on(&mut client, &mut node).is_ok() {});
         }

@@ -1,4 +1,4 @@
-//! A wallet of `bdk_wallet` kept up to date live: past, a payment, a reorganisation, broadcast.
+//! Keeps a wallet of `bdk_wallet` up to date: its history, a broadcast payment, a reorganisation.
 use std::error::Error;
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ fn follow(
                 tx_update.anchors.insert((anchor, hit.txid));
                 tip = tip.insert(block_id);
             }
-            // The block in the place of the lowest that left invalidates all above it.
+            // A new block at the lowest changed height invalidates all of the wallet's checkpoints
+            // above it.
             News::Reorganized { fork, .. } => {
                 tip =
                     client.block_at(fork.height + 1)?.map_or(tip.clone(), |at| tip.insert(id(at)));

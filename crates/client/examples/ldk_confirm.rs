@@ -1,4 +1,4 @@
-//! LDK's `Filter` and `Confirm` fed live: transactions confirmed and taken back, and new tips.
+//! Feeds LDK's `Filter` and `Confirm`: transactions confirmed and unconfirmed, and new chain tips.
 use std::error::Error;
 use std::sync::Mutex;
 
@@ -17,14 +17,15 @@ impl Filter for Registered<'_> {
         self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");
     }
     fn register_output(&self, output: WatchedOutput) {
-        // Its script is watched as well: LDK registers it with the transaction that pays to it.
+        // The output's script finds its transaction, and the outpoint finds the spend.
         let outpoint = output.outpoint.into_bitcoin_outpoint();
         let items = vec![Item::Coin { outpoint, script: Some(output.script_pubkey) }];
         self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");
     }
 }
 
-/// Stands for `ChannelManager` and `ChainMonitor`, which need keys and channels to be made.
+/// Takes the place of `ChannelManager` and `ChainMonitor`, which cannot be created without keys and
+/// channels.
 #[derive(Default)]
 struct Monitor(Mutex<Vec<(Txid, u32)>>);
 

@@ -1,4 +1,4 @@
-//! How a client is set up and started.
+//! Configuration and start of a client.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::net::target::Target;
 use crate::shared::Shared;
 use crate::storage::{Folder, Memory, Storage};
 
-/// Most updates that wait for their reader, unless the builder says otherwise.
+/// Default for the maximum number of queued updates.
 const UPDATES: usize = 1_024;
 
 enum Place {
@@ -33,7 +33,7 @@ enum Place {
     Other(Box<dyn Storage>),
 }
 
-/// Sets a client up.
+/// Configures and starts a client.
 ///
 /// ```no_run
 /// use chainsieve_client::{Birthday, Builder, Item, Network, News, Wallet};
@@ -78,8 +78,9 @@ impl std::fmt::Debug for Builder {
 }
 
 impl Builder {
-    /// A client of a network, or of a [signet of one's own](Chain::signet): by BIP157, four peers
-    /// from DNS seeds, everything in memory.
+    /// Creates a builder for a network, or for a [custom signet](Chain::signet).
+    ///
+    /// Defaults: BIP157, four peers found through DNS seeds, all state in memory.
     pub fn new(chain: impl Into<Chain>) -> Self {
         let chain = chain.into();
         Self {
@@ -98,136 +99,150 @@ impl Builder {
         }
     }
 
-    /// Connects to this peer: `HOST`, `HOST:PORT`, an IPv6 or onion address. With at least one, no
-    /// others are called.
+    /// Adds a peer to connect to: `HOST`, `HOST:PORT`, an IPv6 or onion address.
+    ///
+    /// If at least one peer is named, the client connects to no other peers unless
+    /// [`other_peers`](Self::other_peers) is called.
     pub fn peer(mut self, address: impl Into<String>) -> Self {
         self.peers.push(address.into());
         self
     }
 
-    /// Calls other peers beside those named.
+    /// Allows connections to other peers in addition to the named ones.
     pub fn other_peers(mut self) -> Self {
         self.others = true;
         self
     }
 
-    /// Asks no DNS seeds: peers come from those named and the address book alone.
+    /// Disables DNS seeds: peers are taken from the named ones and from the address book alone.
     pub fn no_seeds(mut self) -> Self {
         self.use_seeds = false;
         self
     }
 
-    /// Connections at a time, from 1 to 8. Values outside are clamped; 4 unless this is called.
+    /// Sets the maximum number of simultaneous connections, from 1 to 8 (default: 4). Other values
+    /// are clamped to this range.
     pub fn max_peers(mut self, count: usize) -> Self {
         // `Limits::peers` of BIP157 is 8: a ninth peer would be disconnected with `TooManyPeers`.
         self.max_peers = count.clamp(1, 8);
         self
     }
 
-    /// Connects through a SOCKS5 proxy, say Tor's, with other credentials for each peer, so that
-    /// Tor takes another circuit for each. Names are resolved by the proxy alone.
+    /// Connects to peers through a SOCKS5 proxy, for example Tor's.
+    ///
+    /// Each connection uses different credentials, so that Tor uses a separate circuit for each
+    /// peer. Only the proxy resolves host names.
     pub fn proxy(mut self, address: SocketAddr) -> Self {
         self.proxy = Some(address);
         self
     }
 
-    /// What the client calls itself to peers (BIP14). At most 256 bytes: Bitcoin Core rejects the
-    /// `version` of a longer one.
+    /// Sets the user agent that the client sends to peers (BIP14). At most 256 bytes: Bitcoin Core
+    /// rejects a `version` message with a longer one.
     pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
         self.user_agent = Some(agent.into());
         self
     }
 
-    /// How blocks are looked through; BIP157 unless this is called.
+    /// Sets the protocol by which blocks are scanned (default: BIP157).
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.config.protocol = protocol;
         self
     }
 
-    /// Keeps everything in this folder, made if it is not there, so that the next run goes on
-    /// where this one stops. One client at a time uses a folder.
+    /// Stores all state in this folder, so that the next run continues where this one stops.
+    ///
+    /// The folder is created if it does not exist. Only one client at a time can use it.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Place::Folder(path.as_ref().to_owned());
         self
     }
 
-    /// Keeps everything in a storage of the caller's.
+    /// Stores all state in a storage that the caller implements.
     pub fn storage(mut self, storage: impl Storage + 'static) -> Self {
         self.place = Place::Other(Box::new(storage));
         self
     }
 
-    /// Watches for a wallet. More can be added while the client runs.
+    /// Adds a wallet to watch. More wallets can be added while the client runs.
     pub fn wallet(mut self, id: impl Into<WalletId>, wallet: Wallet) -> Self {
         self.wallets.push((id.into(), wallet));
         self
     }
 
-    /// Looks at blocks from here on even where no wallet wants them.
+    /// Scans blocks from this birthday on, even if no wallet needs blocks that early.
     pub fn from(mut self, first: Birthday) -> Self {
         self.config.first = Some(first);
         self
     }
 
-    /// Looks at no block above this height.
+    /// Scans no block above this height.
     pub fn to(mut self, last: u32) -> Self {
         self.config.last = Some(last);
         self
     }
 
-    /// How long an answer may take before another peer is asked; 30 s unless this is called.
+    /// Sets the timeout after which a request is sent to another peer (default: 30 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.config.timeout = timeout;
         self
     }
 
-    /// BIP157: trusts the filter header at a height, a multiple of 1,000. A peer that differs is
-    /// banned.
+    /// BIP157: adds a trusted filter header at a height, which must be a multiple of 1,000. A peer
+    /// that claims a different filter header there is banned.
     pub fn checkpoint(mut self, height: u32, header: FilterHeader) -> Self {
         self.config.checkpoints.insert(height, header);
         self
     }
 
-    /// BIP157: fetches one block in this many to audit its filter; 0 for none. 1,000 unless this is
-    /// called.
+    /// BIP157: sets that one block in `one_in` is fetched to audit its filter (default: 1,000). 0
+    /// disables audits.
     pub fn spot_audits(mut self, one_in: u32) -> Self {
         self.config.spot_audits = one_in;
         self
     }
 
-    /// BIP157: keeps up to this many bytes of filters, the lowest blocks' dropped first, so that
-    /// another wallet or a rescan downloads nothing twice. 0, the default, keeps none.
+    /// BIP157: sets the maximum size of stored filters in bytes. With 0, the default, no filters
+    /// are stored.
+    ///
+    /// Stored filters are not downloaded again for a new wallet or a rescan. When the size is
+    /// exceeded, the filters of the lowest heights are dropped first.
     pub fn keep_filters(mut self, bytes: u64) -> Self {
         self.config.kept_filters = bytes;
         self
     }
 
-    /// BIP37: the share of foreign elements that match the filter. More hides better and costs
-    /// more. In (0, 1), 1e-5 unless this is called; a rate that no filter meets is reported as
+    /// BIP37: sets the false-positive rate of the Bloom filter, in (0, 1) (default: 1e-5).
+    ///
+    /// A higher rate hides better which elements are the wallet's, and costs more bandwidth. A rate
+    /// that no filter can meet is reported as
     /// [`Finding::NoFilter`](crate::Finding::NoFilter).
     pub fn false_positive_rate(mut self, rate: f64) -> Self {
         self.config.fpr = rate;
         self
     }
 
-    /// How many updates may wait for their reader before the client stops reading from peers. At
-    /// least 1; 1,024 unless this is called.
+    /// Sets the number of queued updates at which the client stops reading from its peers
+    /// (default: 1,024, at least 1).
     pub fn max_updates(mut self, count: usize) -> Self {
         self.updates = count;
         self
     }
 
-    /// Gets notes about connections, for a log. Called on the client's thread: the client is not
-    /// to be asked there (it reports [`Stopped`](crate::Stopped)), nor its updates to be waited for.
+    /// Sets a callback that receives notes about connections, for a log.
+    ///
+    /// The client's thread runs the callback. The callback must not wait for updates, and methods
+    /// of [`Client`] fail in it with [`Stopped`](crate::Stopped).
     pub fn log(mut self, log: impl FnMut(&PeerNote) + Send + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
     }
 
-    /// Starts the client.
+    /// Starts the client in a thread of its own.
     ///
     /// # Errors
-    /// See [`StartError`]. Nothing runs then.
+    /// Returns a [`StartError`] if the configuration is invalid, if the storage cannot be opened or
+    /// read, or if the system provides no random numbers or no thread. No thread runs then.
     pub fn start(self) -> Result<Client, StartError> {
         let Self { chain, place, mut config, wallets, .. } = self;
         for (id, wallet) in &wallets {
@@ -255,7 +270,7 @@ impl Builder {
         let machine = Machine::new(config, &storage.load()?)?;
         pool.services = ServiceFlags::NETWORK | ServiceFlags::WITNESS | machine.services();
         pool.start_height = machine.chain().tip().height;
-        // Addresses are found again where they are damaged.
+        // A damaged address book is no error: seeds and peers provide addresses again.
         let book = storage.addresses().and_then(|it| AddressBook::decode(&it, chain.magic).ok());
         let pool = Pool::new(pool, book.unwrap_or_default(), random()?)?;
         let shared = Arc::new(Shared::new(self.updates, pool.waker()));
@@ -265,7 +280,7 @@ impl Builder {
         }
         let panics = Arc::clone(&shared);
         let run = move || {
-            // A reader that waits must not wait for a thread that is gone.
+            // After a panic, readers of updates must be woken, or they would wait for ever.
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| driver.run()));
             if let Err(panic) = result {
                 panics.end(Err(crate::error::RunError::Panicked));

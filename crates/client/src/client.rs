@@ -1,4 +1,4 @@
-//! A running client, as its users hold it.
+//! The handle of a running client.
 
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
@@ -18,15 +18,17 @@ use crate::net::pool::{AddressStatus, Pool};
 use crate::shared::{Command, Shared};
 use crate::updates::Updates;
 
-/// A light client that runs in threads of its own.
+/// Handle of a light client that runs in threads of its own.
 ///
-/// Made by a [`Builder`](crate::Builder). Dropping it stops it as [`shutdown`](Self::shutdown)
-/// does, which tells whether everything was written. Both wait for that thread: hold no lock that a
-/// log or a storage of your own takes.
+/// A [`Builder`](crate::Builder) creates it. Dropping the handle stops the client as
+/// [`shutdown`](Self::shutdown) does, but only `shutdown` reports whether everything was written.
+/// Both wait for the client's thread. Do not hold a lock meanwhile that your log callback or your
+/// [`Storage`](crate::Storage) needs.
 ///
-/// On its own thread, which is where [`Builder::log`](crate::Builder::log) is called and a storage
-/// is used, a client answers nothing and takes no commands: it reports [`Stopped`]. Dropped there,
-/// it stops without waiting.
+/// The client's thread calls the callback of [`Builder::log`](crate::Builder::log) and the methods
+/// of the storage. On that thread, every method of the handle that needs an answer fails with
+/// [`Stopped`], because the thread would wait for itself. A handle that is dropped on that thread
+/// stops the client without waiting.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
@@ -34,68 +36,70 @@ pub struct Client {
     pub(crate) protocol: Protocol,
 }
 
-/// How a client is doing.
+/// Status of a client: its progress and its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 pub struct Status {
-    /// The chain's tip, the last height wanted, and how far everything is settled.
+    /// The chain tip, the last height wanted, and the height up to which the scan is complete.
     pub progress: Progress,
-    /// The first height that is looked at, once the headers are there.
+    /// The first height of the scan; `None` before the headers are downloaded.
     pub first: Option<u32>,
-    /// The services that a peer must offer to be of use beyond headers.
+    /// The services that a peer must offer to serve more than headers for the chosen protocol.
     pub services: ServiceFlags,
-    /// The headers are there, and blocks are looked at.
+    /// `true` once the headers are downloaded and the scan of blocks has started.
     pub has_started: bool,
-    /// Everything that the connected peers have is seen.
+    /// `true` if the client has processed every block that the connected peers have.
     pub is_caught_up: bool,
-    /// A connected peer offers what is needed.
+    /// `true` if at least one connected peer offers [`services`](Self::services).
     pub is_served: bool,
-    /// Every address was called, or as many peers are connected as wanted.
+    /// `true` if every known address (or 256 of them) was dialled in this run, or if the wanted
+    /// number of peers is connected.
     pub all_tried: bool,
-    /// Every address that may be called is connected or banned.
+    /// `true` if every address that may be dialled is connected or banned, and no seed will be
+    /// asked.
     pub all_up: bool,
-    /// Every address that may be called is banned.
+    /// `true` if every address that may be dialled is banned, and no seed will be asked.
     pub all_banned: bool,
-    /// A number that grows with each step forward.
+    /// Counter that grows with each step of progress. If it stays the same, the client is stalled.
     pub steps: u64,
-    /// The last update that was made; `UpdateId(0)` if none was. It and those before it come
-    /// without anything more having to happen.
+    /// Id of the last update that the client created, or `UpdateId(0)` before the first one.
+    /// Updates up to this id will be delivered even if no further message arrives from a peer.
     pub last_update: UpdateId,
-    /// The addresses that were called.
+    /// The addresses that were dialled in this run.
     pub peers: Vec<PeerStatus>,
 }
 
-/// An address that was called, and what its peer says of itself.
+/// An address that was dialled, and what its peer claims in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerStatus {
-    /// The address.
+    /// The address with its port: an IP address, an onion address or a host name.
     pub address: String,
-    /// `connected`, `banned`, `calling` or `disconnected`.
+    /// State of the address: `connected`, `banned`, `calling` or `disconnected`.
     pub state: &'static str,
-    /// What the peer claims, while it is connected.
+    /// What the peer claims in its `version` message; `None` unless the peer is connected.
     pub claims: Option<PeerClaims>,
 }
 
-/// What a peer says of itself. Nothing shows that it is true.
+/// What a peer claims about itself in its `version` message. The claims are not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerClaims {
-    /// Its program: printable ASCII.
+    /// The peer's user agent (BIP14): at most 256 characters of printable ASCII.
     pub agent: String,
-    /// The height of its chain.
+    /// Height of the peer's chain tip.
     pub height: u32,
-    /// What it serves.
+    /// The services that the peer offers.
     pub services: ServiceFlags,
 }
 
-/// Numbers of a wallet's hits.
+/// Numbers of confirmed and unconfirmed hits of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HitCounts {
-    /// In blocks of the chain.
+    /// Number of hits in blocks of the chain.
     pub confirmed: usize,
-    /// In no block yet.
+    /// Number of hits that are in no block yet.
     pub unconfirmed: usize,
 }
 
@@ -114,58 +118,68 @@ impl PeerStatus {
 }
 
 impl Client {
-    /// The updates, in order. A hit or withdrawal comes again after a restart, marked, unless it
-    /// was [acknowledged](Self::acknowledge).
+    /// Returns a reader of the client's updates, in order.
     ///
-    /// Updates must be read: where as many wait as the builder allows, the client reads nothing
+    /// After a restart, a hit or withdrawal that was not [acknowledged](Self::acknowledge) is
+    /// delivered again, with [`Update::again`] set.
+    ///
+    /// The caller must read the updates. When
+    /// [`max_updates`](crate::Builder::max_updates) of them are queued, the client reads nothing
     /// more from its peers.
     pub fn updates(&self) -> Updates {
         Updates::new(Arc::clone(&self.shared))
     }
 
-    /// Says that an update was dealt with. Of use for hits and withdrawals; others never come
-    /// again. Blocks while 4,096 commands wait.
+    /// Marks an update as processed, so that it is not delivered again after a restart.
+    ///
+    /// Only hits and withdrawals need this: other updates are never delivered again. The call
+    /// waits while 4,096 commands are queued.
     pub fn acknowledge(&self, update: &Update) {
-        // A client that has stopped gives it again.
+        // The error needs no handling: a stopped client delivers the update again in its next run.
         let _stopped = self.command(Command::Acknowledge(update.id));
     }
 
-    /// Watches for one more wallet, or for more items of one that is watched. Blocks since its
-    /// birthday are looked at again for it. Blocks while 4,096 commands wait.
+    /// Adds a wallet, or adds items to a wallet that is already watched.
+    ///
+    /// The client scans the blocks since the wallet's birthday again for the new items. The call
+    /// waits while 4,096 commands are queued.
     ///
     /// # Errors
-    /// An invalid id, an item that cannot be watched by the client's protocol, or the client has
-    /// stopped.
+    /// Returns an error if the id is invalid, if the client's protocol cannot watch an item, or if
+    /// the client has stopped.
     pub fn watch(&self, id: impl Into<WalletId>, wallet: Wallet) -> Result<(), WalletError> {
         let id = id.into();
         check(&id, &wallet, self.protocol)?;
         Ok(self.command(Command::Watch(id, Box::new(wallet)))?)
     }
 
-    /// Forgets a wallet and its hits. Updates about it that were not read are dropped.
+    /// Removes a wallet and its hits. Queued updates about the wallet are dropped.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn forget(&self, id: impl Into<WalletId>) -> Result<(), Stopped> {
         self.command(Command::Forget(id.into()))
     }
 
-    /// Looks at all blocks from a height on again, for all wallets. Hits that are known do not come
+    /// Scans all blocks from height `from` on again, for all wallets. Known hits are not delivered
     /// again.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn rescan(&self, from: u32) -> Result<(), Stopped> {
         self.command(Command::Rescan(from))
     }
 
-    /// Offers a transaction to the peers, and says in updates what becomes of it. With its fee
-    /// rate, peers that want more are named and left alone.
+    /// Announces a transaction to the peers, and returns its txid. Updates report its progress.
     ///
-    /// It is offered as long as the client runs and no block has it; it is not kept over a restart.
+    /// If `fee_rate` is given, the transaction is not announced to peers that ask for a higher rate
+    /// (`feefilter`, BIP133); an update names these peers.
+    ///
+    /// The transaction is announced while the client runs and no block contains it. A restart
+    /// forgets it.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn broadcast(
         &self,
         transaction: Transaction,
@@ -176,18 +190,18 @@ impl Client {
         Ok(txid)
     }
 
-    /// The header at a height of the chain.
+    /// Returns the header at a height of the best chain; `None` if the chain does not reach it.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn header_at(&self, height: u32) -> Result<Option<Header>, Stopped> {
         self.query(move |machine, _| machine.chain().header_at(height).copied())
     }
 
-    /// The header with this hash, and its height, if it is in the chain.
+    /// Returns the height and the header of a block hash; `None` if it is not in the best chain.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn header_of(&self, hash: BlockHash) -> Result<Option<(u32, Header)>, Stopped> {
         self.query(move |machine, _| {
             let height = machine.chain().height_of(&hash)?;
@@ -195,21 +209,25 @@ impl Client {
         })
     }
 
-    /// The block at a height of the chain.
+    /// Returns the height and hash of the block at a height of the best chain; `None` if the chain
+    /// does not reach it.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn block_at(&self, height: u32) -> Result<Option<BlockAt>, Stopped> {
         self.query(move |machine, _| {
             machine.chain().hash_at(height).map(|hash| BlockAt { height, hash })
         })
     }
 
-    /// Fetches a block of the chain from a peer, and checks it against its header. Waits for it;
-    /// meanwhile peers are read from whether updates are read or not.
+    /// Fetches a block of the chain from a peer, and checks it against its header.
+    ///
+    /// The call waits for the block. Meanwhile the client reads from its peers even if nobody reads
+    /// its updates.
     ///
     /// # Errors
-    /// The chain does not have it, or no peer delivers it.
+    /// Returns an error if the block is not in the chain, if no peer delivers it, or if the client
+    /// has stopped.
     pub fn block(&self, hash: BlockHash) -> Result<Block, LookUpError> {
         let (answer, result) = sync_channel(1);
         self.command(Command::Block(hash, answer))?;
@@ -217,11 +235,14 @@ impl Client {
         Ok(*block)
     }
 
-    /// A transaction of a block with its path to the merkle root: a proof for anyone who has the
-    /// header. Fetches the block.
+    /// Fetches a block and returns one of its transactions with its merkle path.
+    ///
+    /// The transaction and the path prove to anyone who has the block's header that the block
+    /// contains the transaction.
     ///
     /// # Errors
-    /// See [`block`](Self::block); or the block does not hold the transaction.
+    /// Returns the errors of [`block`](Self::block), or [`LookUpError::NotInBlock`] if the block
+    /// does not contain the transaction.
     pub fn transaction_in_block(
         &self,
         hash: BlockHash,
@@ -239,22 +260,24 @@ impl Client {
         proof.ok_or(LookUpError::NotInBlock(hash, txid))
     }
 
-    /// A wallet's hits that are not withdrawn, given out or not; those in no block first.
+    /// Returns the hits of a wallet that are not withdrawn, unconfirmed ones first.
+    ///
+    /// Hits are included whether or not their updates were already delivered.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn hits(&self, id: impl Into<WalletId>) -> Result<Vec<Hit>, Stopped> {
         let id = id.into();
         self.query(move |machine, _| machine.hits(&id).cloned().collect())
     }
 
-    /// How many of a wallet's hits that are not withdrawn are in blocks, and how many in none.
+    /// Counts the confirmed and the unconfirmed hits of a wallet. Withdrawn hits are not counted.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     ///
     /// # Cost
-    /// A look at each hit, on the client's thread.
+    /// Linear in the number of hits, on the client's thread.
     pub fn count_hits(&self, id: impl Into<WalletId>) -> Result<HitCounts, Stopped> {
         let id = id.into();
         self.query(move |machine, _| {
@@ -268,18 +291,18 @@ impl Client {
         })
     }
 
-    /// What a "no" is worth, in runs of heights with one grade.
+    /// Returns how reliable a "no" is, as ranges of heights that share one grade.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn grades(&self) -> Result<Vec<Graded>, Stopped> {
         self.query(|machine, _| machine.grades())
     }
 
-    /// How the client is doing.
+    /// Returns the client's progress and its connections.
     ///
     /// # Errors
-    /// The client has stopped.
+    /// Returns [`Stopped`] if the client has stopped.
     pub fn status(&self) -> Result<Status, Stopped> {
         self.query(|machine, pool| Status {
             progress: machine.progress(),
@@ -302,15 +325,16 @@ impl Client {
         self.shared.ended().is_none()
     }
 
-    /// Stops the client, and waits until everything that it knows is written.
+    /// Stops the client, and waits until its state is written to the storage.
     ///
     /// # Errors
-    /// Why it had stopped before by itself, or why the last writes failed.
+    /// Returns the reason if the client had already stopped by itself, or if the last writes
+    /// failed.
     pub fn shutdown(mut self) -> Result<(), RunError> {
         self.stop()
     }
 
-    /// Stops the client, and waits for its end unless this is its own thread.
+    /// Stops the client, and waits for its thread to end unless the caller runs on that thread.
     fn stop(&mut self) -> Result<(), RunError> {
         self.shared.stop();
         let is_own = self.is_own_thread();
@@ -326,7 +350,7 @@ impl Client {
     }
 
     fn command(&self, command: Command) -> Result<(), Stopped> {
-        // It would wait for itself.
+        // Only this thread takes commands from the queue: it would wait for itself for ever.
         if self.is_own_thread() {
             return Err(Stopped);
         }
@@ -339,7 +363,7 @@ impl Client {
     ) -> Result<T, Stopped> {
         let (answer, result) = sync_channel(1);
         let query = Box::new(move |machine: &Machine, pool: &Pool| {
-            // The user may not wait any longer.
+            // The caller may no longer wait: then the channel is closed and the answer is dropped.
             drop(answer.try_send(question(machine, pool)));
         });
         self.command(Command::Query(query))?;
@@ -349,12 +373,12 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // `drop` cannot return an error. Callers that need the result use `shutdown`.
         drop(self.stop());
     }
 }
 
-/// Checks a wallet before it is watched.
+/// Checks a wallet's id, and checks that `protocol` can watch all of its items.
 pub(crate) fn check(id: &WalletId, wallet: &Wallet, protocol: Protocol) -> Result<(), WalletError> {
     if !id.is_valid() {
         return Err(WalletError::Id(id.clone()));

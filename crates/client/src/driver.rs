@@ -1,4 +1,5 @@
-//! The client's thread: what peers send goes to the machine, and what the machine wants goes back.
+//! The client's thread. It passes messages and commands to the machine, and carries out the actions
+//! that the machine returns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,44 +14,44 @@ use crate::net::pool::Pool;
 use crate::shared::{BlockAnswer, Command, Reply, Shared};
 use crate::storage::{Storage, StorageError};
 
-/// How long nothing may happen until the machine is told that time has passed: it wants a few ticks
-/// a second.
+/// Interval of `Event::Tick`. The machine checks its timeouts on ticks and needs a few per second.
 const TICK: Duration = Duration::from_millis(200);
-/// How long writes are collected to be made durable together. An estimate: one sync to disk serves
-/// many writes, and hits are given out about this much later.
+/// Time for which writes are collected before one commit makes all of them durable. The value is an
+/// estimate: a longer time needs fewer syncs of the disk, but delays each hit by about this time.
 const GROUP: Duration = Duration::from_millis(20);
-/// Most events of peers that are taken before anything else is looked at. An estimate that bounds
-/// how long commands, ticks and writes wait.
+/// Maximum number of pool events that are processed in one turn. The value is an estimate. It
+/// bounds how long commands, ticks and commits wait.
 const BATCH: usize = 512;
-/// How often the addresses of peers are kept. An estimate: each time all of them are written, and
-/// those that a kill loses are found again.
+/// Interval at which the address book is written. The value is an estimate: each write contains the
+/// whole book, and addresses that a kill loses are found again.
 const KEEP_ADDRESSES: Duration = Duration::from_mins(5);
 
-/// Where notes about connections go.
+/// Callback that receives notes about connections.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;
 
 type Asked = BTreeMap<BlockHash, Vec<Reply<BlockAnswer>>>;
 
-/// Everything that the thread owns.
+/// The state that the client's thread owns.
 pub(crate) struct Driver {
     pub(crate) machine: Machine,
     pub(crate) pool: Pool,
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) log: Option<Log>,
-    /// Updates for which there is no room yet.
+    /// Updates that do not fit into the readers' queue yet.
     updates: VecDeque<Update>,
     asked: Asked,
-    /// Files that the machine wants to be read: one a turn, so that commands and peers wait for no
-    /// more than one.
+    /// Files that the machine asked to read. Each turn reads one file, so that commands and peers
+    /// wait for at most one file.
     reads: VecDeque<File>,
-    /// The last write, and since when something is not durable.
+    /// Id of the last write, and the time of the first write that is not durable yet. `None` if
+    /// every write is durable.
     written: Option<(WriteId, Instant)>,
     ticked: Instant,
     kept: Instant,
 }
 
-/// The time since the Unix epoch, by the system.
+/// Returns the time since the Unix epoch by the system's clock.
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
@@ -79,12 +80,13 @@ impl Driver {
         }
     }
 
-    /// Runs until it is stopped, and keeps what is known.
+    /// Runs until the client is stopped or its storage fails, then writes the state.
     pub(crate) fn run(mut self) {
         let result = self.run_until_stopped();
         let result = result.and_then(|()| self.close()).map_err(RunError::Storage);
         let shared = Arc::clone(&self.shared);
-        // Whoever is told of the end may open the same storage at once.
+        // Release the storage and its lock before the end is reported: a caller that sees the end
+        // may open the same storage at once.
         drop(self);
         shared.end(result);
     }
@@ -99,15 +101,18 @@ impl Driver {
                 self.commit()?;
             }
             let is_read = self.shared.hand_over(&mut self.updates);
-            // A slow reader slows the peers: nothing is read from them until there is room. One
-            // that waits for a block makes no room before that has come.
+            // Back-pressure: while the readers' queue is full, nothing is read from the peers. A
+            // requested block is an exception: the caller that waits for the block may be the
+            // reader, which makes no room before the block arrives.
             if !is_read && self.asked.is_empty() {
                 let since = Instant::now();
                 self.shared.wait_for_room(self.until_commit());
+                // Peers could not answer during the pause, so that it must not make them overdue.
                 self.feed(Event::Paused(since.elapsed()))?;
                 continue;
             }
-            // Room that a reader makes ends no wait for peers.
+            // Room in the readers' queue does not wake this wait. If updates are left over, the
+            // wait is therefore short.
             self.take_events(if is_read { TICK } else { GROUP })?;
             if let Some(file) = self.reads.pop_front() {
                 self.read(file)?;
@@ -123,12 +128,14 @@ impl Driver {
         }
     }
 
-    /// How long to wait for anything: what is written waits to be durable, and updates for that.
+    /// Returns the time until the next commit is due, or [`TICK`] if there is nothing to commit.
+    ///
+    /// Waits must not be longer: the machine holds hits back until their writes are durable.
     fn until_commit(&self) -> Duration {
         self.written.map_or(TICK, |(_, since)| GROUP.saturating_sub(since.elapsed()))
     }
 
-    /// Waits for an event of the peers, at most for `limit`, and takes those that have come.
+    /// Waits for a pool event for at most `limit`, and processes the events that are there.
     fn take_events(&mut self, limit: Duration) -> Result<(), StorageError> {
         let wait = if self.reads.is_empty() { limit } else { Duration::ZERO };
         let mut next = self.pool.wait(self.until_commit().min(wait));
@@ -137,7 +144,7 @@ impl Driver {
             self.take_event(event)?;
             next = self.pool.try_next();
         }
-        // One beyond the batch is not lost.
+        // The event after the batch is already taken out of the queue and must be processed too.
         next.map_or(Ok(()), |event| self.take_event(event))
     }
 
@@ -186,13 +193,14 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells the machine, and does what it wants.
+    /// Passes an event to the machine, and carries out the actions that it returns.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
         for action in self.machine.handle(event, unix_time()) {
             match action {
                 Action::Send(id, message) => self.pool.send(id, message),
                 Action::Disconnect(id, reason) => {
                     let why = reason.to_string();
+                    // A peer that is only slow or useless is not banned.
                     if reason.is_misbehaviour() {
                         self.pool.ban(id, &why);
                     } else {
@@ -208,7 +216,7 @@ impl Driver {
                 Action::Update(update) => self.updates.push_back(update),
                 Action::Block(hash, result) => {
                     for answer in self.asked.remove(&hash).unwrap_or_default() {
-                        // The user may not wait any longer.
+                        // The caller may no longer wait: then the channel is closed.
                         drop(answer.try_send(result.clone()));
                     }
                 }
@@ -219,31 +227,33 @@ impl Driver {
         Ok(())
     }
 
-    /// Reads a file for the machine.
+    /// Reads a file and passes its contents to the machine.
     fn read(&mut self, file: File) -> Result<(), StorageError> {
         let bytes = match self.storage.read(file) {
-            // Filters only spare downloads: those that cannot be read are downloaded again.
+            // Stored filters only save downloads: unreadable ones are downloaded again.
             Err(_) if matches!(file, File::Filters(_)) => None,
             bytes => bytes?,
         };
         self.feed(Event::Contents(file, bytes))
     }
 
-    /// Makes what is written durable.
+    /// Makes all writes durable, and reports them to the machine as stored.
     fn commit(&mut self) -> Result<(), StorageError> {
         let Some((id, _)) = self.written.take() else { return Ok(()) };
         self.storage.commit()?;
         self.feed(Event::Stored(id))
     }
 
-    /// A peer that does not offer what is needed leaves its place to one that may.
+    /// Drops a peer that lacks the needed services if all connections are in use and another
+    /// address may offer these services.
     fn make_room(&mut self) -> Result<(), StorageError> {
+        // Before the headers are downloaded, every peer is useful: all peers serve headers.
         let is_full = self.pool.is_full_before_others(self.machine.is_served());
         if self.machine.has_started()
             && is_full
             && let Some(id) = self.machine.unneeded_peer()
         {
-            self.pool.drop_peer(id, "its place is for a peer that may offer what is needed");
+            self.pool.drop_peer(id, "it lacks services that another peer may offer");
             self.feed(Event::Disconnected(id))?;
         }
         Ok(())
@@ -252,17 +262,18 @@ impl Driver {
     fn keep_addresses(&mut self) {
         self.kept = Instant::now();
         let bytes = self.pool.book().encode(self.pool.chain().magic);
-        // They are found again.
+        // Losing the address book is no failure: seeds and peers provide addresses again.
         drop(self.storage.keep_addresses(&bytes));
     }
 
     fn close(&mut self) -> Result<(), StorageError> {
-        // What was acknowledged before the client was stopped is to be kept.
+        // Acknowledgements that were sent before the stop must be stored with the state.
         self.take_commands()?;
         self.feed(Event::Save)?;
         self.commit()?;
         self.keep_addresses();
-        // What is durable now may go out, as far as there is room; the rest comes again.
+        // The commit has released updates of durable hits. Readers get those that fit into the
+        // queue; the next run delivers the others again.
         self.shared.hand_over(&mut self.updates);
         while let Some(event) = self.pool.ready() {
             if let (PoolEvent::Note(note), Some(log)) = (&event, &mut self.log) {

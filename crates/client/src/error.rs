@@ -1,4 +1,4 @@
-//! Why a client does not start, stops, or does not answer.
+//! Errors of a client: of its start, its run, its wallets and its look-ups.
 
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::btc::bip157::ConfigError;
@@ -9,37 +9,37 @@ use crate::net::pool::PoolError;
 use crate::net::target::TargetError;
 use crate::storage::StorageError;
 
-/// Why a client does not start.
+/// Why a client could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// The address of a peer is invalid.
     #[error("peer {peer}: {cause}")]
     Peer {
-        /// The address.
+        /// The text that was given as the peer's address.
         peer: String,
-        /// What is wrong with it.
+        /// Why the text is not an address.
         cause: TargetError,
     },
-    /// There is nobody to connect to.
+    /// There is no address to connect to, or an onion address is named without a proxy.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// The data folder cannot be used.
+    /// The data folder cannot be opened or read.
     #[error("data folder: {0}")]
     Storage(#[from] StorageError),
-    /// A checkpoint at a height that has none.
+    /// A checkpoint is at a height that cannot have one.
     #[error(transparent)]
     Checkpoint(ConfigError),
-    /// What the data folder holds cannot be used.
+    /// The contents of the data folder cannot be used.
     #[error("data folder: {0}")]
     Open(OpenError),
     /// An item of a wallet cannot be watched.
     #[error(transparent)]
     Wallet(#[from] WalletError),
-    /// The system gives no random numbers.
-    #[error("no random numbers: {0}")]
+    /// The system provides no random numbers.
+    #[error("the system provides no random numbers: {0}")]
     Random(String),
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     #[error("cannot start a thread: {0}")]
     Thread(String),
 }
@@ -60,12 +60,12 @@ pub enum WalletError {
     /// The id is invalid.
     #[error("wallet {:?}: an id has 1 to {max} bytes, the first not zero", .0.0, max = WalletId::MAX_BYTES)]
     Id(WalletId),
-    /// An item that cannot be watched.
+    /// An item of the wallet cannot be watched.
     #[error("wallet {wallet}: {cause}")]
     Item {
-        /// The wallet.
+        /// The id of the wallet.
         wallet: WalletId,
-        /// The item, and why.
+        /// The item, and why it cannot be watched.
         cause: ItemError,
     },
     /// The client has stopped.
@@ -73,17 +73,20 @@ pub enum WalletError {
     Stopped(#[from] Stopped),
 }
 
-/// The client has stopped, and answers no more: see `Client::shutdown` for why. Or it was asked on
-/// its own thread, where it never answers: from its log or its storage.
+/// The client has stopped, or it was called on its own thread.
+///
+/// `Client::shutdown` returns the reason for a stop. Calls on the client's own thread, from a log
+/// callback or a storage, always fail: the thread would wait for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the client has stopped, or was asked on its own thread")]
+#[error("the client has stopped, or was called on its own thread")]
 pub struct Stopped;
 
-/// Why a client has ended by itself.
+/// Why a client has stopped by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The storage has failed. What was acknowledged before is kept.
+    /// A write to the storage failed. Updates whose acknowledgement was already durable are not
+    /// delivered again by the next run.
     #[error("data folder: {0}")]
     Storage(#[from] StorageError),
     /// A thread of the client has panicked.
@@ -91,15 +94,15 @@ pub enum RunError {
     Panicked,
 }
 
-/// Why a look-up has no answer.
+/// Why a look-up of a block or a transaction failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LookUpError {
-    /// The block is not to be had.
+    /// The block is not in the chain, or no peer delivers it.
     #[error(transparent)]
     Block(#[from] BlockError),
-    /// The block does not hold the transaction.
-    #[error("block {0} does not hold transaction {1}")]
+    /// The block does not contain the transaction.
+    #[error("block {0} does not contain transaction {1}")]
     NotInBlock(BlockHash, chainsieve::bitcoin::Txid),
     /// The client has stopped.
     #[error(transparent)]

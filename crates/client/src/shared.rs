@@ -1,5 +1,4 @@
-//! What goes between the client's thread and its users: updates out, commands in. Both are
-//! bounded.
+//! The bounded queues between the client's thread and its users: updates out, commands in.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -13,10 +12,10 @@ use chainsieve::btc::client::{BlockError, Client as Machine, Update, UpdateId, W
 use crate::error::{RunError, Stopped};
 use crate::net::pool::{Pool, Waker as PoolWaker};
 
-/// A question about how things are; it sends its answer itself.
+/// A function that reads the machine and the pool on the client's thread, and sends its result.
 pub(crate) type Query = Box<dyn FnOnce(&Machine, &Pool) + Send>;
 
-/// What a user wants of the client.
+/// A command of a user to the client's thread.
 pub(crate) enum Command {
     Watch(WalletId, Box<Wallet>),
     Forget(WalletId),
@@ -27,37 +26,38 @@ pub(crate) enum Command {
     Query(Query),
 }
 
-/// A block that was asked for.
+/// The answer to [`Command::Block`].
 pub(crate) type BlockAnswer = Result<Box<Block>, BlockError>;
 
-/// Where one answer is sent.
+/// The channel for the answer to one command.
 pub(crate) type Reply<T> = std::sync::mpsc::SyncSender<T>;
 
-/// Most commands that wait.
+/// Maximum number of queued commands. A further command waits.
 const MAX_COMMANDS: usize = 4_096;
 
 #[derive(Default)]
 struct State {
     updates: VecDeque<Update>,
     commands: VecDeque<Command>,
-    /// The client is to stop.
+    /// `true` once a stop was requested.
     stop: bool,
-    /// How it has ended.
+    /// Result of the client's run; `None` while the client runs.
     ended: Option<Result<(), RunError>>,
-    /// How many readers of updates were made.
+    /// Number of readers of updates that were created. It gives each reader its number.
     readers: u64,
-    /// The tasks that wait for an update, by their readers: of each the last that asked.
+    /// Wakers of the tasks that wait for an update, by the number of their reader. Each reader has
+    /// the waker of its latest poll.
     tasks: BTreeMap<u64, Waker>,
 }
 
-/// What the threads share.
+/// The state that the client's thread and its users share.
 pub(crate) struct Shared {
     state: Mutex<State>,
-    /// Most updates that wait for their reader.
+    /// Maximum number of queued updates.
     capacity: usize,
-    /// Notified on a new update, on room for a command, and at the end.
+    /// Wakes the users: notified on a new update, on room for a command, and at the end.
     reader: Condvar,
-    /// There is room for an update, or a command, or it is time to stop.
+    /// Wakes the client's thread: notified on room for an update, on a command, and on a stop.
     driver: Condvar,
     waker: PoolWaker,
 }
@@ -74,26 +74,26 @@ impl Shared {
         Self { state: Mutex::default(), capacity: capacity.max(1), reader, driver, waker }
     }
 
-    /// The number of a new reader of updates.
+    /// Registers a new reader of updates and returns its number.
     pub(crate) fn new_reader(&self) -> u64 {
         let mut state = self.state();
         state.readers += 1;
         state.readers
     }
 
-    /// A reader is gone, and nobody is woken for it.
+    /// Removes a dropped reader, so that its task is not woken any more.
     pub(crate) fn remove_reader(&self, number: u64) {
         let task = self.state().tasks.remove(&number);
-        // Not while the lock is held: it may own another reader.
+        // The task may own another reader, whose drop takes the lock. So the lock is free here.
         drop(task);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics with the lock held.
+        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a command to the client; waits where very many are waiting.
+    /// Queues a command for the client's thread. Waits while [`MAX_COMMANDS`] are queued.
     pub(crate) fn command(&self, command: Command) -> Result<(), Stopped> {
         let mut state = self.state();
         while state.commands.len() >= MAX_COMMANDS && state.ended.is_none() {
@@ -121,13 +121,14 @@ impl Shared {
 
     pub(crate) fn take_commands(&self) -> VecDeque<Command> {
         let commands = std::mem::take(&mut self.state().commands);
+        // Callers wait for room only if the queue was full.
         if commands.len() >= MAX_COMMANDS {
             self.reader.notify_all();
         }
         commands
     }
 
-    /// Hands over as many updates as there is room for. Returns `true` if all of them are.
+    /// Moves updates into the readers' queue while it has room. Returns `true` if all were moved.
     pub(crate) fn hand_over(&self, updates: &mut VecDeque<Update>) -> bool {
         if updates.is_empty() {
             return true;
@@ -142,16 +143,17 @@ impl Shared {
         updates.is_empty()
     }
 
-    /// Drops a wallet's updates that were not read, here and from those that follow.
+    /// Drops a wallet's updates from the readers' queue and from `following`, the driver's queue.
     pub(crate) fn drop_updates(&self, wallet: &WalletId, following: &mut VecDeque<Update>) {
         let mut state = self.state();
+        // A reorganisation announces its number of withdrawals, which must match those that follow.
         Update::discount(state.updates.iter_mut().chain(following.iter_mut()), wallet);
         for queue in [&mut state.updates, following] {
             queue.retain(|update| update.wallet.as_ref() != Some(wallet));
         }
     }
 
-    /// Waits until there is room for an update, a command, or a reason to stop.
+    /// Waits until the readers' queue has room, a command is queued, or a stop is requested.
     pub(crate) fn wait_for_room(&self, timeout: Duration) {
         let state = self.state();
         let full = |state: &mut State| {
@@ -170,18 +172,18 @@ impl Shared {
         tasks.into_values().for_each(Waker::wake);
     }
 
-    /// How many readers wait to be woken.
+    /// Returns the number of readers whose task waits to be woken.
     #[cfg(all(test, feature = "tokio"))]
     pub(crate) fn num_tasks(&self) -> usize {
         self.state().tasks.len()
     }
 
-    /// How the client has ended; `None` while it runs.
+    /// Returns the result of the client's run; `None` while it runs.
     pub(crate) fn ended(&self) -> Option<Result<(), RunError>> {
         self.state().ended.clone()
     }
 
-    /// The next update; `None` at the end, or after the deadline.
+    /// Waits for the next update. Returns `None` if the client has ended or the deadline is over.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Option<Update> {
         let mut state = self.state();
         loop {
@@ -207,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// The next update for a reader's task, which is woken when there is one.
+    /// Returns the next update, or registers the reader's task to be woken when there is one.
     #[cfg(feature = "tokio")]
     pub(crate) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<Update>> {
         let mut state = self.state();
@@ -220,7 +222,8 @@ impl Shared {
             return std::task::Poll::Ready(None);
         }
         let earlier = state.tasks.insert(reader, task.clone());
-        // It may own another reader, whose end takes the lock.
+        // The replaced task may own another reader, whose drop takes the lock. So the lock is
+        // released first.
         drop(state);
         drop(earlier);
         std::task::Poll::Pending

@@ -1,4 +1,4 @@
-//! Where a client keeps what it knows: a folder, or memory.
+//! Storage of a client's state: a folder, or memory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions, TryLockError};
@@ -11,55 +11,61 @@ use thiserror::Error;
 
 /// A storage of a client's files.
 ///
-/// Writes are carried out in order. [`commit`](Self::commit) makes every write so far durable;
-/// before a [`Write::Replace`] all earlier ones must be. The filters of blocks need not survive a
-/// crash: they only spare downloads.
+/// An implementation must carry out writes in order. [`commit`](Self::commit) makes all earlier
+/// writes durable. Before a [`Write::Replace`] is carried out, all earlier writes must be durable
+/// too. Block filters need not survive a crash: they only save downloads.
+///
+/// [`Builder::start`](crate::Builder::start) loads the state. From then on, the client's thread
+/// calls the methods.
 pub trait Storage: Send {
-    /// What an earlier run has kept.
+    /// Returns the state that an earlier run has stored.
     ///
     /// # Errors
-    /// A file that is there and cannot be read.
+    /// Returns an error if a file exists but cannot be read.
     fn load(&mut self) -> Result<Kept, StorageError>;
 
-    /// Carries out a write.
+    /// Carries out a write. The write need not be durable before the next
+    /// [`commit`](Self::commit).
     ///
     /// # Errors
-    /// It cannot be written. The client stops then.
+    /// Returns an error if the write fails. The client then stops.
     fn write(&mut self, write: &Write) -> Result<(), StorageError>;
 
-    /// Makes all writes so far durable.
+    /// Makes all earlier writes durable: they must survive a crash of the system.
     ///
     /// # Errors
-    /// They cannot be. The client stops then.
+    /// Returns an error if a write cannot be made durable. The client then stops.
     fn commit(&mut self) -> Result<(), StorageError>;
 
-    /// The contents of a file; `None` if it is not there.
+    /// Returns the contents of a file; `None` if the file does not exist.
     ///
     /// # Errors
-    /// It is there and cannot be read.
+    /// Returns an error if the file exists but cannot be read.
     fn read(&mut self, file: File) -> Result<Option<Vec<u8>>, StorageError>;
 
-    /// The addresses of peers, as an earlier run has kept them. Losing them loses nothing else.
+    /// Returns the address book that an earlier run has stored, if any.
+    ///
+    /// Losing the address book loses nothing else: addresses are found again.
     fn addresses(&mut self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Keeps the addresses of peers.
+    /// Stores the address book, replacing the one stored before.
     ///
     /// # Errors
-    /// They cannot be written; the client goes on.
+    /// Returns an error if the address book cannot be written. The client continues.
     fn keep_addresses(&mut self, _bytes: &[u8]) -> Result<(), StorageError> {
         Ok(())
     }
 }
 
-/// A failure of the storage.
+/// An error of a storage operation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{operation} {file}: {message}")]
 pub struct StorageError {
-    /// What was tried: "read", "write", …
+    /// The operation that failed: "read", "write", …
     pub operation: &'static str,
-    /// The file, or the folder.
+    /// Name or path of the file or folder.
     pub file: String,
     /// The kind of the system's error.
     pub kind: ErrorKind,
@@ -68,7 +74,7 @@ pub struct StorageError {
 }
 
 impl StorageError {
-    /// An error of the system's, with what was tried.
+    /// Creates an error from a system error, with the operation and the file.
     pub fn new(operation: &'static str, file: impl Into<String>, error: &io::Error) -> Self {
         let (kind, message) = (error.kind(), error.to_string());
         Self { operation, file: file.into(), kind, message }
@@ -79,7 +85,7 @@ impl StorageError {
     }
 }
 
-/// A file's name in a folder, and in messages.
+/// Returns the name of a file, as used in a folder and in messages.
 pub(crate) fn file_name(file: File) -> String {
     match file {
         File::Network => "network".into(),
@@ -91,14 +97,14 @@ pub(crate) fn file_name(file: File) -> String {
     }
 }
 
-/// A storage in memory: for tests, and for wallets that keep nothing. Clones share it.
+/// A storage in memory, for tests and for wallets that store nothing. Clones share the contents.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     files: Arc<Mutex<BTreeMap<File, Vec<u8>>>>,
 }
 
 impl Memory {
-    /// An empty storage.
+    /// Creates an empty storage.
     pub fn new() -> Self {
         Self::default()
     }
@@ -148,38 +154,42 @@ impl Storage for Memory {
     }
 }
 
-/// A folder that one client at a time writes to. Whenever it is killed, the next one goes on.
+/// A storage in a folder, which one client at a time can use.
+///
+/// If the client is killed at any time, the next client continues from the state on disk.
 #[derive(Debug)]
 pub struct Folder {
-    /// The folder of what is one client's.
+    /// Folder of the files that belong to one client.
     path: PathBuf,
-    /// The folder of what clients share: headers and the addresses of peers.
+    /// Folder of the files that clients share: headers, network and addresses of peers.
     shared: PathBuf,
-    /// Held as long as the folder is.
+    /// Lock of the shared folder, held until this storage is dropped.
     _lock: fs::File,
-    /// Open files, and whether each has writes that are not durable.
+    /// Open files; `true` if the file has writes that are not durable.
     open: BTreeMap<File, (fs::File, bool)>,
-    /// A file was made whose name is not durable.
+    /// `true` if a file was created whose directory entry is not durable yet.
     is_new: bool,
-    /// Set once a write has failed: what a system reports once it need not report again.
+    /// The first error of a write. It is kept because a system may report a failed write only once.
     failed: Option<StorageError>,
 }
 
 impl Folder {
-    /// Makes the folder if it is not there, and locks it.
+    /// Opens and locks a folder. Creates it if it does not exist.
     ///
     /// # Errors
-    /// It cannot be made or written to, or another client uses it ([`ErrorKind::WouldBlock`]).
+    /// Returns an error if the folder cannot be created or written to, or if another client uses it
+    /// ([`ErrorKind::WouldBlock`]).
     pub fn open(path: &Path) -> Result<Self, StorageError> {
         Self::open_both(path, path)
     }
 
-    /// A folder by this name within `shared`, where headers and the addresses of peers are kept:
-    /// clients that use different ones, one after the other, download headers once. Makes both
-    /// folders if they are not there, and locks `shared`.
+    /// Opens the folder `name` within the folder `shared`, which holds headers and addresses.
+    ///
+    /// Clients that use different folders within `shared`, one after the other, download the
+    /// headers only once. Both folders are created if they do not exist. `shared` is locked.
     ///
     /// # Errors
-    /// See [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub fn open_within(shared: &Path, name: &str) -> Result<Self, StorageError> {
         Self::open_both(shared, &shared.join(name))
     }
@@ -191,9 +201,9 @@ impl Folder {
         };
         let lock = open()
             .map_err(|error| StorageError::new("open", shared.display().to_string(), &error))?;
-        // Where files cannot be locked, none is.
+        // Other errors are ignored: on a file system without locks, the folder is used unlocked.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            let error = io::Error::new(ErrorKind::WouldBlock, "another process uses it");
+            let error = io::Error::new(ErrorKind::WouldBlock, "another process uses this folder");
             return Err(StorageError::new("lock", shared.display().to_string(), &error));
         }
         fs::create_dir_all(path.join("filters"))
@@ -216,7 +226,8 @@ impl Folder {
 
     fn append(&mut self, file: File, at: u64, bytes: &[u8]) -> io::Result<()> {
         let path = self.path(file);
-        // Filters come by the thousand; few of their files are written to at a time.
+        // At most one file of filters stays open: each holds 1,000 filters, and a client writes to
+        // few of them at a time. So the number of open files is bounded.
         if matches!(file, File::Filters(_)) && !self.open.contains_key(&file) {
             self.open.retain(|other, _| !matches!(other, File::Filters(_)));
         }
@@ -233,6 +244,7 @@ impl Folder {
                 entry.insert((new, false))
             }
         };
+        // An earlier run may have left bytes after `at`, which the write must cut off.
         if open.metadata()?.len() != at {
             open.set_len(at)?;
         }
@@ -242,6 +254,8 @@ impl Folder {
         Ok(())
     }
 
+    /// Replaces a file so that a crash leaves the old or the new contents, never a mixture: the new
+    /// contents are synced under another name, and then renamed.
     fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let new = path.with_extension("new");
         let mut file = fs::File::create(&new)?;
@@ -253,13 +267,15 @@ impl Folder {
 
     fn sync(&mut self) -> io::Result<()> {
         for (file, (open, is_dirty)) in &mut self.open {
+            // Filters need not survive a crash, so that they cost no sync.
             if *is_dirty && !matches!(file, File::Filters(_)) {
                 open.sync_data()?;
                 *is_dirty = false;
             }
         }
         if std::mem::take(&mut self.is_new) {
-            // Their own names too, where they were made.
+            // Sync the entries of the files in both folders, and the entries of the folders in
+            // their parents: the folders may be new too.
             for folder in [&self.path, &self.shared] {
                 sync_parent(&folder.join("lock"))?;
                 sync_parent(folder)?;
@@ -268,7 +284,8 @@ impl Folder {
         Ok(())
     }
 
-    /// After a failed write nothing more is written: a later one could rest on it.
+    /// Remembers the error of a failed write. No further write is carried out, because a later
+    /// write may depend on the failed one.
     fn guard(&mut self, result: Result<(), StorageError>) -> Result<(), StorageError> {
         if let Err(error) = &result {
             self.failed = Some(error.clone());
@@ -281,7 +298,7 @@ impl Folder {
     }
 }
 
-/// The bytes of a file; `None` if it is not there.
+/// Reads a file; returns `None` if it does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -319,6 +336,7 @@ impl Storage for Folder {
             Write::Append { file, at, bytes } => self
                 .append(*file, *at, bytes)
                 .map_err(|error| StorageError::of("write", *file, &error)),
+            // The replaced file may depend on earlier writes, so these must be durable first.
             Write::Replace { file, bytes } => self.commit().and_then(|()| {
                 self.open.remove(file);
                 let path = self.path(*file);
@@ -361,12 +379,12 @@ impl Storage for Folder {
     }
 }
 
-/// That a file has a name is written in its folder.
+/// Makes the directory entry of a file durable, by a sync of its folder.
 fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
-        // The working folder's path.
+        // A relative path of one component has an empty parent, which means the working folder.
         Some(parent) if parent.as_os_str().is_empty() => sync_parent(&Path::new(".").join(path)),
-        // Elsewhere folders are not files.
+        // Only on Unix can a folder be opened and synced like a file.
         Some(parent) if cfg!(unix) => fs::File::open(parent)?.sync_all(),
         _ => Ok(()),
     }

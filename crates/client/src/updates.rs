@@ -1,4 +1,4 @@
-//! The updates of a client, for their reader: a blocking iterator, or a stream.
+//! Readers of a client's updates: a blocking iterator and a stream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,16 +7,16 @@ use chainsieve::btc::client::Update;
 
 use crate::shared::Shared;
 
-/// The updates of a client, in order. As an iterator it waits for the next one, and ends when the
-/// client has stopped.
+/// A reader of a client's updates, in order.
 ///
-/// With the feature `tokio`, `into_stream` makes a stream of it.
+/// As an iterator, it waits for the next update. The iterator ends when the client has stopped.
+/// With the feature `tokio`, `into_stream` converts the reader into a stream.
 ///
-/// Several of one client share the updates: each goes to one of them.
+/// If a client has several readers, each update is delivered to exactly one of them.
 #[derive(Debug)]
 pub struct Updates {
     shared: Arc<Shared>,
-    /// Tells it from the others.
+    /// Number of this reader among the client's readers.
     number: u64,
 }
 
@@ -38,8 +38,10 @@ impl Updates {
         Self { shared, number }
     }
 
-    /// The next update, if one comes within `timeout`. `None` does not tell a timeout from the
-    /// end: see [`Client::is_running`](crate::Client::is_running).
+    /// Waits at most `timeout` for the next update.
+    ///
+    /// Returns `None` if the timeout has passed or if the client has stopped;
+    /// [`Client::is_running`](crate::Client::is_running) distinguishes the two.
     pub fn next_within(&mut self, timeout: Duration) -> Option<Update> {
         self.shared.next(Instant::now().checked_add(timeout))
     }
@@ -47,7 +49,7 @@ impl Updates {
 
 #[cfg(feature = "tokio")]
 impl Updates {
-    /// The same updates as a stream, on any executor.
+    /// Converts the reader into a stream, which works on any executor.
     #[must_use]
     pub fn into_stream(self) -> UpdateStream {
         UpdateStream(self)
@@ -62,9 +64,11 @@ impl Iterator for Updates {
     }
 }
 
-/// The updates of a client as a [`Stream`](futures_core::Stream), which ends when the client has
-/// stopped. Nothing is lost where a future of it is dropped: an update leaves the queue only when
-/// it is returned.
+/// A reader of a client's updates as a [`Stream`](futures_core::Stream). The stream ends when the
+/// client has stopped.
+///
+/// Dropping a pending future of the stream loses no update: an update leaves the queue only when a
+/// poll returns it.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone)]
 pub struct UpdateStream(Updates);

@@ -1,4 +1,4 @@
-//! A client against nodes of its own package, over sockets: what users do with it.
+//! Tests of the client's public interface, against test nodes of this package over sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +18,7 @@ use chainsieve_client::{
     Update, Wallet, WalletError,
 };
 
-/// Long enough for any machine; nothing waits for it that goes well.
+/// Timeout of each wait: long enough for slow machines. A test that passes does not reach it.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn script(byte: u8) -> ScriptBuf {
@@ -33,7 +33,7 @@ fn builder(node: &Node) -> Builder {
     Builder::new(Network::Regtest).peer(node.address().to_string())
 }
 
-/// The updates up to one, which is the last.
+/// Collects updates up to and including the first for which `is_last` returns `true`.
 fn until(client: &Client, is_last: impl Fn(&News) -> bool) -> Vec<Update> {
     let (mut updates, end) = (client.updates(), Instant::now() + LIMIT);
     let mut all = Vec::new();
@@ -44,14 +44,14 @@ fn until(client: &Client, is_last: impl Fn(&News) -> bool) -> Vec<Update> {
             return all;
         }
     }
-    panic!("it did not come: {all:?}");
+    panic!("timeout: the expected update is missing: {all:?}");
 }
 
 fn caught_up(news: &News) -> bool {
     matches!(news, News::CaughtUp(_))
 }
 
-/// Hits: wallet, transaction, whether it came again.
+/// Returns the wallet and txid of each hit, with `true` if the hit was delivered again.
 fn hits(updates: &[Update]) -> Vec<(String, Txid, bool)> {
     let hit = |update: &Update| match &update.news {
         News::Hit(hit) => Some((update.wallet.as_ref()?.to_string(), hit.txid, update.again)),
@@ -127,7 +127,7 @@ fn a_reader_that_is_slow_gets_everything_in_order() {
 fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     let node = Node::regtest().unwrap();
     let coin = OutPoint { txid: node.mine(&script(1)).txdata[0].compute_txid(), vout: 0 };
-    // One peer more, which wants a fee that is too high.
+    // A second peer, which asks for a higher fee rate than the transaction pays.
     let mut config = Config::default();
     (config.accept_transactions, config.fee_filter) = (true, Some(1_000_000));
     let dear = NodeBuilder::new(ServedChain::new(Network::Regtest, true)).config(config);
@@ -155,16 +155,16 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     }
     node.mine(&script(9));
     let told = until(&client, |news| is(news, |it| matches!(it, BroadcastNews::Mined(_))));
-    // The wallet's own coin is spent, and it is told so first.
+    // The transaction spends the wallet's own coin, so that it is also a hit of the wallet.
     assert!(hits(&told).iter().any(|(_, found, _)| *found == txid), "{told:?}");
     client.shutdown().unwrap();
 }
 
-/// The block at height 1.
+/// Returns the block at height 1 of a node's chain.
 fn node_block(node: &Node) -> Block {
     let chain = node.chain();
-    let hash = chain.headers().hash_at(1).expect("it has one");
-    (**chain.block(&hash).expect("of the chain")).clone()
+    let hash = chain.headers().hash_at(1).expect("the chain has a block at height 1");
+    (**chain.block(&hash).expect("the block is in the chain")).clone()
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn what_cannot_be_watched_is_refused() {
     let error = client.watch("\0a", wallet(1)).unwrap_err().to_string();
     assert_eq!(error, "wallet \"\\0a\": an id has 1 to 255 bytes, the first not zero");
     client.shutdown().unwrap();
-    assert!(Builder::new(Network::Regtest).start().is_err(), "nobody to call");
+    assert!(Builder::new(Network::Regtest).start().is_err(), "there is no peer to connect to");
 }
 
 #[cfg(feature = "tokio")]
@@ -214,11 +214,11 @@ fn nothing_is_lost_where_a_future_is_dropped() {
         let (mut updates, mut found) = (client.updates().into_stream(), Vec::new());
         loop {
             let next = poll_fn(|context| Pin::new(&mut updates).poll_next(context));
-            // Most of these are dropped before they are ready.
+            // Most of these futures are dropped before they are ready.
             match tokio::time::timeout(Duration::from_micros(300), next).await {
                 Ok(Some(update)) if caught_up(&update.news) => break found,
                 Ok(Some(update)) => found.extend(hits(&[update])),
-                Ok(None) => panic!("it has stopped"),
+                Ok(None) => panic!("the client has stopped"),
                 Err(_) => {}
             }
         }
@@ -227,9 +227,10 @@ fn nothing_is_lost_where_a_future_is_dropped() {
     client.shutdown().unwrap();
 }
 
-/// The process that is killed, or ends by itself: it prints each hit, and acknowledges it then.
+/// The process that the test below kills. It prints each hit, and then acknowledges the hit. In
+/// some runs it ends by itself.
 #[test]
-#[ignore = "not a test: run by the test of kills, in a process of its own"]
+#[ignore = "not a test: the test of kills runs it in a process of its own"]
 fn prints_hits() {
     let mut out = std::io::stderr();
     let (Ok(peer), Ok(data)) = (env::var("KILLED_PEER"), env::var("KILLED_DATA")) else {
@@ -239,7 +240,7 @@ fn prints_hits() {
     let mut left: u32 = env::var("KILLED_HITS").unwrap().parse().unwrap();
     let client = Builder::new(Network::Regtest).peer(peer).data_dir(data);
     let client = client.wallet("w", wallet(1)).start().unwrap();
-    // In one piece each, so that a kill leaves no part of a line.
+    // Each line is written by one call, so that a kill leaves no part of a line.
     let mut say = |line: String| out.write_all(line.as_bytes()).unwrap();
     for update in client.updates() {
         match &update.news {
@@ -268,7 +269,7 @@ fn hits_survive_kills_and_come_unmarked_once() {
     let blocks = node.mine_many(&script(1), 300);
     let data = env::temp_dir().join(format!("chainsieve-killed-{}", std::process::id()));
     let mut seen: BTreeMap<Txid, (u32, u32)> = BTreeMap::new();
-    // Acknowledged in runs that ended by themselves.
+    // Hits that were acknowledged in runs which ended by themselves.
     let mut kept: BTreeSet<Txid> = BTreeSet::new();
     let mut kills = 0;
     for run in 0_u64.. {
@@ -279,8 +280,9 @@ fn hits_survive_kills_and_come_unmarked_once() {
             .env("KILLED_DATA", &data)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // After another number of hits in each run, and more and more: what was not acknowledged
-        // durably comes again first. The process may be ahead of what is read of it by a few.
+        // Number of hits after which the process is killed. It differs and tends to grow, because
+        // each run first delivers again the hits that are not durably acknowledged. The process may
+        // be ahead of this reader by a few hits.
         let mut left = 1 + (run * 37) % (40 + 2 * run);
         let ends_itself = run % 4 == 3;
         command.env("KILLED_HITS", (left + 5).to_string());
@@ -295,7 +297,7 @@ fn hits_survive_kills_and_come_unmarked_once() {
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["hit", txid, again] => {
                     let txid: Txid = txid.parse().unwrap();
-                    assert!(!kept.contains(&txid), "{txid} was acknowledged, and comes again");
+                    assert!(!kept.contains(&txid), "{txid} was acknowledged and delivered again");
                     of_run.push(txid);
                     let (marked, unmarked) = seen.entry(txid).or_default();
                     *(if *again == "true" { marked } else { unmarked }) += 1;
@@ -306,7 +308,8 @@ fn hits_survive_kills_and_come_unmarked_once() {
                 _ => {}
             }
             if is_done || (left == 0 && !ends_itself) {
-                // What it has said already counts: it may have acknowledged that.
+                // Lines that the process has already written are still read: it may have
+                // acknowledged these hits.
                 child.kill().unwrap();
             }
         }
@@ -315,7 +318,7 @@ fn hits_survive_kills_and_come_unmarked_once() {
             break;
         }
         kills += u32::from(!ends_itself);
-        assert!(run < 1_000, "it comes to no end");
+        assert!(run < 1_000, "the client does not catch up in 1,000 runs");
     }
     fs::remove_dir_all(&data).unwrap();
     assert!(kills > 5, "{kills}");
@@ -324,7 +327,7 @@ fn hits_survive_kills_and_come_unmarked_once() {
         let txid = block.txdata[0].compute_txid();
         let (marked, unmarked) = seen.get(&txid).copied().unwrap_or_default();
         assert!(marked + unmarked >= 1, "{txid} is lost after {kills} kills");
-        assert!(unmarked <= 1, "{txid} came {unmarked} times as new");
+        assert!(unmarked <= 1, "{txid} was delivered {unmarked} times as new");
     }
     assert_eq!(seen.len(), blocks.len());
 }

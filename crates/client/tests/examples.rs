@@ -1,12 +1,12 @@
-//! The examples print what they are to print.
+//! Runs the examples and checks what they print.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// What an example prints.
+/// Runs an example and returns what it prints.
 fn run(name: &str) -> String {
-    // Tests and examples are built side by side, but where one test alone is asked for.
+    // Cargo builds the examples together with the tests, but not if only one test is requested.
     let own = env::current_exe().expect("a test has a path");
     let built = own.parent().expect("in a folder").with_file_name("examples").join(name);
     let mut command = if is_fresh(&built) {
@@ -16,19 +16,20 @@ fn run(name: &str) -> String {
         cargo.args(["run", "--quiet", "--package", "chainsieve-client", "--example", name]);
         cargo
     };
-    let output = command.output().expect("it runs");
+    let output = command.output().expect("the example can be started");
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {error}");
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Whether a program is no older than what it is made of, which Cargo lists next to it.
+/// Returns `true` if a program is not older than its sources, which Cargo lists in a file next to
+/// the program.
 fn is_fresh(built: &Path) -> bool {
     let changed = |path: &Path| fs::metadata(path).and_then(|it| it.modified()).ok();
     let Some(made) = changed(built) else { return false };
     let Ok(list) = fs::read_to_string(built.with_extension("d")) else { return false };
     let Some((_, sources)) = list.split_once(": ") else { return false };
-    // A space within a path is written as "\ ".
+    // In this list, a space within a path is written as "\ ".
     let sources = sources.trim().replace("\\ ", "\0");
     let mut sources = sources.split(' ').map(|path| path.replace('\0', " "));
     sources.all(|path| changed(Path::new(&path)).is_some_and(|at| at <= made))
@@ -45,7 +46,7 @@ fn bdk_wallet_is_kept_up_to_date() {
     let lines: Vec<_> = printed.lines().collect();
     let [past, payment, reorganised] = lines.as_slice() else { panic!("{printed}") };
     assert_eq!(*past, "past: 50 BTC");
-    // Less the payment of 0.01 and a fee.
+    // 50 BTC minus the payment of 0.01 BTC and a fee.
     assert!(payment.starts_with("after a payment: 49.9899"), "{payment}");
     assert_eq!(*reorganised, "after a reorganisation: 0 BTC confirmed");
 }

@@ -1,4 +1,4 @@
-//! The programs of the README, as tests of documentation. They see the packages as their users do.
+//! Runs the programs of the README as documentation tests. They use the packages as users do.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -1,7 +1,8 @@
-//! A filter of any kind, as it comes out of a file: [`AnyFilter`].
+//! A decoded filter of any kind: [`AnyFilter`].
 //!
-//! For those who are handed bytes and ask: the kind stands in them. Who knows the kind decodes
-//! that, and has all that it can.
+//! [`AnyFilter`] is for programs that read filters without knowing their kind in advance: the
+//! encoded bytes name the kind. A program that knows the kind should decode into the type of that
+//! kind, which has more methods.
 
 use alloc::vec::Vec;
 
@@ -20,17 +21,17 @@ use super::rolling::RollingBloomFilter;
 use super::scalable::ScalableBloomFilter;
 use super::split_block::{BlockShape, SplitBlockFilter, SplitBlockFilter256, SplitBlockFilter512};
 
-/// Keys that are hashed together before they are asked for.
+/// Number of keys that are hashed before the filter is queried for them.
 const BATCH: usize = 256;
 
-/// A parameter of a filter, for those who show it.
+/// The value of one parameter of a filter, for display.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Param {
-    /// A count or a number of bits.
+    /// A count, or a number of bits.
     Number(u64),
-    /// A rate or a share.
+    /// A rate or a fraction.
     Fraction(f64),
-    /// A choice, by its name.
+    /// The name of a chosen option.
     Word(&'static str),
 }
 
@@ -64,12 +65,13 @@ impl From<Update> for Param {
     }
 }
 
-/// What a kind of filter is made with, beside its hasher, by the names of its methods.
+/// Names and values of the parameters that a filter was created with, without the hasher. Each name
+/// is that of the method that returns the value.
 trait Described {
     fn params(&self) -> Vec<(&'static str, Param)>;
 }
 
-/// The enum over all kinds, and what each does in the same way.
+/// Defines the enum over all kinds and the operations that every kind has.
 macro_rules! any_filter {
     ($($kind:ident($filter:ty)),+ $(,)?) => {
         /// A filter of any [`Kind`].
@@ -98,51 +100,55 @@ macro_rules! any_filter {
         }
 
         impl AnyFilter {
-            /// The kind.
+            /// Returns the kind of the filter.
             pub const fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)+
                 }
             }
 
-            /// The filter of such bytes, of whatever kind they say.
+            /// Decodes a filter of any kind. The kind is read from the bytes.
             ///
             /// # Errors
-            /// If they are anything else, whole.
+            /// Returns an error if `bytes` is not exactly one valid encoded filter.
             pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
                 Ok(match Kind::of(bytes)? {
                     $(Kind::$kind => Self::$kind(Portable::decode(bytes)?),)+
                 })
             }
 
-            /// The bytes.
+            /// Encodes the filter in the format of [`Portable`].
             ///
             /// # Errors
-            /// As [`Portable::encode`].
+            /// Returns the same errors as [`Portable::encode`].
             pub fn encode(&self) -> Result<Vec<u8>, EncodeError> {
                 match self {
                     $(Self::$kind(filter) => filter.encode(),)+
                 }
             }
 
-            /// How keys are hashed.
+            /// Returns the hasher of the keys.
             pub fn hasher(&self) -> &KeyHasher {
                 match self {
                     $(Self::$kind(filter) => filter.hasher(),)+
                 }
             }
 
-            /// Whether the key may be in the set; `false` is certain.
+            /// Returns `true` if the key may be in the set. `false` means that the key is certainly
+            /// not in the set.
             pub fn contains(&self, key: &[u8]) -> bool {
                 match self {
                     $(Self::$kind(filter) => filter.contains(key),)+
                 }
             }
 
-            /// As [`contains`](Self::contains) for many, faster.
+            /// Queries many keys, with the same answers as [`contains`](Self::contains) for each,
+            /// but faster.
+            ///
+            /// The answer for `keys[i]` is written to `may_contain[i]`.
             ///
             /// # Panics
-            /// If the slices differ in length.
+            /// Panics if the slices differ in length.
             pub fn contains_batch(&self, keys: &[&[u8]], may_contain: &mut [bool]) {
                 assert_eq!(keys.len(), may_contain.len(), "an answer for every key");
                 match self {
@@ -150,14 +156,15 @@ macro_rules! any_filter {
                 }
             }
 
-            /// Counts, fill and rate.
+            /// Returns the number of keys, the size, the fill and the expected false-positive rate.
             pub fn stats(&self) -> Stats {
                 match self {
                     $(Self::$kind(filter) => filter.stats(),)+
                 }
             }
 
-            /// What it was made with, beside the hasher: names and values.
+            /// Returns the names and values of the parameters that the filter was created with,
+            /// without the hasher.
             pub fn params(&self) -> Vec<(&'static str, Param)> {
                 match self {
                     $(Self::$kind(filter) => filter.params(),)+

@@ -1,4 +1,5 @@
-//! Count-Min sketch: how often keys came, in memory that doesn't depend on how many there are.
+//! Count-min sketch: estimates how often keys occurred, in memory that does not depend on the
+//! number of keys.
 
 use alloc::vec::Vec;
 
@@ -11,43 +12,52 @@ use super::membership::{Filter, Full, Insert, Merge, MergeError, contains_in_chu
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, distinct, float};
 use super::words::Words;
 
-/// Most counters of a row: their sum is below 2⁶⁴.
+/// Greatest number of counters in a row. With this limit, the sum of a row's 32-bit counters is
+/// below 2⁶⁴.
 const MAX_WIDTH: u64 = 1 << 32;
-/// Rows of each key of a batch whose memory is asked for ahead: most strangers have a zero in one
-/// of the first two, and no more rows are read.
+/// Number of rows per key that a batch prefetches. For most keys that never occurred, one of the
+/// first two counters is zero, and no more rows are read.
 const AHEAD: u32 = 2;
-/// The bit of the second parameter that says that updates are conservative.
+/// The bit of the second parameter that marks conservative updates.
 const CONSERVATIVE: u64 = 1 << 32;
 
-/// A Count-Min sketch: how often a key came, never too low (Cormode and Muthukrishnan 2005: "An
-/// Improved Data Stream Summary: The Count-Min Sketch and its Applications").
+/// A count-min sketch: estimates how often a key occurred, and never too low.
 ///
-/// `depth` rows of `width` counters of 32 bits. A key has one counter in each row; the estimate is
-/// the lowest of them, because the others count more keys beside it.
+/// Source: Cormode and Muthukrishnan 2005, "An Improved Data Stream Summary: The Count-Min Sketch
+/// and its Applications". The sketch has `depth` rows of `width` 32-bit counters. A key has one
+/// counter in each row. The estimate is the lowest of these counters, because the other ones also
+/// counted more occurrences of other keys.
 ///
-/// **What an estimate means.** It is never below the true count. It is above it by more than `ε`
-/// times the sum of all counts ([`total`](Self::total)) with a chance of at most `δ`, for `width` =
-/// ⌈e/ε⌉ and `depth` = ⌈ln(1/δ)⌉, whatever the keys are: a row is too high by at most `total/width`
-/// in the mean, so by `e` times as much for at most one key in `e`, and rows don't depend on each
-/// other. Where a few keys make up most of the counts, the error is far less. Counters stop at
-/// [`u32::MAX`], which stands for that many or more. Keys of equal hash are counted together: of `n`
-/// keys a share of `n·2⁻⁶⁴`, unless someone who knows the hash chooses them.
+/// **What an estimate means.** The estimate is never below the true count. With `width` = ⌈e/ε⌉ and
+/// `depth` = ⌈ln(1/δ)⌉, it exceeds the true count by more than `ε` times the sum of all counts
+/// ([`total`](Self::total)) with a probability of at most `δ`. This holds for any keys: the mean
+/// error of a row is at most `total/width`, so the error is `e` times as large with a probability
+/// of at most `1/e`, and the rows are independent. If a few keys make up most of the counts, the
+/// error is far smaller.
+///
+/// Counters stop at [`u32::MAX`], which means that many occurrences or more. Keys with equal hashes
+/// are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`, unless an attacker who
+/// knows the hash chooses the keys.
 ///
 /// **Conservative update** ([`Update::Conservative`]; Estan and Varghese 2002: "New Directions in
-/// Traffic Measurement and Accounting"): of the counters of a key only those are raised that are
-/// below the new estimate. Estimates are never higher than without, and mostly far lower. What is
-/// lost: the result depends on the order of keys, and a merge differs from the sketch of both
-/// streams: it is mostly higher, and never below the counts.
+/// Traffic Measurement and Accounting"): an addition raises only those counters of a key that are
+/// below the new estimate. Estimates are never higher than with plain updates, and usually far
+/// lower. There are two disadvantages. The result depends on the order of the keys. And merging two
+/// sketches gives another sketch than counting both streams with one: its estimates are usually
+/// higher, but never below the true counts.
 ///
-/// **When to use it.** To find what is frequent in a stream of more keys than memory has room for:
-/// values that select nothing because they are in every block, sources that send too much, keys
-/// that are worth a place in a cache. **When not, and what beats it.** A hash table, as long as the
-/// keys have room in one: it is exact. For "came before" a
-/// [`RollingBloomFilter`](super::rolling::RollingBloomFilter), in less memory. Rare keys among many:
-/// their error is that of the whole stream. Counts can't be taken back.
+/// **When to use it.** To find frequent keys in a stream with more keys than fit into memory:
+/// values that occur in every block and so select nothing, sources that send too much, or keys that
+/// deserve room in a cache.
 ///
-/// **What it costs.** `32·⌈e/ε⌉·⌈ln(1/δ)⌉` bits: 1.09 MB for `ε` = 0.01 % and `δ` = 0.01 % (27,183
-/// counters by 10 rows). `depth` lines of memory for each addition and each estimate.
+/// **When not to use it, and what is better.** If the keys fit into a hash table, use one, because
+/// it is exact. For the question whether a key occurred before, a
+/// [`RollingBloomFilter`](super::rolling::RollingBloomFilter) needs less memory. The sketch is
+/// unsuitable for rare keys among many, because their error depends on the whole stream. Counts
+/// can't be subtracted.
+///
+/// **Cost.** `32·⌈e/ε⌉·⌈ln(1/δ)⌉` bits: 1.09 MB for `ε` = 0.01 % and `δ` = 0.01 % (27,183 counters
+/// by 10 rows). Each addition and each estimate reads `depth` cache lines.
 ///
 /// # Examples
 /// ```
@@ -64,11 +74,12 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// A cache that takes what was asked for a hundred times. (For the second time a rolling Bloom
-/// filter is enough: the example `second_request` of `chainsieve`.) The sketch takes 5 MB, whatever
-/// is asked for, and begins anew after a million requests: counts that are never forgotten would
-/// admit everything at last. Among such a million no key that was asked for 100 times is refused,
-/// and one that was asked for fewer than 90 times is admitted with a chance of 1 % at most.
+/// The next example is a cache that admits a key at its hundredth request. (For the second request
+/// a rolling Bloom filter is sufficient: see the example `second_request` of `chainsieve`.) The
+/// sketch takes 5 MB for any number of keys, and is cleared after a million requests, because
+/// counts that are never forgotten would finally admit every key. Within such a million, every key
+/// is admitted at its hundredth request. A key with fewer than 90 requests is admitted with a
+/// probability of at most 1 %.
 /// ```
 /// use chainsieve_filter::count_min::{CountMin, Update};
 /// use chainsieve_filter::{Insert, KeyHasher};
@@ -87,7 +98,7 @@ const CONSERVATIVE: u64 = 1 << 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountMin {
     hasher: KeyHasher,
-    /// Row after row; two counters to a word, the first in the low half.
+    /// The counters row after row. A word has two counters, the first in its low half.
     words: Words,
     width: u64,
     depth: u32,
@@ -95,17 +106,19 @@ pub struct CountMin {
     total: u64,
 }
 
-/// How an addition raises the counters of a key.
+/// The rule by which an addition raises the counters of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Update {
-    /// All by as much: sketches merge to that of both streams.
+    /// Raises all counters by the same number. Merging two sketches gives exactly the sketch of
+    /// both streams.
     Plain,
-    /// Those below the new estimate, up to it: estimates are lower.
+    /// Raises only the counters below the new estimate, up to that estimate. Estimates are lower
+    /// than with plain updates.
     Conservative,
 }
 
 impl Update {
-    /// The name.
+    /// Returns the name of the rule: `plain` or `conservative`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -115,19 +128,21 @@ impl Update {
 }
 
 impl CountMin {
-    /// A sketch whose estimates are too high by more than `epsilon` times the sum of all counts
-    /// with a chance of at most `delta`: ⌈e/`epsilon`⌉ counters in each of ⌈ln(1/`delta`)⌉ rows.
+    /// Creates a sketch for a given error: an estimate exceeds the true count by more than
+    /// `epsilon` times the sum of all counts with a probability of at most `delta`.
+    ///
+    /// The sketch has ⌈ln(1/`delta`)⌉ rows of ⌈e/`epsilon`⌉ counters.
     ///
     /// # Errors
-    /// If one of the two is not between 0 and 1, and as [`with_size`](Self::with_size): for an
-    /// `epsilon` below 6.33·10⁻¹⁰ (e/2³²) and a `delta` below e⁻¹²⁸.
+    /// Returns an error if `epsilon` or `delta` is not between 0 and 1, if `epsilon` is below
+    /// 6.33·10⁻¹⁰ (e/2³²), if `delta` is below e⁻¹²⁸, or if there is no memory for the sketch.
     pub fn with_error(
         epsilon: f64,
         delta: f64,
         update: Update,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
-        for (what, value) in [("an error", epsilon), ("a chance of a larger error", delta)] {
+        for (what, value) in [("a relative error", epsilon), ("a probability", delta)] {
             if !(value > 0.0 && value < 1.0) {
                 return Err(SizingError::Share { what, value });
             }
@@ -135,34 +150,35 @@ impl CountMin {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let [width, depth] =
             [core::f64::consts::E / epsilon, -libm::log(delta)].map(|x| libm::ceil(x) as u64);
-        // More than there can be is refused below, however much more.
+        // A depth beyond `u32` is invalid anyway: `with_size` rejects it.
         let depth = u32::try_from(depth).unwrap_or(u32::MAX);
         Self::with_size(width, depth, update, hasher)
     }
 
-    /// A sketch of `depth` rows, from 1 to 128, of `width` counters, up to 2³².
+    /// Creates a sketch of `depth` rows, from 1 to 128, with `width` counters each, from 1 to 2³².
     ///
     /// # Errors
-    /// If there is no such sketch, or no memory for it.
+    /// Returns an error if `width` or `depth` is out of range, or if there is no memory for the
+    /// sketch.
     pub fn with_size(
         width: u64,
         depth: u32,
         update: Update,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
-        SizingError::unless_within("a number of counters of a row", width, MAX_WIDTH)?;
+        SizingError::unless_within("a number of counters per row", width, MAX_WIDTH)?;
         SizingError::unless_within("a number of rows", depth.into(), MAX_HASH_FUNCS.into())?;
         let words = Words::zeroed(num_words(width, depth))?;
         Ok(Self { hasher, words, width, depth, update, total: 0 })
     }
 
-    /// Counts a key `n` times more, and returns its estimate.
+    /// Adds `n` to the count of a key, and returns the new estimate.
     #[inline]
     pub fn add(&mut self, key: &[u8], n: u32) -> u32 {
         self.add_hash(self.hasher.hash(key), n)
     }
 
-    /// Counts the key of this hash `n` times more, and returns its estimate.
+    /// Adds `n` to the count of the key with this hash, and returns the new estimate.
     pub fn add_hash(&mut self, hash: u64, n: u32) -> u32 {
         self.total = self.total.saturating_add(n.into());
         let raised = self.estimate_hash(hash).saturating_add(n);
@@ -176,17 +192,18 @@ impl CountMin {
             };
             *word ^= u64::from(before ^ after) << shift;
         }
-        // The lowest counter before is the lowest after.
+        // The counter that was lowest before the addition is still the lowest.
         raised
     }
 
-    /// How often a key was counted, or more; [`u32::MAX`] stands for that many or more.
+    /// Estimates the count of a key. The estimate is never below the true count; [`u32::MAX`] means
+    /// that many or more.
     #[inline]
     pub fn estimate(&self, key: &[u8]) -> u32 {
         self.estimate_hash(self.hasher.hash(key))
     }
 
-    /// As [`estimate`](Self::estimate), of the key of this hash.
+    /// Estimates the count of the key with this hash, as [`estimate`](Self::estimate) does.
     #[inline]
     pub fn estimate_hash(&self, hash: u64) -> u32 {
         let words = self.words.as_ref();
@@ -197,47 +214,50 @@ impl CountMin {
         counts.min().unwrap_or_default()
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The error bound: an estimate exceeds the count by more than this with a chance of at most
-    /// e to the power of minus [`depth`](Self::depth). It is e/`width` times the sum of all counts.
+    /// Returns the error bound: e/`width` times the sum of all counts. An estimate exceeds the true
+    /// count by more than this bound with a probability of at most e to the power of
+    /// −[`depth`](Self::depth).
     pub fn error_bound(&self) -> f64 {
         core::f64::consts::E / float(self.width) * float(self.total)
     }
 
-    /// Counters of a row.
+    /// Returns the number of counters in a row.
     pub const fn width(&self) -> u64 {
         self.width
     }
 
-    /// Rows: counters of a key.
+    /// Returns the number of rows, which is the number of counters of a key.
     pub const fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// How an addition raises counters.
+    /// Returns the rule by which an addition raises counters.
     pub const fn update(&self) -> Update {
         self.update
     }
 
-    /// The word of a key's counter in a row, and where in the word the counter begins.
+    /// Returns the word of a key's counter in a row, and the bit of the word at which the counter
+    /// starts.
     #[inline]
     fn place(&self, hash: u64, row: u32) -> (usize, u32) {
         let at = u64::from(row) * self.width + draw(hash, row.into(), self.width);
         ((at / 2) as usize, (at % 2) as u32 * 32)
     }
 
-    /// The counters, row after row.
+    /// Returns the counters, row after row.
     fn counters(&self) -> impl Iterator<Item = u32> {
         let halves = self.words.as_ref().iter().flat_map(|word| [half(*word, 0), half(*word, 32)]);
         let count = usize::try_from(self.width * u64::from(self.depth)).unwrap_or(usize::MAX);
         halves.take(count)
     }
 
-    /// Of each row how many counters are not zero, what all count, and whether one is full.
+    /// Returns for each row the number of counters that are not zero, the sum of the counters, and
+    /// `true` if a counter has reached its maximum.
     fn rows(&self) -> impl Iterator<Item = (u64, u64, bool)> {
         let mut counters = self.counters();
         (0..self.depth).map(move |_| {
@@ -259,12 +279,12 @@ const fn half(word: u64, shift: u32) -> u32 {
     (word >> shift) as u32
 }
 
-/// Words of so many rows of so many counters.
+/// Returns the number of words in `depth` rows of `width` counters.
 const fn num_words(width: u64, depth: u32) -> u64 {
     (width * depth as u64).div_ceil(2)
 }
 
-/// The keys that were counted at least once, as a filter.
+/// As a filter, the sketch is the set of keys that were counted at least once.
 impl Filter for CountMin {
     type Hash = u64;
 
@@ -287,7 +307,7 @@ impl Filter for CountMin {
         contains_in_chunks(hashes, may_contain, first, |hash| self.contains_hash(hash));
     }
 
-    /// The sum of all counts.
+    /// Returns the sum of all counts.
     fn len(&self) -> u64 {
         self.total
     }
@@ -296,25 +316,26 @@ impl Filter for CountMin {
         self.width * u64::from(self.depth) * 32
     }
 
-    /// The share of counters that are not zero.
+    /// Returns the fraction of counters that are not zero.
     fn fill(&self) -> f64 {
         let occupied = self.rows().map(|(occupied, ..)| occupied).sum();
         classic::share(occupied, self.width * u64::from(self.depth))
     }
 
-    /// The share of strangers whose estimate is not zero.
+    /// Returns the probability that a key that was never counted has an estimate above zero.
     fn expected_fpr(&self) -> f64 {
         self.rows().map(|(occupied, ..)| classic::share(occupied, self.width)).product()
     }
 
-    /// Distinct keys, by the share of counters that are not zero.
+    /// Estimates the number of distinct keys from the fraction of counters that are not zero.
     fn estimated_len(&self) -> Option<f64> {
         distinct(self.fill(), 1.0 / float(self.width))
     }
 }
 
 impl Insert for CountMin {
-    /// Counts the key once more.
+    /// Adds 1 to the count of the key with this hash. Returns `true` if the key was certainly never
+    /// counted before.
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
         let is_new = !self.contains_hash(hash);
         self.add_hash(hash, 1);
@@ -328,15 +349,16 @@ impl Insert for CountMin {
 }
 
 impl Merge for CountMin {
-    /// Adds counter to counter, of sketches of the same shape, update and hasher. With plain
-    /// updates that is the sketch of both streams, as if one had been counted after the other.
-    /// With conservative ones estimates are still never too low, and within the error of plain
-    /// updates; mostly they are higher than those of one sketch that had counted both streams.
+    /// Adds the counters of `other`, which must have the same shape, update rule and hasher.
+    ///
+    /// With plain updates, the result is exactly the sketch of both streams. With conservative
+    /// updates, estimates are still never too low, and their error is within that of plain updates.
+    /// But they are usually higher than those of one sketch that counted both streams.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
-        MergeError::unless_equal("the number of counters of a row", self.width, other.width)?;
+        MergeError::unless_equal("the number of counters per row", self.width, other.width)?;
         MergeError::unless_equal("the number of rows", self.depth.into(), other.depth.into())?;
         let (ours, theirs) = (self.update as u64, other.update as u64);
-        MergeError::unless_equal("the update (1 is conservative)", ours, theirs)?;
+        MergeError::unless_equal("the update rule (1 is conservative)", ours, theirs)?;
         MergeError::unless_same_hasher(&self.hasher, &other.hasher)?;
         for (word, with) in self.words.as_mut().iter_mut().zip(other.words.as_ref()) {
             let sum = |shift| half(*word, shift).saturating_add(half(*with, shift));
@@ -347,9 +369,11 @@ impl Merge for CountMin {
     }
 }
 
-/// Parameters: counters of a row; rows in the low half, and in the high half 1 if updates are
-/// conservative; zero. The keys inserted are the sum of all counts. Body: the counters, row after
-/// row, of 32 bits each; zeros up to the last word's end.
+/// The parameters in the encoded header are: the number of counters per row; the number of rows
+/// (lower half), with 1 in the upper half if updates are conservative; and zero. The header's
+/// number of keys is the sum of all counts.
+///
+/// The body contains the 32-bit counters row after row, padded with zeros to a whole word.
 impl Portable for CountMin {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let update = if self.update == Update::Conservative { CONSERVATIVE } else { 0 };
@@ -368,14 +392,15 @@ impl Portable for CountMin {
         let sketch = Self { hasher, words: opened.words()?, width, depth, update, total };
         let last = sketch.words.as_ref().last().copied().unwrap_or_default();
         if (width * u64::from(depth)) % 2 == 1 && half(last, 32) != 0 {
-            return Err(DecodeError::NotZero("after the last counter"));
+            return Err(DecodeError::NotZero("bytes after the last counter"));
         }
         for (occupied, sum, is_full) in sketch.rows() {
-            // Each addition is in one counter of a row. It is counted in part only if the counter
-            // was full or, with conservative updates, already high enough.
+            // Each addition changes one counter in a row. The counter rises by less than the
+            // addition only if it reached its maximum or, with conservative updates, was already
+            // high enough. So the sum of a row is exactly `total`, or less in these two cases.
             let is_exact = update == Update::Plain && !is_full;
             if sum > total || is_exact && sum < total || occupied == 0 && total > 0 {
-                let limit = "as much as each row can have counted";
+                let limit = "a number that each row can have counted";
                 return Err(parameter("the sum of all counts", total, limit));
             }
         }
@@ -383,11 +408,12 @@ impl Portable for CountMin {
     }
 }
 
-/// Counters of a row, rows, update.
+/// Checks the header, and returns the number of counters per row, the number of rows and the update
+/// rule.
 fn checked_params(header: &Header) -> Result<(u64, u32, Update), DecodeError> {
     let [width, rows, zero] = header.params;
     if !(1..=MAX_WIDTH).contains(&width) {
-        return Err(parameter("the number of counters of a row", width, "from 1 to 2^32"));
+        return Err(parameter("the number of counters per row", width, "from 1 to 2^32"));
     }
     let update = if rows & CONSERVATIVE == 0 { Update::Plain } else { Update::Conservative };
     let depth = u32::try_from(rows & !CONSERVATIVE).ok();
@@ -396,7 +422,7 @@ fn checked_params(header: &Header) -> Result<(u64, u32, Update), DecodeError> {
         return Err(parameter("the number of rows", rows, limit));
     };
     if zero != 0 {
-        return Err(DecodeError::NotZero("56 to 63"));
+        return Err(DecodeError::NotZero("bytes 56 to 63"));
     }
     Ok((width, depth, update))
 }

@@ -1,4 +1,4 @@
-//! Counting Bloom filter: counters of four bits in cache lines, sixteen to a word.
+//! Counting Bloom filter: 4-bit counters, sixteen per word, in blocks of a cache line.
 
 use alloc::vec::Vec;
 
@@ -11,47 +11,49 @@ use super::membership::{
 use super::sizing::{SizingError, blocked, check_hash, classic, distinct, float};
 use super::words::{LINE_WORDS, Words};
 
-/// Counters of a block: a cache line of four bits each.
+/// Number of counters in a block: a cache line of 4-bit counters.
 const BLOCK_COUNTERS: u32 = 128;
-/// Most counters of a key.
+/// Greatest number of counters of a key.
 const MAX_HASH_FUNCS: u32 = blocked::MAX_COUNTERS_OF_KEY;
-/// Most blocks: as many have 2⁵⁶ bits.
+/// Greatest number of blocks, which have 2⁵⁶ bits.
 const MAX_BLOCKS: u64 = 1 << 47;
-/// What a counter stays at once it is there.
+/// Value at which a counter stays for good once it is reached.
 const SATURATED: u32 = 15;
-/// Positions that one word of hash gives: 9 × 7 bits.
+/// Number of positions that one 64-bit word of hash determines: 9 positions of 7 bits.
 const POSITIONS_PER_WORD: u32 = 9;
-/// One in every counter of a word.
+/// A mask of the lowest bit of every counter in a word.
 const ONES: u64 = 0x1111_1111_1111_1111;
 
 type Block = [u64; LINE_WORDS];
 
-/// A Bloom filter that keys can be taken out of: the textbook's variant.
+/// A Bloom filter with removal, as textbooks describe it.
 ///
-/// Counters of four bits where a Bloom filter has bits (Fan, Cao, Almeida, Broder 2000: "Summary
-/// Cache"). Insertion adds one to the counters of a key, removal takes one. Blocked: the counters
-/// of a key lie in one cache line of 128, so that an operation costs one miss of the cache instead
-/// of one for each (Putze, Sanders, Singler 2007).
+/// The filter has 4-bit counters where a Bloom filter has bits (Fan, Cao, Almeida, Broder 2000:
+/// "Summary Cache"). Insertion increments the counters of a key, and removal decrements them. The
+/// filter is blocked: all counters of a key lie in one cache line of 128 counters, so an operation
+/// has one cache miss instead of one per counter (Putze, Sanders, Singler 2007).
 ///
-/// **When to use it.** Hardly ever: it is here because textbooks have it, and to be measured
-/// against. It takes 43 bits for a key at a rate of 1 %, 76 at 0.1 %, 124 at 0.01 %.
+/// **When to use it.** Hardly ever. The filter exists because textbooks describe it, and as a
+/// baseline for measurements. It takes 43 bits per key at a rate of 1 %, 76 at 0.1 %, and 124 at
+/// 0.01 %.
 ///
-/// **What beats it.** A cuckoo filter removes too, in 12.8 bits for a key at 0.2 % and 17 at
-/// 0.01 %: in a third to a seventh of the memory, at two misses of the cache. What is left for
-/// counters: an insertion never fails for want of a place, and a key may be in up to 14 times.
+/// **What is better.** A cuckoo filter supports removal too, with 12.8 bits per key at 0.2 % and 17
+/// at 0.01 %. That is a third to a seventh of the memory, for two cache misses. Two advantages of
+/// counters remain: an insertion never fails for lack of room, and a key may be inserted up to 14
+/// times.
 ///
-/// **What an answer means.** `false` is certain as long as only keys that are in the filter were
-/// removed ([`Witness`]). That "counting filters have no false negatives" is not true as such:
-/// removing a key that is not there takes counters from others, and counters that overflow and are
-/// counted down again lose keys, as filters that were shipped did. Here a counter that reaches 15
-/// **stays there**, because nobody knows any more how often it was counted up. Its keys are found
-/// until [`clear`](Insert::clear).
+/// **What an answer means.** `false` is certain, provided that only keys in the filter were removed
+/// ([`Witness`]). The claim that "counting filters have no false negatives" is wrong without this
+/// condition, because removing a key that is not in the filter decrements the counters of other
+/// keys. Some published filters also lost keys because counters overflowed and were then
+/// decremented. Here a counter that reaches 15 **stays at 15**, because its true value is unknown
+/// from then on. Its keys are found until [`clear`](Insert::clear).
 ///
-/// **Overflow.** With distinct keys, at the design's load, it does not happen: a counter stands at
-/// 0.6 to 0.7 in the mean, and at 15 with a chance of about 10⁻¹⁵
-/// ([`expected_saturated`](Self::expected_saturated)). That is for **distinct keys only**: one
-/// key inserted 15 times saturates all its counters with certainty. Whoever gets keys repeatedly
-/// keeps a table of how often, and inserts a key when it comes first.
+/// **Overflow.** With distinct keys up to the capacity, overflow does not happen in practice: the
+/// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵
+/// ([`expected_saturated`](Self::expected_saturated)). This holds for **distinct keys only**:
+/// inserting one key 15 times certainly saturates all its counters. A caller that receives keys
+/// repeatedly should count them in a table, and insert each key only the first time.
 ///
 /// # Examples
 /// ```
@@ -60,7 +62,7 @@ type Block = [u64; LINE_WORDS];
 ///
 /// let mut filter = CountingBloomFilter::with_fpr(1_000, 0.01, KeyHasher::random())?;
 /// filter.insert(b"key")?;
-/// // Whoever removes a key has to know that it is there.
+/// // Only a caller that knows that the key is in the filter may remove it.
 /// let hash = filter.hasher().hash(b"key");
 /// filter.remove(Witness::vouched(hash))?;
 /// assert!(!filter.contains(b"key"));
@@ -75,21 +77,23 @@ pub struct CountingBloomFilter {
 }
 
 impl CountingBloomFilter {
-    /// The smallest filter that has a rate of `fpr` once `capacity` distinct keys are in.
+    /// Creates the smallest filter with a rate of at most `fpr` for `capacity` distinct keys.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
+    /// or if there is no memory for the filter.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let (num_blocks, hash_funcs) = blocked::counting_size(capacity, fpr, BLOCK_COUNTERS)?;
         check_hash(capacity, fpr, 64)?;
         Self::with_blocks(num_blocks, hash_funcs, hasher)
     }
 
-    /// A filter of this many blocks of 128 counters (512 bits), of which a key has 1 to 16 in one
-    /// block.
+    /// Creates a filter of `num_blocks` blocks with 128 counters (512 bits) each. A key has
+    /// `hash_funcs` counters in one block.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns an error if `num_blocks` is not from 1 to 2⁴⁷, if `hash_funcs` is not from 1 to 16,
+    /// or if there is no memory for the filter.
     pub fn with_blocks(
         num_blocks: u64,
         hash_funcs: u32,
@@ -102,26 +106,26 @@ impl CountingBloomFilter {
         Ok(Self { hasher, words, hash_funcs, len: 0 })
     }
 
-    /// How many blocks of 128 counters there are.
+    /// Returns the number of blocks of 128 counters.
     pub fn num_blocks(&self) -> u64 {
         self.blocks().len() as u64
     }
 
-    /// How many counters of its block a key has.
+    /// Returns the number of counters that a key has in its block.
     pub const fn hash_funcs(&self) -> u32 {
         self.hash_funcs
     }
 
-    /// How many counters are stuck at 15, for good.
+    /// Returns the number of counters that are saturated: they stay at 15.
     pub fn saturated(&self) -> u64 {
         self.words.as_ref().iter().map(|word| u64::from(saturated(*word).count_ones())).sum()
     }
 
-    /// How many counters reach 15, where they stay, with `n` **distinct** keys, on average.
+    /// Returns the expected number of saturated counters after `n` **distinct** keys.
     ///
-    /// Every key takes a given counter with the same chance, so what it counts is binomial, and as
-    /// good as Poisson's. Keys that are inserted again and again are not in this: 15 times one key
-    /// saturates all its counters.
+    /// Every key uses a given counter with the same probability, so the value of a counter is
+    /// binomially distributed, which a Poisson distribution approximates. The result does not
+    /// include repeated insertions of one key: 15 insertions saturate all counters of the key.
     pub fn expected_saturated(&self, n: u64) -> f64 {
         let mean = float(n) * self.chance_of_counter();
         if mean <= 0.0 {
@@ -132,7 +136,7 @@ impl CountingBloomFilter {
             libm::exp(count * libm::log(mean) - mean - libm::lgamma(count + 1.0))
         };
         let below = || (0..SATURATED).map(chance).sum::<f64>();
-        // What is rare is summed itself, not taken from one.
+        // A small probability is summed directly, because subtracting from 1 would lose its digits.
         let saturated =
             if mean > 15.0 { 1.0 - below() } else { (SATURATED..200).map(chance).sum() };
         self.num_counters() * saturated
@@ -142,8 +146,8 @@ impl CountingBloomFilter {
         float(self.num_blocks()) * f64::from(BLOCK_COUNTERS)
     }
 
-    /// The chance that a key takes a given counter: that the block is its own, times that the
-    /// counter is among its draws.
+    /// Returns the probability that a key uses a given counter: the probability of its block, times
+    /// the probability that one of the key's positions is this counter.
     fn chance_of_counter(&self) -> f64 {
         classic::fill(1, BLOCK_COUNTERS.into(), self.hash_funcs) / float(self.num_blocks())
     }
@@ -152,7 +156,7 @@ impl CountingBloomFilter {
         self.words.as_ref().as_chunks().0
     }
 
-    /// The block of a hash: by its high bits.
+    /// Returns the block of a hash, selected by its high bits.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of blocks")]
     fn block_index(&self, hash: u64) -> usize {
@@ -176,17 +180,18 @@ impl CountingBloomFilter {
         chainsieve_lanes::simd::prefetch(self.block(hash));
     }
 
-    /// How many counters of each block are not zero.
+    /// Counts the counters of each block that are not zero.
     fn occupied(&self) -> impl Iterator<Item = u32> {
         let of_block = |block: &Block| block.iter().map(|word| nonzero(*word).count_ones()).sum();
         self.blocks().iter().map(of_block)
     }
 }
 
-/// Where the counters of a key lie in its block: independent draws, which may coincide.
+/// Returns the positions of a key's counters in its block. The positions are independent and may
+/// coincide.
 ///
-/// The block takes the high bits of the hash; these are of the hash mixed, so that they say
-/// nothing of the block.
+/// The high bits of the hash select the block. The positions come from the mixed hash, so they are
+/// independent of the block.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "below 128")]
 fn positions(hash: u64, hash_funcs: u32) -> impl Iterator<Item = usize> {
@@ -201,7 +206,7 @@ fn positions(hash: u64, hash_funcs: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// A one in each counter of a key: draws that coincide count once.
+/// Returns a mask with a 1 in each counter of a key. Positions that coincide count once.
 #[inline]
 fn ones_of(hash: u64, hash_funcs: u32) -> Block {
     let mut ones = [0; LINE_WORDS];
@@ -217,21 +222,21 @@ fn may_contain(block: &Block, hash: u64, hash_funcs: u32) -> bool {
     positions(hash, hash_funcs).all(|position| counter(position) != 0)
 }
 
-/// A one in each counter that is not zero.
+/// Returns a 1 in each counter that is not zero.
 #[inline]
 const fn nonzero(word: u64) -> u64 {
     (word | word >> 1 | word >> 2 | word >> 3) & ONES
 }
 
-/// A one in each counter that is 15.
+/// Returns a 1 in each counter that is 15.
 #[inline]
 const fn saturated(word: u64) -> u64 {
     word & word >> 1 & word >> 2 & word >> 3 & ONES
 }
 
-/// The sums of counters, 15 at most.
+/// Adds the counters of two words. Each sum is limited to 15.
 const fn saturating_sum(a: u64, b: u64) -> u64 {
-    /// Every other counter, with room above it.
+    /// A mask of every other counter, with room for a carry above each.
     const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const fn of_even(a: u64, b: u64) -> u64 {
         let sum = (a & EVEN) + (b & EVEN);
@@ -270,9 +275,10 @@ impl Filter for CountingBloomFilter {
         float(occupied) / self.num_counters()
     }
 
-    /// From the actual blocks: the mean of each one's rate.
+    /// Computes the rate of this very filter: the mean over its actual blocks.
     fn expected_fpr(&self) -> f64 {
-        // Blocks with as many counters occupied have the same rate.
+        // Blocks with the same number of non-zero counters have the same rate, so blocks are
+        // counted by that number.
         let mut with_occupied = [0; BLOCK_COUNTERS as usize + 1];
         self.occupied().for_each(|occupied| with_occupied[occupied as usize] += 1);
         let k = f64::from(self.hash_funcs);
@@ -282,14 +288,15 @@ impl Filter for CountingBloomFilter {
         rates.sum::<f64>() / float(self.num_blocks())
     }
 
-    /// Distinct keys, by the share of counters that are not zero.
+    /// Estimates the number of distinct keys from the fraction of counters that are not zero.
     fn estimated_len(&self) -> Option<f64> {
         distinct(self.fill(), self.chance_of_counter())
     }
 }
 
 impl Insert for CountingBloomFilter {
-    /// Never full. A key counts each time that it is inserted; at 15 its counters stay for good.
+    /// Always succeeds. Each insertion of a key increments its counters again. A counter that
+    /// reaches 15 stays at 15.
     #[inline]
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
         let ones = ones_of(hash, self.hash_funcs);
@@ -309,7 +316,7 @@ impl Insert for CountingBloomFilter {
 }
 
 impl Remove for CountingBloomFilter {
-    /// Counters at 15 stay: they may stand for more.
+    /// Decrements the key's counters, except those at 15, whose true value may be greater.
     fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
         let hash = witness.hash();
         let ones = ones_of(hash, self.hash_funcs);
@@ -326,7 +333,7 @@ impl Remove for CountingBloomFilter {
 }
 
 impl Merge for CountingBloomFilter {
-    /// Adds counter to counter, up to 15. Keys of both are then counted in both.
+    /// Adds the counters pairwise, up to 15. A key in both filters is counted twice.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         let (ours, theirs) = (self.num_blocks(), other.num_blocks());
         MergeError::unless_equal("the number of blocks", ours, theirs)?;
@@ -341,8 +348,9 @@ impl Merge for CountingBloomFilter {
     }
 }
 
-/// Parameters: blocks, hash functions, zero. Body: the blocks, eight words each, sixteen counters
-/// a word from the low bits up.
+/// The parameters in the encoded header are the number of blocks, the number of hash functions, and
+/// zero. The body contains the blocks, eight words each. A word has sixteen counters, the first in
+/// the lowest bits.
 impl Portable for CountingBloomFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let params = [self.num_blocks(), self.hash_funcs.into(), 0];
@@ -354,15 +362,15 @@ impl Portable for CountingBloomFilter {
         let opened = Opened::read(bytes, Kind::Counting, |header| {
             let [num_blocks, hash_funcs, unused] = header.params;
             if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-                let limit = "from 1 to 2^47 are possible";
+                let limit = "from 1 to 2^47";
                 return Err(parameter("the number of blocks", num_blocks, limit));
             }
             if !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs) {
                 let what = "the number of hash functions";
-                return Err(parameter(what, hash_funcs, "from 1 to 16 are possible"));
+                return Err(parameter(what, hash_funcs, "from 1 to 16"));
             }
             if unused != 0 {
-                return Err(DecodeError::NotZero("56 to 63"));
+                return Err(DecodeError::NotZero("bytes 56 to 63"));
             }
             Ok(num_blocks * LINE_WORDS as u64)
         })?;

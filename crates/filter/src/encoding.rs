@@ -1,6 +1,6 @@
-//! The bytes of filters: one format for all kinds.
+//! The byte format of encoded filters. All kinds share one format.
 //!
-//! Little-endian throughout.
+//! All integers are little-endian.
 //!
 //! | bytes | what |
 //! |---|---|
@@ -9,15 +9,16 @@
 //! | 10 | [`Kind`] |
 //! | 11 | hash function: 1 SipHash-1-3, 2 XXH3, 3 XXH64, 4 murmur3, 5 FNV-1a |
 //! | 12–15 | zero |
-//! | 16–31 | key or seed of the function, of 16, 8 or 4 bytes, then zeros |
+//! | 12–15 | zeros |
 //! | 32–39 | keys inserted |
-//! | 40–63 | three parameters of the kind |
-//! | 64– | the body: words of 64 bits, as many as the parameters say |
-//! | last 8 | XXH3 with seed 0 of everything before |
+//! | 40–63 | three parameters, whose meaning depends on the kind |
+//! | 64– | the body: 64-bit words; their number follows from the parameters |
+//! | last 8 | XXH3 checksum, with seed 0, of all bytes before it |
 //!
-//! The body begins at a cache line of the file, so that a filter can be asked where it is mapped
-//! (the `…Ref` types). Everything is checked before anything is allocated: the parameters must
-//! fit the length, exactly.
+//! The header has 64 bytes, so the body of a filter that starts a file begins at a cache line. A
+//! filter in a mapped file can therefore be queried in place, without a copy (the `…Ref` types).
+//! The decoder checks everything before it allocates memory: the length of the bytes must be
+//! exactly the length that the parameters require.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -26,107 +27,115 @@ use super::hashing::{HashFunction, KeyHasher};
 use super::kind::Kind;
 use super::words::{NoMemory, Words};
 
+/// First eight bytes of every encoded filter.
 const MAGIC: [u8; 8] = *b"CHSIEVEF";
+/// Version of the format that this library reads and writes.
 const VERSION: u16 = 1;
+/// Size of the header. It equals a cache line, so that the body is aligned to one.
 pub(crate) const HEADER_BYTES: usize = 64;
+/// Size of the XXH3 checksum after the body.
 const CHECKSUM_BYTES: usize = 8;
 
 impl Kind {
-    /// The kind of encoded bytes, by their first 64; nothing else of them is checked.
+    /// Reads the kind of an encoded filter from its 64-byte header. The body and the checksum are
+    /// not checked.
     ///
     /// # Errors
-    /// If that is not the beginning of a filter in this format.
+    /// Returns an error if `bytes` does not begin with a valid header of this format.
     pub fn of(bytes: &[u8]) -> Result<Self, DecodeError> {
         Ok(Header::read(bytes)?.kind)
     }
 }
 
-/// Filters that have bytes of their own in the format above.
+/// Filters that can be encoded to bytes and decoded again, in the format of the module `encoding`.
+///
+/// Decoding an encoded filter gives an equal filter.
 pub trait Portable: Sized {
-    /// The bytes.
+    /// Encodes the filter: header, body and checksum.
     ///
     /// # Errors
-    /// If the hasher's key was drawn at random and was not
+    /// Returns [`EncodeError::SecretKey`] if the hasher's key was drawn at random and was not
     /// [exposed](KeyHasher::with_key_exposed).
     fn encode(&self) -> Result<Vec<u8>, EncodeError>;
 
-    /// The filter of such bytes.
+    /// Decodes a filter of this kind. The bytes are copied.
     ///
     /// # Errors
-    /// If they are anything else, whole.
+    /// Returns an error if `bytes` is not exactly one valid encoded filter of this kind, or if
+    /// there is no memory for the copy.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError>;
 }
 
-/// Why a filter is not encoded.
+/// The reason why a filter can't be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// The bytes would hold a key that was drawn to be secret.
+    /// The encoded bytes would contain a hash key that was drawn at random to stay secret.
     #[error("the filter's random hash key would be written: give an explicit key, or expose it")]
     SecretKey,
 }
 
-/// Why bytes are not a filter.
+/// The reason why bytes can't be decoded as a filter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Fewer bytes than there must be.
+    /// There are fewer bytes than the filter needs.
     #[error("{found} bytes, at least {needed} needed")]
     Truncated {
-        /// Bytes there are.
+        /// Number of bytes found.
         found: u64,
-        /// Bytes there must be.
+        /// Number of bytes needed.
         needed: u64,
     },
-    /// Bytes behind the end.
+    /// There are trailing bytes after the filter.
     #[error("{found} bytes, {expected} expected")]
     TooLong {
-        /// Bytes there are.
+        /// Number of bytes found.
         found: u64,
-        /// Bytes there should be.
+        /// Number of bytes of the filter.
         expected: u64,
     },
-    /// The first eight bytes are others.
+    /// The first eight bytes are not the magic bytes `CHSIEVEF`.
     #[error("not a filter: the first bytes are not CHSIEVEF")]
     Magic,
-    /// A version this library can't read.
-    #[error("version {0} of the format, 1 is known")]
+    /// The format has a version that this library can't read.
+    #[error("the format has version {0}, but only version 1 is supported")]
     Version(u16),
-    /// A kind this library doesn't have.
-    #[error("kind {0} of filter is unknown")]
+    /// This library knows no kind of filter with this number.
+    #[error("filter kind {0} is unknown")]
     Kind(u8),
-    /// A filter of another kind than the one asked for.
-    #[error("a {found} filter, not {expected}")]
+    /// The bytes encode a filter of another kind than the one to be decoded.
+    #[error("the bytes encode a {found} filter, not a {expected} filter")]
     OtherKind {
-        /// What it is.
+        /// Name of the kind that the bytes encode.
         found: &'static str,
-        /// What was asked for.
+        /// Name of the kind that was to be decoded.
         expected: &'static str,
     },
-    /// A hash function this library doesn't have.
+    /// This library knows no hash function with this number.
     #[error("hash function {0} is unknown")]
     HashFunction(u8),
-    /// Bytes that must be zero are not.
-    #[error("bytes that must be zero are not: {0}")]
+    /// Bytes that the format requires to be zero are not zero.
+    #[error("{0} must be zero")]
     NotZero(&'static str),
-    /// A parameter that no filter of the kind has.
-    #[error("{what} is {value}: {limit}")]
+    /// A parameter has a value that no filter of this kind can have.
+    #[error("{what} is {value}, but must be {limit}")]
     Parameter {
-        /// Which.
+        /// Name of the parameter.
         what: &'static str,
-        /// Its value.
+        /// Value of the parameter in the bytes.
         value: u64,
-        /// What it has to be.
+        /// The values that are allowed.
         limit: &'static str,
     },
-    /// Some byte was changed.
-    #[error("the checksum does not fit the bytes")]
+    /// The checksum differs from that of the bytes: the bytes were changed after encoding.
+    #[error("the checksum does not match the bytes")]
     Checksum,
-    /// The body can't be asked in place: this host is big-endian, or the bytes don't begin at a
-    /// multiple of eight in memory. `decode` copies.
-    #[error("the bytes can't be read in place here: decode copies them")]
+    /// The body can't be queried in place, because this host is big-endian or because the bytes are
+    /// not aligned to eight bytes in memory. `decode` copies the bytes and works in both cases.
+    #[error("the bytes are not aligned to 8 bytes, or this host is big-endian: use decode")]
     NotInPlace,
-    /// There is no memory for a copy.
+    /// There is no memory for a copy of the body.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
 }
@@ -135,21 +144,24 @@ pub(crate) const fn parameter(what: &'static str, value: u64, limit: &'static st
     DecodeError::Parameter { what, value, limit }
 }
 
-/// The first 64 bytes.
+/// The 64-byte header of an encoded filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) hasher: KeyHasher,
-    /// Keys inserted.
+    /// Number of keys inserted.
     pub(crate) len: u64,
-    /// What the kind makes of them; zero where it makes nothing.
+    /// The three parameters, whose meaning depends on the kind. A parameter that the kind does not
+    /// use is zero.
     pub(crate) params: [u64; 3],
 }
 
 impl Header {
-    /// Header, body and checksum. The words of the body are those of `body`, one slice after
-    /// another.
+    /// Encodes the header, the body and the checksum. The body is the concatenation of the slices
+    /// in `body`.
     pub(crate) fn encode(&self, body: &[&[u64]]) -> Result<Vec<u8>, EncodeError> {
+        // Whoever reads the key could search for keys that collide, so a secret key is never
+        // written.
         if self.hasher.is_secret() {
             return Err(EncodeError::SecretKey);
         }
@@ -177,7 +189,7 @@ impl Header {
         Ok(bytes)
     }
 
-    /// The header alone.
+    /// Reads and checks the header. The body is not read.
     fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (found, needed) = (bytes.len() as u64, (HEADER_BYTES + CHECKSUM_BYTES) as u64);
         let Some((header, _)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -197,7 +209,7 @@ impl Header {
             version => return Err(DecodeError::Version(version)),
         }
         if zeros != [0; 4] {
-            return Err(DecodeError::NotZero("12 to 15"));
+            return Err(DecodeError::NotZero("bytes 12 to 15"));
         }
         let known = Kind::ALL.into_iter().find(|known| *known as u8 == kind);
         let kind = known.ok_or(DecodeError::Kind(kind))?;
@@ -207,14 +219,14 @@ impl Header {
             3 => (HashFunction::Xxh64 { seed: k0 }, k1),
             4 => {
                 let seed =
-                    u32::try_from(k0).map_err(|_| DecodeError::NotZero("behind the seed"))?;
+                    u32::try_from(k0).map_err(|_| DecodeError::NotZero("bytes after the seed"))?;
                 (HashFunction::Murmur3 { seed }, k1)
             }
             5 => (HashFunction::Fnv1a, k0 | k1),
             other => return Err(DecodeError::HashFunction(other)),
         };
         if unused != 0 {
-            return Err(DecodeError::NotZero("behind the seed"));
+            return Err(DecodeError::NotZero("bytes after the seed"));
         }
         Ok(Self { kind, hasher: KeyHasher::new(function), len, params })
     }
@@ -224,7 +236,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
     xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes()
 }
 
-/// A header, and a body whose checksum fits.
+/// The parts of an encoded filter after the length and the checksum were checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Opened<'a> {
     pub(crate) header: Header,
@@ -232,10 +244,10 @@ pub(crate) struct Opened<'a> {
 }
 
 impl<'a> Opened<'a> {
-    /// Reads the header, asks it by `words_of` how many words the body must have, compares that
-    /// with the length, then the checksum.
+    /// Reads the header, then checks the kind, the length and the checksum.
     ///
-    /// `words_of` sees parameters that nobody has checked.
+    /// `words_of` returns the number of words that a body with this header must have. The
+    /// parameters of the header are still unchecked when `words_of` receives them.
     pub(crate) fn read(
         bytes: &'a [u8],
         kind: Kind,
@@ -257,8 +269,12 @@ impl<'a> Opened<'a> {
             return Err(DecodeError::TooLong { found, expected });
         }
         let truncated = DecodeError::Truncated { found, needed: expected };
+        // The length was checked above, so neither split fails. Returning an error instead of
+        // slicing keeps hostile bytes from causing a panic even if that check were wrong.
         let split = bytes.split_last_chunk::<CHECKSUM_BYTES>();
         let (summed, stored) = split.ok_or(truncated.clone())?;
+        // The checksum is computed after the length was checked, so its cost is bounded by the
+        // length that the header requires.
         if checksum(summed) != *stored {
             return Err(DecodeError::Checksum);
         }
@@ -266,7 +282,7 @@ impl<'a> Opened<'a> {
         Ok(Self { header, body })
     }
 
-    /// The words of the body, where they are.
+    /// Returns the words of the body without copying them.
     pub(crate) fn words_in_place(&self) -> Result<&'a [u64], DecodeError> {
         if cfg!(target_endian = "big") {
             return Err(DecodeError::NotInPlace);
@@ -274,22 +290,23 @@ impl<'a> Opened<'a> {
         bytemuck::try_cast_slice(self.body).map_err(|_| DecodeError::NotInPlace)
     }
 
-    /// The bytes of the body.
+    /// Returns the bytes of the body.
     pub(crate) fn bytes(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The words of the body, copied.
+    /// Returns a copy of the words of the body.
     pub(crate) fn words(&self) -> Result<Words, DecodeError> {
         Ok(Words::from_le_bytes(self.body)?)
     }
 
-    /// How many words the body has: as many as `words_of` said.
+    /// Returns the number of words of the body, which is the number that `words_of` returned.
     pub(crate) const fn num_words(&self) -> usize {
         self.body.len() / 8
     }
 
-    /// Some of the words of the body, copied. Of a range beyond its end there are none.
+    /// Returns a copy of a range of the body's words. The copy is empty if the range does not lie
+    /// inside of the body.
     pub(crate) fn some_words(&self, range: Range<usize>) -> Result<Words, DecodeError> {
         let (from, to) = (range.start.saturating_mul(8), range.end.saturating_mul(8));
         Ok(Words::from_le_bytes(self.body.get(from..to).unwrap_or_default())?)

@@ -1,62 +1,69 @@
-//! Hashes of keys: which function, with which key or seed, and how wide.
+//! Hashing of keys: hash functions, their keys or seeds, and the width of the hashes.
 //!
-//! Keys are bytes. A filter never sees more of a key than its hash, so a hash that two keys share
-//! is a false positive no filter can avoid: with `n` keys about `n·2⁻⁶⁴` of all strangers for 64
-//! bits. Filters of a rate near that take hashes of 128 ([`KeyHash`] for [`u128`]).
+//! Keys are byte strings. A filter sees only the hash of a key. If two keys have equal hashes, no
+//! filter can tell them apart, and the second one is a false positive. With `n` keys in the set and
+//! 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a rate
+//! near that need 128-bit hashes ([`KeyHash`] for [`u128`]).
 //!
-//! Whoever chooses keys and knows the hash can choose keys that collide. [`KeyHasher::random`] is
-//! for filters that change while strangers choose keys; the fast hashes are for keys that nobody
-//! grinds. Seeds of xxh3 and murmur3 are no defence: there are collisions under every seed.
+//! An attacker who chooses keys and knows the hash function can choose keys that collide. Use
+//! [`KeyHasher::random`] for filters that change while untrusted parties choose keys. Use the fast
+//! hash functions only for keys that nobody searches for collisions. The seeds of XXH3 and murmur3
+//! do not protect: there are keys that collide under every seed.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::hash::Hasher as _;
 
-/// A hash function over keys, with its key or seed.
+/// A hash function for keys, with its key or seed.
 ///
-/// Two filters can be merged, and a filter can be read elsewhere, only with equal hashers.
+/// Filters can be merged only if their hashers are equal. A program that reads a filter must use
+/// the hasher that filled it.
 #[derive(Clone, Copy)]
 pub struct KeyHasher {
     function: HashFunction,
     is_secret: bool,
 }
 
-/// The functions, with what they are keyed or seeded by.
+/// The hash functions, each with its key or seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HashFunction {
-    /// SipHash-1-3 under a 128-bit key (Aumasson and Bernstein): the one for keys that strangers
-    /// choose. About 7 ns for a script.
+    /// SipHash-1-3 with a 128-bit key (Aumasson and Bernstein): the function for keys that
+    /// untrusted parties choose. Hashing a script takes about 7 ns.
     SipHash13 {
-        /// `k0` and `k1`.
+        /// The two key words `k0` and `k1`.
         key: [u64; 2],
     },
-    /// XXH3, 64 or 128 bits. About 2 ns for a script.
+    /// XXH3, 64 or 128 bits wide. Hashing a script takes about 2 ns.
     Xxh3 {
         /// The seed.
         seed: u64,
     },
-    /// XXH64, as Parquet's filters hash (with seed 0). 64 bits only.
+    /// XXH64, only 64 bits wide. Parquet's filters use XXH64 with seed 0.
     Xxh64 {
         /// The seed.
         seed: u64,
     },
-    /// `MurmurHash3_x64_128`, as Guava's filters hash (with seed 0); as 64 bits its first half.
+    /// `MurmurHash3_x64_128`, whose 64-bit hash is its first half. Guava's filters use it with seed
+    /// 0.
     Murmur3 {
         /// The seed.
         seed: u32,
     },
-    /// FNV-1a of 64 bits, finished by murmur3's `fmix64`, because the high bits of FNV alone are
-    /// poor. 64 bits only.
+    /// 64-bit FNV-1a, followed by murmur3's `fmix64`, because the high bits of FNV alone are badly
+    /// distributed. Only 64 bits wide.
     Fnv1a,
 }
 
 impl KeyHasher {
-    /// SipHash-1-3 under a key from the operating system, for a filter that stays in this
-    /// process. Encoding such a filter is refused: [`with_key_exposed`](Self::with_key_exposed).
+    /// Creates a SipHash-1-3 hasher with a random key from the operating system, for a filter that
+    /// stays in this process.
+    ///
+    /// A filter with this hasher can't be encoded, unless the key is
+    /// [exposed](Self::with_key_exposed).
     ///
     /// # Panics
-    /// If the operating system has no random numbers.
+    /// Panics if the operating system provides no random numbers.
     #[cfg(feature = "std")]
     pub fn random() -> Self {
         let word = || getrandom::u64().expect("random numbers of the operating system");
@@ -64,40 +71,41 @@ impl KeyHasher {
         Self { function, is_secret: true }
     }
 
-    /// SipHash-1-3 under a given key.
+    /// Creates a SipHash-1-3 hasher with the given key.
     pub const fn siphash_1_3(key: [u64; 2]) -> Self {
         Self::new(HashFunction::SipHash13 { key })
     }
 
-    /// XXH3 with a given seed.
+    /// Creates an XXH3 hasher with the given seed.
     pub const fn xxh3(seed: u64) -> Self {
         Self::new(HashFunction::Xxh3 { seed })
     }
 
-    /// Any of the functions.
+    /// Creates a hasher with any of the hash functions.
     pub const fn new(function: HashFunction) -> Self {
         Self { function, is_secret: false }
     }
 
-    /// The function, with its key.
+    /// Returns the hash function, with its key or seed.
     pub const fn function(&self) -> HashFunction {
         self.function
     }
 
-    /// Whether the key was drawn by [`random`](Self::random) and may not leave the process.
+    /// Returns `true` if the key was drawn by [`random`](Self::random) and was not exposed, so that
+    /// it must not leave the process.
     pub const fn is_secret(&self) -> bool {
         self.is_secret
     }
 
-    /// The same hasher, whose key may be written beside the filter: whoever reads the bytes can
-    /// then look for keys that collide.
+    /// Returns the same hasher, but allows its key to be encoded with the filter. Whoever reads the
+    /// encoded filter can then search for keys that collide.
     #[must_use]
     pub const fn with_key_exposed(mut self) -> Self {
         self.is_secret = false;
         self
     }
 
-    /// How many bits the function has: 64 or 128.
+    /// Returns the width of the function's hashes in bits: 64 or 128.
     pub const fn bits(&self) -> u32 {
         match self.function {
             HashFunction::Xxh64 { .. } | HashFunction::Fnv1a => 64,
@@ -105,7 +113,7 @@ impl KeyHasher {
         }
     }
 
-    /// The name, as the command line has it.
+    /// Returns the name of the hash function, as the command line takes it.
     pub const fn name(&self) -> &'static str {
         match self.function {
             HashFunction::SipHash13 { .. } => "siphash13",
@@ -116,13 +124,13 @@ impl KeyHasher {
         }
     }
 
-    /// The hash of a key, of 64 or 128 bits.
+    /// Returns the hash of a key, 64 or 128 bits wide.
     #[inline]
     pub fn hash<H: KeyHash>(&self, key: &[u8]) -> H {
         H::of(self, key)
     }
 
-    /// The hashes of many keys, behind those that `hashes` holds.
+    /// Hashes many keys and appends the hashes to `hashes`.
     pub fn hash_each<'k, H: KeyHash>(
         &self,
         keys: impl IntoIterator<Item = &'k [u8]>,
@@ -159,13 +167,14 @@ impl KeyHasher {
                 let (low, high) = mur3::murmurhash3_x64_128(key, seed);
                 u128::from(high) << 64 | u128::from(low)
             }
-            // No more than 64 bits of information: filters that ask for 128 refuse these.
+            // These hashes have only 64 bits of information. Filters over 128-bit hashes reject
+            // both functions.
             HashFunction::Xxh64 { .. } | HashFunction::Fnv1a => u128::from(self.hash_64(key)),
         }
     }
 }
 
-/// The finalizer of `MurmurHash3_x64_128`: every bit of `x` reaches every bit of the result.
+/// The finalizer of `MurmurHash3_x64_128`: every bit of `x` influences every bit of the result.
 #[inline]
 pub(crate) const fn fmix64(mut x: u64) -> u64 {
     x = (x ^ x >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -173,11 +182,14 @@ pub(crate) const fn fmix64(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// Draw number `at` of a hash, below `places`: independent of the others, where multiples of a
-/// second hash are not (Kirsch and Mitzenmacher's positions repeat whole patterns in small
-/// filters).
+/// Returns pseudo-random number `at` of a hash, in `0..places`.
 ///
-/// These are the words of `SplitMix64` from the hash on, each scaled by its high bits.
+/// The numbers of one hash are independent of each other. Multiples of a second hash (double
+/// hashing, Kirsch and Mitzenmacher) are not: in small filters their positions repeat whole
+/// patterns.
+///
+/// The numbers are the outputs of `SplitMix64` seeded with the hash, each scaled to the range by
+/// its high bits.
 #[inline]
 pub(crate) const fn draw(hash: u64, at: u64, places: u64) -> u64 {
     let step = at.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -201,15 +213,16 @@ impl fmt::Debug for KeyHasher {
     }
 }
 
-/// The hash of a key: `u64`, or `u128` for filters of so low a rate that 64 bits would spoil it.
+/// A hash of a key: `u64`, or `u128` for filters with a rate so low that collisions of 64-bit
+/// hashes would exceed it.
 pub trait KeyHash: Copy + Eq + Ord + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
-    /// 64 or 128.
+    /// Width of the hash in bits: 64 or 128.
     const BITS: u32;
 
-    /// The hash of a key.
+    /// Returns the hash of a key under `hasher`.
     fn of(hasher: &KeyHasher, key: &[u8]) -> Self;
 
-    /// The low 64 bits, and the high ones: zero if there are none.
+    /// Returns the low 64 bits and the high 64 bits. The high bits of a 64-bit hash are zero.
     fn to_words(self) -> [u64; 2];
 }
 

@@ -1,13 +1,14 @@
-//! The list of kinds: the number of each in the format, its name, and how it is sized.
+//! The list of filter kinds: the number of each kind in the encoded format, its name, and its cost.
 
 use super::sizing::{Cost, SizingError, checked, cost};
 
-/// Sizes a kind for so many keys, at least one, at a rate between 0 and 1.
+/// Computes the cost of a kind for a number of keys (at least 1) at a false-positive rate between 0
+/// and 1.
 type Sizing = fn(u64, f64) -> Result<Cost, SizingError>;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal, $name:literal, $cost:expr;)+) => {
-        /// Which filter encoded bytes hold.
+        /// A kind of filter, as encoded filters name it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[non_exhaustive]
         #[repr(u8)]
@@ -16,10 +17,11 @@ macro_rules! kinds {
         }
 
         impl Kind {
-            /// Every kind.
+            /// All kinds, in the order of their numbers.
             pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
 
-            /// The name. The command line takes it, but for a kind that it does not build.
+            /// Returns the name of the kind. The command line takes this name, except for kinds
+            /// that it can't build.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
@@ -36,47 +38,49 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Classic Bloom over hashes of 64 bits.
+    /// Classic Bloom filter over 64-bit hashes.
     Bloom = 1, "bloom", cost::bloom;
-    /// Classic Bloom over hashes of 128 bits.
+    /// Classic Bloom filter over 128-bit hashes.
     WideBloom = 2, "wide-bloom", cost::bloom;
-    /// Partitioned Bloom.
+    /// Partitioned Bloom filter.
     Partitioned = 3, "partitioned", cost::partitioned;
-    /// Split-block Bloom, blocks of 512 bits.
+    /// Split-block Bloom filter with blocks of 512 bits.
     SplitBlock512 = 4, "split-block-512", |n, fpr| cost::split_block(n, fpr, 64);
-    /// Split-block Bloom, blocks of 256 bits, as Parquet's.
+    /// Split-block Bloom filter with blocks of 256 bits, as in Parquet files.
     SplitBlock256 = 5, "split-block-256", |n, fpr| cost::split_block(n, fpr, 32);
-    /// Counting Bloom: counters of 4 bits, blocks of 128 counters.
+    /// Counting Bloom filter with 4-bit counters in blocks of 128 counters.
     Counting = 6, "counting", cost::counting;
-    /// Scalable Bloom. Its cost is that of one grown from a hundredth of the keys by doubling.
+    /// Scalable Bloom filter. Its cost assumes that the filter grew by doubling from a hundredth of
+    /// the keys.
     Scalable = 7, "scalable", cost::scalable;
-    /// Rolling Bloom, which remembers the last keys.
+    /// Rolling Bloom filter, which remembers only the most recent keys.
     Rolling = 8, "rolling", cost::rolling;
-    /// Classic Bloom, entropy-coded for the wire.
+    /// Classic Bloom filter, entropy-coded for transmission.
     Compressed = 9, "compressed", cost::compressed;
-    /// Cuckoo with fingerprints of 8 bits.
+    /// Cuckoo filter with 8-bit fingerprints.
     Cuckoo8 = 10, "cuckoo8", |n, fpr| cost::cuckoo(n, fpr, 8);
-    /// Cuckoo with fingerprints of 12 bits.
+    /// Cuckoo filter with 12-bit fingerprints.
     Cuckoo12 = 11, "cuckoo12", |n, fpr| cost::cuckoo(n, fpr, 12);
-    /// Cuckoo with fingerprints of 16 bits.
+    /// Cuckoo filter with 16-bit fingerprints.
     Cuckoo16 = 12, "cuckoo16", |n, fpr| cost::cuckoo(n, fpr, 16);
-    /// Binary fuse with fingerprints of 8 bits.
+    /// Binary fuse filter with 8-bit fingerprints.
     Fuse8 = 13, "fuse8", |n, fpr| cost::fuse(n, fpr, 8, "fuse8");
-    /// Binary fuse with fingerprints of 16 bits.
+    /// Binary fuse filter with 16-bit fingerprints.
     Fuse16 = 14, "fuse16", |n, fpr| cost::fuse(n, fpr, 16, "fuse16");
-    /// Ribbon.
+    /// Ribbon filter.
     Ribbon = 15, "ribbon", cost::ribbon;
-    /// Count-Min sketch: counters of 32 bits. Its cost is that of a filter in which a stranger has
-    /// a count at the rate asked for.
+    /// Count-min sketch with 32-bit counters. Its cost is that of a sketch used as a filter: the
+    /// false-positive rate is the probability that a key never seen has a count above zero.
     CountMin = 16, "count-min", cost::count_min;
 }
 
 impl Kind {
-    /// What `n` keys at the rate `fpr` cost. No keys cost as much as one.
+    /// Computes what a filter of this kind costs for `n` keys at a false-positive rate of `fpr`.
+    /// Zero keys cost as much as one key.
     ///
     /// # Errors
-    /// If the rate is not between 0 and 1 or out of reach of this kind, or if no memory could be
-    /// as large.
+    /// Returns an error if the rate is not between 0 and 1, if this kind can't reach the rate, or
+    /// if the filter would be larger than any memory.
     ///
     /// # Examples
     /// ```

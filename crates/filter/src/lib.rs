@@ -1,19 +1,23 @@
 #![cfg_attr(feature = "std", doc = include_str!("../README.md"))]
 //!
-//! # What holds for all
-//! - Keys are bytes. A [`KeyHasher`] hashes them: [`random`](KeyHasher#method.random) where the set
-//!   changes and strangers choose keys, an explicit seed whenever bytes leave the process, fast
-//!   unkeyed hashes for sets that nobody attacks. Filters merge, and are read elsewhere, only with
-//!   equal hashers.
-//! - [`Filter`], [`Insert`], [`Remove`], [`Merge`], [`Fold`] are what they have in common. Hash
-//!   once, ask many filters ([`contains_hash`](Filter::contains_hash)); ask in batches, which large
-//!   filters are fast by ([`contains_batch`](Filter::contains_batch)).
-//! - "Not here" stays certain under removal only if what is removed was in: a [`Witness`] says so.
-//! - [`Portable`] filters have bytes in one format, read forever; the `…Ref` types ask those bytes
-//!   where they lie. [`AnyFilter`] is for who doesn't know what the bytes hold, [`interop`] for
-//!   bytes of others.
-//! - Each type's page says when not to take it and what beats it. [`Kind::cost`] computes what a
-//!   kind of filter costs for a number of keys and a rate, [`sizing`] each figure alone.
+//! # Common properties of all filters
+//! - Keys are byte strings, and a [`KeyHasher`] hashes them. Use a
+//!   [`random`](KeyHasher#method.random) key if the set changes and untrusted parties choose keys.
+//!   Use an explicit seed if the filter's bytes leave the process, and a fast unkeyed hash for sets
+//!   that nobody attacks. Filters can be merged only if their hashers are equal, and a program that
+//!   reads a filter needs the same hasher.
+//! - The traits [`Filter`], [`Insert`], [`Remove`], [`Merge`] and [`Fold`] contain the common
+//!   operations. One hash can be used to query many filters
+//!   ([`contains_hash`](Filter::contains_hash)). Large filters are fastest with batch queries
+//!   ([`contains_batch`](Filter::contains_batch)).
+//! - The answer "not in the set" stays certain only if every removed key was in the set. The caller
+//!   declares this by a [`Witness`].
+//! - [`Portable`] filters are encoded in one common format, which every later version of this crate
+//!   can read. The `…Ref` types query encoded bytes in place. [`AnyFilter`] decodes bytes whose
+//!   kind is not known in advance. [`interop`] reads and writes the formats of other libraries.
+//! - The docs of each type name the cases in which another filter is better. [`Kind::cost`]
+//!   computes the cost of a kind of filter for a number of keys and a rate. [`sizing`] contains the
+//!   individual formulas.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 

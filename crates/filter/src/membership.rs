@@ -1,31 +1,36 @@
-//! What filters have in common: asked, filled, merged, emptied.
+//! The traits that filters share: querying, inserting, removing, merging and folding.
 
 use super::hashing::{KeyHash, KeyHasher};
 use super::words::NoMemory;
 
-/// A set that may say "maybe here" wrongly and never "not here" wrongly.
+/// A set of keys that answers "maybe in the set" or "certainly not in the set".
+///
+/// "Maybe" is wrong at the filter's false-positive rate. "Certainly not" is never wrong.
 pub trait Filter {
-    /// The hash that keys are known by.
+    /// The type of the key hashes that the filter works on.
     type Hash: KeyHash;
 
-    /// How keys are hashed.
+    /// Returns the hasher of the keys.
     fn hasher(&self) -> &KeyHasher;
 
-    /// Whether the key of this hash may be in the set. `false` is certain, as long as only keys
-    /// that are in the set were removed.
+    /// Returns `true` if the key with this hash may be in the set. `false` means that the key is
+    /// certainly not in the set, provided that only keys in the set were ever removed.
     fn contains_hash(&self, hash: Self::Hash) -> bool;
 
-    /// Whether the key may be in the set.
+    /// Returns `true` if the key may be in the set.
     #[inline]
     fn contains(&self, key: &[u8]) -> bool {
         self.contains_hash(Self::Hash::of(self.hasher(), key))
     }
 
-    /// As [`contains_hash`](Self::contains_hash) for many: the memory of later ones is asked for
-    /// while earlier ones are tested, which is what large filters are fast by.
+    /// Queries many hashes, with the same answers as [`contains_hash`](Self::contains_hash) for
+    /// each.
+    ///
+    /// The answer for `hashes[i]` is written to `may_contain[i]`. Large filters are faster this
+    /// way: the memory of later hashes is prefetched while earlier hashes are tested.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     fn contains_batch(&self, hashes: &[Self::Hash], may_contain: &mut [bool]) {
         assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
         for (answer, hash) in may_contain.iter_mut().zip(hashes) {
@@ -33,30 +38,33 @@ pub trait Filter {
         }
     }
 
-    /// How many keys were inserted (less those removed), as counted: keys inserted twice count
-    /// twice where the filter can't know.
+    /// Returns the number of insertions minus the number of removals. A key that was inserted twice
+    /// counts twice, unless the filter can tell that it was already in the set.
     fn len(&self) -> u64;
 
-    /// Whether nothing was inserted.
+    /// Returns `true` if the filter contains no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The memory of the filter's body, in bits.
+    /// Returns the size of the filter's body in bits.
     fn num_bits(&self) -> u64;
 
-    /// The share of what can be occupied that is: of bits set, of slots taken; 0 to 1.
+    /// Returns the fraction of the filter that is occupied, from 0 to 1: of bits that are set, or
+    /// of slots that are taken.
     fn fill(&self) -> f64;
 
-    /// The rate of false positives over strangers, as the filter is now.
+    /// Returns the false-positive rate of the filter's current contents: the probability that
+    /// [`contains_hash`](Self::contains_hash) returns `true` for a key that is not in the set.
     fn expected_fpr(&self) -> f64;
 
-    /// How many distinct keys are in the filter by its fill; `None` where that says nothing.
+    /// Estimates the number of distinct keys in the filter from its fill. `None` if the fill of
+    /// this kind of filter does not determine such an estimate.
     fn estimated_len(&self) -> Option<f64> {
         None
     }
 
-    /// Everything above at once.
+    /// Returns all figures of the filter at once.
     fn stats(&self) -> Stats {
         Stats {
             len: self.len(),
@@ -68,10 +76,11 @@ pub trait Filter {
     }
 }
 
-/// Keys of a batch whose memory is asked for before the first is tested.
+/// Number of keys whose memory is prefetched before the first of them is tested.
 const CHUNK: usize = 32;
 
-/// As [`Filter::contains_batch`]: asks for the memory of some keys by `prefetch`, then tests them.
+/// Implements [`Filter::contains_batch`]: calls `prefetch` for a chunk of hashes, then `contains`
+/// for each of them.
 #[inline(always)]
 pub(crate) fn contains_in_chunks<H: Copy>(
     hashes: &[H],
@@ -88,44 +97,47 @@ pub(crate) fn contains_in_chunks<H: Copy>(
     }
 }
 
-/// The figures of a filter.
+/// Size, fill and false-positive rate of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// [`Filter::len`]
+    /// Number of insertions minus removals: [`Filter::len`].
     pub len: u64,
-    /// [`Filter::estimated_len`]
+    /// Estimated number of distinct keys: [`Filter::estimated_len`].
     pub estimated_len: Option<f64>,
-    /// [`Filter::num_bits`]
+    /// Size of the body in bits: [`Filter::num_bits`].
     pub num_bits: u64,
-    /// [`Filter::fill`]
+    /// Occupied fraction of the filter: [`Filter::fill`].
     pub fill: f64,
-    /// [`Filter::expected_fpr`]
+    /// Current false-positive rate: [`Filter::expected_fpr`].
     pub expected_fpr: f64,
 }
 
-/// A filter that keys can be put into.
+/// A filter that keys can be inserted into.
 pub trait Insert: Filter {
-    /// Inserts the key of this hash. `true` if it was certainly not there before.
+    /// Inserts the key with this hash. Returns `true` if the key was certainly not in the set
+    /// before.
     ///
     /// # Errors
-    /// Where the filter has a hard limit ([`Full`]); then nothing has changed.
+    /// Returns [`Full`] if the filter has a hard limit and has reached it. The filter is then
+    /// unchanged.
     fn insert_hash(&mut self, hash: Self::Hash) -> Result<bool, Full>;
 
-    /// Inserts a key. `true` if it was certainly not there before.
+    /// Inserts a key. Returns `true` if the key was certainly not in the set before.
     ///
     /// # Errors
-    /// As [`insert_hash`](Self::insert_hash).
+    /// Returns the same errors as [`insert_hash`](Self::insert_hash).
     #[inline]
     fn insert(&mut self, key: &[u8]) -> Result<bool, Full> {
         let hash = Self::Hash::of(self.hasher(), key);
         self.insert_hash(hash)
     }
 
-    /// Inserts many.
+    /// Inserts the keys with these hashes, in order.
     ///
     /// # Errors
-    /// [`Full`], which says how many of the first went in.
+    /// Returns [`Full`] if the filter is full. Its field `inserted` is the number of hashes that
+    /// were inserted before the limit was reached.
     fn insert_batch(&mut self, hashes: &[Self::Hash]) -> Result<(), Full> {
         for (inserted, hash) in hashes.iter().enumerate() {
             self.insert_hash(*hash).map_err(|full| Full { inserted, ..full })?;
@@ -133,66 +145,73 @@ pub trait Insert: Filter {
         Ok(())
     }
 
-    /// Forgets every key. Memory, parameters and hasher stay.
+    /// Removes every key. The size, the parameters and the hasher stay.
     fn clear(&mut self);
 }
 
-/// A filter that keys can be taken out of.
+/// A filter that keys can be removed from.
 pub trait Remove: Insert {
-    /// Takes out a key that is in the filter, which the witness vouches for.
+    /// Removes a key that the witness declares to be in the filter.
     ///
     /// # Errors
-    /// If the filter is certain that the key is not there: the witness was wrong. Nothing has
-    /// changed then.
+    /// Returns [`NotContained`] if the key is certainly not in the filter, so that the witness was
+    /// wrong. The filter is then unchanged.
     fn remove(&mut self, witness: Witness<Self::Hash>) -> Result<(), NotContained>;
 }
 
-/// The word of whoever keeps the keys that a key is in the filter: inserted once more often than
-/// it was removed.
+/// The caller's declaration that a key is in the filter: that it was inserted more often than it
+/// was removed.
 ///
-/// To remove a key that is not there takes others out, and the filter then says "not here"
-/// wrongly. Nothing in a filter can tell, so the one who knows says so by name.
+/// Removing a key that is not in the filter removes other keys with it, and the filter then answers
+/// "certainly not in the set" for keys that are in the set. A filter can't detect this by itself.
+/// So the caller, who stores the keys, has to declare explicitly that the key is in the filter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Witness<H = u64>(H);
 
 impl<H: KeyHash> Witness<H> {
-    /// For a key that the caller's own store of keys shows to be in the filter.
+    /// Declares that a key is in the filter, because the caller's own key store contains the key.
     pub const fn vouched(hash: H) -> Self {
         Self(hash)
     }
 
-    /// The hash of the key.
+    /// Returns the hash of the key.
     pub const fn hash(&self) -> H {
         self.0
     }
 }
 
-/// Filters that become the filter of both sets.
+/// Filters that can be merged into the filter of the union of both sets.
 pub trait Merge {
     /// Adds all keys of `other`.
     ///
     /// # Errors
-    /// If size, shape, function or seed differ; then nothing has changed.
+    /// Returns an error if the sizes, the shapes, the hash functions or their seeds differ, or if
+    /// there is no room for all keys. The filter is then unchanged.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
 }
 
-/// Filters that can be folded to half their size: for those that were made larger than needed.
+/// Filters that can be folded to half their size. This is useful for filters that were created
+/// larger than needed.
 pub trait Fold: Filter + Sized {
-    /// The rate that the filter would have after a fold, by its bits; `None` if it can't be folded.
+    /// Returns the expected false-positive rate after one fold, computed from the bits that are
+    /// set. `None` if the filter can't be folded.
     fn fpr_folded(&self) -> Option<f64>;
 
-    /// The same set in half the memory, at a higher rate. `None` where the number of bits or
-    /// blocks is odd.
+    /// Returns a filter of the same set in half the memory, at a higher false-positive rate. `None`
+    /// if the filter can't be halved because its number of bits or blocks is odd.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// Returns an error if there is no memory for the smaller filter.
     fn folded(&self) -> Result<Option<Self>, NoMemory>;
 
-    /// Folds as often as the rate then still is `fpr` at most: not an estimate but
-    /// [`expected_fpr`](Filter::expected_fpr) of the smaller filter. Returns how often.
+    /// Folds the filter repeatedly, as long as the rate after the fold is at most `fpr`. Returns
+    /// the number of folds.
+    ///
+    /// The rate compared with `fpr` is the [`expected_fpr`](Filter::expected_fpr) of the smaller
+    /// filter, computed from its bits.
     ///
     /// # Errors
-    /// If there is no memory for the smaller filter.
+    /// Returns an error if there is no memory for the smaller filter.
     fn fold_to_fpr(&mut self, fpr: f64) -> Result<u32, NoMemory> {
         let mut folds = 0;
         while self.fpr_folded().is_some_and(|folded| folded <= fpr)
@@ -205,16 +224,17 @@ pub trait Fold: Filter + Sized {
     }
 }
 
-/// The filter has no place for another key. What it holds, it still holds.
+/// Error: the filter has no room for another key. All keys inserted before are still in the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no place for another key: {len} of {capacity} places are taken")]
+#[error("no room for another key: {len} of {capacity} slots are taken")]
 #[non_exhaustive]
 pub struct Full {
-    /// Keys that the filter holds.
+    /// Number of keys in the filter.
     pub len: u64,
-    /// Places there are.
+    /// Number of keys that the filter has room for.
     pub capacity: u64,
-    /// Of a batch, how many of the first went in.
+    /// Number of keys at the start of a batch that were inserted before the filter was full. Zero
+    /// for a single insertion.
     pub inserted: usize,
 }
 
@@ -224,40 +244,40 @@ impl Full {
     }
 }
 
-/// A key that was to be removed is certainly not in the filter.
+/// Error: the key to remove is certainly not in the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the key to remove is not in the filter")]
 pub struct NotContained;
 
-/// Why two filters can't become one.
+/// The reason why two filters can't be merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MergeError {
-    /// A parameter of the layout differs.
-    #[error("{what} differs: {ours} here, {theirs} there")]
+    /// A parameter of the layout differs between the two filters.
+    #[error("{what} differs: {ours} in this filter, {theirs} in the other")]
     Shape {
-        /// Which parameter.
+        /// Name of the parameter.
         what: &'static str,
-        /// Ours.
+        /// Value in the filter that was to be extended.
         ours: u64,
-        /// The other's.
+        /// Value in the other filter.
         theirs: u64,
     },
-    /// The hash function or its seed differs.
+    /// The hash functions or their seeds differ.
     #[error("the hash functions or their seeds differ")]
     Hasher,
-    /// Both fit, and there is no place for all keys.
+    /// The filters are compatible, but there is no room for the keys of both.
     #[error(transparent)]
     Full(#[from] Full),
 }
 
 impl MergeError {
-    /// An error if a parameter differs.
+    /// Returns [`MergeError::Shape`] if a parameter differs.
     pub(crate) fn unless_equal(what: &'static str, ours: u64, theirs: u64) -> Result<(), Self> {
         if ours == theirs { Ok(()) } else { Err(Self::Shape { what, ours, theirs }) }
     }
 
-    /// An error if the hashers differ.
+    /// Returns [`MergeError::Hasher`] if the hashers differ.
     pub(crate) fn unless_same_hasher(ours: &KeyHasher, theirs: &KeyHasher) -> Result<(), Self> {
         if ours == theirs { Ok(()) } else { Err(Self::Hasher) }
     }

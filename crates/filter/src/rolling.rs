@@ -1,5 +1,4 @@
-//! Rolling Bloom filter: places of two bits that say in which of three generations they were
-//! set last.
+//! Rolling Bloom filter: cells of two bits that store which of three generations set them last.
 
 use alloc::vec::Vec;
 
@@ -13,41 +12,45 @@ use super::sizing::stages::{self, GENERATIONS, Rolling};
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, float, hash_bits};
 use super::words::{LINE_WORDS, Words};
 
-/// Places of each key of a batch that are asked for: a stranger is known by the first two, mostly.
+/// Number of cells per key that a batch prefetches. For most keys outside the set, one of the first
+/// two cells is empty.
 const AHEAD: u64 = 2;
-/// Most places, and most keys of a generation.
+/// Greatest number of cells, and of keys in a generation.
 const MAX_PLACES: u64 = 1 << 54;
 
-/// Remembers the last `n` insertions for certain, and forgets older ones by itself.
+/// A filter that certainly remembers the last `n` insertions, and forgets older ones by itself.
 ///
-/// The places of a key hold the number of the generation that set them last, 1 to 3, or 0. A
-/// generation takes `n/2` insertions. Then the oldest of the three is wiped and becomes the newest.
-/// So at any time the two generations before the newest are whole (the layout of Bitcoin Core's
-/// `CRollingBloomFilter`). One hash is taken for an operation.
+/// Each key has several cells of two bits. A cell stores the number of the generation that set it
+/// last, from 1 to 3, or 0 if it is empty. A generation ends after `n/2` insertions. Then the
+/// oldest of the three generations is erased and becomes the newest. So the two generations before
+/// the newest are always complete. This is the layout of Bitcoin Core's `CRollingBloomFilter`. Each
+/// operation computes one hash.
 ///
-/// **The contract.** The key of each of the last `n` insertions is found, for certain: a key is not
-/// forgotten before `n` more insertions. After `1.5·n` more it is, and found by chance only, at the
-/// filter's rate. A key that is in the newest generation already is not counted again: nobody
-/// pushes others out by repeating one. What counts are insertions, not distinct keys: a few keys
-/// that come again in each generation count in each.
+/// **The contract.** The keys of the last `n` insertions are certainly found: a key is not
+/// forgotten before `n` more insertions. After `1.5·n` more insertions it is forgotten, and found
+/// only by chance, at the filter's false-positive rate. Inserting a key that is already in the
+/// newest generation does not count, so nobody can displace other keys by repeating one key. The
+/// filter counts insertions, not distinct keys: a key that is inserted again in each generation
+/// counts in each.
 ///
-/// **When to use it.** Relay de-duplication ("which inventory did this peer hear of?"), recent
-/// rejects, doorkeepers that let into a cache only what is asked for a second time: sets without
-/// end of which the recent part counts. For windows of time instead of counts, call
-/// [`rotate`](Self::rotate) every half window: what was inserted within the last window is then
-/// found, as long as no half window brings more than `n/2` keys.
+/// **When to use it.** For sets without end of which only the recent part matters: to avoid sending
+/// a peer the same inventory twice, to remember recently rejected transactions, or to admit a key
+/// to a cache only at its second request. For a time window instead of a number of insertions, call
+/// [`rotate`](Self::rotate) every half window. The keys of the last window are then found, as long
+/// as each half window inserts at most `n/2` keys.
 ///
-/// **When not.** If keys end by an event and not by age, take a filter with removal. The keys have
-/// to be distributed by a **secret** hash where strangers choose them: [`new`](Self::new) draws
-/// one.
+/// **When not to use it.** If keys end by an event and not by age, use a filter with removal. If
+/// untrusted parties choose the keys, the filter needs a **secret** hash key: [`new`](Self::new)
+/// draws one.
 ///
-/// **What it costs, what beats it.** `2·1.5·1.44·log2(1/p)` bits for each of the `n`: 43 at 10⁻³,
-/// 86 at 10⁻⁶, as much as Core's. log2(1/p) lines of memory for a key that is there, two for a
-/// stranger. Several filters in turns beat it in memory and lose in lines: three, of `n/2` keys and
-/// a third of the rate each, the oldest emptied for the next generation, keep the same contract in
-/// 47 bits at 10⁻⁶ as classic filters and in 39 as cuckoo filters, for three times the lines. Two
-/// classic ones of `n` keys take 60, and remember up to `2·n`. A hash table of 64-bit hashes with
-/// their ages takes 200 and more, and is as good as exact.
+/// **Cost, and what is better.** The filter takes `2·1.5·1.44·log2(1/p)` bits for each of the `n`
+/// keys: 43 at 10⁻³ and 86 at 10⁻⁶, as much as Core's. A query reads log2(1/p) cache lines for a
+/// key in the set, and two for another key. Several filters used in turn take less memory, but read
+/// more cache lines. Three filters of `n/2` keys, each with a third of the rate, of which the
+/// oldest is cleared for the next generation, fulfil the same contract. At 10⁻⁶ they take 47 bits
+/// per key as classic filters and 39 as cuckoo filters, and read three times as many lines. Two
+/// classic filters of `n` keys take 60 bits, and remember up to `2·n` keys. A hash table of 64-bit
+/// hashes with their ages takes 200 bits or more, and is practically exact.
 ///
 /// # Examples
 /// ```
@@ -62,37 +65,40 @@ const MAX_PLACES: u64 = 1 << 54;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RollingBloomFilter {
     hasher: KeyHasher,
-    /// Pairs: the low bits of the generations of 64 places, then their high bits.
+    /// Pairs of words for 64 cells each: the low bits of the cells' generations, then the high
+    /// bits.
     words: Words,
     per_generation: u64,
     hash_funcs: u32,
-    /// The newest: 1 to 3.
+    /// The newest generation, from 1 to 3.
     newest: u8,
-    /// Insertions of generations 1, 2, 3.
+    /// Numbers of insertions in generations 1, 2 and 3.
     lens: [u64; 3],
 }
 
-/// What a place of two bits holds.
+/// The content of a cell: the number of a generation, or 0.
 type Generation = u8;
 
 impl RollingBloomFilter {
-    /// Remembers the last `capacity` insertions, under a random secret key.
+    /// Creates a filter that remembers the last `capacity` insertions, with a random secret hash
+    /// key.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns the same errors as [`with_fpr`](Self::with_fpr).
     ///
     /// # Panics
-    /// If the operating system has no random numbers.
+    /// Panics if the operating system provides no random numbers.
     #[cfg(feature = "std")]
     pub fn new(capacity: u64, fpr: f64) -> Result<Self, SizingError> {
         Self::with_fpr(capacity, fpr, KeyHasher::random())
     }
 
-    /// Remembers the last `capacity` insertions (one more if that is odd), at a rate of `fpr` when
-    /// it is as full as it gets.
+    /// Creates a filter that remembers the last `capacity` insertions (one more if that number is
+    /// odd), with a rate of at most `fpr` when all generations are full.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
+    /// or if there is no memory for the filter.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = stages::rolling(capacity, fpr)?;
         if hash_bits(size.per_generation.saturating_mul(GENERATIONS), fpr) > 64 {
@@ -101,22 +107,23 @@ impl RollingBloomFilter {
         Self::with_size(size, hasher)
     }
 
-    /// A filter of a given size. Places come in words: their number is rounded up to a multiple of
-    /// 64.
+    /// Creates a filter of the given size. The number of cells is rounded up to a multiple of 64.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns an error if a number of the size is zero or too large, or if there is no memory for
+    /// the filter.
     pub fn with_size(size: Rolling, hasher: KeyHasher) -> Result<Self, SizingError> {
         let within = SizingError::unless_within;
-        within("keys of a generation", size.per_generation, MAX_PLACES)?;
-        within("a number of places", size.num_places, MAX_PLACES)?;
+        within("a number of keys per generation", size.per_generation, MAX_PLACES)?;
+        within("a number of cells", size.num_places, MAX_PLACES)?;
         within("a number of hash functions", size.hash_funcs.into(), MAX_HASH_FUNCS.into())?;
         let words = Words::zeroed(size.num_places.div_ceil(64) * 2)?;
         let Rolling { per_generation, hash_funcs, .. } = size;
         Ok(Self { hasher, words, per_generation, hash_funcs, newest: 1, lens: [0; 3] })
     }
 
-    /// Places, how many of them a key has, and keys of a generation.
+    /// Returns the number of cells, the number of cells per key, and the number of keys in a
+    /// generation.
     pub fn size(&self) -> Rolling {
         Rolling {
             num_places: self.num_places(),
@@ -125,25 +132,25 @@ impl RollingBloomFilter {
         }
     }
 
-    /// How many places a key has.
+    /// Returns the number of cells that a key sets.
     pub const fn hash_funcs(&self) -> u32 {
         self.hash_funcs
     }
 
-    /// How many insertions are remembered for certain.
+    /// Returns the number of insertions that are certainly remembered.
     pub const fn capacity(&self) -> u64 {
         self.per_generation * (GENERATIONS - 1)
     }
 
-    /// Begins a generation: forgets the oldest of the three.
+    /// Starts a new generation and forgets the oldest of the three.
     ///
-    /// A full generation does so by itself. For a window of time call it every half window: a key
-    /// outlives two calls for certain, and is forgotten at the third.
+    /// An insertion into a full generation does this by itself. For a time window, call this method
+    /// every half window. A key certainly survives two calls, and is forgotten at the third.
     pub fn rotate(&mut self) {
         self.newest = self.newest % 3 + 1;
         let (low, high) = planes(self.newest);
         for pair in self.words.as_mut().as_chunks_mut::<2>().0 {
-            // Places of another generation stay.
+            // Cells of other generations are kept.
             let keep = (pair[0] ^ low) | (pair[1] ^ high);
             *pair = [pair[0] & keep, pair[1] & keep];
         }
@@ -158,12 +165,13 @@ impl RollingBloomFilter {
         self.words.as_ref().as_chunks().0
     }
 
-    /// How many places there are, of two bits each.
+    /// Returns the number of cells, of two bits each.
     pub fn num_places(&self) -> u64 {
         self.pairs().len() as u64 * 64
     }
 
-    /// The pair of words of a place, and its bit in both.
+    /// Returns the index of the pair of words in which a cell lies, and the cell's bit in both
+    /// words.
     #[inline]
     fn place(&self, hash: u64, at: u64) -> (usize, u64) {
         let place = draw(hash, at, self.num_places());
@@ -171,7 +179,7 @@ impl RollingBloomFilter {
         (pair, 1 << (place % 64))
     }
 
-    /// How many places each generation has, 1 to 3.
+    /// Counts the cells of each generation, 1 to 3.
     fn places_of_generations(&self) -> [u64; 3] {
         let mut places = [0; 3];
         for [low, high] in self.pairs() {
@@ -188,7 +196,7 @@ impl RollingBloomFilter {
     }
 }
 
-/// All places of a word set to a generation: its low and its high bit, 64 times each.
+/// Returns the low bit and the high bit of a generation's number, each repeated 64 times.
 fn planes(generation: Generation) -> (u64, u64) {
     let of_bit = |bit: u8| 0_u64.wrapping_sub((generation >> bit & 1).into());
     (of_bit(0), of_bit(1))
@@ -216,7 +224,7 @@ impl Filter for RollingBloomFilter {
         contains_in_chunks(hashes, may_contain, first, |hash| self.contains_hash(hash));
     }
 
-    /// Insertions that are remembered, as counted: those of the three generations.
+    /// Returns the number of insertions in the three generations that are remembered.
     fn len(&self) -> u64 {
         self.lens.iter().sum()
     }
@@ -241,7 +249,7 @@ impl Filter for RollingBloomFilter {
 }
 
 impl Insert for RollingBloomFilter {
-    /// Never full: the oldest go.
+    /// Always succeeds. If the newest generation is full, the oldest generation is forgotten first.
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
         let (low, high) = planes(self.newest);
         let (mut is_new, mut is_newest) = (false, true);
@@ -256,9 +264,11 @@ impl Insert for RollingBloomFilter {
             }
         }
         if is_newest {
-            // It stays as long as whatever comes now.
+            // The key is already in the newest generation, so it will be remembered as long as any
+            // key inserted now.
             return Ok(false);
         }
+        // The newest generation is complete, so a new one starts.
         if *self.newest_len() == self.per_generation {
             self.rotate();
         }
@@ -278,9 +288,12 @@ impl Insert for RollingBloomFilter {
     }
 }
 
-/// Parameters: keys of a generation, places, hash functions. Body: a line of eight words (the
-/// newest generation, 1 to 3; the insertions of generations 1, 2 and 3; zeros), then for every 64
-/// places two words: the low bits of their generations and the high bits.
+/// The parameters in the encoded header are the number of keys in a generation, the number of
+/// cells, and the number of hash functions.
+///
+/// The body starts with eight words: the newest generation (1 to 3), the numbers of insertions in
+/// generations 1, 2 and 3, and four zeros. Two words follow for every 64 cells: the low bits of
+/// their generations and the high bits.
 impl Portable for RollingBloomFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let Rolling { num_places, hash_funcs, per_generation } = self.size();
@@ -296,22 +309,22 @@ impl Portable for RollingBloomFilter {
         let Header { hasher, len, params: [per_generation, _, hash_funcs], .. } = opened.header;
         let state = opened.some_words(0..LINE_WORDS)?;
         let &[newest, first, second, third, 0, 0, 0, 0] = state.as_ref() else {
-            return Err(DecodeError::NotZero("96 to 127"));
+            return Err(DecodeError::NotZero("bytes 96 to 127"));
         };
         let newest = match newest {
             1 => 1,
             2 => 2,
             3 => 3,
             _ => {
-                return Err(parameter("the newest generation", newest, "from 1 to 3 are possible"));
+                return Err(parameter("the newest generation", newest, "from 1 to 3"));
             }
         };
         let lens = [first, second, third];
         if let Some(len) = lens.into_iter().find(|len| *len > per_generation) {
-            let limit = "at most the keys of a generation";
-            return Err(parameter("the insertions of a generation", len, limit));
+            let limit = "at most the number of keys per generation";
+            return Err(parameter("the number of insertions in a generation", len, limit));
         }
-        // Each at most 2⁵⁴, so that the sum is one.
+        // Each number is at most 2⁵⁴, so the sum does not overflow.
         if lens.iter().sum::<u64>() != len {
             return Err(parameter("the number of keys", len, "the sum of three generations"));
         }
@@ -320,8 +333,8 @@ impl Portable for RollingBloomFilter {
         let filter = Self { hasher, words, per_generation, hash_funcs, newest, lens };
         for (places, len) in filter.places_of_generations().into_iter().zip(lens) {
             if places > len.saturating_mul(hash_funcs.into()) {
-                let limit = "as many as its insertions can have set";
-                return Err(parameter("the places of a generation", places, limit));
+                let limit = "a number that its insertions can have set";
+                return Err(parameter("the number of cells of a generation", places, limit));
             }
         }
         Ok(filter)
@@ -331,15 +344,15 @@ impl Portable for RollingBloomFilter {
 fn num_words(header: &Header) -> Result<u64, DecodeError> {
     let [per_generation, num_places, hash_funcs] = header.params;
     if !(1..=MAX_PLACES).contains(&per_generation) {
-        let limit = "from 1 to 2^54 are possible";
-        return Err(parameter("the keys of a generation", per_generation, limit));
+        let limit = "from 1 to 2^54";
+        return Err(parameter("the number of keys per generation", per_generation, limit));
     }
     if !(64..=MAX_PLACES).contains(&num_places) || num_places % 64 != 0 {
-        let limit = "multiples of 64 up to 2^54 are possible";
-        return Err(parameter("the number of places", num_places, limit));
+        let limit = "a multiple of 64 up to 2^54";
+        return Err(parameter("the number of cells", num_places, limit));
     }
     if !(1..=u64::from(MAX_HASH_FUNCS)).contains(&hash_funcs) {
-        let limit = "from 1 to 128 are possible";
+        let limit = "from 1 to 128";
         return Err(parameter("the number of hash functions", hash_funcs, limit));
     }
     Ok(num_places / 32 + LINE_WORDS as u64)

@@ -1,4 +1,5 @@
-//! Scalable Bloom filter: stages of partitioned filters, each twice as large as the one before.
+//! Scalable Bloom filter: stages of partitioned filters, each with twice the capacity of the
+//! preceding one.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,52 +16,59 @@ use super::sizing::{
 };
 use super::words::{LINE_WORDS, Words, count_ones};
 
-/// Keys of a batch whose memory is asked for before the first is tested.
+/// Number of keys in a batch whose memory is prefetched before the first of them is tested.
 const CHUNK: usize = 32;
-/// Slices of each of them that are asked for: a stranger is known by the first two, mostly.
+/// Number of slices per key that are prefetched. For most keys outside the set, one of the first
+/// two bits is not set.
 const AHEAD: u64 = 2;
-/// Words of a stage's line in the bytes.
+/// Number of words in a stage's entry in the encoded form.
 const LINE: usize = LINE_WORDS;
+/// Greatest number of words in an encoded filter. No memory is larger.
 const MAX_WORDS: u64 = 1 << 48;
 
-/// A filter for sets of unknown size: it grows, and keeps its rate.
+/// A filter for sets of unknown size: it grows, and keeps its false-positive rate.
 ///
-/// Keys go into a stage until that has taken its capacity; then a stage of twice the capacity is
-/// added (Almeida, Baquero, Preguiça, Hutchison 2007: "Scalable Bloom Filters"). A key is sought in
-/// every stage. Stages are partitioned: `k` slices, a bit of a key in each.
+/// Keys are inserted into a stage until the stage has reached its capacity. Then a stage of twice
+/// the capacity is added (Almeida, Baquero, Preguiça, Hutchison 2007: "Scalable Bloom Filters"). A
+/// query searches every stage. Stages are partitioned: each has `k` slices, and a key sets one bit
+/// in each slice.
 ///
-/// **The rate that holds.** A stranger is found if any stage finds it, so the rates of all stages
-/// add up. With `p` asked for and `r` = 0.8, stage `i` (0 is the first) is sized for
-/// `p·(1-r)·rⁱ`:
+/// **Why the rate holds.** A key that is not in the set is a false positive if any stage reports
+/// it, so the rates of all stages add up. With the requested rate `p` and `r` = 0.8, stage `i` (0
+/// is the first) is sized for the rate `pᵢ = p·(1-r)·rⁱ`:
 ///
-/// - A stage of `k` slices of `s` bits with `n` keys has the rate `(1 - (1 - 1/s)ⁿ)ᵏ`, exactly in
-///   the mean over hash functions: each slice has the share `1 - (1 - 1/s)ⁿ` of its bits set on
-///   average, and slices take draws of the hash that don't depend on each other, nor on those of
-///   other stages. `s` is chosen so that this is at most `pᵢ = p·(1-r)·rⁱ` for `n` of the stage's
-///   capacity divided by `1 - pᵢ`. A key that is found already sets no bit and is not counted, so
-///   that a stage has the bits of more random keys than it counts: of so many, in the mean, when
-///   it is full.
-/// - A stranger is found with chance `1 - Π(1 - pᵢ) ≤ Σpᵢ ≤ p·(1-r)·(1 + r + r² + …) = p`,
-///   however many stages there are.
+/// - A stage of `k` slices of `s` bits with `n` keys has the rate `(1 - (1 - 1/s)ⁿ)ᵏ`, exactly as a
+///   mean over hash functions. The reason is that each slice has the fraction `1 - (1 - 1/s)ⁿ` of
+///   its bits set on average, and that the positions in different slices and stages are
+///   independent.
+/// - A key that is already found sets no bit and is not counted. Until a stage has counted `c`
+///   keys, its capacity, `c/(1 - pᵢ)` random keys were offered on average. The slice size `s` is
+///   chosen so that the rate is at most `pᵢ` even for that many keys.
+/// - The total rate is `1 - Π(1 - pᵢ) ≤ Σpᵢ ≤ p·(1-r)·(1 + r + r² + …) = p`, for any number of
+///   stages.
 ///
-/// It is the first stage where others go wrong: a first stage of rate `p`, as in the crate
-/// `growable-bloom-filter` with `r` = 0.85, adds up to `p/(1-r)`, which is 6.7 times the rate asked
-/// for; after growing a hundredfold 4.5 times by computation.
-/// What the proof leaves out are strangers that share a whole hash with a key (`n·2⁻⁶⁴`): before
-/// these make a hundredth of `p` the filter is full. And it is about the mean: a certain small
-/// filter may have more or less ([`expected_fpr`](Filter::expected_fpr)).
+/// Other implementations often size the first stage for the rate `p` itself. The crate
+/// `growable-bloom-filter` does so with `r` = 0.85. Its rates add up to `p/(1-r)`, which is 6.7
+/// times the requested rate. After a hundredfold growth, the computed rate is 4.5 times the
+/// requested one.
 ///
-/// **When to use it.** Where nobody can say the size beforehand, keys are not kept anywhere to
-/// build a larger filter from, and a stranger must not be found more often than promised.
+/// The proof ignores keys whose whole hash equals that of a key in the set (`n·2⁻⁶⁴`). The filter
+/// returns [`Full`] before these reach a hundredth of `p`. The proof is about the mean over hash
+/// functions: a particular small filter may have a higher or a lower rate
+/// ([`expected_fpr`](Filter::expected_fpr)).
 ///
-/// **When not, and what beats it.** If the number of keys is known within a factor of two, a
-/// filter of that size: every stage costs another probe, and a hundredfold growth takes 5.7 bits a
-/// key more at any rate. If keys are kept elsewhere (a watch set's are), rebuild a larger filter
-/// from them, or grow shard by shard. No removal, no merging.
+/// **When to use it.** If the size is unknown beforehand, the keys are not stored anywhere to build
+/// a larger filter from, and the rate must never exceed the promised one.
 ///
-/// **What it costs.** `1.44·(log2(1/p) + 2.3 + 0.3·i)` bits for a key of stage `i`, the last stage
-/// perhaps nearly empty. Two lines of memory for each stage to see that a key is not there, up to
-/// log2(1/p) + 7 to find one.
+/// **When not to use it, and what is better.** If the number of keys is known within a factor of
+/// two, use a filter of that size: every stage costs another query, and a hundredfold growth takes
+/// 5.7 bits per key more at any rate. If the keys are stored elsewhere (those of a watch set are),
+/// build a larger filter from them, or grow shard by shard. The filter supports neither removal nor
+/// merging.
+///
+/// **Cost.** A key of stage `i` takes `1.44·(log2(1/p) + 2.3 + 0.3·i)` bits, and the last stage may
+/// be nearly empty. A query reads two cache lines per stage for a key that is not in the set. To
+/// find a key in a stage it reads up to log2(1/p) + 7 lines.
 ///
 /// # Examples
 /// ```
@@ -80,32 +88,33 @@ pub struct ScalableBloomFilter {
     hasher: KeyHasher,
     fpr: f64,
     max_stages: u32,
-    /// The oldest and smallest first; at least one.
+    /// The stages, the oldest and smallest first. There is at least one.
     stages: Vec<Stage>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Stage {
-    /// Slices, one behind the other, of whole words.
+    /// The slices one after another. Each slice has a whole number of words.
     words: Words,
     size: partitioned::Size,
-    /// The number of its first draw of a hash.
+    /// Number of the first pseudo-random draw from a hash that this stage uses.
     first_draw: u64,
     capacity: u64,
     len: u64,
 }
 
 impl ScalableBloomFilter {
-    /// Each stage holds this many times the keys of the one before.
+    /// Ratio of a stage's capacity to that of the preceding stage.
     pub const GROWTH: u64 = 2;
-    /// The most stages that there are: the last holds 2²³ times the keys of the first.
+    /// Greatest number of stages. The last one has a capacity of 2²³ times that of the first.
     pub const MAX_STAGES: u32 = 24;
 
-    /// A filter that begins with room for `capacity` keys, and has at most a rate of `fpr` however
-    /// much it grows.
+    /// Creates a filter whose first stage has a capacity of `capacity` keys, and whose rate is at
+    /// most `fpr` however much it grows.
     ///
     /// # Errors
-    /// If there is no such filter.
+    /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
+    /// or if there is no memory for the first stage.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let mut filter = Self { hasher, fpr, max_stages: Self::MAX_STAGES, stages: Vec::new() };
         check_hash(capacity, checked(fpr)?, 64)?;
@@ -114,37 +123,41 @@ impl ScalableBloomFilter {
         Ok(filter)
     }
 
-    /// The same filter, which is [`Full`] when so many stages are. From 1 to
-    /// [`MAX_STAGES`](Self::MAX_STAGES); it keeps those that it has.
+    /// Limits the number of stages. The filter returns [`Full`] when these stages have reached
+    /// their capacity.
+    ///
+    /// The limit is at most [`MAX_STAGES`](Self::MAX_STAGES), and at least the number of stages
+    /// that exist.
     #[must_use]
     pub fn with_max_stages(mut self, max_stages: u32) -> Self {
         self.max_stages = max_stages.clamp(self.num_stages(), Self::MAX_STAGES);
         self
     }
 
-    /// The rate that it was made for.
+    /// Returns the rate that the filter was created for.
     pub const fn fpr(&self) -> f64 {
         self.fpr
     }
 
-    /// How many stages there are.
+    /// Returns the number of stages.
     pub fn num_stages(&self) -> u32 {
         u32::try_from(self.stages.len()).unwrap_or(u32::MAX)
     }
 
-    /// The keys that the present stages have room for.
+    /// Returns the total capacity of the existing stages, in keys.
     pub fn capacity(&self) -> u64 {
         self.stages.iter().map(|stage| stage.capacity).sum()
     }
 
-    /// Each stage: how many keys it has, how many it takes, its size. The oldest first.
+    /// Returns the number of keys, the capacity and the size of each stage, the oldest first.
     pub fn stages(&self) -> impl Iterator<Item = (u64, u64, partitioned::Size)> {
         self.stages.iter().map(|stage| (stage.len, stage.capacity, stage.size))
     }
 
     fn stage(&self, index: u32, capacity: u64) -> Result<Stage, SizingError> {
         let fpr = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
-        // Keys that are found already are not counted: so many random ones bring `capacity` new.
+        // Keys that are already found are not counted. So this many random keys are offered until
+        // `capacity` new ones have been counted.
         let offered = libm::ceil(float(capacity) / (1.0 - fpr));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let offered = offered as u64;
@@ -154,7 +167,8 @@ impl ScalableBloomFilter {
         Ok(Stage { words, size, first_draw: first_draw(index), capacity, len: 0 })
     }
 
-    /// The stage that takes a key now.
+    /// Returns the stage that the next key is inserted into, and adds a stage if the last one has
+    /// reached its capacity.
     fn open_stage(&mut self) -> Result<&mut Stage, Full> {
         let capacities = self.capacity();
         let full = Full::new(self.len(), capacities);
@@ -162,6 +176,8 @@ impl ScalableBloomFilter {
         if last.len == last.capacity {
             let capacity = last.capacity.checked_mul(Self::GROWTH).ok_or(full)?;
             let all = capacities.saturating_add(capacity);
+            // Another stage is not allowed, or its keys would make collisions of 64-bit hashes
+            // exceed a hundredth of the rate.
             if self.num_stages() >= self.max_stages || hash_bits(all, self.fpr) > 64 {
                 return Err(full);
             }
@@ -176,13 +192,14 @@ impl ScalableBloomFilter {
     }
 }
 
-/// Stages take other draws of a hash, so that they don't depend on each other.
+/// Returns the number of a stage's first draw. Stages use different draws of a hash, so that their
+/// positions are independent.
 const fn first_draw(stage: u32) -> u64 {
     stage as u64 * MAX_HASH_FUNCS as u64
 }
 
 impl Stage {
-    /// The word and bit of a key in a slice.
+    /// Returns the word and the bit of a key in a slice.
     #[inline]
     fn place(&self, hash: u64, slice: u64) -> (usize, u64) {
         let bits = self.size.slice_bits;
@@ -214,18 +231,19 @@ impl Stage {
         }
     }
 
-    /// How many bits of each slice are set.
+    /// Returns the number of set bits in each slice.
     fn ones(&self) -> impl Iterator<Item = u64> {
         let slice_words = usize::try_from(self.size.slice_bits / 64).unwrap_or(usize::MAX);
         self.words.as_ref().chunks(slice_words).map(count_ones)
     }
 
-    /// The rate by the bits that are set: a stranger's bit is set in each slice.
+    /// Computes the rate from the bits that are set: the probability that a key's bit is set in
+    /// every slice.
     fn fpr(&self) -> f64 {
         self.ones().map(|ones| float(ones) / float(self.size.slice_bits)).product()
     }
 
-    /// Keys by the bits that are set; `None` if all are.
+    /// Estimates the number of keys from the bits that are set. `None` if all bits are set.
     fn estimated_len(&self) -> Option<f64> {
         let fill = float(self.ones().sum()) / float(self.size.num_bits());
         distinct(fill, 1.0 / float(self.size.slice_bits))
@@ -241,7 +259,7 @@ impl Filter for ScalableBloomFilter {
 
     #[inline]
     fn contains_hash(&self, hash: u64) -> bool {
-        // Half of all keys are in the newest.
+        // About half of all keys are in the newest stage, so it is searched first.
         self.stages.iter().rev().any(|stage| stage.contains(hash))
     }
 
@@ -262,8 +280,8 @@ impl Filter for ScalableBloomFilter {
         }
     }
 
-    /// Keys that were certainly new when they came. Others are not inserted: they are found
-    /// already.
+    /// Returns the number of keys that were certainly new when they were inserted. A key that was
+    /// already found is not inserted again.
     fn len(&self) -> u64 {
         self.stages.iter().map(|stage| stage.len).sum()
     }
@@ -287,8 +305,11 @@ impl Filter for ScalableBloomFilter {
 }
 
 impl Insert for ScalableBloomFilter {
-    /// Full when the last of the stages is that may be, or when there is no memory for another.
+    /// Inserts a key unless it is already found. Returns [`Full`] if the last allowed stage has
+    /// reached its capacity, if collisions of 64-bit hashes would exceed a hundredth of the rate,
+    /// or if there is no memory for another stage.
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
+        // Inserting a key that is already found would use up capacity for nothing.
         if self.contains_hash(hash) {
             return Ok(false);
         }
@@ -305,9 +326,11 @@ impl Insert for ScalableBloomFilter {
     }
 }
 
-/// Parameters: the rate as a double's bits; stages in the low half and the most of them in the
-/// high; words of the body. Body: a line of eight words for each stage (keys, capacity, bits of a
-/// slice, slices, zeros), then the stages' slices.
+/// The parameters in the encoded header are: the bits of the rate as a double; the number of stages
+/// (lower half) and the greatest number allowed (upper half); the number of words in the body.
+///
+/// The body starts with an entry of eight words for each stage: number of keys, capacity, bits per
+/// slice, number of slices, and four zeros. The slices of all stages follow.
 impl Portable for ScalableBloomFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let line = |stage: &Stage| {
@@ -328,7 +351,7 @@ impl Portable for ScalableBloomFilter {
         let opened = Opened::read(bytes, Kind::Scalable, |header| {
             let (num_stages, _, num_words) = checked_params(header)?;
             if num_words <= u64::from(num_stages) * LINE as u64 || num_words > MAX_WORDS {
-                let limit = "more than the stages' lines, and up to 2^48";
+                let limit = "more than the words of the stages' entries, and at most 2^48";
                 return Err(parameter("the number of words", num_words, limit));
             }
             Ok(num_words)
@@ -341,38 +364,38 @@ impl Portable for ScalableBloomFilter {
         let lines = opened.some_words(0..from)?;
         for (index, line) in (0..).zip(lines.as_ref().as_chunks::<LINE>().0) {
             let stage = filter.read_stage(index, *line)?;
-            // Below 2⁵⁶.
+            // The stage has fewer than 2⁵⁶ bits.
             let num_words = usize::try_from(stage.size.num_bits() / 64).unwrap_or(usize::MAX);
             let to = from.saturating_add(num_words);
             if to > opened.num_words() {
-                let limit = "as many as the body has";
-                return Err(parameter("the words of a stage", num_words as u64, limit));
+                let limit = "within the body";
+                return Err(parameter("the number of words of a stage", num_words as u64, limit));
             }
             let stage = Stage { words: opened.some_words(from..to)?, ..stage };
             if stage.ones().any(|ones| ones > stage.len) {
-                let limit = "at least the bits set in a slice";
-                return Err(parameter("the keys of a stage", stage.len, limit));
+                let limit = "at least the number of bits set in each slice";
+                return Err(parameter("the number of keys of a stage", stage.len, limit));
             }
             filter.stages.push(stage);
             from = to;
         }
         if from != opened.num_words() {
-            let (value, limit) = (opened.num_words() as u64, "as many as the stages have");
+            let (value, limit) = (opened.num_words() as u64, "the sum over all stages");
             return Err(parameter("the number of words", value, limit));
         }
         if filter.len() != len {
-            return Err(parameter("the number of keys", len, "the sum of the stages'"));
+            return Err(parameter("the number of keys", len, "the sum over all stages"));
         }
         Ok(filter)
     }
 }
 
 impl ScalableBloomFilter {
-    /// A stage without its words, for a line of the bytes.
+    /// Decodes a stage's entry into a stage without its words.
     fn read_stage(&self, index: u32, line: [u64; LINE]) -> Result<Stage, DecodeError> {
         let [len, capacity, slice_bits, hash_funcs, zeros @ ..] = line;
         if zeros != [0; 4] {
-            return Err(DecodeError::NotZero("the end of a stage's line"));
+            return Err(DecodeError::NotZero("the last four words of a stage's entry"));
         }
         let before = self.stages.last();
         let follows = before.map_or(capacity > 0 && capacity < 1 << 56, |before| {
@@ -380,12 +403,12 @@ impl ScalableBloomFilter {
                 && before.capacity.checked_mul(Self::GROWTH) == Some(capacity)
         });
         if !follows {
-            let limit = "twice the one before's, which is full";
+            let limit = "twice that of the preceding stage, which must be full";
             return Err(parameter("the capacity of a stage", capacity, limit));
         }
         let least = u64::from(before.is_some());
         if len > capacity || len < least {
-            return Err(parameter("the keys of a stage", len, "up to its capacity"));
+            return Err(parameter("the number of keys of a stage", len, "from 1 to its capacity"));
         }
         let slices = u32::try_from(hash_funcs).ok();
         let slices = slices.filter(|slices| (1..=MAX_HASH_FUNCS).contains(slices));
@@ -393,27 +416,29 @@ impl ScalableBloomFilter {
             return Err(parameter("the number of slices", hash_funcs, "from 1 to 128"));
         };
         if !(64..1 << 48).contains(&slice_bits) || slice_bits % 64 != 0 {
-            let limit = "multiples of 64 below 2^48";
-            return Err(parameter("the bits of a slice", slice_bits, limit));
+            let limit = "a multiple of 64 below 2^48";
+            return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }
         let size = partitioned::Size { slice_bits, hash_funcs };
-        // What the rate promised rests on; rounding differs in the last digits.
+        // The promised rate of the whole filter rests on the rate of each stage. The tolerance
+        // allows for rounding in the last digits.
         let promised = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
         if partitioned::fpr(capacity, size) > promised * (1.0 + 1e-9) {
             let limit = "enough for the rate of the stage";
-            return Err(parameter("the bits of a slice", slice_bits, limit));
+            return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }
         let words = Words::zeroed(0)?;
         Ok(Stage { words, size, first_draw: first_draw(index), capacity, len })
     }
 }
 
-/// Stages, the most of them, and words.
+/// Checks the header, and returns the number of stages, the greatest number allowed, and the number
+/// of words.
 fn checked_params(header: &Header) -> Result<(u32, u32, u64), DecodeError> {
     let [fpr, num_stages, num_words] = header.params;
     let rate = f64::from_bits(fpr);
     if !(rate > 0.0 && rate < 1.0) {
-        return Err(parameter("the rate's bits", fpr, "a number between 0 and 1"));
+        return Err(parameter("the rate's bits", fpr, "those of a number between 0 and 1"));
     }
     let [stages, most] = [num_stages & u64::from(u32::MAX), num_stages >> 32];
     let max = u64::from(ScalableBloomFilter::MAX_STAGES);
@@ -421,6 +446,6 @@ fn checked_params(header: &Header) -> Result<(u32, u32, u64), DecodeError> {
         (Ok(num), Ok(most_stages)) if stages >= 1 && stages <= most && most <= max => {
             Ok((num, most_stages, num_words))
         }
-        _ => Err(parameter("the number of stages", num_stages, "from 1 to at most 24")),
+        _ => Err(parameter("the number of stages", num_stages, "from 1 to a limit of at most 24")),
     }
 }

@@ -1,44 +1,48 @@
-//! What the static filters share: why a build fails, and large sets cut into shards.
+//! Shared parts of the static filters: build errors, and the split of large sets into shards.
 
 use alloc::vec::Vec;
 
 use super::sizing::SizingError;
 use super::words::NoMemory;
 
-/// Why there is no static filter of a set.
+/// The reason why a static filter could not be built.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No seed worked. With hashes that nobody chose against the seed this does not happen: each
-    /// try fails with a chance below a half. Build with another seed, and hash with another key.
+    /// No seed led to a filter. Each try fails with a probability below one half, so this does not
+    /// happen unless somebody chose the keys to make it fail. Build with another seed, and hash
+    /// with another key.
     #[error("no seed out of {tries} works for a set of {keys} keys")]
     NoSeed {
-        /// Keys of the set, or of the shard that failed.
+        /// Number of keys of the set, or of the shard that failed.
         keys: u64,
-        /// Seeds tried.
+        /// Number of seeds tried.
         tries: u32,
     },
-    /// More keys than the layout has numbers for.
-    #[error("{keys} keys in one piece: at most {limit} are possible")]
+    /// There are more keys than the layout can index.
+    #[error("{keys} keys in one shard, but at most {limit} are possible")]
     TooManyKeys {
-        /// Keys there are.
+        /// Number of keys found.
         keys: u64,
-        /// Keys there can be.
+        /// Greatest number of keys possible.
         limit: u64,
     },
-    /// A rate or a parameter that the filter can't have.
+    /// The filter can't have the requested rate or another parameter.
     #[error(transparent)]
     Sizing(#[from] SizingError),
-    /// No memory for it.
+    /// There is no memory for the filter.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
 }
 
-/// Shards of a wave: those whose keys are in memory a second time while they are built.
+/// Number of shards in a wave. The keys of a wave's shards are copied into a buffer while the
+/// shards are built, so this bounds the extra memory.
 const WAVE_SHARDS: usize = 16;
 
-/// The shard of a key. The multiplication spreads hashes that share their highest bits, as those
-/// of one shard of another structure do.
+/// Returns the shard of a key, from 0 to `num_shards - 1`.
+///
+/// The multiplication spreads hashes that have their highest bits in common, as the hashes of one
+/// shard of another structure have.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "fewer than there are shards")]
 pub(super) fn shard_of(hash: u64, num_shards: usize) -> usize {
@@ -46,13 +50,13 @@ pub(super) fn shard_of(hash: u64, num_shards: usize) -> usize {
     mul_high(spread, num_shards as u64) as usize
 }
 
-/// The upper half of the product: a number below `range`, evenly.
+/// Scales a hash to a number in `0..range`, evenly: the upper half of the product.
 #[inline(always)]
 pub(super) fn mul_high(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
 }
 
-/// The next number of a `SplitMix64` generator.
+/// Returns the next number of a `SplitMix64` generator.
 pub(super) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -61,7 +65,8 @@ pub(super) fn split_mix(state: &mut u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Memory for `len` items, or an error where a vector would end the process.
+/// Reserves memory for `len` items. Returns an error where `Vec::with_capacity` would abort the
+/// process.
 pub(super) fn reserved<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut items = Vec::new();
     let words = (len.saturating_mul(size_of::<T>()) / 8) as u64;
@@ -69,14 +74,14 @@ pub(super) fn reserved<T>(len: usize) -> Result<Vec<T>, NoMemory> {
     Ok(items)
 }
 
-/// `len` items of the default value.
+/// Allocates `len` items with the default value.
 pub(super) fn zeroed<T: Default + Clone>(len: usize) -> Result<Vec<T>, NoMemory> {
     let mut items = reserved(len)?;
     items.resize(len, T::default());
     Ok(items)
 }
 
-/// The hashes, sorted, each once.
+/// Returns the hashes sorted, without duplicates.
 pub(super) fn distinct(hashes: &[u64]) -> Result<Vec<u64>, NoMemory> {
     let mut distinct = reserved(hashes.len())?;
     distinct.extend_from_slice(hashes);
@@ -85,8 +90,11 @@ pub(super) fn distinct(hashes: &[u64]) -> Result<Vec<u64>, NoMemory> {
     Ok(distinct)
 }
 
-/// Builds each shard out of its hashes: on all cores with feature `rayon`. Only the keys of a few
-/// shards are copied at a time.
+/// Builds each shard from its hashes, on all cores with feature `rayon`. The results are in the
+/// order of the shards.
+///
+/// The hashes are grouped by shard in waves of [`WAVE_SHARDS`] shards. So only the keys of a few
+/// shards are copied at a time. The price is that each wave reads all hashes again.
 pub(super) fn build_shards<T: Send>(
     hashes: &[u64],
     num_shards: usize,

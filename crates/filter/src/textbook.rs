@@ -1,5 +1,7 @@
-//! Filters that textbooks have and nobody should take: each is beaten by another in memory or in
-//! speed, and is here to be measured against, and to read what others wrote.
+//! Filters from textbooks that are not recommended for new programs.
+//!
+//! Another filter of this crate is smaller or faster than each of them. They serve as a baseline
+//! for measurements, and to read filters that other programs wrote.
 
 pub use super::bloom::partitioned::{PartitionedBloomFilter, PartitionedBloomFilterRef};
 pub use super::counting::CountingBloomFilter;

@@ -1,4 +1,4 @@
-//! The memory of filters: words of 64 bits, aligned to cache lines.
+//! The memory of filters: 64-bit words, aligned to cache lines.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,31 +7,31 @@ use core::fmt;
 pub(crate) const LINE_BYTES: usize = 64;
 /// Words of a cache line.
 pub(crate) const LINE_WORDS: usize = LINE_BYTES / 8;
-/// From here on memory comes in huge pages where the system has them: below, a filter's pages
-/// fit the CPU's tables of them.
+/// Filters of at least this size ask the system for huge pages. Smaller filters gain nothing: the
+/// CPU's TLB has an entry for each of their pages.
 #[cfg(all(feature = "std", target_os = "linux", target_endian = "little"))]
 const HUGE_FROM_BYTES: usize = 4 << 20;
 
-/// Words of 64 bits that begin at a cache line, zero at first.
+/// A zero-initialised array of 64-bit words that starts at a cache line.
 pub struct Words(Memory);
 
 enum Memory {
-    /// `start` is where the first line begins.
+    /// `start` is the index of the first word that lies at the start of a cache line.
     Heap { words: Vec<u64>, start: usize },
     #[cfg(all(feature = "std", target_os = "linux", target_endian = "little"))]
     Mapped(memmap2::MmapMut),
 }
 
-/// There is no memory for a filter of this size.
+/// Error: there is no memory for a filter of this size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for a filter of {words} words of 64 bits")]
 pub struct NoMemory {
-    /// How much was asked for.
+    /// Number of 64-bit words that were requested.
     pub words: u64,
 }
 
 impl Words {
-    /// `len` words of zero.
+    /// Allocates `len` zero words.
     pub(crate) fn zeroed(len: u64) -> Result<Self, NoMemory> {
         let no_memory = NoMemory { words: len };
         let len = usize::try_from(len).map_err(|_| no_memory)?;
@@ -44,7 +44,8 @@ impl Words {
         let _ = bytes;
         let mut words: Vec<u64> = Vec::new();
         words.try_reserve_exact(len + LINE_WORDS).map_err(|_| no_memory)?;
-        // Out of reach only where pointers have no numbers: then unaligned is good enough.
+        // `align_offset` may fail, for instance under Miri. Alignment matters only for speed, so
+        // the memory is then used unaligned.
         let start = match words.as_ptr().align_offset(LINE_BYTES) {
             start if start < LINE_WORDS => start,
             _ => 0,
@@ -56,12 +57,13 @@ impl Words {
     #[cfg(all(feature = "std", target_os = "linux", target_endian = "little"))]
     fn mapped(bytes: usize) -> Option<Self> {
         let map = memmap2::MmapMut::map_anon(bytes).ok()?;
-        // A system without huge pages refuses, and small ones do.
+        // Huge pages only make the filter faster. The kernel may refuse them, so an error is
+        // ignored.
         let _ = map.advise(memmap2::Advice::HugePage);
         Some(Self(Memory::Mapped(map)))
     }
 
-    /// A copy of little-endian bytes, of a length that is a multiple of eight.
+    /// Copies little-endian bytes into words. The length of `bytes` must be a multiple of eight.
     pub(crate) fn from_le_bytes(bytes: &[u8]) -> Result<Self, NoMemory> {
         let mut words = Self::zeroed((bytes.len() / 8) as u64)?;
         for (word, bytes) in words.as_mut().iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -70,7 +72,7 @@ impl Words {
         Ok(words)
     }
 
-    /// A copy.
+    /// Copies a slice of words.
     pub(crate) fn copy_of(words: &[u64]) -> Result<Self, NoMemory> {
         let mut copy = Self::zeroed(words.len() as u64)?;
         copy.as_mut().copy_from_slice(words);
@@ -78,12 +80,12 @@ impl Words {
     }
 }
 
-/// How many bits are set.
+/// Counts the bits that are set.
 pub(crate) fn count_ones(words: &[u64]) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// Sets the bits that the others have.
+/// Sets every bit of `words` that is set in `others`.
 pub(crate) fn unite(words: &mut [u64], others: &[u64]) {
     for (word, other) in words.iter_mut().zip(others) {
         *word |= other;
@@ -114,7 +116,7 @@ impl AsMut<[u64]> for Words {
 
 impl Clone for Words {
     /// # Panics
-    /// If there is no memory, as every `clone`.
+    /// Panics if there is no memory for the copy, as every `clone` does.
     fn clone(&self) -> Self {
         Self::copy_of(self.as_ref()).expect("memory for a copy")
     }

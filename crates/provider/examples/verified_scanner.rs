@@ -1,6 +1,7 @@
-//! All transfers of a token in some blocks, proven to be all, from a node that nobody trusts.
+//! Prints all transfers of a token in a range of blocks, proven complete, from an untrusted node.
 //!
-//! `cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM TO`
+//! `cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM
+//! TO`
 
 use chainsieve_provider::{Events, Provider};
 
@@ -13,7 +14,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Each transfer as JSON.
+/// Returns each transfer as JSON.
 pub(crate) fn transfers(url: &str, token: &str, from: u64, to: u64) -> Result<Vec<String>> {
     let transfer = "event Transfer(address indexed from, address indexed to, uint256 value)";
     let events = Events::new().signature(transfer)?;

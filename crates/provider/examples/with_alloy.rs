@@ -1,4 +1,4 @@
-//! `eth_getLogs` as alloy's users ask it, and an answer that is proven to be complete.
+//! Answers a filter of alloy like `eth_getLogs`, with an answer that is proven complete.
 //!
 //! `cargo run -p chainsieve-provider --features alloy --example with_alloy -- URL ADDRESS FROM TO`
 
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// All logs that the filter selects.
+/// Returns all logs that the filter selects.
 pub(crate) fn logs(url: &str, filter: &Filter) -> Result<Vec<Log>> {
     let proven = Provider::new(url)?.logs(&filter.into())?;
     Ok(proven.logs.into_iter().map(Log::from).collect())

@@ -1,21 +1,23 @@
-//! Why a block is believed.
+//! Anchors: sources of trusted block hashes.
 
 use std::fmt;
 
 use chainsieve::alloy_primitives::B256;
 
-/// Names blocks that are believed to be on the chain. Everything that such a block descends from is
-/// authentic, whoever sent it.
+/// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
+/// sent their headers.
 ///
-/// A hash is one, and so is a list of hashes. Something that follows the chain by itself, as a light
-/// client does, names a newer block each time that it is asked. A follower asks once, at its
-/// [start](crate::FollowBuilder::start): later blocks are the nodes' word.
+/// A hash and a list of hashes are anchors. An implementation that follows the chain by itself,
+/// such as a light client, returns a newer block each time. A follower calls
+/// [`blocks`](Self::blocks) once, at its [start](crate::FollowBuilder::start): only the nodes vouch
+/// for later blocks.
 pub trait Anchor: fmt::Debug + Send + Sync {
-    /// The hashes of the blocks believed now. With none, what a node says of its last block is
-    /// taken for it, and results say so.
+    /// Returns the hashes of the blocks that are trusted now.
+    ///
+    /// If the list is empty, the last block that a node names is trusted, and results say so.
     ///
     /// # Errors
-    /// Why they are not known: the operation that asks fails with these words.
+    /// Returns the reason if the hashes are unknown. The operation then fails with this text.
     fn blocks(&self) -> Result<Vec<B256>, String>;
 }
 

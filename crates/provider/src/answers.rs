@@ -1,4 +1,4 @@
-//! What a node answers to `eth_getLogs` for the blocks of an audit.
+//! Fetches a node's answers to `eth_getLogs` for the blocks of an audit.
 
 use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
@@ -11,10 +11,10 @@ use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::resolve::Asked;
 
-/// How often a branch may be left while it is asked about.
+/// Maximum number of attempts: after each reorganisation during the fetch, it is tried again.
 const TRIES: u32 = 4;
 
-/// Why logs did not come.
+/// Why fetching logs failed.
 enum Failed {
     Rpc(RpcError),
     TooMuch(FetchError),
@@ -26,7 +26,7 @@ impl From<RpcError> for Failed {
     }
 }
 
-/// The logs of a node, as far as they came.
+/// The logs received from a node so far.
 #[derive(Default)]
 struct Logs {
     logs: Vec<LocatedLog>,
@@ -48,9 +48,12 @@ impl Logs {
 
 const GET_LOGS: &str = "eth_getLogs";
 
-/// The logs of the range: up to the finalised block by number, after it by the hash of each block,
-/// so that the answer is bound to this chain. Where the node left the branch, the chain is fetched
-/// anew from it, if it is its own.
+/// Fetches a node's logs of the range.
+///
+/// Blocks up to the finalised block are requested by number. Each later block is requested by its
+/// hash, so that the answer belongs to this chain even if the node's chain is reorganised. If
+/// `is_source` is `true`, the chain came from this node, and is fetched again after a
+/// reorganisation.
 pub(crate) fn fetch(
     node: &Node,
     asked: &Asked,
@@ -58,6 +61,8 @@ pub(crate) fn fetch(
     is_source: bool,
     may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,
 ) -> Result<Vec<LocatedLog>, FetchError> {
+    // Some nodes answer with no logs for a block that they do not have. An empty answer is
+    // therefore checked: the node must have the block.
     if let ResolvedBlocks::AtHash(hash) = asked.blocks {
         let logs = node.logs_at(&asked.query, hash).and_then(|logs| {
             if logs.is_empty() { node.logs_at_if_held(&asked.query, hash) } else { Ok(logs) }
@@ -87,7 +92,7 @@ pub(crate) fn fetch(
         let Some((block, error)) = by_hash(node, asked, fetched, from, may_hold, &mut logs)? else {
             break;
         };
-        // The node may have had its own reasons.
+        // If the node still has the same block, the error has another cause than a reorganisation.
         let what = || format!("block {block}");
         let now = node.header(block);
         let now = now.map_err(|error| FetchError::rpc(node.name(), what(), error))?;
@@ -95,6 +100,7 @@ pub(crate) fn fetch(
         if now.map(|header| header.hash()) == here {
             return Err(FetchError::rpc(node.name(), format!("{GET_LOGS}: {}", what()), error));
         }
+        // Only the source can provide the chain again. Another node is simply on another branch.
         if !is_source || tries == TRIES {
             return Err(FetchError::OtherBranch { node: node.name(), block, tries });
         }
@@ -105,8 +111,8 @@ pub(crate) fn fetch(
     Ok(logs.logs)
 }
 
-/// Appends the logs of the blocks from `from` on, each by its hash. Returns the first block that
-/// the node says it does not have, or has an error for.
+/// Requests the logs of the blocks from `from` on, each by its hash, and appends them to `logs`.
+/// Returns the first block for which the node has an error, or which it does not have.
 fn by_hash(
     node: &Node,
     asked: &Asked,
@@ -125,7 +131,8 @@ fn by_hash(
         let number = numbers[done];
         done += 1;
         node.note(&Note::Progress { stage: Stage::Logs, done: done as u64, total });
-        // Besu and anvil answer with no logs for a block that they don't have.
+        // Besu and anvil answer with no logs for a block that they don't have. An empty answer is
+        // doubtful if the block's filter does not rule a match out.
         let is_doubtful = matches!(&answer, Ok(logs) if logs.is_empty())
             && failed.is_none()
             && fetched.chain.block(number).is_some_and(|block| may_hold(&block));

@@ -1,4 +1,4 @@
-//! A query's chain and its nodes' answers: all that an audit needs but receipts.
+//! The headers of a query's blocks and the nodes' answers: all data of an audit except receipts.
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditError, Question};
@@ -18,35 +18,36 @@ use crate::source::{self, Source};
 use crate::tip::Tip;
 use crate::warning::Warning;
 
-/// A query's blocks and the chain that holds them, and what each node answered, if it was asked.
+/// The headers of a query's blocks, and each node's answer if the nodes were asked for logs.
 ///
-/// [`Provider::audit`](crate::Provider::audit) does all at once; with its parts a caller hands over
-/// receipts of its own before the rest is fetched.
+/// [`Provider::audit`](crate::Provider::audit) carries out all steps of an audit. A caller that
+/// carries out the steps itself can pass its own receipts to the audits before the others are
+/// fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Asking {
-    /// The chain's id.
+    /// The chain's id (EIP-155).
     pub chain_id: u64,
-    /// What the chain's headers commit to.
+    /// The profile of the chain: what its headers commit to.
     pub profile: ChainProfile,
-    /// By whose rules a log matches.
+    /// The rules by which a log matches the query.
     pub semantics: Semantics,
-    /// The query and its blocks.
+    /// The query with its blocks resolved to numbers.
     pub asked: Asked,
-    /// The headers of its blocks, and of those up to the anchor.
+    /// The headers of the query's blocks, and of the blocks up to the anchor.
     pub fetched: FetchedChain,
-    /// The hashes that are believed: the caller's, or that of the chain's last block.
+    /// The trusted hashes: the caller's anchors, or without any the hash of the chain's last block.
     pub anchors: Vec<B256>,
-    /// The block that everything hangs on.
+    /// The block that all results depend on.
     pub tip: Tip,
-    /// What each node answered; empty where none was asked.
+    /// Each node's answer, in the order of the nodes; empty if the nodes were not asked for logs.
     pub logs: Vec<Vec<LocatedLog>>,
-    /// What the caller should know.
+    /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,
 }
 
 impl Asking {
-    /// Fetches the chain, and what each node answers if that is asked for.
+    /// Resolves the query, and fetches the headers and, with [`Asks::ChainAndLogs`], the answers.
     pub(crate) fn new(nodes: &Nodes, query: &LogQuery, asks: Asks) -> Result<Self, FetchError> {
         let (chain_id, profile) = (nodes.chain_id()?, nodes.profile()?);
         let (all, settings) = (nodes, &nodes.settings);
@@ -70,7 +71,8 @@ impl Asking {
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
                 !proves_absence || compiled.answer(block.bloom) != Answer::No
             };
-            // The source first: while it is asked, its chain may still change.
+            // The source is asked first, because a reorganisation there still changes the chain.
+            // The other nodes' answers must be about the final chain.
             let others = (0..nodes.len()).filter(|index| *index != source.node);
             for index in [source.node].into_iter().chain(others) {
                 let (node, is_source) = (&nodes[index], index == source.node);
@@ -89,7 +91,10 @@ impl Asking {
         Ok(Self { chain_id, profile, semantics, asked, fetched, anchors, tip, logs, warnings })
     }
 
-    /// What is asked of a node's answer, by the node's index.
+    /// Returns the question that an audit of a node's answer decides. `node` is the node's index.
+    ///
+    /// If the node has another block than the tip, and only the tip's node vouches for the tip, the
+    /// question has no anchors: nothing can then be proven against the node.
     pub fn question(&self, node: usize) -> Question<'_> {
         Question {
             chain: &self.fetched.chain,
@@ -101,11 +106,12 @@ impl Asking {
         }
     }
 
-    /// The audit of each node's answer. [`Provider::fetch_receipts`](crate::Provider::fetch_receipts)
-    /// hands them what they want.
+    /// Creates the audit of each node's answer.
+    /// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) passes them the receipts that
+    /// they need.
     ///
     /// # Errors
-    /// [`AuditError`].
+    /// Returns an [`AuditError`] if the headers do not cover the query's blocks.
     pub fn audits(&self) -> Result<Vec<Audit<'_>>, AuditError> {
         let answers = self.logs.iter().enumerate();
         answers.map(|(node, logs)| Audit::new(self.question(node), logs)).collect()

@@ -1,4 +1,4 @@
-//! How a provider is set up.
+//! Configuration of a provider.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::note::Note;
 use crate::provider::Provider;
 use crate::stop::Stop;
 
-/// Headers that one operation holds, unless the builder says otherwise: about a gigabyte.
+/// Default for the maximum number of headers that one operation holds: about a gigabyte.
 const MAX_HEADERS: u64 = 2_000_000;
-/// Blocks whose receipts one operation fetches, unless the builder says otherwise.
+/// Default for the maximum number of blocks whose receipts one operation fetches.
 const MAX_RECEIPTS: u64 = 10_000;
 
-/// Sets a provider up.
+/// Configures and creates a provider.
 ///
 /// ```
 /// use std::time::Duration;
@@ -40,7 +40,7 @@ const MAX_RECEIPTS: u64 = 10_000;
 #[must_use]
 pub struct Builder {
     endpoints: Vec<Result<Endpoint, EndpointError>>,
-    /// A header came before any URL.
+    /// `true` if a header was given before any URL.
     has_stray_header: bool,
     options: Options,
     anchor: Option<Arc<dyn Anchor>>,
@@ -53,21 +53,22 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The http or https URL of a node. With several, what one does not give is asked of the next,
-    /// and audits compare their answers.
+    /// Adds a node by its http or https URL.
+    ///
+    /// With several nodes, the next one is asked if one fails, and audits compare their answers.
     pub fn url(mut self, url: &str) -> Self {
         self.endpoints.push(Endpoint::new(url));
         self
     }
 
-    /// The same as [`url`](Self::url), with an endpoint that is made already.
+    /// Adds a node by its endpoint. The same as [`url`](Self::url) otherwise.
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.endpoints.push(Ok(endpoint));
         self
     }
 
-    /// A header, `Name: value`, for the last URL. One before any URL is an error of
-    /// [`build`](Self::build).
+    /// Adds an HTTP header, `Name: value`, to the requests for the last URL. If there is no URL
+    /// yet, [`build`](Self::build) returns an error.
     pub fn header(mut self, header: &str) -> Self {
         match self.endpoints.pop() {
             Some(endpoint) => {
@@ -78,112 +79,121 @@ impl Builder {
         self
     }
 
-    /// How long an answer may take; 30 s unless this is called.
+    /// Sets the timeout of each request (default: 30 s).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
-    /// How often a request that failed is sent again, after longer and longer waits; 5 unless this
-    /// is called.
+    /// Sets the maximum number of retries of a failed request, with growing back-off (default: 5).
     pub fn retries(mut self, retries: u32) -> Self {
         self.options.retries = retries;
         self
     }
 
-    /// Calls in one request at most; 100 unless this is called.
+    /// Sets the maximum number of calls in one batch request (default: 100, at least 1).
     pub fn batch(mut self, calls: usize) -> Self {
         self.options.batch = calls.max(1);
         self
     }
 
-    /// Requests at a time at each node; 4 unless this is called.
+    /// Sets the maximum number of parallel requests to each node (default: 4, at least 1).
     pub fn parallel(mut self, requests: usize) -> Self {
         self.options.parallel = requests.max(1);
         self
     }
 
-    /// Blocks of one `eth_getLogs` at most; learnt from the node unless this is called.
+    /// Sets the maximum number of blocks in one `eth_getLogs` call (default: learnt from the node's
+    /// errors).
     pub fn log_range(mut self, blocks: u64) -> Self {
         self.options.log_range = Some(blocks);
         self
     }
 
-    /// What may be spent at each node.
+    /// Sets the budget of calls or credits that may be spent at each node (default: no limit).
     pub fn budget(mut self, budget: Budget) -> Self {
         self.options.budget = Some(budget);
         self
     }
 
-    /// Why a block of the chain is believed. Without it, what a node says of its last block is taken
-    /// for it.
+    /// Sets the anchor: a source of trusted block hashes. Without an anchor, the last block that a
+    /// node names is trusted.
     pub fn anchor(mut self, anchor: impl Anchor + 'static) -> Self {
         self.anchor = Some(Arc::new(anchor));
         self
     }
 
-    /// What the chain's headers commit to; by the chain's id unless this is called.
+    /// Sets the profile of the chain: what its headers commit to (default: known by the chain's
+    /// id).
     pub fn profile(mut self, profile: ChainProfile) -> Self {
         self.profile = Some(profile);
         self
     }
 
-    /// By whose rules a log matches; go-ethereum's unless this is called.
+    /// Sets the rules by which a log matches a query (default: those of go-ethereum).
     pub fn semantics(mut self, semantics: Semantics) -> Self {
         self.semantics = semantics;
         self
     }
 
-    /// Ends ranges at the finalised block, and refuses blocks after it: they may still leave the
-    /// chain. A follower is not bound by it: it gives out new blocks, and takes them back.
+    /// Restricts operations to finalised blocks, because later blocks may still leave the chain.
+    ///
+    /// A range that ends with a tag is cut at the finalised block. A block number after it is an
+    /// error. Followers ignore this setting: they deliver new blocks, and report their logs as
+    /// removed if the blocks leave the chain.
     pub fn final_only(mut self) -> Self {
         self.final_only = true;
         self
     }
 
-    /// Keeps the RLP of headers, and verified receipts, in results that have a place for them.
+    /// Keeps evidence: results contain the RLP of headers and the verified receipts.
     pub fn keep_evidence(mut self) -> Self {
         self.keep_evidence = true;
         self
     }
 
-    /// Headers that one operation may hold, at about 500 bytes each; 2,000,000 unless this is
-    /// called.
+    /// Sets the maximum number of headers that one operation may hold, at about 500 bytes each
+    /// (default: 2,000,000).
     pub fn max_headers(mut self, headers: u64) -> Self {
         self.max_headers = Some(headers);
         self
     }
 
-    /// Blocks whose receipts one operation may fetch; 10,000 unless this is called.
+    /// Sets the maximum number of blocks whose receipts one operation may fetch (default: 10,000).
     pub fn max_receipts(mut self, blocks: u64) -> Self {
         self.max_receipts = Some(blocks);
         self
     }
 
-    /// Bytes that one operation may hold of headers' RLP, and as many of logs, and of receipts;
-    /// 2 GiB unless this is called. An answer that comes in addition has at most 256 MiB.
+    /// Sets the maximum number of bytes that one operation may hold of each kind of data: RLP of
+    /// headers, logs, and receipts (default: 2 GiB).
+    ///
+    /// Each answer that is being processed takes up to 256 MiB in addition.
     pub fn max_held(mut self, bytes: u64) -> Self {
         self.options.max_held = bytes;
         self
     }
 
-    /// Ends all operations once it is set.
+    /// Sets the handle that stops all operations.
     pub fn stop(mut self, stop: Stop) -> Self {
         self.options.stop = stop;
         self
     }
 
-    /// Gets notes, for a log or a progress bar, with the endpoint of the node that a note is about.
-    /// Called on the threads that ask.
+    /// Sets a callback that receives notes, for a log or a progress bar. It also receives the
+    /// endpoint of the node that the note is about.
+    ///
+    /// The threads that send requests run the callback.
     pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {
         self.options.on_note = Some(NoteSink(Arc::new(sink)));
         self
     }
 
-    /// Sets the provider up. No node is asked anything yet.
+    /// Creates the provider. No request is sent yet.
     ///
     /// # Errors
-    /// [`BuildError`]: no URL, or an invalid URL or header, or a header before any URL.
+    /// Returns a [`BuildError`] if there is no URL, if a URL or header is invalid, or if a header
+    /// was given before any URL.
     pub fn build(self) -> Result<Provider, BuildError> {
         if self.has_stray_header {
             return Err(BuildError::HeaderBeforeUrl);
@@ -213,15 +223,15 @@ impl Builder {
 }
 
 impl Provider {
-    /// Sets a provider up.
+    /// Returns a builder with default settings.
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// A provider of one node, with everything else as [`builder`](Self::builder) has it.
+    /// Creates a provider of one node, with the defaults of [`builder`](Self::builder).
     ///
     /// # Errors
-    /// The URL is invalid.
+    /// Returns an error if the URL is invalid.
     pub fn new(url: &str) -> Result<Self, BuildError> {
         Self::builder().url(url).build()
     }

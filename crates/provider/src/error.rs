@@ -1,4 +1,4 @@
-//! Why an operation of a provider failed.
+//! Errors of a provider: of its configuration and its operations.
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::AuditError;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::node::{EndpointError, RpcError};
 
-/// Why a provider is not set up.
+/// Why a provider could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -18,146 +18,149 @@ pub enum BuildError {
     /// A header was given before any URL.
     #[error("a header was given before any URL, so that no node would get it")]
     HeaderBeforeUrl,
-    /// A URL or a header of one is invalid.
+    /// A URL or one of its headers is invalid.
     #[error("URL {place}: {error}")]
     Endpoint {
-        /// Which of the URLs, from 1.
+        /// Number of the URL in the order in which URLs were given, from 1.
         place: usize,
-        /// What is wrong.
+        /// Why the URL or the header is invalid.
         error: EndpointError,
     },
 }
 
-/// Why there is no result. No text of it holds a URL beyond scheme, host and port, or a header.
+/// Why an operation has no result.
+///
+/// Its texts contain no secrets: of a URL only scheme, host and port, and no headers.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// A node gave no answer.
+    /// A request to a node failed.
     #[error("{what}, {node}: {error}")]
     Rpc {
         /// Scheme, host and port of the node.
         node: String,
-        /// What was asked for.
+        /// The data that was requested.
         what: String,
-        /// Why it did not come.
+        /// Why the request failed.
         error: RpcError,
     },
-    /// The nodes are of two chains.
-    #[error("the nodes are of two chains, with ids {first} and {other}")]
+    /// Two nodes serve different chains.
+    #[error("the nodes serve two different chains, with ids {first} and {other}")]
     TwoChains {
-        /// The first node's chain id.
+        /// Chain id of the first node that answered.
         first: u64,
-        /// Another node's.
+        /// Chain id of another node.
         other: u64,
     },
-    /// The query's blocks cannot be named.
+    /// The blocks of the query cannot be resolved to numbers.
     #[error("the query's blocks: {0}")]
     Blocks(ResolveError),
-    /// Only final blocks are wanted, and a node knows none.
-    #[error("only final blocks are wanted, and a node knows no finalised block")]
+    /// Only finalised blocks are allowed, but a node knows no finalised block.
+    #[error("only finalised blocks are allowed, and a node knows no finalised block")]
     NoFinalized,
-    /// Only final blocks are wanted, and this one may still leave the chain.
+    /// Only finalised blocks are allowed, but this block may still leave the chain.
     #[error(
         "{what} block {block}, after the finalised block, {finalized}: such blocks may still leave \
          the chain"
     )]
     NotFinal {
-        /// What the block is to the query.
+        /// Role of the block in the query, such as "the range ends at".
         what: &'static str,
-        /// The block's number.
+        /// Number of the block.
         block: u64,
-        /// The finalised block.
+        /// Number of the finalised block.
         finalized: u64,
     },
     /// No node has the query's block.
     #[error("no node has the query's block, {0}")]
     UnknownBlock(B256),
-    /// More headers than allowed.
+    /// The operation needs more headers than allowed.
     #[error(
         "{headers} headers, from block {first} to {end}{}: the limit is {limit}",
         if .end > .last { ", the anchor" } else { "" }
     )]
     TooManyHeaders {
-        /// The number of headers.
+        /// Number of headers that the operation needs.
         headers: u64,
-        /// The first block.
+        /// Number of the first block.
         first: u64,
-        /// The last block of the query.
+        /// Number of the query's last block.
         last: u64,
-        /// The last header: of the anchor, if that comes after the query's blocks.
+        /// Number of the last header: that of the anchor, if the anchor is after the query's
+        /// blocks.
         end: u64,
-        /// The limit.
+        /// Maximum number of headers.
         limit: u64,
     },
-    /// Receipts of more blocks than allowed.
+    /// The operation needs the receipts of more blocks than allowed.
     #[error("receipts of {blocks} blocks, about {bytes} bytes: the limit is {limit} blocks")]
     TooManyReceipts {
-        /// The number of blocks.
+        /// Number of blocks whose receipts are needed.
         blocks: u64,
-        /// About how many bytes they would be.
+        /// Estimated size of the receipts in bytes.
         bytes: u64,
-        /// The limit.
+        /// Maximum number of blocks.
         limit: u64,
     },
-    /// More than is held in memory.
+    /// The operation would hold more data in memory than allowed.
     #[error("{node}: more than {limit} bytes of {what}: narrow the query or its range")]
     TooMuch {
-        /// The node.
+        /// Scheme, host and port of the node.
         node: String,
-        /// What there is too much of.
+        /// Kind of the data: "headers", "logs" or "receipts".
         what: &'static str,
-        /// The limit.
+        /// Maximum number of bytes.
         limit: u64,
     },
-    /// Headers that do not form one chain, however often they are fetched.
+    /// The headers of a node do not form one chain, although they were fetched several times.
     #[error(
         "the headers from {node} do not form one chain, {tries} times in a row: block {block}: \
          {error}"
     )]
     NoOneChain {
-        /// The node.
+        /// Scheme, host and port of the node.
         node: String,
-        /// The block that does not follow on the one before.
+        /// Number of the block that is not a child of the block before it.
         block: u64,
-        /// How it does not.
+        /// Why the block is not a child of the block before it.
         error: ChainError,
-        /// How often.
+        /// Number of attempts.
         tries: u32,
     },
-    /// A part of a chain does not follow on the part before.
+    /// A part of a chain does not continue the part before it.
     #[error(
         "headers, {node}: block {block} is not the child of the block fetched before it: the chain \
          was reorganised, or this node is on another branch; start again"
     )]
     Reorganized {
-        /// The node.
+        /// Scheme, host and port of the node.
         node: String,
-        /// The block.
+        /// Number of the first block of the part.
         block: u64,
     },
     /// A node is on another branch than the chain that it is asked about.
-    #[error("{node}: it is on another branch at block {block}{}", in_a_row(*.tries))]
+    #[error("{node}: the node is on another branch at block {block}{}", in_a_row(*.tries))]
     OtherBranch {
-        /// The node.
+        /// Scheme, host and port of the node.
         node: String,
-        /// The block.
+        /// Number of the first block that differs or that the node lacks.
         block: u64,
-        /// How often.
+        /// Number of attempts.
         tries: u32,
     },
-    /// No node gave receipts that are the block's.
+    /// No node provided receipts that match the block's header.
     #[error("receipts of {block}: {why}")]
     NoReceipts {
         /// The block.
         block: BlockRef,
-        /// Why the first try failed.
+        /// Why the first attempt failed.
         why: String,
     },
-    /// The audit cannot begin: headers do not cover the query's blocks, or its block is not on the
-    /// chain.
+    /// The audit cannot begin: the headers do not cover the query's blocks, or the query's block is
+    /// not on the chain.
     #[error(transparent)]
     Audit(#[from] AuditError),
-    /// The anchor could not be had.
+    /// The anchor could not provide its hashes.
     #[error("the anchor: {0}")]
     Anchor(String),
     /// A [`Stop`](crate::Stop) was set.
@@ -170,7 +173,7 @@ fn in_a_row(tries: u32) -> String {
 }
 
 impl FetchError {
-    /// Why a node did not give this. A stop stays one.
+    /// Creates an error of a node. [`RpcError::Stopped`] becomes [`FetchError::Stopped`].
     pub(crate) fn rpc(node: String, what: impl Into<String>, error: RpcError) -> Self {
         match error {
             RpcError::Stopped => Self::Stopped,
@@ -178,8 +181,8 @@ impl FetchError {
         }
     }
 
-    /// Returns `true` if the same request may succeed later: no connection, no answer in time, a
-    /// rate limit, an error of the server.
+    /// Returns `true` if the same request may succeed later: after a failed connection, a timeout,
+    /// a rate limit, or an error of the server.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Rpc { error, .. } if error.origin().is_transient())
     }

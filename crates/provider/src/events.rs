@@ -1,4 +1,4 @@
-//! Events decoded by a contract's ABI.
+//! Decodes logs as events, by a contract's ABI or by event signatures.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use chainsieve::eth::log_query::LogQuery;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// Text of an ABI that is read at most.
+/// Maximum length of an ABI's or a signature's text in bytes.
 const MAX_ABI: usize = 16 << 20;
 
-/// Arrays and tuples within each other: compilers give up much earlier, and whoever reads types by
-/// recursion has a stack.
+/// Maximum nesting of arrays and tuples in a type. Types are read by recursion, so that deeper
+/// types could overflow the stack. Compilers have a much lower limit.
 const MAX_DEPTH: usize = 32;
 
-/// Events of contracts, by which logs are decoded.
+/// A set of events of contracts, for decoding logs.
 ///
 /// ```
 /// use chainsieve_provider::Events;
@@ -28,82 +28,85 @@ const MAX_DEPTH: usize = 32;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    /// Of one first topic there may be several, with other arguments indexed: ERC-20 and ERC-721
-    /// share `Transfer`.
+    /// The events by their first topic. Events that differ only in their indexed arguments share a
+    /// topic: ERC-20 and ERC-721 both have `Transfer`.
     by_topic: BTreeMap<B256, Vec<Event>>,
 }
 
-/// Why a text names no events.
+/// Why a text cannot be read as events.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EventsError {
-    /// Not a contract's ABI in JSON, nor an object with one as `abi`.
+    /// The text is neither a contract's ABI in JSON nor an object with an ABI as `abi`.
     #[error("not an ABI in JSON: {0}")]
     Abi(String),
-    /// Too long.
-    #[error("an ABI of {0} bytes; the limit is {MAX_ABI}")]
+    /// The text has this many bytes, which is too long.
+    #[error("an ABI of {0} bytes, the limit is {MAX_ABI}")]
     TooLong(usize),
-    /// Not the signature of an event.
+    /// The text is not the signature of an event.
     #[error("not an event's signature, as event Name(address indexed who, uint256 amount): {0}")]
     Signature(String),
-    /// An anonymous event has no first topic that tells it.
-    #[error("event {0} is anonymous: no topic tells it")]
+    /// The event is anonymous: its logs have no first topic that identifies the event.
+    #[error("event {0} is anonymous: no topic identifies it")]
     Anonymous(String),
-    /// An argument whose type is nested too deeply.
-    #[error("a type of event {0} is nested more than {MAX_DEPTH} deep")]
+    /// An argument of the event has a type that is nested too deeply.
+    #[error("a type of event {0} is nested more than {MAX_DEPTH} levels deep")]
     TooDeep(String),
-    /// It has no events.
-    #[error("no events")]
+    /// The ABI contains no events that are not anonymous, or only events that are already known.
+    #[error("the ABI contains no new events")]
     Empty,
 }
 
-/// Why a log of a known event is not decoded.
+/// Why a log with the first topic of a known event could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not a log of {event}: {reason}")]
 #[non_exhaustive]
 pub struct DecodeError {
     /// The event's signature.
     pub event: String,
-    /// What is wrong.
+    /// Why the log is not a log of this event.
     pub reason: String,
 }
 
-/// A log, decoded.
+/// A decoded log: the event and its arguments.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DecodedEvent<'a> {
     /// The event.
     pub event: &'a Event,
-    /// Its arguments, in the order of its declaration.
+    /// The event's arguments, in the order of its declaration.
     pub arguments: Vec<Argument<'a>>,
 }
 
-/// An argument of an event.
+/// A decoded argument of an event.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Argument<'a> {
-    /// Its name; empty if it has none.
+    /// Name of the argument; empty if it has none.
     pub name: &'a str,
-    /// Its Solidity type.
+    /// Solidity type of the argument.
     pub solidity_type: &'a str,
-    /// The value; of an indexed argument of dynamic size its keccak-256 alone, which is all that a
-    /// log has.
+    /// Value of the argument. For an indexed argument of dynamic size it is the keccak-256 hash of
+    /// the value, because the log contains only the hash.
     pub value: DynSolValue,
-    /// Whether the value is such a hash.
+    /// `true` if [`value`](Self::value) is the hash of the argument.
     pub is_hash: bool,
 }
 
 impl Events {
-    /// No events.
+    /// Creates an empty set of events.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds all events of a contract's ABI: the JSON list of its parts, or an object that has it as
-    /// `abi`, as compilers write. Anonymous events are left out: no topic tells them.
+    /// Adds all events of a contract's ABI, except anonymous ones, which no topic identifies.
+    ///
+    /// `json` is the ABI as a JSON list, or a JSON object with the list as `abi`, as compilers
+    /// write it.
     ///
     /// # Errors
-    /// [`EventsError`].
+    /// Returns an [`EventsError`] if the text is too long, is not an ABI, contains no new events,
+    /// or has a type that is nested too deeply.
     pub fn json_abi(mut self, json: &str) -> Result<Self, EventsError> {
         #[derive(serde::Deserialize)]
         struct Artifact {
@@ -126,10 +129,11 @@ impl Events {
         if self.len() == before { Err(EventsError::Empty) } else { Ok(self) }
     }
 
-    /// Adds an event by its signature, as Solidity declares it.
+    /// Adds an event by its signature, in the syntax of a Solidity declaration.
     ///
     /// # Errors
-    /// [`EventsError`].
+    /// Returns an [`EventsError`] if the signature is too long or invalid, if the event is
+    /// anonymous, or if a type is nested too deeply.
     pub fn signature(mut self, signature: &str) -> Result<Self, EventsError> {
         if signature.len() > MAX_ABI {
             return Err(EventsError::TooLong(signature.len()));
@@ -157,31 +161,31 @@ impl Events {
         Ok(())
     }
 
-    /// The number of events.
+    /// Returns the number of events.
     pub fn len(&self) -> usize {
         self.by_topic.values().map(Vec::len).sum()
     }
 
-    /// Returns `true` if there are none.
+    /// Returns `true` if there are no events.
     pub fn is_empty(&self) -> bool {
         self.by_topic.is_empty()
     }
 
-    /// The events.
+    /// Returns the events, ordered by their first topic.
     pub fn iter(&self) -> impl Iterator<Item = &Event> {
         self.by_topic.values().flatten()
     }
 
-    /// A query for all of them, at any address.
+    /// Returns a query for the logs of all events, at any address.
     pub fn query(&self) -> LogQuery {
         LogQuery::new().topic0(self.by_topic.keys().copied().collect::<Vec<_>>())
     }
 
-    /// Decodes a log; `None` if it is of none of the events.
+    /// Decodes a log. Returns `None` if its first topic is not that of a known event.
     ///
     /// # Errors
-    /// [`DecodeError`]: its first topic is an event's, and its other topics or its data are not.
-    /// Anyone may emit such a log.
+    /// Returns a [`DecodeError`] if the first topic is that of a known event, but the other topics
+    /// or the data do not fit the event. Any contract may emit such a log.
     pub fn decode(&self, log: &Log) -> Result<Option<DecodedEvent<'_>>, DecodeError> {
         let Some(first) = log.topics().first() else { return Ok(None) };
         let Some(events) = self.by_topic.get(first) else { return Ok(None) };
@@ -196,13 +200,14 @@ impl Events {
         }
         let other_count = || DecodeError {
             event: events.first().map(Event::full_signature).unwrap_or_default(),
-            reason: format!("it has {num_indexed} indexed arguments"),
+            reason: format!("the log has {num_indexed} indexed arguments"),
         };
         Err(failed.unwrap_or_else(other_count))
     }
 }
 
-/// How deeply a type is nested. Components are as deep as JSON may be, and no deeper.
+/// Returns the nesting depth of a type. The recursion is bounded, because the JSON parser limits
+/// the depth of components.
 fn depth(solidity_type: &str, components: &[Param]) -> usize {
     let within = components.iter().map(|inner| depth(&inner.ty, &inner.components));
     solidity_type.matches('[').count() + within.max().map_or(0, |depth| depth + 1)
@@ -224,10 +229,11 @@ fn decode<'a>(event: &'a Event, log: &Log) -> Result<DecodedEvent<'a>, DecodeErr
 }
 
 impl DecodedEvent<'_> {
-    /// As JSON: `{"event": name, "signature": …, "arguments": {name: value}}`. Numbers are decimal
-    /// text, bytes and addresses are lowercase hex with 0x, tuples and arrays are lists. An argument
-    /// without a name is named by its place; one of which the log has the hash alone is
-    /// `{"keccak256": hash}`.
+    /// Returns the event as JSON: `{"event": name, "signature": …, "arguments": {name: value}}`.
+    ///
+    /// Numbers are decimal strings, bytes and addresses are lower-case hex with 0x, and tuples and
+    /// arrays are lists. The name of an unnamed argument is its position, from 0. If the log
+    /// contains only the hash of an argument, its value is `{"keccak256": hash}`.
     pub fn to_json(&self) -> Value {
         let arguments = self.arguments.iter().enumerate().map(|(place, argument)| {
             let name = match argument.name {
@@ -246,7 +252,7 @@ impl DecodedEvent<'_> {
 }
 
 impl Argument<'_> {
-    /// As JSON; see [`DecodedEvent::to_json`].
+    /// Returns the argument's value as JSON; see [`DecodedEvent::to_json`].
     pub fn to_json(&self) -> Value {
         if self.is_hash {
             return json!({ "keccak256": to_json(&self.value) });

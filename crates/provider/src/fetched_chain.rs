@@ -1,4 +1,5 @@
-//! Headers of a node linked to a chain, through reorganisations while they are fetched.
+//! Fetches the headers of a node and links them to a chain, even if the node's chain is reorganised
+//! meanwhile.
 
 use std::ops::RangeInclusive;
 
@@ -9,26 +10,27 @@ use crate::held::Held;
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 
-/// How often a chain may change while it is fetched.
+/// Maximum number of attempts to fetch a chain that is reorganised meanwhile.
 const TRIES: u32 = 6;
-/// Blocks before a header that does not fit that are fetched again, four times as many each time.
+/// Number of blocks before a header that does not fit which are fetched again. Each further attempt
+/// goes back four times as far, so that deep reorganisations need few attempts.
 const STEP_BACK: u64 = 8;
 
-/// Linked headers of consecutive blocks.
+/// A chain of linked headers of consecutive blocks.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct FetchedChain {
-    /// The chain.
+    /// The linked headers.
     pub chain: HeaderChain,
-    /// The RLP of each header, if it is kept.
+    /// The RLP of each header, if evidence is kept.
     pub rlp: Option<Vec<Vec<u8>>>,
     held: Held,
 }
 
-/// Why headers were not linked.
+/// Why headers could not be fetched and linked.
 enum Failed {
     Rpc(RpcError),
-    /// A header that does not follow on the one before.
+    /// The header with this number is not a child of the header before it.
     Misfit(u64, ChainError),
     TooMuch(FetchError),
 }
@@ -40,17 +42,20 @@ impl From<RpcError> for Failed {
 }
 
 impl FetchedChain {
-    /// No headers yet.
+    /// Creates an empty chain. `keep_rlp` sets whether the RLP of headers is kept.
     pub fn new(keep_rlp: bool) -> Self {
         Self { rlp: keep_rlp.then(Vec::new), ..Self::default() }
     }
 
-    /// Fetches the headers of these blocks and links them. Where the node's chain was reorganised
-    /// meanwhile, or has been since what is here was fetched, the blocks before are fetched again,
-    /// as far back as need be.
+    /// Fetches the headers of these blocks from a node, and links them to the chain.
+    ///
+    /// If the node's chain was reorganised meanwhile, or since the earlier headers of this chain
+    /// were fetched, earlier blocks are fetched again, as far back as necessary. `progress` sets
+    /// whether progress is reported by notes.
     ///
     /// # Errors
-    /// [`FetchError`], also where the headers still do not fit after six tries.
+    /// Returns a [`FetchError`] if a request fails, if a limit is exceeded, or if the headers still
+    /// form no chain after six attempts.
     pub fn fetch(
         &mut self,
         node: &Node,
@@ -87,7 +92,7 @@ impl FetchedChain {
             from = block.saturating_sub(back).max(bottom);
             node.note(&Note::Reorganized { block, from });
             if from == bottom {
-                // The first block may be another one too.
+                // The reorganisation may have replaced the first block too.
                 *self = Self::new(self.rlp.is_some());
             }
         }

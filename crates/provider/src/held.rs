@@ -1,4 +1,4 @@
-//! How much of what nodes give is held in memory.
+//! Counts the bytes of nodes' answers that are held in memory, and enforces a limit.
 
 use chainsieve::alloy_primitives::Log;
 use chainsieve::eth::receipts::BlockReceipts;
@@ -6,12 +6,12 @@ use chainsieve::eth::receipts::BlockReceipts;
 use crate::error::FetchError;
 use crate::node::Node;
 
-/// Bytes of one kind that an operation holds.
+/// Number of bytes of one kind of data that an operation holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held(u64);
 
 impl Held {
-    /// Adds bytes of a node's answer.
+    /// Adds bytes of a node's answer. Returns an error if the node's limit is exceeded.
     pub(crate) fn add(
         &mut self,
         node: &Node,
@@ -26,23 +26,24 @@ impl Held {
         Ok(())
     }
 
-    /// Takes off what is no longer held.
+    /// Subtracts bytes that are no longer held.
     pub(crate) fn sub(&mut self, bytes: u64) {
         self.0 = self.0.saturating_sub(bytes);
     }
 }
 
-/// About as many bytes as a log takes without topics and data, with its place, and as a receipt
-/// takes without logs.
+/// Approximate number of bytes of a located log without topics and data, and of a receipt without
+/// logs.
 const PLAIN: usize = 300;
 
-/// Bytes that receipts take. Those without logs count, too: a node may make up any number.
+/// Estimates the bytes that receipts take in memory. Receipts without logs count too, because a
+/// node may invent any number of them.
 pub(crate) fn bytes_of_receipts(receipts: &BlockReceipts) -> u64 {
     let logs = receipts.iter().flat_map(|receipt| &receipt.logs);
     (PLAIN * receipts.len()) as u64 + bytes_of(logs)
 }
 
-/// Bytes that logs take, each with its place.
+/// Estimates the bytes that located logs take in memory.
 pub(crate) fn bytes_of<'a>(logs: impl IntoIterator<Item = &'a Log>) -> u64 {
     let of_log = |log: &Log| PLAIN + 32 * log.data.topics().len() + log.data.data.len();
     logs.into_iter().map(of_log).sum::<usize>() as u64

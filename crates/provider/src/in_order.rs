@@ -1,14 +1,14 @@
-//! Work of several threads whose results come in order.
+//! Parallel work on several threads, with results in order.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError, mpsc};
 
-/// Does `work` on each item, on this many threads, and hands the results to `take` in the order of
-/// the items. At most twice as many items as threads are in flight or wait to be taken.
+/// Applies `work` to each item on `threads` threads, and passes the results to `take` in the order
+/// of the items. At most `2 * threads` items are in flight or wait for `take`.
 ///
 /// # Errors
-/// The first of `take`; results in flight are then waited for and dropped.
+/// Returns the first error of `take`. Items in flight are then completed and their results dropped.
 pub(crate) fn in_order<I: Send, O: Send, E>(
     threads: usize,
     items: impl Iterator<Item = I> + Send,
@@ -30,14 +30,15 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
                     let next = {
                         let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
                         let (permits, items) = &mut *source;
-                        // No permits come any more when the taker is gone.
+                        // The channel is closed when the taker has ended: no more work is needed.
                         if permits.recv().is_err() {
                             return;
                         }
                         items.next()
                     };
                     let Some((index, item)) = next else { return };
-                    // A result that never comes would hold up all others.
+                    // A panic is caught and sent as the result. A missing result would block the
+                    // taker, which waits for the results in order.
                     let result = catch_unwind(AssertUnwindSafe(|| work(item)));
                     if done.send((index, result)).is_err() {
                         return;
@@ -54,7 +55,7 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
                 while let Some(result) = waiting.remove(&next) {
                     take(result.unwrap_or_else(|panic| resume_unwind(panic)))?;
                     next += 1;
-                    // The threads may all be done.
+                    // Sending fails if all threads have ended, which is no error.
                     let _ = permit.try_send(());
                 }
             }

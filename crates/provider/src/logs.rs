@@ -1,4 +1,4 @@
-//! Logs that are proven to be all.
+//! Logs of a query, with proof that none is missing.
 
 use std::ops::RangeInclusive;
 
@@ -13,41 +13,42 @@ use crate::receipts::Fetched;
 use crate::tip::Tip;
 use crate::warning::Warning;
 
-/// All logs of a query, each read out of receipts that have the root of their block's header.
-/// `transaction_hash` is the node's word: no receipt holds it.
+/// All logs of a query, read from receipts that match the receipts root of their block's header.
+///
+/// The field `transaction_hash` of a log is not verified, because receipts do not contain it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ProvenLogs {
     /// The logs, in the order of the chain.
     pub logs: Vec<LocatedLog>,
-    /// The blocks that they are all the logs of.
+    /// The range of blocks for which the logs are complete.
     pub blocks: RangeInclusive<u64>,
-    /// The block that everything hangs on. Unless it is an anchor of the caller's, that it is on
-    /// the chain is the nodes' word.
+    /// The block that the proof depends on. If it is not an anchor of the caller, only the nodes
+    /// vouch that it is on the chain.
     pub tip: Tip,
-    /// The finalised block: the lowest of those that the reachable nodes name; `None` if one of
-    /// them knows none.
+    /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
+    /// nodes knows no finalised block.
     pub finalized: Option<BlockRef>,
-    /// The number of blocks whose receipts were verified; the filters of the others rule every
+    /// Number of blocks whose receipts were verified. The filters of all other blocks rule every
     /// match out.
     pub verified: u64,
-    /// What the caller should know.
+    /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,
 }
 
-/// Why not all logs are proven.
+/// Why the logs of a query could not be proven complete.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum LogsError {
-    /// There is no chain to prove them by.
+    /// The query could not be resolved, its headers could not be fetched, or a limit was exceeded.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Some blocks are proven, and others are not.
+    /// Some blocks are not proven.
     #[error("{0}")]
     Incomplete(Box<Incomplete>),
 }
 
-/// The part of a query that is proven, and the blocks that are not.
+/// The proven part of a query's result, and the blocks that are not proven.
 #[derive(Debug, Clone, Error)]
 #[error(
     "blocks {} to {}: {} of them are not proven. The first is block {}: {}{}",
@@ -58,12 +59,12 @@ pub enum LogsError {
 )]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The logs of all blocks but those missing. Where receipts of the chain do not commit to every
-    /// log, those of missing blocks that receipts have are among them.
+    /// All logs of the blocks that are not missing. On a chain whose receipts do not commit to
+    /// every log, the logs that were found in receipts of missing blocks are included.
     pub proven: ProvenLogs,
-    /// The blocks that may have further logs, and why that is not known.
+    /// Numbers of the blocks that may contain further logs, each with the reason.
     pub missing: Vec<(u64, Undecidable)>,
-    /// Why a node could not be reached, if receipts are missing: the first time of it.
+    /// The first error of an unreachable node; `None` if no receipts are missing.
     pub unreachable: Option<FetchError>,
 }
 
@@ -80,7 +81,8 @@ impl ProvenLogs {
         if asking.tip.is_own && !asking.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: asking.tip.block });
         }
-        // Of a block above the anchor anyone may have made up header and receipts.
+        // Logs of blocks above the anchor are dropped: a node may have invented header and receipts
+        // there.
         let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
         let mut logs = logs;
         logs.retain(|log| report.verdict(log.block_number) != unanchored);

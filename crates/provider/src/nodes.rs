@@ -1,4 +1,4 @@
-//! The nodes of a provider, and what is believed of them.
+//! The nodes of a provider, with the settings that they share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::stop::Stop;
 
-/// What is believed, and what an operation may take.
+/// Settings of a provider: what is trusted, and the limits of an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) anchor: Option<Arc<dyn Anchor>>,
@@ -23,18 +23,18 @@ pub(crate) struct Settings {
     pub(crate) max_receipts: u64,
 }
 
-/// One node at least, and what an operation has to know of them.
+/// The nodes of a provider (at least one), with the state that its operations share.
 #[derive(Debug, Clone)]
 pub(crate) struct Nodes {
     pub(crate) list: Vec<Node>,
     pub(crate) settings: Settings,
-    /// Asked for once, by all clones.
+    /// The chain's id once it is known, shared by all clones.
     pub(crate) chain_id: Arc<OnceLock<u64>>,
     pub(crate) stop: Stop,
 }
 
 impl Nodes {
-    /// The chain's id, which all nodes that answer must agree on.
+    /// Returns the chain's id. All nodes that answer must agree on it.
     pub(crate) fn chain_id(&self) -> Result<u64, FetchError> {
         if let Some(id) = self.chain_id.get() {
             return Ok(*id);
@@ -58,7 +58,7 @@ impl Nodes {
         Ok(*self.chain_id.get_or_init(|| first))
     }
 
-    /// What the chain's headers commit to.
+    /// Returns the chain's profile: the configured one, or the one known for the chain's id.
     pub(crate) fn profile(&self) -> Result<ChainProfile, FetchError> {
         if let Some(profile) = &self.settings.profile {
             return Ok(profile.clone());
@@ -67,14 +67,15 @@ impl Nodes {
         Ok(ChainProfile::of_chain_id(id).unwrap_or_else(|| unknown_chain(id)))
     }
 
-    /// The hashes that the anchor names now.
+    /// Returns the block hashes that the anchor currently trusts; none if there is no anchor.
     pub(crate) fn anchors(&self) -> Result<Vec<B256>, FetchError> {
         let anchor = self.settings.anchor.as_ref();
         anchor.map_or(Ok(Vec::new()), |anchor| anchor.blocks().map_err(FetchError::Anchor))
     }
 }
 
-/// The first answer of a node that has one, else the first error.
+/// Asks the nodes in order and returns the first answer. If no node has one, returns the first
+/// error, or `None` if no node failed.
 pub(crate) fn first_of<T>(
     nodes: &[Node],
     what: impl Fn() -> String,
@@ -94,7 +95,8 @@ pub(crate) fn first_of<T>(
     failed.map_or(Ok(None), Err)
 }
 
-/// A chain of which nothing is assumed.
+/// Returns the profile of an unknown chain: its filters prove nothing, and its receipts may lack
+/// logs. These assumptions are safe for every chain.
 pub(crate) fn unknown_chain(id: u64) -> ChainProfile {
     let (bloom, receipts) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
     ChainProfile::assumed(format!("chain {id}"), bloom, receipts)

@@ -1,4 +1,4 @@
-//! Progress, and what happens on the way: results do not depend on it.
+//! Notes: progress and events of an operation, for a log. Results do not depend on them.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,71 +7,72 @@ use chainsieve::eth::follow;
 
 use crate::node::error::RpcError;
 
-/// Progress, and what happens on the way: results do not depend on it. `Display` says it in words.
+/// A note about progress or an event, for a log. Its `Display` is a line of text. Results do not
+/// depend on notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// Requests go over http through the proxy of the environment, which sees the URL and the
-    /// headers.
+    /// Requests use plain http through the proxy of the environment. The proxy sees the whole URL
+    /// and all headers.
     OpenToProxy,
     /// A request failed and is sent again after a wait of five seconds or more.
     Waits {
-        /// Why.
+        /// Why the request failed.
         error: RpcError,
-        /// How long.
+        /// Time until the request is sent again.
         wait: Duration,
     },
-    /// The node does not serve `debug_getRawHeader`: headers come as JSON.
+    /// The node does not serve `debug_getRawHeader`, so that headers are requested as JSON.
     NoRawHeaders,
-    /// Receipts come by another method from now on.
+    /// Receipts are requested by another method from now on.
     ReceiptsBy {
-        /// The method before.
+        /// The method used before.
         before: &'static str,
-        /// Why it is left.
+        /// Why the old method failed.
         error: RpcError,
-        /// The method from now on.
+        /// The method used from now on.
         now: &'static str,
     },
-    /// A block does not follow on the one before, so that blocks are fetched again.
+    /// A block is not a child of the block before it, so that earlier blocks are fetched again.
     Reorganized {
-        /// The block.
+        /// Number of the block that does not fit.
         block: u64,
-        /// The first block that is fetched again.
+        /// Number of the first block that is fetched again.
         from: u64,
     },
-    /// The node gave this many logs.
+    /// The node returned this many logs.
     Logs(usize),
-    /// Receipts of this many blocks are fetched, of about this many bytes.
+    /// The receipts of several blocks are being fetched.
     FetchesReceipts {
-        /// The number of blocks.
+        /// Number of blocks.
         blocks: u64,
-        /// The estimate.
+        /// Estimated size of the receipts in bytes.
         bytes: u64,
     },
-    /// The node did not give what was asked for, and another one is asked.
+    /// The node could not provide the data, for this reason, and another node is asked.
     NoChain(String),
-    /// What a follower tells.
+    /// A note of a follower.
     Follow(follow::Note),
-    /// How far a long operation is.
+    /// Progress of a long operation.
     Progress {
-        /// What is counted.
+        /// The kind of items that are counted.
         stage: Stage,
-        /// How many are done.
+        /// Number of items done.
         done: u64,
-        /// Of how many.
+        /// Total number of items.
         total: u64,
     },
 }
 
-/// What a long operation counts.
+/// The kind of items that the progress of a long operation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stage {
     /// Headers that were linked.
     Headers,
-    /// Blocks whose logs the node was asked for.
+    /// Blocks whose logs were requested from the node.
     Logs,
-    /// Blocks whose receipts were fetched.
+    /// Blocks whose receipts were requested.
     Receipts,
 }
 
@@ -89,17 +90,17 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OpenToProxy => f.write_str(
-                "through the proxy of the environment, which sees all of the URL and of the \
-                 headers: it is not https",
+                "requests go through the proxy of the environment, which sees the whole URL and \
+                 all headers: the URL is not https",
             ),
             Self::Waits { error, wait } => write!(f, "{error}; again in {} s", wait.as_secs()),
-            Self::NoRawHeaders => f.write_str("no debug_getRawHeader: headers come as JSON"),
+            Self::NoRawHeaders => f.write_str("no debug_getRawHeader: headers are read from JSON"),
             Self::ReceiptsBy { before, error, now } => {
-                write!(f, "{before}: {error}; from now on {now}")
+                write!(f, "{before}: {error}; from now on, {now} is used")
             }
             Self::Reorganized { block, from } => write!(
                 f,
-                "block {block} does not follow on the one before: its chain was reorganised, \
+                "block {block} is not a child of the block before it: the chain was reorganised, \
                  blocks from {from} on are fetched again"
             ),
             Self::Logs(count) => write!(f, "{count} logs"),

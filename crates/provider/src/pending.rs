@@ -1,4 +1,4 @@
-//! Operations as futures, for any executor.
+//! Runs blocking operations as futures, for any executor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,13 +9,14 @@ use std::thread;
 use crate::provider::Provider;
 use crate::stop::Stop;
 
-/// The result of an operation that runs in a thread of its own. Dropping it ends the operation.
+/// Future of an operation that runs in a thread of its own. Dropping the future ends the operation.
 #[derive(Debug)]
 #[must_use = "dropping it ends the operation"]
 pub struct Pending<T> {
     shared: Arc<Mutex<State<T>>>,
     stop: Stop,
-    /// The result was handed over: what it holds, a follower perhaps, goes on.
+    /// `true` once the result was returned. Dropping the future then stops nothing: the result may
+    /// contain a follower, which must continue.
     is_done: bool,
 }
 
@@ -26,14 +27,15 @@ struct State<T> {
 }
 
 fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    // Nothing panics with the lock held.
+    // No code panics while it holds this lock, so that a poisoned lock is still consistent.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Provider {
-    /// Does something with the provider in a thread of its own, and returns a future of the result,
-    /// for any executor. Once the future is dropped, no request is sent, and a request
-    /// under way is the last.
+    /// Runs `work` with the provider in a thread of its own, and returns a future of the result.
+    ///
+    /// The future works on any executor. When the future is dropped, a request in flight is
+    /// completed, and no further request is sent.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -47,7 +49,7 @@ impl Provider {
     /// ```
     ///
     /// # Panics
-    /// If no thread can be started. The future panics if `work` does.
+    /// Panics if no thread can be started. The future panics if `work` panics.
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> T + Send + 'static,

@@ -1,4 +1,4 @@
-//! The provider: one node or several, and what is believed of them.
+//! The provider: operations on one or several untrusted nodes.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,52 +23,54 @@ use crate::source;
 use crate::stop::Stop;
 use crate::warning::Warning;
 
-/// One node or several that serve a chain, none of which is trusted. Clones are one.
+/// One or several untrusted nodes that serve one chain. Clones share the connections and limits.
 ///
-/// Every header has the hash of its bytes and is the child of the one before, receipts have the
-/// root of their header, and logs are read out of such receipts. That the chain's last block is on
-/// the chain is the nodes' word, unless there is an [anchor](crate::Builder::anchor).
+/// Every header is checked by its hash and must be a child of the header before it. Receipts must
+/// have the receipts root of their header, and logs are read from checked receipts. Only the nodes
+/// vouch for the last block of the chain, unless there is an [anchor](crate::Builder::anchor).
 ///
-/// Where there are several nodes, what one does not give is asked of the next.
+/// If there are several nodes and one of them fails, the next one is asked.
 ///
 /// All operations block; see [`spawn`](Self::spawn) for futures.
 #[derive(Debug, Clone)]
 pub struct Provider(pub(crate) Arc<Nodes>);
 
-/// What was found about the nodes' answers to a query.
+/// Result of an audit: a report on each answer to a query.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Audited {
-    /// The query's chain and the answers.
+    /// The headers of the query's blocks, and the nodes' answers.
     pub asking: Asking,
-    /// What is known of each answer: of each node's, in the order of the nodes, or of the one that
-    /// was handed in. It holds if [`Asking::tip`] is on the chain.
+    /// The report on each node's answer, in the order of the nodes; or the report on the answer
+    /// that the caller passed. The reports are valid if the block [`Asking::tip`] is on the chain.
     pub reports: Vec<AuditReport>,
-    /// Where the receipts came from, and why some did not come.
+    /// The sources of the receipts, and the reason if some are missing.
     pub fetched: Fetched,
 }
 
 impl Provider {
-    /// The nodes, in the order of their URLs.
+    /// Returns the nodes, in the order of their URLs.
     pub fn nodes(&self) -> &[Node] {
         &self.0.list
     }
 
-    /// Ends all operations, from any thread.
+    /// Returns the handle that stops all operations of this provider, from any thread.
     pub fn stop(&self) -> &Stop {
         &self.0.stop
     }
 
-    /// The same provider, whose operations end with `stop`. Of a [child](Stop::child) of
-    /// [`stop`](Self::stop), they end with those of this provider, too.
+    /// Returns the same provider with another stop handle.
+    ///
+    /// If `stop` is a [child](Stop::child) of [`stop`](Self::stop), the operations also end when
+    /// this provider is stopped.
     #[must_use]
     pub fn with_stop(&self, stop: Stop) -> Self {
         let list = self.nodes().iter().map(|node| node.with_stop(stop.clone())).collect();
         Self(Arc::new(Nodes { list, stop, ..Nodes::clone(&self.0) }))
     }
 
-    /// The same provider with another profile of the chain, as
-    /// [`Builder::profile`](crate::Builder::profile) has it.
+    /// Returns the same provider with another profile of the chain. See
+    /// [`Builder::profile`](crate::Builder::profile).
     #[must_use]
     pub fn with_profile(&self, profile: ChainProfile) -> Self {
         let mut nodes = Nodes::clone(&self.0);
@@ -76,47 +78,55 @@ impl Provider {
         Self(Arc::new(nodes))
     }
 
-    /// The chain's id (EIP-155), which all nodes that answer must agree on. Asked for once.
+    /// Returns the chain's id (EIP-155). The nodes are asked only once.
     ///
     /// # Errors
-    /// [`FetchError::TwoChains`], or no node says.
+    /// Returns [`FetchError::TwoChains`] if two nodes disagree, or another error if no node
+    /// answers.
     pub fn chain_id(&self) -> Result<u64, FetchError> {
         self.0.chain_id()
     }
 
-    /// What the chain's headers commit to: as the builder was told, or else by the chain's id. Of a
-    /// chain that is not known, filters are taken to prove nothing, so that receipts of every block
-    /// are fetched.
+    /// Returns the chain's profile: what its headers commit to.
+    ///
+    /// The profile is that of the [builder](crate::Builder::profile), or the one known for the
+    /// chain's id. On an unknown chain, filters are assumed to prove nothing, so that the receipts
+    /// of every block are fetched.
     ///
     /// # Errors
-    /// Those of [`chain_id`](Self::chain_id).
+    /// Returns the errors of [`chain_id`](Self::chain_id).
     pub fn profile(&self) -> Result<ChainProfile, FetchError> {
         self.0.profile()
     }
 
-    /// The header of the block that a tag or a number names now; `None` if no node has it. It has
-    /// the hash of its bytes; that it is on the chain is the node's word.
+    /// Returns the current header of a tag or number; `None` if no node has the block.
+    ///
+    /// The header's hash is checked against its bytes. Only the node vouches that the block is on
+    /// the chain.
     ///
     /// # Errors
-    /// No node answers.
+    /// Returns an error if no node has the block and at least one node failed.
     pub fn header(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, FetchError> {
         first_of(self.nodes(), || crate::node::named(tag), |node| node.header_at(tag))
     }
 
-    /// The header with this hash; `None` if no node has it.
+    /// Returns the header with this hash; `None` if no node has it.
     ///
     /// # Errors
-    /// No node answers.
+    /// Returns an error if no node has the block and at least one node failed.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, FetchError> {
         first_of(self.nodes(), || format!("block {hash}"), |node| node.header_by_hash(hash))
     }
 
-    /// The headers of these blocks, each the child of the one before, from the first node that has
-    /// them all. With anchors they come from the node whose chain holds the highest of them, and
-    /// `chain.anchored_to` says how far they are authentic.
+    /// Returns the headers of consecutive blocks. Each is a child of the header before it.
+    ///
+    /// Without an anchor, the first node that has all of the headers provides them. With anchors,
+    /// the node whose chain contains the highest anchor provides them, and `chain.anchored_to`
+    /// returns the height up to which the headers are authentic.
     ///
     /// # Errors
-    /// [`FetchError`], also if they are more than [allowed](crate::Builder::max_headers).
+    /// Returns a [`FetchError`] if no node provides all of the headers, or if there are more than
+    /// [allowed](crate::Builder::max_headers).
     pub fn headers(&self, blocks: RangeInclusive<u64>) -> Result<HeaderChain, FetchError> {
         let (first, last) = (*blocks.start(), *blocks.end());
         if first > last {
@@ -132,21 +142,24 @@ impl Provider {
         Ok(source.fetched.chain)
     }
 
-    /// A block by its hash: its header, and all its receipts, which have the header's root. `None`
-    /// if no node has the header.
+    /// Returns the header and all receipts of a block by its hash; `None` if no node has the
+    /// header.
+    ///
+    /// The receipts are checked against the receipts root of the header.
     ///
     /// # Errors
-    /// No node answers, or none has the block's receipts.
+    /// Returns an error if no node answers, or if no node has the block's receipts.
     pub fn block(&self, hash: B256) -> Result<Option<(HeaderBuf, BlockReceipts)>, FetchError> {
         let Some(header) = self.header_by_hash(hash)? else { return Ok(None) };
         let receipts = self.receipts(&header)?;
         Ok(Some((header, receipts)))
     }
 
-    /// All receipts of a block, which have the header's root, from the first node that gives such.
+    /// Returns all receipts of a block, from the first node whose receipts match the header's
+    /// receipts root.
     ///
     /// # Errors
-    /// [`FetchError::NoReceipts`]: none does.
+    /// Returns [`FetchError::NoReceipts`] if no node provides matching receipts.
     pub fn receipts(&self, header: &HeaderBuf) -> Result<BlockReceipts, FetchError> {
         let block = BlockRef::from(header);
         let profile = self.profile()?;
@@ -183,17 +196,20 @@ impl Provider {
         Err(FetchError::NoReceipts { block, why: why.unwrap_or_default() })
     }
 
-    /// The logs of a query, all of them: read out of all receipts of each block whose filter does
-    /// not rule a match out. `eth_getLogs` is not asked.
+    /// Returns all logs of a query, with proof that none is missing.
+    ///
+    /// The logs are read from all receipts of each candidate: a block whose filter does not rule a
+    /// match out. `eth_getLogs` is not called.
     ///
     /// # Errors
-    /// [`LogsError::Incomplete`] says what is proven and what is missing. Of a chain whose receipts do
-    /// not commit to every log, and of one that is not known, nothing is ever proven to be all: see
-    /// [`profile`](Self::profile).
+    /// Returns [`LogsError::Incomplete`], with the proven logs and the missing blocks, if some
+    /// blocks could not be proven. On a chain whose receipts do not commit to every log, and on an
+    /// unknown chain, no result is ever proven complete: see [`profile`](Self::profile).
     ///
     /// # Cost
-    /// The headers of the range and up to the anchor, and the receipts of the candidates. In memory
-    /// are what headers say and the logs. The [builder](crate::Builder) limits all of it.
+    /// Downloads the headers of the range and up to the anchor, and the receipts of the candidates.
+    /// Fields of the headers and the logs are held in memory. The [builder](crate::Builder) sets
+    /// limits for all of these.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
         let asking = Asking::new(&self.0, query, Asks::Chain)?;
         let audit = Audit::collecting(asking.question(asking.tip.node));
@@ -204,13 +220,15 @@ impl Provider {
         ProvenLogs::new(&asking, fetched, &report, logs)
     }
 
-    /// The blocks that may have a log that the query wants: the others have none.
+    /// Returns the blocks that may contain a log which matches the query. All other blocks of the
+    /// range contain none.
     ///
     /// # Errors
-    /// [`FetchError`].
+    /// Returns a [`FetchError`] if the headers cannot be fetched.
     ///
     /// # Cost
-    /// The headers of the range, of which 8,192 are in memory at a time.
+    /// Downloads the headers of the range and up to the anchor. At most 8,192 headers are in memory
+    /// at a time.
     pub fn scan(&self, query: &LogQuery) -> Result<Scan, FetchError> {
         let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
@@ -219,12 +237,14 @@ impl Provider {
         Scan::new(&self.0, &asked, &anchors, &needed, warnings)
     }
 
-    /// The headers of a query's blocks, and of those up to the anchor, in parts of at most 8,192,
-    /// with the candidates by their filters: what [`scan`](Self::scan) is made of. Ends early once
-    /// `take` returns `false`. Returns the query as it was asked, and what the caller should know.
+    /// Scans the headers of a query's blocks, and of those up to the anchor, in parts of at most
+    /// 8,192 headers. [`scan`](Self::scan) is built on this.
+    ///
+    /// `take` receives each part with its candidates. The scan ends early when `take` returns
+    /// `false`. Returns the resolved query and the warnings.
     ///
     /// # Errors
-    /// [`FetchError`].
+    /// Returns a [`FetchError`] if the headers cannot be fetched.
     pub fn scan_parts(
         &self,
         query: &LogQuery,
@@ -237,13 +257,15 @@ impl Provider {
         Ok((asked, warnings))
     }
 
-    /// Asks each node for the logs of a query, and holds each answer against the chain's headers
+    /// Asks each node for the logs of a query, and checks each answer against the chain's headers
     /// and receipts.
     ///
+    /// A block whose receipts are missing stays undecided; [`Fetched::unreachable`] has the reason.
+    /// So a node that does not send receipts cannot hide what is already proven about its answer.
+    ///
     /// # Errors
-    /// [`FetchError`]: there is no chain, or a node gives no logs. An answer that is wrong or
-    /// undecided is no error. A block whose receipts did not come stays undecided, and
-    /// [`Fetched::unreachable`] says why: no node can hide by silence what is proven of its answer.
+    /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs. A
+    /// wrong or undecided answer is not an error.
     pub fn audit(&self, query: &LogQuery) -> Result<Audited, FetchError> {
         let asking = self.ask(query)?;
         let mut audits = asking.audits()?;
@@ -252,11 +274,12 @@ impl Provider {
         Ok(Audited { asking, reports, fetched })
     }
 
-    /// Holds an answer from anywhere against the chain's headers and receipts. The query must name
-    /// its blocks as the answer means them.
+    /// Checks an answer from any source against the chain's headers and receipts. The query must
+    /// name the blocks that the answer is about.
     ///
     /// # Errors
-    /// [`FetchError`]: there is no chain. What is undecided is as in [`audit`](Self::audit).
+    /// Returns a [`FetchError`] if the headers cannot be fetched. As in [`audit`](Self::audit), a
+    /// wrong or undecided answer is not an error.
     pub fn audit_answer(
         &self,
         query: &LogQuery,
@@ -270,20 +293,22 @@ impl Provider {
         Ok(Audited { asking, reports, fetched })
     }
 
-    /// Fetches a query's chain and each node's answer: the first part of [`audit`](Self::audit).
+    /// Fetches the headers of a query's blocks and each node's answer: the first part of
+    /// [`audit`](Self::audit).
     ///
     /// # Errors
-    /// [`FetchError`].
+    /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs.
     pub fn ask(&self, query: &LogQuery) -> Result<Asking, FetchError> {
         Asking::new(&self.0, query, Asks::ChainAndLogs)
     }
 
-    /// Fetches the receipts that audits of one chain want, and hands them over: the second part of
-    /// [`audit`](Self::audit).
+    /// Fetches the receipts that audits of one chain need, and passes them to the audits: the
+    /// second part of [`audit`](Self::audit).
     ///
     /// # Errors
-    /// [`FetchError::TooManyReceipts`], [`FetchError::Stopped`]. Where a node cannot be reached, the
-    /// result says so.
+    /// Returns [`FetchError::TooManyReceipts`] or [`FetchError::TooMuch`] if a limit is exceeded,
+    /// and [`FetchError::Stopped`] if the operation was stopped. Unreachable nodes are no error;
+    /// the result names the reason.
     pub fn fetch_receipts(
         &self,
         audits: &mut [Audit<'_>],

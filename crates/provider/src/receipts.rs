@@ -1,4 +1,5 @@
-//! Receipts for the blocks that filters can't rule out, from whichever node has authentic ones.
+//! Fetches the receipts of the blocks that filters cannot rule out, from a node whose receipts
+//! match the header.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,40 +15,41 @@ use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::warning::Warning;
 
-/// Blocks in a row that a node does not answer for before it is asked no more.
+/// Number of failed blocks in a row after which a node is not asked any more.
 const FAILURES: u32 = 3;
-/// Warnings about receipts that are not used.
+/// Maximum number of listed warnings about unusable receipts.
 const MAX_WARNINGS: usize = 20;
-/// Blocks whose receipts are asked for once more, by every method that a node serves.
+/// Maximum number of blocks whose receipts are requested a second time, by every method of a node.
 const MAX_AGAIN: usize = 32;
 
-/// The receipts that audits wanted.
+/// The receipts that audits needed, and their sources.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Fetched {
-    /// Receipts that are the block's, if they are kept.
+    /// Verified receipts by block hash, if evidence is kept.
     pub kept: Vec<(B256, BlockReceipts)>,
-    /// What the caller should know.
+    /// Warnings about unusable receipts.
     pub warnings: Vec<Warning>,
-    /// How many blocks' receipts came from each node.
+    /// For each node, the number of blocks whose verified receipts it provided.
     pub from: Vec<u64>,
-    /// Why a node could not be reached, if some receipts are missing: the first time of it.
+    /// The first error of an unreachable node; `None` if no receipts are missing.
     pub unreachable: Option<FetchError>,
     is_kept: bool,
-    /// Receipts that are kept.
+    /// Size of the receipts in `kept`.
     held: Held,
-    /// Logs that an audit collects, and how many of them are counted.
+    /// Size of the logs that audits have collected, and the number of logs already counted.
     collected: (Held, usize),
-    /// The nodes that answered and were not given up, by their index.
+    /// Indices of the nodes that have answered and are still asked.
     answering: BTreeSet<usize>,
-    /// Blocks of which a node gave receipts without the state roots that they are hashed with before
-    /// Byzantium: another node may have them.
+    /// Blocks for which a node provided receipts without state roots. Before Byzantium, receipts
+    /// are hashed with a state root, so that such receipts cannot be verified. Another node may
+    /// provide receipts with state roots.
     without_roots: BTreeMap<u64, B256>,
-    /// Warnings that are not listed.
+    /// Number of warnings that are not listed.
     unlisted: u64,
 }
 
-/// The blocks of which any of the audits wants receipts.
+/// Returns the blocks whose receipts at least one of the audits needs.
 fn wanted(audits: &[Audit<'_>]) -> BTreeMap<u64, B256> {
     audits.iter().flat_map(Audit::open).map(|block| (block.number, block.hash)).collect()
 }
@@ -56,8 +58,8 @@ fn refs(wanted: BTreeMap<u64, B256>) -> Vec<BlockRef> {
     wanted.into_iter().map(|(number, hash)| BlockRef { number, hash }).collect()
 }
 
-/// Asks the nodes for the receipts that the audits want, one node after the other: what one gives
-/// that is not the block's may come from the next.
+/// Asks the nodes, one after the other, for the receipts that the audits need. If the receipts of
+/// one node do not match the header, the next node is asked.
 pub(crate) fn fetch(
     nodes: &[Node],
     audits: &mut [Audit<'_>],
@@ -89,8 +91,10 @@ pub(crate) fn fetch(
     Ok(fetched)
 }
 
-/// Asks once more for what no node gave, by each method that a node serves: a node may have a fault
-/// in one of them. Nodes that did not answer are not asked again.
+/// Requests the receipts that are still missing a second time, by every method of each node.
+///
+/// A node may have a fault in one method and be right in another. Nodes that did not answer are not
+/// asked again.
 fn ask_again(
     audits: &mut [Audit<'_>],
     nodes: &[Node],
@@ -124,7 +128,8 @@ fn ask_again(
             if offered? {
                 break;
             }
-            // Another method may still have answered, but each further block would take as long.
+            // The node did not answer by at least one method. It is not asked for further blocks,
+            // since each of them could take a whole timeout too.
             if let Some(error) = silence {
                 fetched.answering.remove(&index);
                 fetched.not_reached(node, block, error);
@@ -134,7 +139,8 @@ fn ask_again(
     Ok(())
 }
 
-/// Tells what it will take, and refuses what is too much.
+/// Reports the estimated size of the receipts in a note. Returns an error if there are too many
+/// blocks.
 fn forecast(
     node: &Node,
     blocks: &BTreeMap<u64, B256>,
@@ -145,7 +151,7 @@ fn forecast(
         return Ok(());
     }
     let costs = blocks.keys().filter_map(|&number| chain.block(number));
-    // A header may claim any gas.
+    // The sum saturates, because a header may claim any amount of gas.
     let bytes = costs.map(|block| forecast::json_bytes(&block));
     let bytes = bytes.fold(0, u64::saturating_add);
     let blocks = blocks.len() as u64;
@@ -156,14 +162,14 @@ fn forecast(
     Ok(())
 }
 
-/// Where receipts came from.
+/// The source of receipts: a node and, if several methods are tried, a method.
 struct From<'a> {
     index: usize,
     node: &'a Node,
     method: Option<&'static str>,
 }
 
-/// Asks one node, and hands what it gives to each audit.
+/// Asks one node for receipts, and passes them to the audits.
 fn ask(
     audits: &mut [Audit<'_>],
     (index, node): (usize, &Node),
@@ -174,7 +180,7 @@ fn ask(
     let total = blocks.len() as u64;
     let mut failures = 0;
     let mut done = 0;
-    // Ends early where the node is asked no more.
+    // `Err(None)` ends the requests early because the node has failed too often.
     let asked = node.receipts_of(blocks, |block, receipts| {
         done += 1;
         node.note(&Note::Progress { stage: Stage::Receipts, done, total });
@@ -207,10 +213,10 @@ fn ask(
 }
 
 impl Fetched {
-    /// Hands receipts to each audit; returns whether they are the block's.
+    /// Passes receipts to each audit. Returns `true` if an audit has accepted them.
     ///
     /// # Errors
-    /// [`FetchError::TooMuch`].
+    /// Returns [`FetchError::TooMuch`] if the kept receipts or collected logs exceed the limit.
     fn offer(
         &mut self,
         audits: &mut [Audit<'_>],
@@ -219,7 +225,7 @@ impl Fetched {
         receipts: Option<BlockReceipts>,
     ) -> Result<bool, FetchError> {
         let Some(receipts) = receipts else {
-            self.warn(from, block, "it has none".into());
+            self.warn(from, block, "the node does not have them".into());
             return Ok(false);
         };
         let (mut settled, mut lacks_roots) = (false, false);
@@ -261,13 +267,13 @@ impl Fetched {
         Ok(settled)
     }
 
-    /// Notes why receipts are missing: the first reason is kept.
+    /// Records why receipts are missing. Only the first reason is kept.
     fn not_reached(&mut self, node: &Node, block: BlockRef, error: RpcError) {
         let what = format!("receipts of block {}", block.number);
         self.unreachable.get_or_insert_with(|| FetchError::rpc(node.name(), what, error));
     }
 
-    /// Notes a warning, unless there are many already.
+    /// Adds a warning. When [`MAX_WARNINGS`] are listed, further ones are only counted.
     fn warn(&mut self, from: &From<'_>, block: BlockRef, why: String) {
         if self.warnings.len() >= MAX_WARNINGS {
             self.unlisted += 1;

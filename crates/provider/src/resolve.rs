@@ -1,4 +1,4 @@
-//! Which blocks a query means at its nodes, and up to which block headers are needed.
+//! Resolves the blocks of a query to numbers, and determines which headers the query needs.
 
 use std::ops::RangeInclusive;
 
@@ -14,34 +14,34 @@ use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
-/// A query whose blocks are known by number.
+/// A query whose blocks are resolved to numbers.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Asked {
-    /// The query, its tags resolved.
+    /// The query, with its tags replaced by numbers.
     pub query: LogQuery,
-    /// Its blocks.
+    /// The blocks of the query: a range, or one block by its hash.
     pub blocks: ResolvedBlocks,
-    /// The first block.
+    /// Number of the first block.
     pub first: u64,
-    /// The last block.
+    /// Number of the last block.
     pub last: u64,
-    /// The finalised block: the lowest of those that the reachable nodes name; `None` if one of
-    /// them knows none.
+    /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
+    /// nodes knows no finalised block.
     pub finalized: Option<BlockRef>,
 }
 
-/// What a query's nodes are asked for.
+/// The data that the nodes are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// The chain: what one node does not have, another may give.
+    /// Headers only: if one node lacks a block, another one may have it.
     Chain,
-    /// The chain, and each node's logs: every node must have the blocks.
+    /// Headers, and each node's logs: every node must have the blocks.
     ChainAndLogs,
 }
 
-/// Names the blocks of a query: tags become numbers. With `final_only` the range ends at the
-/// finalised block.
+/// Resolves the blocks of a query: replaces tags by numbers. With `final_only`, the range ends at
+/// the finalised block.
 pub(crate) fn resolve(
     nodes: &[Node],
     query: &LogQuery,
@@ -58,14 +58,14 @@ pub(crate) fn resolve(
     }
     let mut warnings = Vec::new();
     let latest = Tagged::latest(nodes)?;
-    // One node that has the last block is enough where the others are not asked for logs. Tags
-    // mean the same blocks as elsewhere.
+    // If only headers are needed and the range ends at a number, one node that has the last block
+    // is enough. A tag always means the lowest block that the nodes name for it.
     let is_one_enough = asks == Asks::Chain && matches!(to, Some(BlockTag::Number(_)));
     let begins_at_latest = matches!(from, None | Some(BlockTag::Latest));
     if !is_one_enough || begins_at_latest {
         latest.warn(&mut warnings);
     }
-    // A node that does not name its newest block is taken to name no other either.
+    // Only nodes that named their latest block are asked for further tags.
     let finalized = Tagged::if_known(latest.nodes(), BlockTag::Finalized)?;
     if let Some(tagged) = &finalized
         && (final_only || names(BlockTag::Finalized))
@@ -122,8 +122,8 @@ pub(crate) fn resolve(
     Ok((Asked { query, blocks, first, last, finalized }, warnings))
 }
 
-/// The last block that a query means, unless it is a number beyond the head: resolving that is an
-/// error of its own.
+/// Returns the number of a query's last block. Returns `None` for a number beyond the head: the
+/// caller's resolution of the whole query reports that error.
 fn last_of(to: Option<BlockTag>, heads: &Heads) -> Result<Option<u64>, FetchError> {
     if matches!(to, Some(BlockTag::Number(number)) if number > heads.latest) {
         return Ok(None);
@@ -135,6 +135,7 @@ fn last_of(to: Option<BlockTag>, heads: &Heads) -> Result<Option<u64>, FetchErro
     }
 }
 
+/// Resolves a query for one block by its hash.
 fn at_hash(
     nodes: &[Node],
     query: &LogQuery,
@@ -159,13 +160,13 @@ fn at_hash(
     Ok((Asked { query, blocks, first: number, last: number, finalized }, warnings))
 }
 
-/// The number of the block with this hash, by the first node that has it.
+/// Returns the number of the block with this hash, from the first node that has the block.
 fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
     let header = first_of(
         nodes,
         || format!("block {hash}"),
         |node| match node.header_by_hash(hash) {
-            // Some answer with an error for a block that they don't have.
+            // Some nodes answer with an error for a block that they don't have.
             Err(error) if matches!(error.origin(), RpcError::Node { .. }) => Ok(None),
             header => header,
         },
@@ -173,20 +174,20 @@ fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
     Ok(header.map(|header| header.view().number()))
 }
 
-/// Which headers a query needs.
+/// The headers that a query needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Needed {
-    /// The blocks: those of the query, and those up to the nearest anchor after it.
+    /// The blocks of the query, and the blocks up to the nearest anchor after them.
     pub(crate) blocks: RangeInclusive<u64>,
-    /// A chain that is authentic up to here is as good as any: its anchor is the highest that is
-    /// known, or vouches for all of the query's blocks.
+    /// A chain that is authentic up to this block is accepted without asking further nodes: its
+    /// anchor covers all of the query's blocks, or is the highest known anchor.
     pub(crate) anchored_to: u64,
-    /// The chain must begin with this block.
+    /// Hash of the block that the chain must begin with, if the query names a block by its hash.
     pub(crate) begins_with: Option<B256>,
 }
 
 impl Needed {
-    /// All headers of these blocks.
+    /// Requires all headers of these blocks, and no others.
     pub(crate) fn all(blocks: RangeInclusive<u64>) -> Self {
         Self { anchored_to: *blocks.end(), blocks, begins_with: None }
     }

@@ -1,4 +1,4 @@
-//! The blocks that may have a log, by their headers alone.
+//! Finds the blocks that may contain a log, by their headers alone.
 
 use std::ops::RangeInclusive;
 
@@ -15,33 +15,34 @@ use crate::resolve::{Asked, Needed};
 use crate::source;
 use crate::warning::Warning;
 
-/// Headers that are in memory at a time.
+/// Maximum number of headers that are in memory at a time.
 const AT_A_TIME: u64 = 8192;
 
-/// The blocks that may have a log. All other blocks of the range have none.
+/// The blocks that may contain a matching log. All other blocks of the range contain none.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Scan {
-    /// The candidates, in order: those whose filter does not rule a match out, and those of which
-    /// the chain's profile says that filters prove nothing.
+    /// The candidates, in order: blocks whose filter does not rule a match out, and blocks where
+    /// filters prove nothing by the profile of the chain.
     pub candidates: Vec<BlockRef>,
-    /// The blocks that were scanned.
+    /// The range of blocks that was scanned.
     pub blocks: RangeInclusive<u64>,
-    /// The last header: of the range, or of the anchor.
+    /// The block of the last header: the last of the range, or the anchor.
     pub end: BlockRef,
-    /// Up to this block the headers are authentic; `None` without an anchor on the chain.
+    /// Number of the block up to which the headers are authentic; `None` if no anchor is on the
+    /// chain.
     pub anchored_to: Option<u64>,
-    /// What the caller should know.
+    /// Warnings about the reliability of the result.
     pub warnings: Vec<Warning>,
 }
 
-/// Linked headers, and which of them are candidates by their filter.
+/// A part of a scan: linked headers, and the candidates among them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ScannedPart<'a> {
-    /// The headers.
+    /// The linked headers.
     pub chain: &'a HeaderChain,
-    /// The candidates, as indices into the chain, ascending.
+    /// Indices into the chain, ascending, of the headers whose filter does not rule a match out.
     pub candidates: &'a [usize],
 }
 
@@ -77,8 +78,10 @@ impl Scan {
     }
 }
 
-/// Scans the headers that are needed in parts, as long as `take` returns `true`. What one node does
-/// not give is asked of the next: a part must follow on the one before, whoever gives it.
+/// Scans the needed headers in parts, as long as `take` returns `true`.
+///
+/// If a node fails, the next one is asked. Each part must continue the part before it, whichever
+/// node provides it.
 pub(crate) fn scan_parts(
     nodes: &Nodes,
     asked: &Asked,
@@ -87,7 +90,7 @@ pub(crate) fn scan_parts(
     mut take: impl FnMut(ScannedPart<'_>) -> bool,
 ) -> Result<(), FetchError> {
     let nodes = &nodes.list;
-    // A node that did not give a part is asked no more.
+    // Index of the node that is asked. A node that failed once is not asked again.
     let mut at = 0;
     let compiled = asked.query.compile();
     let mut scanner = None;
@@ -108,7 +111,8 @@ pub(crate) fn scan_parts(
             warnings.push(Warning::NoChain { blocks: start..=last, error });
             at += 1;
         };
-        // The order of tests comes from the first headers; all parts have the same.
+        // The scanner chooses the order of its tests by the first headers, and keeps it for all
+        // parts.
         let by = || Scanner::ordered_by(&compiled, chain.blooms());
         let found = scanner.get_or_insert_with(by).candidates(chain.blooms());
         let goes_on = take(ScannedPart { chain: &chain, candidates: &found });
@@ -122,7 +126,8 @@ pub(crate) fn scan_parts(
     }
 }
 
-/// A node's headers of these blocks, which follow on the block `parent`, or are the first.
+/// Fetches one part of the headers from a node. The first header must be a child of `parent`; with
+/// `None`, this is the first part.
 fn part(
     node: &Node,
     blocks: RangeInclusive<u64>,

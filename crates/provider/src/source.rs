@@ -1,4 +1,4 @@
-//! The chain that logs are held against, from whichever node has it.
+//! Fetches the headers that logs are checked against, from the node that is best suited.
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::AuditError;
@@ -10,16 +10,18 @@ use crate::note::Note;
 use crate::resolve::Needed;
 use crate::warning::Warning;
 
-/// A chain and the node that gave it.
+/// A fetched chain, and the node that provided it.
 #[derive(Debug)]
 pub(crate) struct Source {
     pub(crate) fetched: FetchedChain,
-    /// Index of the node.
+    /// Index of the node that provided the chain.
     pub(crate) node: usize,
 }
 
-/// Fetches the headers that are needed: from the node whose chain is authentic up to the highest
-/// block, the first of several. Without anchors that is the first node that has all of them.
+/// Fetches the needed headers. Without anchors, the first node that has all of them provides them.
+///
+/// With anchors, the chain of the node whose chain contains the highest anchor is used. If several
+/// nodes are equally good, the first one is used.
 pub(crate) fn fetch(
     nodes: &[Node],
     anchors: &[B256],
@@ -53,7 +55,7 @@ pub(crate) fn fetch(
                     let (blocks, error) = (needed.blocks.clone(), error.clone());
                     warnings.push(Warning::NoChain { blocks, error });
                 }
-                // That one chain lacks the block says less than that another did not come.
+                // A node that failed is reported rather than a chain that lacks the query's block.
                 if failed.is_none() || !matches!(error, FetchError::Audit(_)) {
                     failed = Some(error);
                 }
@@ -64,8 +66,9 @@ pub(crate) fn fetch(
     best.ok_or_else(|| failed.expect("a provider has at least one node"))
 }
 
-/// Checks that a chain begins with the block that is asked about, where that is known by its hash.
-/// A node may have it by its hash, and another block in its place on its chain.
+/// Checks that a chain begins with the query's block, if the query names the block by its hash.
+///
+/// A node may know the block by its hash, and still have another block at its height on its chain.
 pub(crate) fn begins(needed: &Needed, fetched: &FetchedChain) -> Result<(), FetchError> {
     let first = fetched.chain.block(*needed.blocks.start()).map(|block| block.hash);
     match needed.begins_with {

@@ -1,26 +1,29 @@
-//! Ends what waits.
+//! Stops operations from another thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Ends operations from another thread: once it is set, no request is sent and no wait goes on. A
-/// request that is sent already ends with its answer or its timeout. Operations then end with
-/// [`FetchError::Stopped`](crate::FetchError::Stopped), those of a [`Node`](crate::Node) with
-/// [`RpcError::Stopped`](crate::RpcError::Stopped). Clones are one.
+/// A handle that stops operations from another thread. Clones are the same handle.
 ///
-/// A [child](Self::child) is set with its parent, and not the other way round.
+/// Once the handle is set, no further request is sent and all waits end. A request in flight still
+/// ends with its answer or its timeout. Operations of a provider then return
+/// [`FetchError::Stopped`](crate::FetchError::Stopped), and operations of a [`Node`](crate::Node)
+/// return [`RpcError::Stopped`](crate::RpcError::Stopped).
+///
+/// Setting a handle also sets its [children](Self::child). Setting a child does not set its parent.
 #[derive(Debug, Clone)]
 pub struct Stop {
-    /// Its own, and those of its ancestors.
+    /// The flags of the handle's ancestors, and its own flag last.
     set: Vec<Arc<AtomicBool>>,
     bell: Arc<Bell>,
 }
 
-/// Wakes what waits: one of a whole family.
+/// Wakes waiting threads. A handle shares it with all its descendants.
 #[derive(Debug, Default)]
 struct Bell {
-    /// Held while it is rung, so that nothing that is about to wait misses it.
+    /// Held while waiting threads are notified, so that a thread which is about to wait misses no
+    /// notification.
     gate: Mutex<()>,
     rung: Condvar,
 }
@@ -32,12 +35,12 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Not set.
+    /// Creates a handle that is not set.
     pub fn new() -> Self {
         Self { set: vec![Arc::default()], bell: Arc::default() }
     }
 
-    /// Another one, which is set once this is.
+    /// Creates a child: it is set when this handle is set, but not the other way round.
     #[must_use]
     pub fn child(&self) -> Self {
         let mut child = self.clone();
@@ -45,7 +48,8 @@ impl Stop {
         child
     }
 
-    /// Ends what is under way, and what is begun later. It cannot be undone.
+    /// Stops all current and later operations of this handle and its children. This cannot be
+    /// undone.
     pub fn set(&self) {
         if let Some(own) = self.set.last() {
             own.store(true, Ordering::SeqCst);
@@ -53,19 +57,19 @@ impl Stop {
         self.ring();
     }
 
-    /// Returns `true` once it is set.
+    /// Returns `true` once this handle or one of its ancestors is set.
     pub fn is_set(&self) -> bool {
         self.set.iter().any(|set| set.load(Ordering::SeqCst))
     }
 
-    /// Waits this long, or until it is set; returns `true` if it is.
+    /// Waits for `timeout`, or until the handle is set. Returns `true` if the handle is set.
     pub fn wait_timeout(&self, timeout: Duration) -> bool {
         self.wait_for(Some(timeout), || false);
         self.is_set()
     }
 
-    /// Waits until it is set, or something has [changed](Self::ring) that `is_done` sees, or the
-    /// time is up.
+    /// Waits until the handle is set, `is_done` returns `true`, or the timeout has passed.
+    /// `is_done` is called again after each [`ring`](Self::ring).
     pub(crate) fn wait_for(&self, timeout: Option<Duration>, mut is_done: impl FnMut() -> bool) {
         let gate = self.bell.gate.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = |(): &mut ()| !self.is_set() && !is_done();
@@ -75,7 +79,7 @@ impl Stop {
         }
     }
 
-    /// Lets those that wait look again.
+    /// Wakes all waiting threads, so that they check their conditions again.
     pub(crate) fn ring(&self) {
         let _gate = self.bell.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.bell.rung.notify_all();

@@ -1,4 +1,4 @@
-//! The blocks that the nodes name for a tag.
+//! The blocks that the nodes name for a tag, such as `latest` or `finalized`.
 
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
@@ -7,15 +7,15 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError, named};
 use crate::warning::Warning;
 
-/// What the nodes have for a tag: one of them at least.
+/// The blocks that the nodes name for a tag. There is at least one.
 pub(crate) struct Tagged<'a> {
     tag: BlockTag,
     blocks: Vec<(&'a Node, BlockRef)>,
 }
 
 impl<'a> Tagged<'a> {
-    /// The newest block. Nodes that do not name one are passed over, unless none does: what needs
-    /// such a node will fail there.
+    /// Asks the nodes for their latest block. Nodes that fail are skipped, unless all nodes fail:
+    /// an operation that needs a skipped node will report its error.
     pub(crate) fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
         let Heard { tagged, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
         match failed.or(unknown).filter(|_| tagged.blocks.is_empty()) {
@@ -24,7 +24,8 @@ impl<'a> Tagged<'a> {
         }
     }
 
-    /// The same of a tag that nodes need not know; `None` if one of them does not.
+    /// Asks the nodes for the block of a tag that not all nodes know. Returns `None` if a node
+    /// answers that it knows no such block.
     pub(crate) fn if_known(
         nodes: impl IntoIterator<Item = &'a Node>,
         tag: BlockTag,
@@ -34,7 +35,7 @@ impl<'a> Tagged<'a> {
             return Ok(None);
         }
         match failed.filter(|_| tagged.blocks.is_empty()) {
-            // "Internal error" is what some say of a tag that they don't know.
+            // Some nodes answer "internal error" for a tag that they don't know.
             Some(FetchError::Rpc { error, .. }) if is_refusal(&error) => Ok(None),
             Some(error) => Err(error),
             None => Ok(Some(tagged)),
@@ -45,7 +46,8 @@ impl<'a> Tagged<'a> {
         self.blocks.iter().map(|(node, _)| *node)
     }
 
-    /// The lowest block, so that each node has it, whatever another one claims.
+    /// Returns the lowest block. All of these nodes have it, so that one node which claims a higher
+    /// block has no effect.
     pub(crate) fn lowest(&self) -> BlockRef {
         let blocks = self.blocks.iter().map(|(_, block)| *block);
         blocks.min_by_key(|block| block.number).expect("one node answered at least")
@@ -55,7 +57,7 @@ impl<'a> Tagged<'a> {
         self.blocks.iter().map(|(_, block)| block.number).max().unwrap_or_default()
     }
 
-    /// Warns of nodes that are far behind the highest block.
+    /// Adds a warning for each node whose block is far below the highest one.
     pub(crate) fn warn(&self, warnings: &mut Vec<Warning>) {
         let (tag, highest) = (self.tag, self.highest());
         let lags = |block: &BlockRef| highest - block.number > Warning::MAX_LAG;
@@ -69,12 +71,12 @@ impl<'a> Tagged<'a> {
     }
 }
 
-/// What each node says of a tag.
+/// The nodes' answers for a tag.
 struct Heard<'a> {
     tagged: Tagged<'a>,
-    /// The first error of a node that gave no answer.
+    /// The first error of a node that did not answer.
     failed: Option<FetchError>,
-    /// The first error of a node that answered: it knows no such block.
+    /// The first error of a node that answered that it knows no such block.
     unknown: Option<FetchError>,
 }
 
@@ -98,7 +100,7 @@ impl<'a> Heard<'a> {
     }
 }
 
-/// Whether a node answered, with words in place of a block.
+/// Returns `true` if the node answered, but with an error instead of a block.
 fn is_refusal(error: &RpcError) -> bool {
     matches!(error.origin(), RpcError::NotFound { .. } | RpcError::Node { .. })
 }

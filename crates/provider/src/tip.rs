@@ -1,4 +1,4 @@
-//! The block that everything hangs on, and what the other nodes have in its place.
+//! The block that all results depend on, and the other nodes' blocks at its height.
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
@@ -7,31 +7,31 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::source::Source;
 
-/// What a node has at the height of another one's block.
+/// A node's block at the height of the [`Tip`], compared with the tip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Beside {
-    /// The same block.
+    /// The node has the same block.
     Same,
-    /// Another block.
+    /// The node has another block, with this hash.
     Another(B256),
-    /// No block, or it does not say which.
+    /// The node has no block at this height, or did not answer.
     Nothing,
 }
 
-/// The block that everything hangs on.
+/// The block that all results depend on: they are valid if this block is on the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tip {
-    /// The highest anchor on the chain, or else its last block.
+    /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// The caller named no anchor: that the block is on the chain is the node's own word.
+    /// `true` if the caller named no anchor: then only the node vouches for the block.
     pub is_own: bool,
-    /// None of the caller's anchors is on the chain.
+    /// `true` if the caller named anchors, and none of them is on the chain.
     pub is_missing: bool,
-    /// The node whose chain it is, by its index.
+    /// Index of the node that provided the chain.
     pub node: usize,
-    /// Every other node's block at that height, by the node's index.
+    /// Index of every other node, with its block at the height of the tip.
     pub others: Vec<(usize, Beside)>,
 }
 
@@ -56,14 +56,16 @@ impl Tip {
         Ok(Self { block, is_own, is_missing, node: source.node, others })
     }
 
-    /// Whether a node's answer can be held against it: one node's word is nothing against another
-    /// that does not say the same.
+    /// Returns `true` if a node's answer can be proven wrong by this chain.
+    ///
+    /// Without an anchor, only one node vouches for the chain. Its word proves nothing against a
+    /// node that has another block at this height.
     pub fn binds(&self, node: usize) -> bool {
         let differs = |(index, beside): &(usize, Beside)| *index == node && *beside != Beside::Same;
         !self.is_own || !self.others.iter().any(differs)
     }
 
-    /// Whether all other nodes have the same block.
+    /// Returns `true` if all other nodes have the same block.
     pub fn is_agreed(&self) -> bool {
         self.others.iter().all(|(_, beside)| *beside == Beside::Same)
     }
@@ -75,7 +77,7 @@ fn missing(nodes: &[Node], node: usize, number: u64) -> FetchError {
     FetchError::rpc(name, "headers", error)
 }
 
-/// What each other node has in place of this block.
+/// Asks each other node for its block at the height of `block`.
 fn beside(
     nodes: &[Node],
     source: usize,

@@ -1,4 +1,4 @@
-//! What limits the worth of a result.
+//! Warnings about the reliability of a result.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use chainsieve::eth::log_query::BlockTag;
 
 use crate::error::FetchError;
 
-/// What a reader of a result should know. `Display` says it in words.
+/// A warning about the reliability of a result. Its `Display` is a line of text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -17,60 +17,62 @@ pub enum Warning {
     EndsAtFinalized {
         /// The tag that the query ends with.
         tag: BlockTag,
-        /// The block that the tag names.
+        /// Number of the block that the tag names.
         last: u64,
-        /// The finalised block.
+        /// Number of the finalised block.
         finalized: u64,
     },
-    /// A node is more than [`MAX_LAG`](Self::MAX_LAG) blocks behind the highest block that a node
-    /// names for a tag: it lags, or the other one claims too much. The lowest block counts.
+    /// For a tag, a node names a block that is more than [`MAX_LAG`](Self::MAX_LAG) blocks below
+    /// the highest one. Either this node lags, or another node claims a block that does not exist.
+    /// The lowest block is used.
     Lags {
         /// Scheme, host and port of the node.
         node: String,
         /// The tag.
         tag: BlockTag,
-        /// The block that the node names.
+        /// Number of the block that the node names.
         block: u64,
-        /// The highest block that a node names.
+        /// Number of the highest block that a node names.
         highest: u64,
     },
     /// No node has the block of an anchor.
     UnknownAnchor(B256),
-    /// A node's chain does not hold an anchor.
+    /// The chain of a node does not contain an anchor.
     WithoutAnchor {
         /// Scheme, host and port of the node.
         node: String,
     },
-    /// No anchor was named, and another node has another block in the place of the last one, or none.
+    /// No anchor was named, and another node has a different block, or none, at the height of the
+    /// tip.
     NotAgreed {
-        /// The last block, as the node has it that gave the chain.
+        /// The tip, as named by the node that provided the chain.
         tip: BlockRef,
     },
-    /// A node did not give the chain, and another one did.
+    /// A node could not provide the headers, so that another node was asked.
     NoChain {
-        /// The blocks.
+        /// The range of blocks whose headers were requested.
         blocks: RangeInclusive<u64>,
-        /// Why it did not.
+        /// Why the node could not provide them.
         error: FetchError,
     },
-    /// Receipts that were not used.
+    /// A node's receipts of a block were missing or unusable.
     Receipts {
         /// Scheme, host and port of the node.
         node: String,
-        /// The block.
+        /// Number of the block.
         block: u64,
-        /// The method, where several were tried.
+        /// The method, if several methods were tried.
         method: Option<&'static str>,
-        /// What was wrong with them.
+        /// Why the receipts are missing or unusable.
         why: String,
     },
-    /// This many more warnings about receipts are not listed.
+    /// Number of further warnings about receipts that are not listed.
     MoreReceipts(u64),
 }
 
 impl Warning {
-    /// How many blocks a node may be behind the highest without a warning. Nodes hear of blocks a
-    /// little late, and finality moves by 32 blocks.
+    /// Maximum number of blocks by which a node may lag without a warning. Nodes receive new blocks
+    /// with a short delay, and the finalised block advances in steps of 32 blocks.
     pub const MAX_LAG: u64 = 64;
 }
 
@@ -79,21 +81,21 @@ impl fmt::Display for Warning {
         match self {
             Self::EndsAtFinalized { tag, last, finalized } => write!(
                 f,
-                "the range ends at block {finalized}, the finalised one; {} is block {last}",
+                "the range ends at the finalised block, {finalized}; the {} block is {last}",
                 tag.name().unwrap_or("latest")
             ),
             Self::Lags { node, tag, block, highest } => write!(
                 f,
                 "the {} block is block {block} at {node}, and block {highest} at another node: the \
-                 lowest counts",
+                 lowest is used",
                 tag.name().unwrap_or("latest")
             ),
             Self::UnknownAnchor(hash) => write!(f, "no node has the block of anchor {hash}"),
             Self::WithoutAnchor { node } => {
-                write!(f, "the chain of {node} does not hold the anchor")
+                write!(f, "the chain of {node} does not contain the anchor")
             }
             Self::NotAgreed { tip } => {
-                write!(f, "not every node has {tip}: that it is on the chain is one node's word")
+                write!(f, "not every node confirms that {tip} is on the chain")
             }
             Self::NoChain { blocks, error } => {
                 write!(f, "blocks {} to {}: {error}", blocks.start(), blocks.end())
@@ -106,7 +108,7 @@ impl fmt::Display for Warning {
                 write!(f, ": {why}")
             }
             Self::MoreReceipts(count) => {
-                write!(f, "and {count} more about receipts that are not used")
+                write!(f, "{count} further warnings about unusable receipts")
             }
         }
     }

@@ -1,11 +1,12 @@
-//! Whether a number of false positives fits a rate: the exact binomial, both tails.
+//! Test of a number of false positives against an expected rate: the exact binomial distribution,
+//! both tails.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
-/// A rate outside of what this many draws in a million would show is wrong.
+/// Significance level: a correct rate fails the test once in a million runs.
 const ALPHA: f64 = 1e-6;
 
-/// Fails unless `hits` of `probes` fit the rate `fpr`: too many fails, and too few as well,
-/// because a filter that is better than it can be is not what it says it is.
+/// Panics unless `hits` of `probes` fit the rate `fpr`. Too few hits fail as well: a filter with a
+/// lower rate than theory allows does not work as described.
 #[track_caller]
 pub fn assert_rate(name: &str, fpr: f64, hits: u64, probes: u64) {
     let (at_most, at_least) = tails(fpr, hits, probes);
@@ -17,14 +18,14 @@ pub fn assert_rate(name: &str, fpr: f64, hits: u64, probes: u64) {
     );
 }
 
-/// The chances of at most and of at least `hits` among `probes` at rate `p`.
+/// Returns the probabilities of at most and of at least `hits` among `probes` at rate `p`.
 fn tails(p: f64, hits: u64, probes: u64) -> (f64, f64) {
     assert!(p > 0.0 && p < 1.0 && hits <= probes && probes > 0, "p {p}, {hits} of {probes}");
     let (k, n) = (hits as f64, probes as f64);
     let ln_choose = libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
     let at = (ln_choose + k * p.ln() + (n - k) * (-p).ln_1p()).exp();
     let odds = p / (1.0 - p);
-    // From `hits` outwards, each term by the ratio to the one before.
+    // Sum from `hits` outwards; each term follows from the previous one by their ratio.
     let sum = |mut term: f64, ratio: &dyn Fn(f64) -> f64, step: f64| {
         let (mut total, mut i) = (term, k);
         loop {
@@ -47,11 +48,12 @@ fn tails_are_those_of_tables() {
     let close = |(a, b): (f64, f64), (c, d): (f64, f64)| {
         assert!((a - c).abs() < 1e-9 && (b - d).abs() < 1e-9, "{a} {b}, not {c} {d}");
     };
-    // Ten tosses of a coin: 176/1024 up to three heads, 968/1024 from three on.
+    // Ten tosses of a coin: the probability of at most three heads is 176/1024, of at least three
+    // 968/1024.
     close(tails(0.5, 3, 10), (0.171_875, 0.945_312_5));
     close(tails(0.5, 0, 10), (1.0 / 1024.0, 1.0));
     close(tails(0.5, 10, 10), (1.0, 1.0 / 1024.0));
-    // 1 - 0.999^1000, and 0.999^1000.
+    // The probability of no hit is 0.999^1000, and of at least one hit 1 - 0.999^1000.
     close(tails(0.001, 0, 1000), (0.367_695_424_770_964, 1.0));
     close(tails(0.001, 1, 1000), (0.735_758_913_030_187, 0.632_304_575_229_036));
 }

@@ -1,14 +1,14 @@
-//! Where the corpus is, and what its index lists.
+//! Location of the corpus, and the entries of its index.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// The folder of a chain in the corpus that `CHAINSIEVE_CORPUS` names, and the entries of its
-/// index; `None`, with a line that says so, where there is no corpus to test.
+/// Returns the folder of a chain in the corpus that `CHAINSIEVE_CORPUS` names, and the entries of
+/// its index. Returns `None`, and prints why, if `CHAINSIEVE_CORPUS` is not set.
 ///
 /// # Panics
-/// A corpus that is named but not there, or none at all where `CI` is set.
+/// If the configured corpus does not exist, or if `CI` is set and no corpus is configured.
 pub fn index(chain: &str) -> Option<(PathBuf, Vec<Value>)> {
     let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");

@@ -1,6 +1,7 @@
-//! What the tests, benches and fuzz targets of chainsieve share: numbers by seeds, made-up chains,
-//! readers of `fixtures/` and of the corpus, slow references written from the texts, storage that
-//! records what a crash would leave, and nodes on loopback.
+//! Code that the tests, benches and fuzz targets of chainsieve share: seeded random numbers,
+//! simulated chains, readers of `fixtures/` and of the corpus, slow reference implementations
+//! written from the specifications, storage that records what a crash may leave, and nodes on
+//! loopback.
 
 pub mod allocation;
 mod binomial;

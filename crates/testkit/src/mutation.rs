@@ -1,8 +1,9 @@
-//! Damage to bytes.
+//! Random damage to bytes.
 
 use crate::Rng;
 
-/// Changes a copy in one to four places: bits, bytes, cuts, doublings.
+/// Returns a copy that is changed in one to four positions: flipped bits, changed bytes, cuts,
+/// repeated parts.
 pub fn mutated(rng: &mut Rng, bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=rng.below(3) {

@@ -1,12 +1,12 @@
-//! A seeded source of numbers, so that a failure comes back with its seed.
+//! A seeded random number generator, so that a failure can be repeated from its seed.
 
 #[cfg(feature = "chains")]
 use alloy_primitives::{Address, B256};
 
-/// Where the source goes from one number to the next.
+/// Increment of the generator's state from one number to the next.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// One step of `SplitMix64`: a permutation of the words.
+/// One step of `SplitMix64`: a permutation of the 64-bit words.
 #[inline]
 pub fn split_mix(state: u64) -> u64 {
     let mut z = state.wrapping_add(STEP);
@@ -15,7 +15,7 @@ pub fn split_mix(state: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The numbers of `SplitMix64` from a seed on.
+/// The `SplitMix64` generator, started from a seed.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
@@ -31,13 +31,13 @@ impl Rng {
         number
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("64 bits");
         usize::try_from(self.u64() % end).expect("below a usize")
     }
 
-    /// True once in `n` times.
+    /// Returns `true` once in `n` times on average.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -50,7 +50,7 @@ impl Rng {
         std::array::from_fn(|_| self.u64().to_le_bytes()[0])
     }
 
-    /// As [`array`](Self::array), with eight bytes of each number: for much data.
+    /// As [`array`](Self::array), but uses eight bytes of each number: faster for large arrays.
     #[inline]
     pub fn packed<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];

@@ -1,9 +1,9 @@
-//! The one timer of the benches: our code and the peer's interleaved in one process.
+//! The timer of all benches: it runs our code and the peer's code alternately in one process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Collects the lines of a bench and prints them as they come.
+/// Collects the results of a bench, and prints each one when it is measured.
 pub struct Report {
     quick: bool,
     full: bool,
@@ -12,7 +12,7 @@ pub struct Report {
     rows: Vec<serde_json::Value>,
 }
 
-/// Best and median of many runs, in nanoseconds.
+/// Best and median time of many runs, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Timing {
     best: f64,
@@ -20,7 +20,8 @@ struct Timing {
 }
 
 impl Report {
-    /// Reads `--quick`, `--full`, `--json FILE` and names of parts; `cargo bench` adds `--bench`.
+    /// Reads `--quick`, `--full`, `--json FILE` and names of parts from the arguments. `--bench`,
+    /// which `cargo bench` adds, is ignored.
     pub fn from_args() -> Self {
         let (json, parts, rows) = (None, Vec::new(), Vec::new());
         let mut report = Self { quick: false, full: false, json, parts, rows };
@@ -42,23 +43,24 @@ impl Report {
         report
     }
 
-    /// Whether this part was asked for; without any, all are.
+    /// Returns `true` if this part was asked for, or if no part was named.
     pub fn wants(&self, part: &str) -> bool {
         self.parts.is_empty() || self.parts.iter().any(|asked| asked == part)
     }
 
-    /// Smaller data and fewer runs, for CI.
+    /// Returns `true` for smaller data and fewer runs, as in CI.
     pub fn is_quick(&self) -> bool {
         self.quick
     }
 
-    /// Data of the size that the real thing has, where a bench knows one.
+    /// Returns `true` for data of realistic size, in benches that have such data.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Times both interleaved and prints `ratio: name = …`: how many times faster ours is, best
-    /// against best. `per` is what one run is divided by (elements, filters, …).
+    /// Times both functions alternately, and prints `ratio: name = …`: how many times faster ours
+    /// is, best time against best time. The times are divided by `per`, the number of elements (or
+    /// filters, …) of one run.
     pub fn ratio<T, U>(
         &mut self,
         name: &str,
@@ -85,12 +87,13 @@ impl Report {
         }));
     }
 
-    /// Times one and prints `figure: name = …`. Returns the best in nanoseconds.
+    /// Times one function, and prints `figure: name = …`. Returns the best time in nanoseconds per
+    /// element.
     pub fn figure<T>(&mut self, name: &str, per: usize, mut ours: impl FnMut() -> T) -> f64 {
         self.figure_of(name, per, || (), |()| ours())
     }
 
-    /// As [`figure`](Self::figure), with something made anew for each run that is not timed.
+    /// As [`figure`](Self::figure), with a `prepare` step before each run that is not timed.
     pub fn figure_of<P, T>(
         &mut self,
         name: &str,
@@ -110,13 +113,13 @@ impl Report {
         timing.best
     }
 
-    /// Prints `figure: name = value unit` of something that is no time.
+    /// Prints `figure: name = value unit`, for values that are not times.
     pub fn value(&mut self, name: &str, value: f64, unit: &str) {
         println!("figure: {name} = {value:.3} {unit}");
         self.rows.push(serde_json::json!({ "figure": name, "value": value, "unit": unit }));
     }
 
-    /// Writes the record that `--json` asked for.
+    /// Writes the results to the file that `--json` named.
     pub fn finish(self) {
         if let Some(file) = self.json {
             let text = serde_json::to_string_pretty(&self.rows).expect("plain values");

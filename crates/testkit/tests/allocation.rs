@@ -1,4 +1,4 @@
-//! The allocator counts.
+//! Tests that the allocator counts the requested bytes.
 
 use testkit::allocation::{Counting, requested_by};
 

@@ -1,11 +1,12 @@
-//! What peers claim about filters, height by height, and how the caller was answered.
+//! The filter hashes that peers claim for each height, and how each height was answered.
 //!
-//! Headers of filters commit to all filters before them: once two peers differ, their headers
-//! differ for ever, and their filters need not. So what is kept and compared is the *hash* of each
-//! filter; headers serve to learn that two peers agree on a whole interval.
+//! A filter header commits to all filters before it. Once the filters of two peers differ at one
+//! height, their headers differ at all later heights, even where their filters are equal. So the
+//! *hash* of each filter is stored and compared. Headers only serve to find that two peers agree on
+//! a whole interval.
 //!
-//! A claim is dropped with the peer that is convicted of a lie, with one that leaves before it has
-//! shown the filter, and with its block.
+//! A claim is dropped in three cases: its peer is convicted of a lie, its peer leaves before it has
+//! sent the filter, or its block leaves the chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -21,36 +22,39 @@ use super::interval::{
 };
 use crate::btc::peer::{Grade, PeerId};
 
-/// Heights are `int` in Core: from here on no height is wanted, and no number overflows.
+/// Core stores heights as `int`: no higher height is wanted, and height arithmetic cannot overflow.
 const MAX_FIRST: u32 = i32::MAX as u32;
-/// Refuted hashes that are remembered for each height. An estimate that bounds the memory: peers
-/// that connect one after another can claim new hashes without end. A refuted hash beyond these is
-/// not recognised when it is claimed again, so that the block decides.
+/// Maximum number of refuted hashes that are remembered for each height. An estimate that bounds
+/// the memory, because peers that connect one after another can claim new hashes without end. A
+/// refuted hash beyond this number is not recognised when a peer claims it again; the block decides
+/// then.
 const MAX_REFUTED: usize = 16;
 
-/// What follows from a peer's hashes.
+/// Result of recording the filter hashes that a peer claims.
 #[derive(Debug)]
 pub(super) struct Reported {
-    /// A claim among them that is known to be false.
+    /// The first of these claims that an audit has already refuted.
     pub(super) refuted: Option<(u32, FilterHash)>,
-    /// Heights that were answered by filters for which nobody vouches now, in runs.
+    /// Ranges of heights whose answers by filters are withdrawn, because no peer vouches for them
+    /// now.
     pub(super) reopened: Vec<RangeInclusive<u32>>,
 }
 
-/// All claims. Intervals follow one another without a gap from the first on; those of which nobody
-/// was heard yet are empty.
+/// All claims. The intervals are consecutive, beginning with `first_interval`. An interval without
+/// any claims is empty.
 #[derive(Debug, Clone)]
 pub(super) struct Claims {
-    /// The number of the first interval.
+    /// The number of the first interval, which contains `first`.
     first_interval: u32,
     /// The first height wanted.
     first: u32,
     intervals: Vec<Interval>,
-    /// Claims of other hashes than that of the height, while that is not settled.
+    /// Claims that differ from the accepted hash of their height, until the height is settled. The
+    /// map also contains claims of departed peers whose filter is at hand.
     differing: BTreeMap<(u32, PeerId), FilterHash>,
-    /// Hashes that blocks have refuted.
+    /// Filter hashes that blocks have refuted.
     refuted: BTreeSet<(u32, FilterHash)>,
-    /// No interval before this one is unfinished.
+    /// All intervals before this one are finished.
     frontier: u32,
 }
 
@@ -68,22 +72,22 @@ impl Claims {
         }
     }
 
-    /// The first height wanted.
+    /// Returns the first height wanted.
     pub(super) fn first(&self) -> u32 {
         self.first
     }
 
-    /// The interval of the first height wanted.
+    /// Returns the number of the interval that contains the first height wanted.
     pub(super) fn first_interval(&self) -> u32 {
         self.first_interval
     }
 
-    /// The intervals that anyone was heard about, or that are before such, with their numbers.
+    /// Iterates over the known intervals and their numbers, up to the last one with claims.
     pub(super) fn intervals(&self) -> impl Iterator<Item = (u32, &Interval)> {
         (self.first_interval..).zip(&self.intervals)
     }
 
-    /// The heights without an answer where no filter is evidence.
+    /// Returns the unanswered heights at which no filter is evidence.
     pub(super) fn ambiguous_open(&self) -> Vec<u32> {
         let heights = self.intervals().flat_map(|(number, interval)| {
             let heights = (first_of(number)..).zip(interval.heights());
@@ -92,13 +96,13 @@ impl Claims {
         heights.map(|(height, _)| height).collect()
     }
 
-    /// How many hashes that blocks have refuted are remembered.
+    /// Number of refuted hashes that are remembered.
     #[cfg(test)]
     pub(super) fn num_refuted(&self) -> usize {
         self.refuted.len()
     }
 
-    /// Adds the interval after the last, of an earlier run.
+    /// Appends an interval of an earlier run.
     pub(super) fn push_interval(&mut self, interval: Interval) {
         self.intervals.push(interval);
     }
@@ -119,7 +123,7 @@ impl Claims {
         self.interval(interval_of(height))?.at(place_of(height))
     }
 
-    /// The lowest interval that is not finished.
+    /// Returns the number of the lowest unfinished interval.
     pub(super) fn frontier(&mut self) -> u32 {
         while self.interval(self.frontier).is_some_and(Interval::is_finished) {
             self.frontier += 1;
@@ -131,7 +135,7 @@ impl Claims {
         self.frontier = self.frontier.min(interval_of(height));
     }
 
-    /// The height up to which everything wanted above the genesis block is answered.
+    /// Returns the height up to which all wanted heights above genesis have a valid answer.
     pub(super) fn answered_to(&self) -> Option<u32> {
         let mut number = self.frontier;
         while self.interval(number).is_some_and(Interval::is_finished) {
@@ -140,7 +144,8 @@ impl Claims {
         let from = first_of(number);
         let answered = self.interval(number).map_or(0, |known| {
             let answered = known.answered();
-            // Where someone differs, those who vouch for the interval need not vouch for the height.
+            // A peer that vouches for the interval need not vouch for a disputed height: its own
+            // claim there may differ.
             let below = from.saturating_add(u32::try_from(answered).expect("1,000 at most"));
             let mut disputed = self.differing.range((from, PeerId(0))..(below, PeerId(0)));
             let lone = disputed.find(|&(&(height, _), _)| {
@@ -153,14 +158,14 @@ impl Claims {
         (last >= self.first.max(1)).then_some(last)
     }
 
-    /// The height after the highest that anyone was heard about.
+    /// Returns the height after the highest one with a claim.
     pub(super) fn end(&self) -> u32 {
         let number = self.end_interval().saturating_sub(1).max(self.first_interval);
         let known = self.interval(number).map_or(0, |known| known.heights().len());
         first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
-    /// How many peers vouch for the hash of this height.
+    /// Returns the number of peers that vouch for the accepted hash of a height.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
         let earlier = interval.earlier();
@@ -168,8 +173,8 @@ impl Claims {
         u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
     }
 
-    /// How many peers vouch for all of the first heights of an interval, for as many heights as
-    /// anyone does: those who differ somewhere, for the heights below.
+    /// Returns the longest prefix of an interval that any peer vouches for, and the number of peers
+    /// that vouch for all of it. A peer that disputes a height vouches only for the heights below.
     pub(super) fn agreement(&self, number: u32) -> Anonymous {
         let Some(interval) = self.interval(number) else { return Anonymous::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
@@ -187,7 +192,8 @@ impl Claims {
         Anonymous { peers, heights }
     }
 
-    /// What a "no" of the filter claimed for a height is worth; `None` if nobody vouches for it.
+    /// Returns the grade of a "no" of the filter with the accepted hash; `None` if nobody vouches
+    /// for it.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
@@ -199,13 +205,13 @@ impl Claims {
         }
     }
 
-    /// Whether another than `peer` vouches for the hash of this height.
+    /// Returns `true` if a peer other than `peer` vouches for the accepted hash of a height.
     fn is_vouched_by_others(&self, height: u32, peer: PeerId) -> bool {
         let earlier = self.interval(interval_of(height)).map_or(0, |known| known.earlier().heights);
         place_of(height) < earlier || self.vouchers(height).any(|voucher| voucher != peer)
     }
 
-    /// The peers, connected or not, that claim the hash of this height.
+    /// Iterates over the peers, connected or departed, that claim the accepted hash of a height.
     pub(super) fn vouchers(&self, height: u32) -> impl Iterator<Item = PeerId> {
         let place = place_of(height);
         let interval = self.interval(interval_of(height));
@@ -216,7 +222,7 @@ impl Claims {
             .filter(move |&peer| !self.differing.contains_key(&(height, peer)))
     }
 
-    /// Who claims something else about this height.
+    /// Iterates over the peers whose claims about a height differ from the accepted hash.
     pub(super) fn differing_at(
         &self,
         height: u32,
@@ -225,19 +231,20 @@ impl Claims {
         self.differing.range(range).map(|(&(_, peer), &hash)| (peer, hash))
     }
 
-    /// The heights that are in dispute, ascending; one comes once for each peer that differs.
+    /// Iterates over the disputed heights, ascending. A height is repeated for each peer that
+    /// disputes it.
     pub(super) fn disputed(&self) -> impl Iterator<Item = u32> + '_ {
         self.differing.keys().map(|(height, _)| *height)
     }
 
-    /// Whether a peer differs at this many heights or more.
+    /// Returns `true` if a peer's claims differ from the accepted hashes at `many` heights or more.
     pub(super) fn differs_at_many(&self, peer: PeerId, many: usize) -> bool {
         let heights = self.differing.keys().filter(|(_, other)| *other == peer);
         heights.take(many).count() == many
     }
 
-    /// The heights of an interval without an answer, for which a filter is evidence and nobody
-    /// disputes which.
+    /// Returns the unanswered heights of an interval at which filters are evidence and no peer
+    /// disputes the accepted hash.
     pub(super) fn undisputed_open(&self, number: u32) -> impl Iterator<Item = u32> + '_ {
         let known = self.interval(number).into_iter().flat_map(Interval::heights);
         let heights = (first_of(number)..).zip(known);
@@ -246,13 +253,13 @@ impl Claims {
         heights.filter(|&height| self.differing_at(height).next().is_none())
     }
 
-    /// Since when the filters of an interval could be asked for, if all claims about it were in;
-    /// `None` where nobody was heard about it.
+    /// Returns the time since which the filters of an interval could have been requested, if all
+    /// claims had arrived. `None` if the interval has no claims.
     pub(super) fn waits_since(&mut self, number: u32, now: Duration) -> Option<Duration> {
         Some(self.interval_mut(number)?.waits_since(now))
     }
 
-    /// The peers, connected or not, that claim `hash` for this height.
+    /// Returns the peers, connected or departed, that claim `hash` for a height.
     pub(super) fn claimants(&self, height: u32, hash: FilterHash) -> Vec<PeerId> {
         let is_accepted = self.at(height).is_some_and(|at| at.hash == hash);
         let vouchers = self.vouchers(height).filter(|_| is_accepted);
@@ -260,14 +267,14 @@ impl Claims {
         vouchers.chain(differing.map(|(peer, _)| peer)).collect()
     }
 
-    /// The hashes claimed for a height that its block has not settled.
+    /// Returns the hashes claimed for a height that are not settled by its block.
     pub(super) fn hashes(&self, height: u32) -> BTreeSet<FilterHash> {
         let at = self.at(height).filter(|at| !at.ambiguous);
         let accepted = at.map(|at| at.hash).filter(|_| self.num_vouchers(height) > 0);
         accepted.into_iter().chain(self.differing_at(height).map(|(_, hash)| hash)).collect()
     }
 
-    /// The hash that a peer claims, if it was heard about this height.
+    /// Returns the hash that a peer claims for a height, if it has made a claim.
     pub(super) fn claim(&self, peer: PeerId, height: u32) -> Option<FilterHash> {
         let differing = self.differing.get(&(height, peer)).copied();
         differing.or_else(|| {
@@ -279,8 +286,8 @@ impl Claims {
         })
     }
 
-    /// Records that a peer vouches for a complete interval, if its two filter headers follow from
-    /// the known hashes. Returns whether they do.
+    /// Records that a peer vouches for a complete interval, if the known hashes lead from its first
+    /// to its second filter header. Returns `true` if they do.
     pub(super) fn vouch_if_agrees(
         &mut self,
         peer: PeerId,
@@ -295,8 +302,8 @@ impl Claims {
         agrees
     }
 
-    /// Takes a peer's hashes of consecutive heights of one interval, which follow what it has
-    /// reported before.
+    /// Records a peer's hashes of consecutive heights of one interval. They follow the hashes that
+    /// the peer has claimed before.
     pub(super) fn report(&mut self, peer: PeerId, start: u32, hashes: &[FilterHash]) -> Reported {
         let (mut refuted, mut reopened) = (None, Vec::new());
         let number = interval_of(start);
@@ -304,40 +311,49 @@ impl Claims {
             self.intervals.push(Interval::default());
         }
         for (height, &hash) in (start..).zip(hashes) {
+            // An audit has refuted this hash before: the peer is a liar, without another download.
             if self.refuted.contains(&(height, hash)) {
                 refuted.get_or_insert((height, hash));
             }
-            // What the peer itself claimed before, it takes back.
+            // Only other peers count: a peer may replace its own earlier claim.
             let is_vouched = self.is_vouched_by_others(height, peer);
             let wanted = height >= self.first;
             let place = place_of(height);
             let interval = self.interval_mut(number).expect("made above");
             let Some(&at) = interval.at(place) else {
+                // The first claim about a height becomes the accepted hash.
                 interval.push(hash, wanted);
                 continue;
             };
+            // The claim agrees with the accepted hash. The voucher below records it.
             if at.hash == hash {
                 continue;
             }
             match at.answer {
-                // Nobody asks about it.
+                // A height below the birthday is not compared, because no filter of it is
+                // requested.
                 Answer::Unwanted if is_vouched => {}
-                // The block has one filter, and it is another.
+                // The audit has found the block's only valid filter. Any other hash is a lie.
                 _ if at.audited => {
                     refuted.get_or_insert((height, hash));
                 }
-                // Nobody else stands for the hash that was known: it is replaced.
+                // Nobody else vouches for the accepted hash, so this claim replaces it. If the
+                // block was already scanned, its ambiguity concerned claims that are gone.
+                // Otherwise the block is still needed.
                 _ if !is_vouched => {
                     interval.set_hash(place, hash);
                     interval.set_ambiguous(place, at.ambiguous && at.answer != Answer::Block);
+                    // The answer was given by a filter that nobody vouches for any longer.
                     if at.answer == Answer::Filter {
                         interval.answer(place, Answer::None);
                         reopened.push(height);
                     }
                 }
-                // The block was scanned, and did not decide: no filter is evidence.
+                // The block was scanned and cannot decide. Filters are no evidence for later
+                // rescans.
                 Answer::Block => interval.set_ambiguous(place, true),
                 Answer::None | Answer::Filter | Answer::Unwanted => {
+                    // At an ambiguous height the block decides, so further claims need not be kept.
                     if !at.ambiguous {
                         self.differing.insert((height, peer), hash);
                     }
@@ -345,6 +361,7 @@ impl Claims {
             }
         }
         let end = start as usize - first_of(number) as usize + hashes.len();
+        // The peer vouches for all its hashes. Where a claim differs, `differing` takes precedence.
         if let Some(interval) = self.interval_mut(number) {
             interval.vouch(peer, end);
         }
@@ -352,17 +369,19 @@ impl Claims {
         Reported { refuted, reopened: runs(reopened.into_iter()) }
     }
 
-    /// Notes how a height was answered.
+    /// Records how a height was answered, or that it is unanswered again.
     pub(super) fn answer(&mut self, height: u32, answer: Answer) {
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         interval.answer(place_of(height), answer);
+        // An unanswered height makes its interval unfinished again.
         if answer == Answer::None {
             self.reach_back(height);
         }
     }
 
-    /// Ends what is open about a height: its block was scanned, refuted these hashes, and has a
-    /// filter with the hash `valid`, if that was found. Who claimed that may be gone.
+    /// Settles a height whose block was scanned. The block has refuted the hashes `refuted`.
+    /// `valid` is the hash of its filter, if the audit has found it; the peer that claimed it may
+    /// have left.
     pub(super) fn settle(
         &mut self,
         height: u32,
@@ -376,6 +395,7 @@ impl Claims {
         let place = place_of(height);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(&at) = interval.at(place) else { return };
+        // The audit has found the true filter. Its hash is accepted, whoever claims it.
         if let Some(valid) = valid {
             interval.audit(place, valid);
             return;
@@ -383,13 +403,15 @@ impl Claims {
         let is_refuted = refuted.contains(&at.hash);
         interval
             .set_ambiguous(place, at.ambiguous || left.len() > 1 || is_refuted && left.is_empty());
+        // The accepted hash is false: another claim takes its place, or none is left.
         if is_refuted {
             let other = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
             interval.set_hash(place, other);
         }
     }
 
-    /// Remembers that a block refutes this; returns false where that is too much.
+    /// Remembers that a block has refuted a hash. Returns `false` if the height has too many
+    /// refuted hashes to remember another.
     pub(super) fn refute(&mut self, height: u32, hash: FilterHash) -> bool {
         let all =
             (height, FilterHash::all_zeros())..=(height, FilterHash::from_byte_array([0xff; 32]));
@@ -399,21 +421,22 @@ impl Claims {
         self.refuted.contains(&(height, hash))
     }
 
-    /// No filter is evidence about this height: it takes the block.
+    /// Records that no filter is evidence about a height, so that its block is needed.
     pub(super) fn set_ambiguous(&mut self, height: u32) {
         if let Some(interval) = self.interval_mut(interval_of(height)) {
             interval.set_ambiguous(place_of(height), true);
         }
     }
 
-    /// Whether peers of an earlier run claim this.
+    /// Returns `true` if peers that are not known individually claim this hash: those of an earlier
+    /// run, or departed ones.
     pub(super) fn is_claimed_earlier(&self, height: u32, hash: FilterHash) -> bool {
         let covers = |interval: &Interval| place_of(height) < interval.earlier().heights;
         self.interval(interval_of(height)).is_some_and(covers)
             && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
 
-    /// Has these heights answered again. Returns those whose filter is not known.
+    /// Marks heights as unanswered. Returns those at which no filter is evidence.
     pub(super) fn reopen(&mut self, heights: &RangeInclusive<u32>) -> Vec<u32> {
         let mut ambiguous = Vec::new();
         let (first, last) = ((*heights.start()).max(self.first).max(1), *heights.end());
@@ -430,18 +453,19 @@ impl Claims {
         ambiguous
     }
 
-    /// Wants the heights from `first` on, which is lower than before. Returns the heights that were
-    /// answered and for which nobody vouches now.
+    /// Extends the wanted heights down to `first`. Returns ranges of heights whose answers by
+    /// filters are withdrawn, because nobody vouches for them now.
     pub(super) fn extend(&mut self, first: u32) -> Vec<RangeInclusive<u32>> {
         let before = self.first_interval;
         self.first = first.min(self.first);
         self.first_interval = interval_of(self.first.max(1));
+        // Empty intervals fill the gap, because intervals must be consecutive.
         if !self.intervals.is_empty() {
             let new = (self.first_interval..before).map(|_| Interval::default());
             drop(self.intervals.splice(..0, new));
         }
         self.frontier = self.frontier.min(self.first_interval);
-        // Of all others, each height was wanted before.
+        // Only the interval that was first before can contain heights that were not wanted.
         let place = if before == self.first_interval { place_of(self.first.max(1)) } else { 0 };
         let Some(interval) = self.interval_mut(before) else { return Vec::new() };
         let vouched = interval.vouched();
@@ -455,21 +479,24 @@ impl Claims {
         reopened
     }
 
-    /// Whether a header that is trusted commits to the hash of this height.
+    /// Returns `true` if a trusted filter header commits to the accepted hash of a height.
     fn is_committed(&self, height: u32) -> bool {
         let interval = self.interval(interval_of(height));
         let differs = self.differing_at(height).next().is_some();
         interval.is_some_and(Interval::is_committed) && !differs
     }
 
-    /// The headers at the end of these intervals are trusted. Returns the intervals whose hashes
-    /// they turn out to commit to.
+    /// Finds the intervals whose hashes a trusted filter header commits to. Returns the numbers of
+    /// those found for the first time.
     pub(super) fn commit(&mut self, trusted: &BTreeMap<u32, FilterHeader>) -> Vec<u32> {
         let mut committed = Vec::new();
+        // Without checkpoints, no header is trusted.
         if trusted.is_empty() {
             return committed;
         }
         let mut above: Option<[FilterHeader; 2]> = None;
+        // From the top down: if an interval is committed, the header before it is trusted too, and
+        // can commit the interval below.
         for number in (self.first_interval..self.end_interval()).rev() {
             let interval = self.interval_mut(number).expect("counted");
             let header = trusted.get(&(number * CHECKPOINT_INTERVAL)).copied();
@@ -483,7 +510,7 @@ impl Claims {
         committed
     }
 
-    /// The heights of an interval, in runs, that filters answered and nobody disputes.
+    /// Returns ranges of the heights of an interval that were answered by undisputed filters.
     pub(super) fn answered_by_filter(&self, number: u32, from: u32) -> Vec<RangeInclusive<u32>> {
         let Some(interval) = self.interval(number) else { return Vec::new() };
         let heights = (first_of(number)..).zip(interval.heights());
@@ -493,20 +520,22 @@ impl Claims {
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
     }
 
-    /// Drops everything that liars claim. Returns the heights that were answered and for which
-    /// nobody vouches now. Peers of an earlier run may be among the liars if `earlier`.
+    /// Drops all claims of liars. Returns ranges of heights whose answers by filters are withdrawn.
+    /// If `earlier`, the peers that are not known individually lose their claims too.
     pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|(_, peer), _| !liars.contains(peer));
         self.withdraw(|_, interval| interval.drop_vouchers(liars, earlier))
     }
 
-    /// Takes vouchers from intervals.
+    /// Applies `take`, which removes vouchers, to each interval. Returns ranges of heights whose
+    /// answers by filters are withdrawn.
     fn withdraw(&mut self, take: impl Fn(u32, &mut Interval)) -> Vec<RangeInclusive<u32>> {
         let mut reopened = Vec::new();
         for number in self.first_interval..self.end_interval() {
             let interval = self.interval_mut(number).expect("counted");
             let before = interval.vouched();
             take(number, interval);
+            // Answers above the highest vouched height are withdrawn.
             if interval.vouched() < before {
                 let height =
                     |place| first_of(number) + u32::try_from(place).expect("1,000 at most");
@@ -518,8 +547,8 @@ impl Claims {
         reopened
     }
 
-    /// Where nobody vouches for the hash of a height any more and someone claims another, that
-    /// takes its place.
+    /// Accepts another claim for each disputed height whose accepted hash nobody vouches for any
+    /// longer. Returns the heights whose answers by filters are withdrawn.
     fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
         let keys: Vec<_> = self.differing.keys().copied().collect();
         let mut reopened = Vec::new();
@@ -529,6 +558,8 @@ impl Claims {
                 let mut vouchers = interval.vouchers().iter();
                 vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
             });
+            // Only a peer that still vouches for the height can replace the accepted hash. A
+            // departed peer with a limited voucher cannot.
             if self.num_vouchers(height) > 0 || !stays {
                 continue;
             }
@@ -536,6 +567,7 @@ impl Claims {
             self.differing.retain(|&(at, _), other| at != height || *other != hash);
             let interval = self.interval_mut(interval_of(height)).expect("differs there");
             interval.set_hash(place, hash);
+            // The caller was answered with the filter of the old hash.
             if interval.at(place).is_some_and(|at| at.answer == Answer::Filter) {
                 self.answer(height, Answer::None);
                 reopened.push(height..=height);
@@ -544,9 +576,12 @@ impl Claims {
         reopened
     }
 
-    /// A peer is gone. What it claimed goes too, except where `keep`, and where it was answered
-    /// with: up to the first height that is open, or where it differed. Returns the heights that
-    /// were answered and for which nobody vouches now.
+    /// Removes the claims of a departed peer for which it has sent no filter, so that nobody can
+    /// claim and leave.
+    ///
+    /// The peer still vouches for the heights of an interval below the first unanswered one, and
+    /// below the first one where it lost a differing claim. Claims for which `keep` returns `true`
+    /// stay too. Returns ranges of heights whose answers by filters are withdrawn.
     pub(super) fn depart(
         &mut self,
         peer: PeerId,
@@ -560,11 +595,13 @@ impl Claims {
         });
         for number in self.first_interval..self.end_interval() {
             let interval = self.interval(number).expect("counted");
+            // Every filter of this interval has arrived, so the peer keeps its claims.
             if interval.num_open() == 0 {
                 continue;
             }
             let claimed = (first_of(number)..).zip(interval.heights());
             let open = claimed.filter(|(_, at)| at.answer == Answer::None);
+            // These claims stay without the voucher that covers them: their filter is at hand.
             let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
                 keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
             });
@@ -574,15 +611,15 @@ impl Claims {
         let reopened = self.withdraw(|number, interval| {
             let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
             let first_open = open.clone().position(|at| at.answer == Answer::None);
-            // Limit the voucher to the heights below: without its differing claim, the peer would
-            // count as vouching for the others' hash there.
+            // Limit the voucher to the heights below. Without its differing claim, the peer would
+            // count as vouching for the accepted hash there.
             let differed = dropped.iter().find(|&&height| interval_of(height) == number);
             let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
             if let Some(end) = end {
                 interval.limit_voucher(peer, end);
             }
         });
-        // A peer with differing claims is kept by name, because a block may still convict it.
+        // A peer with differing claims is kept individually, because a block may still convict it.
         if self.differing.keys().all(|&(_, claimant)| claimant != peer) {
             for interval in &mut self.intervals {
                 interval.count_together(peer);
@@ -591,12 +628,12 @@ impl Claims {
         reopened
     }
 
-    /// Drops what peers that have left claim about a height.
+    /// Drops the differing claims about a height of all peers for which `has_left` returns `true`.
     pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
         self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
     }
 
-    /// Forgets everything above this height.
+    /// Drops everything above a height.
     pub(super) fn truncate(&mut self, height: u32) {
         self.differing.retain(|&(at, _), _| at <= height);
         self.refuted.retain(|&(at, _)| at <= height);
@@ -604,6 +641,7 @@ impl Claims {
         let intervals = (last + 1).saturating_sub(self.first_interval) as usize;
         self.intervals.truncate(intervals);
         self.frontier = self.frontier.min(last.max(self.first_interval));
+        // The genesis block is in no interval.
         if height > 0
             && let Some(interval) = self.interval_mut(last)
         {

@@ -1,4 +1,4 @@
-//! What a sync is set up with.
+//! Configuration of a filter sync.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,38 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 
-/// Timeouts that an answer may take before its peer is disconnected.
+/// Number of timeouts that an answer may take before its peer is disconnected.
 pub const SILENT_TIMEOUTS: u32 = 4;
 
-/// What a sync is set up with.
+/// Configuration of a [`FilterSync`](super::FilterSync).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The network, for the genesis block.
+    /// The network, which determines the genesis block and the rules for blocks.
     pub network: Network,
-    /// The first height whose filter is wanted: the wallet's birthday. One above `i32::MAX`, which
-    /// no block has, counts as that.
+    /// The first height whose filter is wanted: the wallet's birthday. Values above `i32::MAX`,
+    /// which no block height reaches, count as `i32::MAX`.
     ///
-    /// Where the chain of headers begins above it, nothing is asked
+    /// While the header chain begins above this height, nothing is requested
     /// ([`Finding::FirstUnknown`](super::Finding::FirstUnknown)).
     pub first: u32,
-    /// Filter headers that the caller trusts, by height. Who differs is disconnected unheard.
+    /// Filter headers that the caller trusts, by height. A peer that claims another header is
+    /// disconnected at once, and its claims are not compared.
     pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
-    /// One block in this many, on average, is fetched and its filter audited; 0 for none. The seed
-    /// decides which.
+    /// On average, one block in this many is fetched and its filter is audited; 0 for no audits.
+    /// The seed determines which blocks.
     pub spot_audits: u32,
-    /// The last height wanted; `None` for every height, those to come too. Nothing above it is asked
-    /// or answered.
+    /// The last height wanted; `None` for all heights, including future ones. No height above it is
+    /// requested or answered.
     pub last: Option<u32>,
-    /// For the choice of spot audits. Peers must not know it.
+    /// Seed for the choice of spot audits. It must be unknown to peers.
     pub seed: [u8; 16],
-    /// How much is kept, and how long is waited.
+    /// Limits on memory, and the timeout.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A configuration with no checkpoints, the usual limits and one spot audit in 1,000 blocks.
+    /// Creates a configuration without checkpoints, with the default limits and one spot audit in
+    /// 1,000 blocks.
     pub fn new(network: Network, first: u32, seed: [u8; 16]) -> Self {
         Self {
             network,
@@ -51,10 +53,11 @@ impl Config {
         }
     }
 
-    /// Trusts the filter header at `height`.
+    /// Adds a trusted filter header at `height`.
     ///
     /// # Errors
-    /// A height that is no multiple of 1,000, since `cfcheckpt` has no headers of others.
+    /// Returns an error if `height` is 0 or not a multiple of 1,000, because `cfcheckpt` contains
+    /// no other heights.
     pub fn trust(&mut self, height: u32, header: FilterHeader) -> Result<(), ConfigError> {
         if height == 0 || !height.is_multiple_of(CHECKPOINT_INTERVAL) {
             return Err(ConfigError::CheckpointHeight(height));
@@ -64,35 +67,38 @@ impl Config {
     }
 }
 
-/// Why a configuration is invalid.
+/// Reason why a configuration is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// A checkpoint between those of `cfcheckpt`.
-    #[error("a checkpoint at height {0}, they are at the multiples of {CHECKPOINT_INTERVAL}")]
+    /// The height of a checkpoint is not one of the heights in `cfcheckpt`.
+    #[error("checkpoint at height {0}, only multiples of {CHECKPOINT_INTERVAL} are possible")]
     CheckpointHeight(u32),
 }
 
-/// How much a sync keeps, and how long it waits.
+/// Limits on the memory and on the waiting times of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Peers at a time.
+    /// Maximum number of connected peers.
     pub peers: usize,
-    /// Intervals of 1,000 blocks that are worked on at a time.
+    /// Maximum number of intervals of 1,000 blocks that are processed at a time.
     pub intervals: usize,
-    /// Blocks that are fetched at a time for disputes, spot audits and hits. One filter is kept with
-    /// each: at most [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually about 20 kB.
+    /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. One
+    /// filter is kept with each: at most [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually
+    /// about 20 kB.
     pub inspections: usize,
-    /// The most of these where peers claim different filters. With each, up to two filters per peer
-    /// of the limit are kept, since some peers may have left.
+    /// Maximum number of these blocks that are in dispute. Each keeps up to two filters per peer of
+    /// the limit, since some of the peers may have left.
     pub disputes: usize,
-    /// Bytes of the filters of hits that are kept while their blocks wait to be fetched. A filter that
-    /// exceeds it is dropped and fetched again.
+    /// Maximum total bytes of the filters of hits whose blocks are queued. A filter that exceeds
+    /// the limit is dropped and fetched again.
     pub kept_bytes: usize,
-    /// How long an answer may take before others are asked. Of several filters or blocks, each may
-    /// take this long after the one before; all together may take one timeout, and one more for each
-    /// 100 filters, 8 blocks or 1 MB of blocks that come first. A peer that sends nothing is
-    /// disconnected after four timeouts, and after one if it owes a filter in a dispute.
+    /// Time that an answer may take before other peers are asked.
+    ///
+    /// Of several filters or blocks, each may take one timeout after the previous one. All of them
+    /// together may take one timeout, plus one for each 100 filters, and for each 8 blocks or 1 MB
+    /// of blocks that come before them. A silent peer is disconnected after four timeouts, or after
+    /// one if it owes a filter in a dispute.
     pub timeout: Duration,
 }
 
@@ -100,14 +106,16 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             peers: 8,
-            // One request covers the filters of an interval, so that four peers send at once. More
-            // would only keep claims further above what is answered.
+            // One request covers the filters of one interval, so four peers can send at once. A
+            // higher limit would only store claims further above the answered heights.
             intervals: 4,
-            // Two peers with the most blocks in flight, 64 each; 38 MB of filters at most.
+            // Two peers with the maximum of 64 blocks in flight each. With one filter of at most
+            // 300 kB each: 38 MB.
             inspections: 128,
-            // Bounds the filters: 16 heights, two for each of 8 peers, 300 kB each are 77 MB.
+            // Bounds the memory for filters: 16 heights, two filters for each of 8 peers, 300 kB
+            // each are 77 MB.
             disputes: 16,
-            // An estimate: some 3,000 filters of 20 kB.
+            // An estimate: enough for about 3,000 filters of 20 kB.
             kept_bytes: 64 << 20,
             timeout: Duration::from_secs(30),
         }

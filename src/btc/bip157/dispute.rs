@@ -1,4 +1,4 @@
-//! Fetching blocks, and what a block says about the filters claimed for it.
+//! Fetching blocks, and settling disputes about filters with them.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -17,19 +17,19 @@ use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
-/// Timeouts after which a block waits for no filter more.
+/// Number of timeouts that a block waits for disputed filters at most.
 const DISPUTE_TIMEOUTS: u32 = 4;
 
-/// Those who claim a filter that its block refutes.
+/// A claimed filter that its block refutes, with the peers that claim it.
 #[derive(Debug)]
 pub(super) struct Lie {
     pub(super) liars: Vec<PeerId>,
-    /// Whether peers of an earlier run are among them.
+    /// `true` if peers that are not known individually are among the liars.
     pub(super) earlier: bool,
     pub(super) filter: FalseFilter,
 }
 
-/// A block that came, for a height that is settled with it.
+/// A block that arrived, with the inspection that it completes and the lies that it reveals.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) inspection: Inspection,
@@ -37,7 +37,7 @@ pub(super) struct Settled {
     pub(super) lies: Vec<Lie>,
 }
 
-/// What a block says about the filters claimed for it.
+/// Results of auditing the claimed filters of a block.
 #[derive(Debug, Default)]
 struct Judgement {
     refuted: Vec<(FilterHash, Option<InvalidFilter>)>,
@@ -46,7 +46,7 @@ struct Judgement {
 }
 
 impl Parts<'_> {
-    /// Begins inspections of disputes and wanted blocks, and goes on with those that may have
+    /// Begins inspections of disputed heights and wanted blocks, and continues those that may have
     /// changed.
     pub(super) fn go_on(&mut self, look: Look, turn: &mut Turn<'_>) {
         self.want_disputed(turn);
@@ -65,6 +65,7 @@ impl Parts<'_> {
         let mut new: Vec<_> = new.take(self.inspections.room()).collect();
         new.dedup();
         for height in new {
+            // A height without a block is above the tip and needs no inspection.
             let Some(at) = turn.block_at(height) else { continue };
             let claims = self.claims.hashes(height).into_iter().map(|hash| {
                 let mut claimants = self.claims.claimants(height, hash);
@@ -76,8 +77,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Fetches what an inspection lacks: every claimed filter, then the block. The block comes last
-    /// because a claim counts as a lie only if its filter was received.
+    /// Requests what an inspection lacks: every claimed filter, then the block. The block comes
+    /// last, because a claim counts as a lie only if its filter was received.
     fn go_on_with(
         &mut self,
         height: u32,
@@ -90,14 +91,16 @@ impl Parts<'_> {
         let Some(inspection) = self.inspections.open_mut(height) else { return };
         let waited = inspection.waited(turn.now);
         let is_ambiguous = known.is_some_and(|known| known.ambiguous);
+        // At most one claim is left, so there is no dispute to settle.
         if inspection.why == Why::Disputed && !is_ambiguous && hashes.len() < 2 {
             return self.dissolve(height, turn);
         }
-        // What nobody claims any more is of no use.
+        // Filters that no peer claims any longer decide nothing.
         let accepted = known.map(|known| known.hash);
         inspection.contents.retain(|hash, _| hashes.contains(hash) || accepted == Some(*hash));
         let missing = hashes.iter().filter(|hash| !inspection.contents.contains_key(*hash));
         let missing: Vec<_> = missing.copied().collect();
+        // Each dispute keeps one filter per claim, so the number of disputes at a time is limited.
         if hashes.len() > 1 && !self.inspections.take_dispute_place(height) {
             return;
         }
@@ -105,17 +108,18 @@ impl Parts<'_> {
         for hash in missing {
             waits |= self.ask_for_claimed(height, hash, turn);
         }
-        // Else liars that come one after the other would put it off for ever.
+        // After this time the block is fetched even without the filters. Otherwise liars that
+        // appear one after another could delay it forever.
         if !waits || waited > self.peers.timeout().saturating_mul(DISPUTE_TIMEOUTS) {
             self.ask_for_block(height, wanted, turn);
         }
     }
 
-    /// Where more claims came, one after the other, than are kept, none counts, and the block
-    /// alone answers.
+    /// Drops all claims about a height if they exceed the limit. Only the block answers then.
     fn limit_claims(&mut self, height: u32, turn: &mut Turn<'_>) {
-        // One claim for each connected peer, and as many for peers that have left: with each claim
-        // a filter is kept, and peers that connect one after another bring new claims without end.
+        // The limit allows one claim for each connected peer, and as many for departed peers. A
+        // filter is kept for each claim, and peers that connect one after another bring new claims
+        // without end.
         let limit = self.config.limits.peers.saturating_mul(2);
         if self.claims.differing_at(height).count() <= limit {
             return;
@@ -127,17 +131,20 @@ impl Parts<'_> {
         if let Some(inspection) = self.inspections.open_mut(height) {
             inspection.contents.clear();
         }
+        // The caller has an answer by a filter that is no evidence any longer.
         if told {
             turn.act(Action::Reopened(height, height));
         }
     }
 
-    /// Nobody differs any more.
+    /// Ends an inspection without its block, because no claims differ any longer. Hands over the
+    /// filter if it is at hand.
     fn dissolve(&mut self, height: u32, turn: &mut Turn<'_>) {
         let Some(mut inspection) = self.inspections.remove(height) else { return };
         let peers = &self.peers;
         self.claims.drop_differing(height, |peer| !peers.contains(peer));
         let Some(known) = self.claims.at(height).copied() else { return };
+        // The remaining filter is at hand, and the height waits for an answer.
         if let Some(content) = inspection.contents.remove(&known.hash)
             && known.answer == Answer::None
             && !known.ambiguous
@@ -146,7 +153,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Asks one of those who claim a filter for it; returns whether it may come.
+    /// Requests a claimed filter from one of the peers that claim it. Returns `true` if the filter
+    /// may still arrive.
     fn ask_for_claimed(&mut self, height: u32, hash: FilterHash, turn: &mut Turn<'_>) -> bool {
         let claimants = self.claims.claimants(height, hash);
         let connected = self.peers.iter().filter(|(id, _)| claimants.contains(id));
@@ -155,6 +163,7 @@ impl Parts<'_> {
         let is_coming = able.iter().any(|(_, peer)| {
             peer.requests.brings_filter(height, self.peers.is_slow(peer, turn.now))
         });
+        // One request is enough while its answer may still arrive.
         if is_coming {
             return true;
         }
@@ -173,14 +182,16 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) {
         let Some(inspection) = self.inspections.open_mut(height) else { return };
-        // A peer that has nothing now may have it later: it downloads the chain, or reads from a
-        // slow disk. Without asking again, a match would wait until another peer connects.
+        // A peer that lacks a block now may have it later: it is still downloading the chain, or
+        // reads from a slow disk. Without another request, a match would wait until a new peer
+        // connects.
         let (peers, timeout) = (&*self.peers, self.peers.timeout());
         inspection.without_block.retain(|&peer, &mut since| {
             peers.contains(peer) && turn.now.saturating_sub(since) <= timeout
         });
         let at = inspection.at;
         inspection.is_asked = self.peers.brings_block(at.hash, turn.now);
+        // One download is enough: the block is already requested and not overdue.
         if inspection.is_asked {
             return;
         }
@@ -194,14 +205,16 @@ impl Parts<'_> {
             (is_busy, self.peers.rests(peer, turn.now), peer.requests.len(), id)
         });
         match keyed.min() {
+            // The best peer has the maximum of blocks in flight. A later event tries again.
             Some((true, ..)) => {}
             Some((false, .., id)) => {
                 inspection.is_asked = true;
                 self.peers.ask_for_block(id, at, turn.now);
                 wanted.entry(id).or_default().push(at.hash);
             }
-            // Nobody disputes it, and nobody has the block.
+            // No dispute depends on this block, and no peer has it. The audit is skipped.
             None if inspection.why == Why::SpotAudit => self.dissolve(height, turn),
+            // The finding is reported once for each inspection.
             None if inspection.reported => {}
             None => {
                 inspection.reported = true;
@@ -210,10 +223,11 @@ impl Parts<'_> {
         }
     }
 
-    /// A peer does not have a block.
+    /// Records that a peer does not have a block.
     pub(super) fn miss_block(&mut self, id: PeerId, hash: BlockHash, turn: &Turn<'_>) {
         let Some(peer) = self.peers.get_mut(id) else { return };
         let Some(height) = peer.requests.take_block(hash, turn.now) else { return };
+        // After a reorganisation, the height may belong to another block.
         if let Some(inspection) = self.inspections.open_mut(height)
             && inspection.at.hash == hash
         {
@@ -221,11 +235,11 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes a block; returns what it settles.
+    /// Processes a block. Returns the inspection that the block completes, if any.
     ///
     /// # Errors
-    /// The verdict on the peer if it was asked for the block and its transactions are not those of
-    /// the header.
+    /// Returns a verdict on the peer if it was asked for the block, and the transactions do not
+    /// match the header.
     pub(super) fn take_block(
         &mut self,
         from: Option<PeerId>,
@@ -236,18 +250,20 @@ impl Parts<'_> {
         let sender = from.and_then(|id| self.peers.get_mut(id));
         let was_asked =
             sender.is_some_and(|peer| peer.requests.take_block(hash, turn.now).is_some());
+        // The block is not in the chain, or nothing waits for it.
         let Some(height) = turn.chain.height_of(&hash) else { return Ok(None) };
         let Some(open) = self.inspections.open_mut(height).filter(|open| open.at.hash == hash)
         else {
             return Ok(None);
         };
         let Ok(bound) = BoundBlock::bind(&block, hash, self.config.network) else {
-            // Who was not asked may pass on what others made up.
+            // A peer that was not asked may only relay what others have made up.
             let reason = was_asked.then_some(Reason::FalseBlock(hash));
             return reason.map_or(Ok(None), |reason| Err(Verdict::Disconnect(reason)));
         };
-        // No lie that can be shown: ids do not commit to witnesses. Without them, spends of scripts that
-        // only a witness shows would be missed, so that another is asked.
+        // Missing witnesses cannot be proven to be a lie, because txids do not commit to witnesses.
+        // Without witnesses, the scan would miss spends whose script only a witness reveals. So
+        // another peer is asked.
         if bound.witnesses() == Witnesses::Stripped
             && let Some(id) = from
         {
@@ -263,18 +279,19 @@ impl Parts<'_> {
         Ok(Some(Settled { inspection, block, lies }))
     }
 
-    /// Settles what is claimed about a height with what its block says.
+    /// Settles the claims about a height with the audit results of its block.
     fn settle(&mut self, at: BlockAt, judgement: Judgement, turn: &mut Turn<'_>) -> Vec<Lie> {
         let mut left = self.claims.hashes(at.height);
         let mut refuted = judgement.refuted;
         if let Some(valid) = judgement.valid {
-            // A block has one filter: with that, all others are false.
+            // A block has exactly one filter. Once it is known, all other claims are false.
             let known = |hash: &FilterHash| refuted.iter().any(|(other, _)| other == hash);
             let others = left.iter().filter(|&hash| *hash != valid && !known(hash));
             let others: Vec<_> = others.map(|&hash| (hash, None)).collect();
             refuted.extend(others);
         }
         left.retain(|hash| refuted.iter().all(|(other, _)| other != hash));
+        // At least two claims are left that the block does not refute.
         if left.len() > 1 {
             turn.report(Finding::Undecided(at));
         } else if judgement.suspicious {
@@ -290,6 +307,8 @@ impl Parts<'_> {
             .collect();
         let hashes: Vec<_> = lies.iter().map(|lie| lie.filter.hash).collect();
         self.claims.settle(at.height, &hashes, judgement.valid);
+        // An honest filter can look suspicious too. So no peer is blamed, and the filter is no
+        // evidence.
         if judgement.suspicious {
             self.claims.set_ambiguous(at.height);
         }
@@ -299,6 +318,7 @@ impl Parts<'_> {
 
 fn judge(block: &BoundBlock<'_>, contents: &BTreeMap<FilterHash, Vec<u8>>) -> Judgement {
     let mut judgement = Judgement::default();
+    // Without previous outputs: the sync knows only what the block itself reveals.
     for (&hash, content) in contents {
         match audit(block, content, Prevouts::None) {
             Audit::Valid(_) => judgement.valid = Some(hash),

@@ -1,8 +1,9 @@
-//! Asking each peer what it claims, and comparing that with what others claim.
+//! Requests for the claims of each peer, and the comparison of these claims.
 //!
-//! Every peer goes through the intervals of 1,000 blocks upwards, from that of the first height
-//! wanted, whenever it came. Where the hashes known lead from its filter header before an interval
-//! to the one after it, it claims the same, and need not be asked.
+//! Every peer is asked about all intervals of 1,000 blocks in ascending order, from the interval of
+//! the first wanted height on, no matter when the peer connects. If the known hashes lead from the
+//! peer's filter header before an interval to its header at the end, the peer claims the same
+//! hashes. Then they need not be requested.
 
 use std::vec::Vec;
 
@@ -22,11 +23,11 @@ use super::{
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
-/// A peer that disputes this many heights is asked for no further filter hashes.
+/// Number of disputed heights from which on a peer is asked for no further filter hashes.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
 impl Parts<'_> {
-    /// Asks each peer for what is to be compared next.
+    /// Requests from each peer the claims that are to be compared next.
     pub(super) fn ask_for_claims(&mut self, turn: &mut Turn<'_>) {
         let ids: Vec<_> = self.peers.ids().collect();
         for id in ids {
@@ -34,19 +35,23 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes a step with one peer; returns whether there may be another.
+    /// Makes one step with one peer. Returns `true` if another step may follow at once.
     fn ask_peer(&mut self, id: PeerId, turn: &mut Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         let Some(peer) = self.peers.get_mut(id) else { return false };
+        // A peer without a known tip is asked nothing: Core disconnects peers that ask for an
+        // unknown block.
         let Some(height) = peer.height(turn.chain) else { return false };
+        // One request for claims at a time: the next step depends on the answer.
         if peer.requests.has_claims() {
             return false;
         }
         let known = peer.num_checkpoints();
         let first = self.claims.first_interval() as usize;
         let checkpoints = (height / CHECKPOINT_INTERVAL) as usize;
-        // The last checkpoint follows from the hashes of its interval, which are requested anyway.
+        // The last checkpoint also follows from the hashes of its interval, which are requested
+        // anyway.
         if checkpoints > known && (known + 1 < first || checkpoints > known + 1) {
             let stop = turn.block_at(height).expect("at or below the tip");
             let message = GetCFCheckpt { filter_type: BASIC_FILTER, stop_hash: stop.hash };
@@ -55,27 +60,32 @@ impl Parts<'_> {
             return false;
         }
         let interval = peer.next_interval();
-        // Claims far above what is answered would only fill the memory.
+        // Claims far above the answered heights would only fill the memory.
         if interval >= frontier.saturating_add(window) {
             return false;
         }
         let (end, start) = (peer.checkpoint(interval), peer.next_height());
+        // Without the header before the interval, the hashes could not be checked.
         let Some(before) = self.header_before(id, interval) else { return false };
+        // Compare headers before requesting hashes. This works only for whole intervals, because
+        // headers are known at their ends alone.
         if let Some(end) = end.filter(|_| start == first_of(interval)) {
             if self.claims.vouch_if_agrees(id, interval, [before, end]) {
                 self.peers.get_mut(id).expect("found above").advance();
                 self.grade_interval(interval, first_of(interval), turn);
                 return true;
             }
+            // The other peer's hashes may turn out to be this peer's too, which saves a request.
             if self.is_asked_of_another(id, interval, turn) {
                 return false;
             }
         }
-        // A liar about every height would have every block fetched at once.
+        // A peer that lies about every height would cause the download of every block.
         if self.claims.differs_at_many(id, MAX_DIFFERING) {
             return false;
         }
         let stop = height.min(interval * CHECKPOINT_INTERVAL);
+        // The peer has made claims about all blocks that it has shown.
         if start > stop {
             return false;
         }
@@ -88,7 +98,7 @@ impl Parts<'_> {
         false
     }
 
-    /// The header that a peer claims before an interval, once it has.
+    /// Returns the filter header that a peer claims before an interval, if it is known.
     fn header_before(&self, id: PeerId, interval: u32) -> Option<FilterHeader> {
         match interval - 1 {
             0 => Some(self.genesis),
@@ -96,9 +106,12 @@ impl Parts<'_> {
         }
     }
 
-    /// Whether another peer's answer is to come that may do for this one.
+    /// Returns `true` if another peer with the same filter headers has been asked for the hashes of
+    /// this interval, and its answer may serve for this peer too.
     fn is_asked_of_another(&self, id: PeerId, interval: u32, turn: &Turn<'_>) -> bool {
         let known = self.claims.interval(interval).map_or(0, |known| known.heights().len());
+        // All hashes are known, and they do not fit this peer's headers. The peer needs a request
+        // of its own.
         if known == CHECKPOINT_INTERVAL as usize {
             return false;
         }
@@ -113,11 +126,11 @@ impl Parts<'_> {
         })
     }
 
-    /// Takes filter headers at the multiples of 1,000.
+    /// Processes a `cfcheckpt`: the filter headers at the multiples of 1,000.
     ///
     /// # Errors
-    /// The verdict on the peer if the message answers no request or contradicts earlier claims or a
-    /// trusted header.
+    /// Returns a verdict on the peer if the message answers no request, or contradicts earlier
+    /// claims or a trusted header.
     pub(super) fn take_checkpoints(
         &mut self,
         id: PeerId,
@@ -126,6 +139,7 @@ impl Parts<'_> {
     ) -> Result<(), Verdict> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         let stop = peer.requests.take_checkpoints().ok_or(Violation::Unsolicited)?;
+        // BIP157: an answer repeats the filter type and the stop hash of its request.
         if message.filter_type != BASIC_FILTER {
             return Err(Violation::FilterType(message.filter_type).into());
         }
@@ -134,9 +148,11 @@ impl Parts<'_> {
         }
         let expected = (stop.height / CHECKPOINT_INTERVAL) as usize;
         let sent = message.filter_headers.len();
+        // BIP157: one header for each multiple of 1,000 up to the stop.
         if sent != expected {
             return Err(Violation::Count { sent, expected }.into());
         }
+        // The header chain was reorganised after the request. The answer is about other blocks.
         if is_stale(stop, turn.chain) {
             return Ok(());
         }
@@ -146,9 +162,10 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// A peer claims the header at the end of an interval.
+    /// Records a peer's filter header at the end of an interval.
     fn learn(&mut self, id: PeerId, interval: u32, header: FilterHeader) -> Result<(), Verdict> {
         let height = interval * CHECKPOINT_INTERVAL;
+        // A peer that contradicts a trusted header is convicted without a comparison with others.
         if let Some(&trusted) = self.config.checkpoints.get(&height).filter(|t| **t != header) {
             let reason = Reason::ContradictsCheckpoint { height, claimed: header, trusted };
             return Err(Verdict::Convict(reason));
@@ -163,11 +180,11 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes the hashes of a range of filters.
+    /// Processes a `cfheaders`: the filter hashes of a range of heights.
     ///
     /// # Errors
-    /// The verdict on the peer if the message answers no request, contradicts earlier claims or a
-    /// trusted header, or claims a hash that a block has refuted.
+    /// Returns a verdict on the peer if the message answers no request, contradicts earlier claims
+    /// or a trusted header, or claims a hash that an audit has refuted.
     pub(super) fn take_headers(
         &mut self,
         id: PeerId,
@@ -176,6 +193,7 @@ impl Parts<'_> {
     ) -> Result<(), Verdict> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
         let (start, stop) = peer.requests.take_headers().ok_or(Violation::Unsolicited)?;
+        // BIP157: an answer repeats the filter type and the stop hash of its request.
         if message.filter_type != BASIC_FILTER {
             return Err(Violation::FilterType(message.filter_type).into());
         }
@@ -183,10 +201,11 @@ impl Parts<'_> {
             return Err(Violation::WrongBlock(message.stop_hash).into());
         }
         let (sent, expected) = (message.filter_hashes.len(), (stop.height + 1 - start) as usize);
+        // BIP157: one hash for each requested height.
         if sent != expected {
             return Err(Violation::Count { sent, expected }.into());
         }
-        // Asked before a reorganisation, or before lower heights were wanted.
+        // The request was made before a reorganisation, or before lower heights were wanted.
         if is_stale(stop, turn.chain) || start != peer.next_height() {
             return Ok(());
         }
@@ -194,7 +213,8 @@ impl Parts<'_> {
         self.take_hashes(id, start, &message.filter_hashes, turn)
     }
 
-    /// Follows a peer's headers along its hashes.
+    /// Computes a peer's filter headers from its hashes, and compares them with the headers that it
+    /// has claimed.
     fn follow(&mut self, id: PeerId, start: u32, message: &CFHeaders) -> Result<(), Verdict> {
         let interval = interval_of(start);
         let sent = message.previous_filter_header;
@@ -202,6 +222,8 @@ impl Parts<'_> {
         let claimed = end.or_else(|| self.header_before(id, interval)).unwrap_or(sent);
         if sent != claimed {
             let height = start - 1;
+            // The filter header of the genesis block is known. A wrong one contradicts this trusted
+            // header, not an earlier claim of the peer.
             return Err(Verdict::Convict(if height == 0 {
                 Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
             } else {
@@ -211,6 +233,7 @@ impl Parts<'_> {
         let hashes = &message.filter_hashes;
         let end = hashes.iter().fold(sent, |header, hash| filter_header(hash, &header));
         let peer = self.peers.get_mut(id).expect("it sent this");
+        // The interval is complete. Its last header must equal the one from `cfcheckpt`.
         if peer.claim(u32::try_from(hashes.len()).expect("counted before"), end) {
             self.learn(id, interval, end)?;
         }
@@ -227,6 +250,7 @@ impl Parts<'_> {
         let interval = interval_of(start);
         let Reported { refuted, reopened } = self.claims.report(id, start, hashes);
         turn.reopen(reopened);
+        // The interval is complete, so the two headers around it are remembered for other peers.
         if let Some(peer) = self.peers.get(id).filter(|peer| peer.next_interval() > interval) {
             let ends = self.header_before(id, interval).zip(peer.checkpoint(interval));
             if let Some((before, end)) = ends {
@@ -242,9 +266,11 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Says what answers given before are worth now.
+    /// Reports the grades of the answers in an interval, from height `from` on, and in intervals
+    /// that a trusted header now confirms.
     fn grade_interval(&mut self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for number in self.claims.commit(&self.config.checkpoints) {
+            // The interval of the message is reported below, from `from` on.
             if number != interval {
                 self.report_grades(number, first_of(number), turn);
             }
@@ -254,7 +280,8 @@ impl Parts<'_> {
 
     fn report_grades(&self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for run in self.claims.answered_by_filter(interval, from) {
-            // Peers vouch for heights from the first on: the last has the fewest.
+            // Peers vouch for heights from the first one on, so the last height of a run has the
+            // lowest grade.
             if let Some(grade) = self.claims.grade(*run.end()) {
                 turn.act(Action::Graded(*run.start(), *run.end(), grade));
             }

@@ -1,4 +1,4 @@
-//! Asking for filters, and handing over those whose hash meets the claims.
+//! Requests for filters, and the hand-over of filters whose hash equals the claims.
 
 use std::ops::RangeInclusive;
 use std::vec::Vec;
@@ -20,20 +20,23 @@ use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
-/// A bulk request stays inside its interval, and so inside what one request may ask for.
+/// A bulk request covers at most one interval, which must not exceed the limit of one request.
 const _: () = assert!(MAX_FILTERS >= CHECKPOINT_INTERVAL && MAX_FILTERS > 0);
 
 impl Parts<'_> {
-    /// Asks for filters that nobody disputes, the lowest first.
+    /// Requests undisputed filters, lowest interval first.
     pub(super) fn ask_for_filters(&mut self, turn: &mut Turn<'_>) {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         for interval in frontier..frontier.saturating_add(window) {
             match self.claims.interval(interval) {
+                // No claims are known about this interval and those above.
                 None => break,
+                // Every height of this interval is answered.
                 Some(known) if known.num_open() == 0 => continue,
                 Some(_) => {}
             }
+            // Every peer is busy. Further intervals would have to wait anyway.
             if self.peers.iter().all(|(_, peer)| peer.requests.has_filters_in_bulk()) {
                 break;
             }
@@ -46,14 +49,17 @@ impl Parts<'_> {
         }
     }
 
-    /// Whether everyone was heard about an interval who is worth waiting for: who is not still
-    /// busy with those below, and not overdue with an answer; and that no longer than the timeout.
+    /// Returns `true` if the filters of an interval can be requested, because all peers worth
+    /// waiting for have made their claims about it.
     ///
-    /// A filter handed over before a peer is heard that claims another would be withdrawn, and
-    /// handed over again.
+    /// Three kinds of peers are not waited for: those still busy with intervals below the frontier,
+    /// those whose answer is overdue, and, after one timeout, all others. Waiting avoids needless
+    /// work: if a late peer claims another filter, the filter that was handed over before is
+    /// withdrawn and handed over again.
     fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let Some(since) = self.claims.waits_since(interval, turn.now) else { return false };
+        // Without this limit, one silent peer could delay every interval.
         if turn.now.saturating_sub(since) > self.peers.timeout() {
             return true;
         }
@@ -62,6 +68,7 @@ impl Parts<'_> {
         let known = u32::try_from(known).expect("1,000 at most");
         self.peers.iter().all(|(_, peer)| {
             let height = peer.height(turn.chain).unwrap_or(0);
+            // The number of known heights of the interval about which this peer can make claims.
             let due = (height + 1).saturating_sub(first).min(known);
             peer.next_height() >= first.saturating_add(due)
                 || due == 0
@@ -70,7 +77,7 @@ impl Parts<'_> {
         })
     }
 
-    /// The heights of an interval that can be asked for, in runs.
+    /// Returns the ranges of heights of an interval whose filters can be requested.
     fn heights_to_ask(&self, interval: u32, turn: &Turn<'_>) -> Vec<RangeInclusive<u32>> {
         let prompt = self.peers.iter().filter(|(_, peer)| !self.peers.is_slow(peer, turn.now));
         let prompt: Vec<_> = prompt.map(|(_, peer)| peer).collect();
@@ -80,11 +87,13 @@ impl Parts<'_> {
         }))
     }
 
-    /// Asks the peers that are free for filters of a run of heights, all of one interval.
+    /// Requests the filters of a range of heights, all of one interval, from the peers that are
+    /// free.
     fn ask_for_run(&mut self, run: &RangeInclusive<u32>, turn: &mut Turn<'_>) {
         let mut start = *run.start();
         while start <= *run.end() {
-            // Who claims the hash is to send the filter: one that cannot is a liar, whoever is right.
+            // Only a peer that claims the hash is asked: if it cannot send that filter, it is a
+            // liar, whichever claim is right.
             let claimants: Vec<_> = self.claims.vouchers(start).collect();
             let free = self.peers.iter().filter(|(id, peer)| {
                 claimants.contains(id)
@@ -99,6 +108,8 @@ impl Parts<'_> {
             let stop = (*run.end()).min(height).min(start + MAX_FILTERS - 1);
             let expected: Vec<_> =
                 (start..=stop).map_while(|height| self.claims.claim(id, height)).collect();
+            // `claim` gives a hash for each height that the peer vouches for. Without one, there is
+            // nothing to expect.
             if expected.is_empty() {
                 return;
             }
@@ -106,10 +117,11 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes a filter that a peer sent.
+    /// Processes a `cfilter`.
     ///
     /// # Errors
-    /// The verdict on the peer if the message answers no request or contradicts earlier claims.
+    /// Returns a verdict on the peer if the message answers no request or contradicts earlier
+    /// claims.
     pub(super) fn take_filter(
         &mut self,
         id: PeerId,
@@ -117,6 +129,7 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) -> Result<(), Verdict> {
         let Some(peer) = self.peers.get_mut(id) else { return Ok(()) };
+        // BIP157: `cfilter` is sent only in response to `getcfilters`.
         if !peer.requests.has_filters() {
             return Err(Violation::Unsolicited.into());
         }
@@ -124,6 +137,7 @@ impl Parts<'_> {
             return Err(Violation::FilterType(message.filter_type).into());
         }
         let bytes = message.filter.len();
+        // No valid block has a larger filter.
         if bytes > MAX_FILTER_SIZE {
             return Err(Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE }.into());
         }
@@ -132,12 +146,14 @@ impl Parts<'_> {
         let at = height.map(|height| BlockAt { height, hash: message.block_hash });
         match (peer.requests.take_filter(height, sent, turn.now), at) {
             (Ok(()), Some(at)) => {
-                // A filter is worth its hash, whatever it was asked for.
+                // The filter is used for its block and hash, whichever request it answers.
                 self.take_content(at, sent, message.filter, turn);
                 Ok(())
             }
-            // Of a block that has left the chain.
+            // The filter of a block that has left the chain.
             (Ok(()), None) => Ok(()),
+            // A filter of this block was expected, with another hash: the peer has contradicted its
+            // claim.
             (Err(Some(claimed)), Some(at)) => {
                 let contradiction = Contradiction::Filter { at, claimed, sent };
                 Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
@@ -146,7 +162,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes a filter that a peer was asked for.
+    /// Stores or hands over a filter that a peer was asked for.
     fn take_content(
         &mut self,
         at: BlockAt,
@@ -155,6 +171,7 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) {
         let height = at.height;
+        // The height is being inspected. A filter that is still claimed is kept for the audit.
         if let Some(inspection) = self.inspections.open_mut(height) {
             if self.claims.hashes(height).contains(&hash) {
                 inspection.contents.entry(hash).or_insert(content);
@@ -163,17 +180,20 @@ impl Parts<'_> {
         }
         let Some(known) = self.claims.at(height) else { return };
         let is_open = known.answer == Answer::None && !known.ambiguous && known.hash == hash;
+        // A filter is handed over only if it is the accepted one and undisputed. Otherwise the
+        // block is being fetched, or the answer exists.
         if !is_open || self.claims.differing_at(height).next().is_some() {
             return;
         }
+        // In a spot audit, the block decides before the filter is handed over.
         if self.is_spot(at) {
             return self.inspections.want_with(at, Why::SpotAudit, Some((hash, content)));
         }
         hand_over(self.claims, at, content, turn);
     }
 
-    /// Whether a height is one of those whose block is fetched whatever is found. Peers do not know
-    /// the seed, so that they cannot be honest there alone.
+    /// Returns `true` if the block of this height was chosen for a spot audit. Peers do not know
+    /// the seed, so they cannot be honest at these heights only.
     fn is_spot(&self, at: BlockAt) -> bool {
         let every = u64::from(self.config.spot_audits);
         let draw = siphash_2_4(SipKey::from_bytes(self.config.seed), at.hash.as_byte_array());
@@ -183,6 +203,7 @@ impl Parts<'_> {
 
 /// Answers a height by its filter.
 pub(super) fn hand_over(claims: &mut Claims, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
+    // Without a grade, nobody vouches for the filter any longer.
     let Some(grade) = claims.grade(at.height) else { return };
     claims.answer(at.height, Answer::Filter);
     let filter = BlockFilter { block_hash: at.hash, content };

@@ -1,5 +1,6 @@
-//! The heights whose block is wanted: where peers dispute a filter, where the caller has a match,
-//! where a spot audit is due. A bounded number is fetched at a time; the others wait.
+//! Inspections: heights whose block is wanted, because peers dispute the filter, the filter
+//! matched, or a spot audit is due. A limited number of blocks is fetched at a time; the other
+//! inspections wait in a queue.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -16,17 +17,17 @@ use crate::btc::peer::PeerId;
 pub(super) struct Inspection {
     pub(super) at: BlockAt,
     pub(super) why: Why,
-    /// Filters claimed for it, by hash; from one who claims it, or the caller.
+    /// The claimed filters that are at hand, by hash, from peers or from the caller.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
-    /// The peers that did not deliver the block, and when they said so.
+    /// The peers that did not deliver the block, with the time of their answer.
     pub(super) without_block: BTreeMap<PeerId, Duration>,
-    /// That nobody has it was reported.
+    /// `true` if it was reported that no peer has the block.
     pub(super) reported: bool,
-    /// When it was begun.
+    /// The time at which the inspection was first processed.
     since: Option<Duration>,
-    /// Its block was asked for, when it was last looked at.
+    /// `true` if the block was requested and not overdue when the inspection was last processed.
     pub(super) is_asked: bool,
-    /// It has one of the places for heights with several filters.
+    /// `true` if the inspection has one of the places for heights with several filters.
     is_disputed: bool,
 }
 
@@ -44,42 +45,43 @@ impl Inspection {
         }
     }
 
-    /// A match stays one: the caller waits for the block, whatever else it is good for.
+    /// Changes the reason of the inspection. A match keeps its reason, because the caller waits for
+    /// the block, whatever else the block is used for.
     fn set_why(&mut self, why: Why) {
         if self.why != Why::Matched {
             self.why = why;
         }
     }
 
-    /// How long it has been going on.
+    /// Returns the time since the first call of this function.
     pub(super) fn waited(&mut self, now: Duration) -> Duration {
         now.saturating_sub(*self.since.get_or_insert(now))
     }
 
-    /// Bytes of its filters.
+    /// Returns the total bytes of the filters that are kept.
     fn bytes(&self) -> usize {
         self.contents.values().map(Vec::len).sum()
     }
 }
 
-/// Which open inspections an event may have changed: looking at all of them for every filter and
-/// block would be too slow.
+/// The set of open inspections that an event may have changed. Processing all of them for every
+/// filter and block would be too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
-    /// Only those begun by this event.
+    /// The inspections that were begun by this event.
     New,
-    /// Those whose block is not requested yet.
+    /// The inspections whose block is not requested.
     Waiting,
-    /// Every open inspection.
+    /// All open inspections.
     All,
 }
 
-/// All heights whose block is wanted: each is open or waits.
+/// All inspections. Each is either open (its block is being fetched) or waits in the queue.
 #[derive(Debug, Clone)]
 pub(super) struct Inspections {
     open: BTreeMap<u32, Inspection>,
     waiting: BTreeMap<u32, Inspection>,
-    /// Bytes of the filters of those that wait.
+    /// The total bytes of the filters of waiting inspections.
     kept: usize,
     limits: Limits,
 }
@@ -89,7 +91,7 @@ impl Inspections {
         Self { open: BTreeMap::new(), waiting: BTreeMap::new(), kept: 0, limits }
     }
 
-    /// Whether the block of a height is being fetched, or will be.
+    /// Returns `true` if the block of a height is being fetched or queued.
     pub(super) fn contains(&self, height: u32) -> bool {
         self.open.contains_key(&height) || self.waiting.contains_key(&height)
     }
@@ -102,30 +104,30 @@ impl Inspections {
         self.open.get_mut(&height)
     }
 
-    /// How many filters are kept with those that are open.
+    /// Number of filters that are kept with open inspections.
     #[cfg(test)]
     pub(super) fn num_filters(&self) -> usize {
         self.open.values().map(|open| open.contents.len()).sum()
     }
 
-    /// Takes one that is open out.
+    /// Removes and returns an open inspection.
     pub(super) fn remove(&mut self, height: u32) -> Option<Inspection> {
         self.open.remove(&height)
     }
 
-    /// Whether the filter of a claim is kept, of a height that is open: the claim is settled with it,
-    /// whoever has left.
+    /// Returns `true` if the filter of a claim is kept with an open inspection. The claim will be
+    /// settled with this filter even if its peer has left.
     pub(super) fn holds(&self, height: u32, hash: FilterHash) -> bool {
         self.open(height).is_some_and(|open| open.contents.contains_key(&hash))
     }
 
-    /// Whether the caller waits for the block of a height.
+    /// Returns `true` if the caller waits for the block of a height.
     pub(super) fn awaits(&self, height: u32) -> bool {
         let wanted = self.open.get(&height).or_else(|| self.waiting.get(&height));
         wanted.is_some_and(|wanted| wanted.why == Why::Matched)
     }
 
-    /// The lowest height for whose block the caller waits.
+    /// Returns the lowest height for whose block the caller waits.
     pub(super) fn first_awaited(&self) -> Option<u32> {
         let lowest = |wanted: &BTreeMap<u32, Inspection>| {
             let matched = |(_, wanted): &(&u32, &Inspection)| wanted.why == Why::Matched;
@@ -134,15 +136,16 @@ impl Inspections {
         lowest(&self.open).into_iter().chain(lowest(&self.waiting)).min()
     }
 
-    /// Has a block fetched as soon as there is room, if it is not being fetched.
+    /// Queues the block of a height, unless it is already queued or being fetched.
     pub(super) fn want(&mut self, at: BlockAt) {
         if !self.contains(at.height) {
             self.waiting.insert(at.height, Inspection::new(at));
         }
     }
 
-    /// The same for a reason, with a filter. Of one that waits, that is kept if there is room for it;
-    /// else it is fetched again from one who claims it.
+    /// Queues the block of a height for a reason, with its filter if it is at hand. A queued filter
+    /// is kept only if there is room for it; otherwise it is requested again from a peer that
+    /// claims it.
     pub(super) fn want_with(
         &mut self,
         at: BlockAt,
@@ -157,6 +160,7 @@ impl Inspections {
         let waiting = self.waiting.entry(at.height).or_insert_with(|| Inspection::new(at));
         waiting.set_why(why);
         let room = self.limits.kept_bytes.saturating_sub(self.kept);
+        // Many hits at once, as in a recovery, must not fill the memory with filters.
         if let Some((hash, content)) = content
             && content.len() <= room
             && !waiting.contents.contains_key(&hash)
@@ -166,12 +170,12 @@ impl Inspections {
         }
     }
 
-    /// How many more may be begun.
+    /// Returns the number of further inspections that can be opened.
     pub(super) fn room(&self) -> usize {
         self.limits.inspections.max(1).saturating_sub(self.open.len())
     }
 
-    /// Begins as many as there is room for, the lowest first.
+    /// Opens queued inspections while there is room, lowest height first. Returns their heights.
     pub(super) fn begin(&mut self) -> Vec<u32> {
         let mut begun = Vec::new();
         for _ in 0..self.room() {
@@ -183,7 +187,8 @@ impl Inspections {
         begun
     }
 
-    /// The heights that are open and may have changed, ascending, if these were begun.
+    /// Returns the open heights that may have changed, ascending. `begun` are those opened by this
+    /// event.
     pub(super) fn to_look_at(&self, look: Look, begun: Vec<u32>) -> Vec<u32> {
         let open = self.open.iter();
         match look {
@@ -195,8 +200,8 @@ impl Inspections {
         }
     }
 
-    /// Gives an open one a place among those that keep a filter of each peer, whose number is limited;
-    /// returns whether it has one.
+    /// Gives an open inspection one of the limited places for heights with several filters. Returns
+    /// `true` if the inspection has a place.
     pub(super) fn take_dispute_place(&mut self, height: u32) -> bool {
         let disputed = self.open.values().filter(|open| open.is_disputed).count();
         let limit = self.limits.disputes.max(1);
@@ -205,7 +210,7 @@ impl Inspections {
         open.is_disputed
     }
 
-    /// Forgets everything above a height.
+    /// Drops all inspections above a height.
     pub(super) fn truncate(&mut self, height: u32) {
         self.open.retain(|&at, _| at <= height);
         self.waiting.retain(|&at, _| at <= height);

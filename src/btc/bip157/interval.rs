@@ -1,4 +1,4 @@
-//! The claims about 1,000 blocks, from one checkpoint of filter headers to the next.
+//! The claims about one interval: the 1,000 blocks between two filter headers of a `cfcheckpt`.
 
 use core::cmp::Ordering;
 use std::ops::{Range, RangeInclusive};
@@ -11,37 +11,38 @@ use super::CHECKPOINT_INTERVAL;
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
-/// Heights of an interval: those above one checkpoint, up to the next. Interval 1 begins at
-/// height 1; the filter of the genesis block is known.
+/// Number of heights in an interval: those above one checkpoint, up to and including the next.
+/// Interval 1 begins at height 1, because the filter of the genesis block is known.
 pub(super) const SPAN: usize = CHECKPOINT_INTERVAL as usize;
-/// Peers that have left are remembered one by one up to this many for each interval. More are counted
-/// together, since anyone can come and go without end.
+/// Maximum number of departed peers that are remembered individually for each interval. Further
+/// ones are only counted, because peers can come and go without end.
 pub(super) const MAX_VOUCHERS: usize = 32;
 
-/// How the caller was answered about a height.
+/// How a height was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// Not yet.
+    /// The height has no answer yet.
     None,
-    /// By a filter.
+    /// A filter was handed to the caller.
     Filter,
-    /// By the block: nothing is more certain.
+    /// The block was handed to the caller. No answer is more certain.
     Block,
-    /// Not asked for.
+    /// The height is below the first wanted one.
     Unwanted,
 }
 
-/// What is known about the filter of one height.
+/// The state of one height.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Height {
-    /// The hash that those who vouch for the interval claim, except those who differ here.
-    /// All zeros after everyone's claim was refuted.
+    /// The accepted hash: the claim of all peers that vouch for the height. All zeros if every
+    /// claim was refuted.
     pub(super) hash: FilterHash,
     pub(super) answer: Answer,
-    /// No filter is evidence: only the block answers. It did not decide between the hashes claimed,
-    /// all of them were refuted, the one left is suspicious, or too many peers differed.
+    /// `true` if no filter is evidence, so that only the block answers. Causes: the block did not
+    /// decide between the claimed hashes, all of them were refuted, the only one left is
+    /// suspicious, or too many peers disputed the height.
     pub(super) ambiguous: bool,
-    /// The filter equals that built from the block.
+    /// `true` if the filter equals the one built from the block.
     pub(super) audited: bool,
 }
 
@@ -49,38 +50,39 @@ pub(super) struct Height {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Voucher {
     pub(super) peer: PeerId,
-    /// How many, from the first on.
+    /// The number of heights that the peer vouches for, from the first one of the interval on.
     pub(super) heights: usize,
 }
 
-/// Peers of an earlier run, of which only the number is known, and those that have left and are not
-/// remembered one by one.
+/// Peers that are only counted: those of an earlier run, and departed ones beyond the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Anonymous {
     pub(super) peers: u32,
     pub(super) heights: usize,
 }
 
-/// Claims, and how each height was answered. The number of open heights is always that of the
-/// heights without an answer, and a change of a hash undoes what followed from all hashes together.
+/// The claims and the answers of one interval. Invariants: `open` equals the number of unanswered
+/// heights, and a change of any hash resets what was derived from all hashes together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interval {
     heights: Vec<Height>,
     vouchers: Vec<Voucher>,
     earlier: Anonymous,
-    /// The headers before and at the end of one who vouches for all heights.
+    /// The filter headers before and at the end of the interval, of a peer that vouches for all of
+    /// it.
     ends: Option<[FilterHeader; 2]>,
-    /// A header that is trusted commits to the hashes.
+    /// `true` if a trusted filter header commits to the hashes.
     committed: bool,
-    /// Heights without an answer.
+    /// The number of heights without an answer.
     open: usize,
-    /// Since when these could be asked for, if all claims were in.
+    /// The time since which the filters of these heights could have been requested, if all claims
+    /// had arrived.
     waits_since: Option<Duration>,
 }
 
 impl Interval {
-    /// An interval of an earlier run. Its peers have left: they vouch up to the first height without
-    /// an answer, since a claim counts only with its filter.
+    /// Restores an interval of an earlier run. Its peers have left, so they vouch only for the
+    /// heights below the first unanswered one: a claim counts only with its filter.
     pub(super) fn restored(heights: Vec<Height>, earlier: Anonymous) -> Self {
         let is_open = |at: &Height| at.answer == Answer::None;
         let first_open = heights.iter().position(is_open).unwrap_or(heights.len());
@@ -118,7 +120,7 @@ impl Interval {
         self.open
     }
 
-    /// How many heights someone vouches for, from the first on.
+    /// Returns the number of heights, from the first one on, that at least one peer vouches for.
     pub(super) fn vouched(&self) -> usize {
         let heights = self.vouchers.iter().map(|voucher| voucher.heights);
         heights.max().unwrap_or(0).max(self.earlier.heights)
@@ -128,28 +130,33 @@ impl Interval {
         self.open == 0 && self.heights.len() == SPAN && self.vouched() == SPAN
     }
 
-    /// The place of the first height without an answer that counts, if nobody disputes the answers
-    /// of filters; the number of heights if each has one.
+    /// Returns the index of the first height without a valid answer, assuming that no answer by a
+    /// filter is disputed. Returns the number of heights if all have one.
     pub(super) fn answered(&self) -> usize {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
             Answer::None => true,
+            // An answer by a filter is valid only while a peer vouches for the height.
             Answer::Filter => place >= vouched,
             Answer::Block | Answer::Unwanted => false,
         };
         self.heights.iter().enumerate().position(is_open).unwrap_or(self.heights.len())
     }
 
-    /// Since when its filters could be asked for, which is now if it was not before.
+    /// Returns the time since which the filters could have been requested. The first call sets it
+    /// to `now`.
     pub(super) fn waits_since(&mut self, now: Duration) -> Duration {
         *self.waits_since.get_or_insert(now)
     }
 
-    /// Whether the hashes of a complete interval lead from one header to the other.
+    /// Returns `true` if the hashes of a complete interval lead from the first header to the
+    /// second.
     pub(super) fn leads(&mut self, ends: [FilterHeader; 2]) -> bool {
+        // Headers are known only at the ends of intervals, so only complete intervals are compared.
         if self.heights.len() < SPAN {
             return false;
         }
+        // Most peers have the same headers, so the 1,000 hashes are computed only once.
         if self.ends == Some(ends) {
             return true;
         }
@@ -161,19 +168,19 @@ impl Interval {
         leads
     }
 
-    /// A trusted header commits to its hashes; returns whether that is new.
+    /// Records that a trusted header commits to the hashes. Returns `true` if this was not known.
     pub(super) fn commit(&mut self) -> bool {
         !core::mem::replace(&mut self.committed, true)
     }
 
-    /// Adds the hash of the height after the last.
+    /// Appends the hash of the next height.
     pub(super) fn push(&mut self, hash: FilterHash, wanted: bool) {
         let answer = if wanted { Answer::None } else { Answer::Unwanted };
         self.open += usize::from(wanted);
         self.heights.push(Height { hash, answer, ambiguous: false, audited: false });
     }
 
-    /// Another hash is claimed for a height than what was.
+    /// Replaces the accepted hash of a height.
     pub(super) fn set_hash(&mut self, place: usize, hash: FilterHash) {
         let Some(at) = self.heights.get_mut(place).filter(|at| at.hash != hash) else { return };
         at.hash = hash;
@@ -181,7 +188,7 @@ impl Interval {
         self.committed = false;
     }
 
-    /// Notes how a height was answered.
+    /// Records how a height was answered, or that it is unanswered again.
     pub(super) fn answer(&mut self, place: usize, answer: Answer) {
         let Some(at) = self.heights.get_mut(place) else { return };
         let open = |answer| usize::from(answer == Answer::None);
@@ -190,14 +197,14 @@ impl Interval {
         self.waits_since = self.waits_since.filter(|_| self.open > 0);
     }
 
-    /// Whether no filter is evidence about a height.
+    /// Sets whether filters are no evidence about a height.
     pub(super) fn set_ambiguous(&mut self, place: usize, ambiguous: bool) {
         if let Some(at) = self.heights.get_mut(place) {
             at.ambiguous = ambiguous;
         }
     }
 
-    /// The filter of a height with this hash was built from its block.
+    /// Records that the filter with this hash equals the one built from the block.
     pub(super) fn audit(&mut self, place: usize, hash: FilterHash) {
         self.set_hash(place, hash);
         if let Some(at) = self.heights.get_mut(place) {
@@ -206,7 +213,7 @@ impl Interval {
         }
     }
 
-    /// A peer vouches for the first heights.
+    /// Records that a peer vouches for the first `heights` heights.
     pub(super) fn vouch(&mut self, peer: PeerId, heights: usize) {
         match self.vouchers.iter_mut().find(|voucher| voucher.peer == peer) {
             Some(voucher) => voucher.heights = heights,
@@ -214,7 +221,7 @@ impl Interval {
         }
     }
 
-    /// These vouch for nothing here any more; nor do those of an earlier run, if `earlier`.
+    /// Removes the given vouchers, and, if `earlier`, the peers that are only counted.
     pub(super) fn drop_vouchers(&mut self, peers: &[PeerId], earlier: bool) {
         self.vouchers.retain(|voucher| !peers.contains(&voucher.peer));
         if earlier {
@@ -222,7 +229,7 @@ impl Interval {
         }
     }
 
-    /// A peer vouches for this many heights at most.
+    /// Limits the number of heights that a peer vouches for to `heights`.
     pub(super) fn limit_voucher(&mut self, peer: PeerId, heights: usize) {
         for voucher in self.vouchers.iter_mut().filter(|voucher| voucher.peer == peer) {
             voucher.heights = voucher.heights.min(heights);
@@ -230,9 +237,10 @@ impl Interval {
         self.vouchers.retain(|voucher| voucher.heights > 0);
     }
 
-    /// Counts a peer that has left together with others where too many are remembered: if one of
-    /// them is convicted, all of them are. Where they vouch for different heights, fewer are
-    /// counted than there were.
+    /// Replaces a departed peer by a count, if too many vouchers are remembered individually.
+    ///
+    /// If one of the counted peers is convicted, all of them are. Only peers with the highest
+    /// number of heights are counted.
     pub(super) fn count_together(&mut self, peer: PeerId) {
         if self.vouchers.len() <= MAX_VOUCHERS {
             return;
@@ -249,8 +257,7 @@ impl Interval {
         }
     }
 
-    /// Has these heights answered again. Returns the places of those whose block answers, since no
-    /// filter is evidence.
+    /// Marks heights as unanswered. Returns the indices of those that only a block can answer.
     pub(super) fn reopen(&mut self, places: Range<usize>) -> Vec<usize> {
         let mut ambiguous = Vec::new();
         for place in places.start..places.end.min(self.heights.len()) {
@@ -261,9 +268,11 @@ impl Interval {
         ambiguous
     }
 
-    /// Has the heights from `first` on answered that were not wanted before; returns whether there
-    /// are any. Who differed about them was not remembered, so that nobody vouches for the interval
-    /// until it has been compared again.
+    /// Marks the unwanted heights from `first` on as wanted and unanswered. Returns `true` if there
+    /// are any.
+    ///
+    /// Differing claims about unwanted heights were not recorded. So all vouchers are dropped, and
+    /// the interval must be compared with all peers again.
     pub(super) fn extend(&mut self, first: usize) -> bool {
         let is_unwanted = |(_, at): &(usize, &Height)| at.answer == Answer::Unwanted;
         let unwanted = self.heights.iter().enumerate().skip(first).filter(is_unwanted);
@@ -280,7 +289,7 @@ impl Interval {
         !unwanted.is_empty()
     }
 
-    /// Forgets all but the first heights.
+    /// Drops all but the first `heights` heights.
     pub(super) fn truncate(&mut self, heights: usize) {
         if heights >= self.heights.len() {
             return;
@@ -295,29 +304,30 @@ impl Interval {
         }
     }
 
-    /// The places below `before` that only filters answered and that nobody vouches for.
+    /// Returns the indices below `before` that were answered by a filter and that nobody vouches
+    /// for.
     pub(super) fn unvouched(&self, before: usize) -> impl Iterator<Item = usize> + '_ {
         let heights = self.heights.iter().enumerate().take(before).skip(self.vouched());
         heights.filter(|(_, at)| at.answer == Answer::Filter).map(|(place, _)| place)
     }
 }
 
-/// The number of the interval of a height, which is not 0.
+/// Returns the number of the interval that contains a height, which is not 0.
 pub(super) fn interval_of(height: u32) -> u32 {
     height.div_ceil(CHECKPOINT_INTERVAL)
 }
 
-/// The first height of an interval.
+/// Returns the first height of an interval.
 pub(super) fn first_of(interval: u32) -> u32 {
     (interval - 1) * CHECKPOINT_INTERVAL + 1
 }
 
-/// The place of a height in its interval.
+/// Returns the index of a height in its interval.
 pub(super) fn place_of(height: u32) -> usize {
     (height - first_of(interval_of(height))) as usize
 }
 
-/// Ascending heights as runs.
+/// Joins ascending heights into ranges of consecutive heights.
 pub(super) fn runs(heights: impl Iterator<Item = u32>) -> Vec<RangeInclusive<u32>> {
     let mut runs: Vec<RangeInclusive<u32>> = Vec::new();
     for height in heights {

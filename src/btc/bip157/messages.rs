@@ -1,4 +1,4 @@
-//! Messages as `bitcoin` has them.
+//! Conversions from and to the messages of the `bitcoin` crate.
 
 use std::vec::Vec;
 
@@ -10,9 +10,11 @@ use crate::btc::peer::PeerId;
 use crate::btc::protocol::MAX_INV_SIZE;
 
 impl Event {
-    /// The events of a peer's message: none for what the sync does not look into, which leaves
-    /// `headers` and `inv` to the caller, for [`Event::PeerTip`]. Of a `notfound`, the items that
-    /// the protocol allows are looked at.
+    /// Converts a message of a peer into events.
+    ///
+    /// Messages that the sync does not process give no events. These include `headers` and `inv`,
+    /// from which the caller derives [`Event::PeerTip`]. Of a `notfound`, only the items within the
+    /// protocol's limit are converted.
     pub fn from_message(peer: PeerId, message: NetworkMessage) -> Vec<Self> {
         match message {
             NetworkMessage::CFCheckpt(message) => vec![Self::CFCheckpt(peer, message)],

@@ -1,61 +1,75 @@
-//! BIP157: compact block filters between peers, as state machines without input and output: the
-//! client's side here, the node's in [`server`](crate::btc::server).
+//! BIP157: compact block filters from peers, for a client. The node's side is in
+//! [`server`](crate::btc::server).
 //!
-//! A [`FilterSync`] takes events (peers, their messages, changes of the chain of headers, the
-//! time) and returns actions: messages to send, filters whose hash meets the claim of everyone
-//! who was heard, blocks to scan where the filters are no evidence, and findings.
+//! A [`FilterSync`] is a state machine without I/O. Its events are peers, their messages, changes
+//! of the header chain, and the time. Its actions are messages to send, filters to match, blocks to
+//! scan, and findings. A filter is handed over once its hash equals the claims of all peers that
+//! have answered. Where filters are no evidence, the block is handed over instead.
+//!
+//! # Terms
+//! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
+//!   its claim is the accepted one.
+//! - A height is **answered** once its filter or its block was handed to the caller. The answer by
+//!   a filter is valid while some peer vouches for the height, or a trusted filter header or an
+//!   audit confirms it. Otherwise the answer is withdrawn: the height is **reopened**.
+//! - Peers **dispute** a height if their claims for it differ.
+//! - An **interval** is the 1,000 heights from one `cfcheckpt` header to the next.
 //!
 //! # How to drive it
-//! 1. Keep a [`HeaderChain`](crate::btc::headers::HeaderChain) and hand it to every
-//!    [`handle`](FilterSync::handle), already changed; hand the [`ChainEvent`]s of one change
-//!    over in one [`Event::Chain`].
-//! 2. [`Event::PeerConnected`] for each peer that offers `NODE_COMPACT_FILTERS` and full blocks,
-//!    and [`Event::PeerTip`] whenever it shows a block of the chain (its `headers` or `inv`):
-//!    Bitcoin Core disconnects who asks for a block that it does not know, so that a peer
-//!    without a tip is asked nothing.
-//! 3. Send what [`Action::Send`] says, hand over what comes back, close the connection on
-//!    [`Action::Disconnect`]; for such a peer [`Event::PeerDisconnected`] is not needed.
-//! 4. Ask every [`Action::Filter`] for the wallet's scripts. On a hit, **and on a filter that
-//!    cannot be read**, give it back with [`Event::Matched`]: its block is fetched, bound to its
-//!    header and to the filter, and comes with [`Action::Block`].
+//! 1. Keep a [`HeaderChain`](crate::btc::headers::HeaderChain) and pass it to every call of
+//!    [`handle`](FilterSync::handle). Apply changes to the chain first, then pass all
+//!    [`ChainEvent`]s of one change in one [`Event::Chain`].
+//! 2. Pass [`Event::PeerConnected`] for each peer that offers `NODE_COMPACT_FILTERS` and full
+//!    blocks. Pass [`Event::PeerTip`] whenever a peer shows a block of the chain (in `headers` or
+//!    `inv`). A peer without a known tip gets no requests, because Bitcoin Core disconnects peers
+//!    that ask for an unknown block.
+//! 3. Send the message of each [`Action::Send`], and pass the answers as events. Close the
+//!    connection on [`Action::Disconnect`]; [`Event::PeerDisconnected`] is not needed then.
+//! 4. Match every [`Action::Filter`] with the wallet's scripts. On a hit, **and if the filter is
+//!    malformed**, return the filter in [`Event::Matched`]. The sync then fetches the block,
+//!    verifies that it belongs to its header, checks it against the filter, and hands it over in
+//!    [`Action::Block`].
 //! 5. Scan every [`Action::Block`] for all scripts, whatever the filters say.
-//! 6. [`Event::Tick`] now and then, at least once per half of the timeout.
+//! 6. Pass [`Event::Tick`] from time to time, at least once per half of the timeout.
 //!
-//! A wallet that has learnt of more scripts asks the filters that it keeps, or has them sent again
-//! with [`Event::Rescan`].
+//! When a wallet gets more scripts, the caller matches stored filters with them, or requests the
+//! filters again with [`Event::Rescan`].
 //!
-//! [`FilterSync::encode`] keeps what is known between runs, and [`FilterSync::restore`] continues
-//! from it; what [`FilterSync::unanswered`] lists then counts as reopened. A peer that comes later
-//! is asked about everything from the first height wanted on, however long ago it was answered.
+//! [`FilterSync::encode`] stores the state between runs, and [`FilterSync::restore`] continues from
+//! it. The heights in [`FilterSync::unanswered`] then count as reopened. A peer that connects later
+//! is asked about all heights from the first wanted one on, however long ago they were answered.
 //!
 //! # What an answer is worth
-//! Filter headers are no part of consensus. A "no" of a filter is worth its [`Grade`], and may be
-//! taken back by [`Action::Reopened`]. Where peers differ and the block does not decide, the
-//! block is scanned, which is certain. So with one honest peer nothing is missed for good, however
-//! many lie: each height on which it is contradicted is decided by the block.
+//! Filter headers are not part of consensus. A filter's "no" has a [`Grade`], and
+//! [`Action::Reopened`] can withdraw it. If peers disagree and the block cannot decide, the block
+//! is scanned, which is certain. With one honest peer, nothing is missed permanently, however many
+//! peers lie: wherever others contradict the honest peer, the block decides.
 //!
-//! Blocks are audited with what they hold themselves: a filter is [`Grade::Audited`] where its
-//! block spends nothing but its own outputs. Who has previous transactions shows that a filter is
-//! false with [`Event::Refuted`]; that one is true cannot be told to the sync.
+//! Filters are audited with their block alone. A filter is [`Grade::Audited`] if the block reveals
+//! all scripts that it spends, for example because it spends only its own outputs. A caller that
+//! has previous transactions can prove a filter false with [`Event::Refuted`]. There is no event to
+//! confirm a filter.
 //!
 //! # What a liar costs
-//! A claim counts only with its filter: a peer that claims a hash must send a filter with that
-//! hash, or loses all its claims. For each height at most one block is fetched to settle
-//! a dispute, and one filter for each hash that is claimed; once a block has been scanned, claims
-//! about its height cost nothing more. So all liars together cost at most one download of the
-//! blocks (again for each rescan that the caller asks for), and each only up to the first lie
-//! that a block proves.
+//! A claim counts only together with its filter. A peer that claims a hash must send a filter with
+//! that hash, or it loses all its claims. To settle a dispute, at most one block per height is
+//! fetched, and one filter for each claimed hash. Once a block has been scanned, claims about its
+//! height cost nothing more. All liars together therefore cost at most one download of all blocks
+//! (and one more for each rescan), and each liar costs only the blocks up to the first lie that a
+//! block proves.
 //!
-//! Nor can they fill the memory by reconnecting. Per 1,000 blocks, 32 departed peers are remembered
-//! one by one; further departed peers share one counter: if any of them is convicted, the claims of
-//! all are dropped. Per height, 16 refuted hashes are remembered; beyond that, the block itself is
-//! fetched. If more peers differ about a height than twice the peer limit, all claims about it are
-//! dropped and the block decides. A block waits for disputed filters at most four timeouts.
+//! Liars cannot fill the memory by reconnecting. For each interval, 32 departed peers are
+//! remembered individually. Further departed peers share one counter: if any of them is convicted,
+//! the claims of all are dropped. For each height, 16 refuted hashes are remembered; beyond that,
+//! the block itself is fetched. If the peers that dispute a height exceed twice the peer limit, all
+//! claims about the height are dropped and the block decides. A block waits for disputed filters
+//! for at most four timeouts.
 //!
 //! # How blocks are fetched
-//! Each peer has at most 4 MB of blocks in flight, estimated by the size of recent ones, and at most
-//! 64 blocks. Once half of them have come it is asked for more, several in one `getdata`. So a
-//! history of many small blocks does not wait a round trip for each, and large ones do not pile up.
+//! Each peer has at most 4 MB of blocks in flight, estimated from the size of recent blocks, and at
+//! most 64 blocks. When half of the blocks have arrived, the peer is asked for more, several in one
+//! `getdata`. A history of many small blocks therefore does not wait for one round trip per block,
+//! and large blocks do not pile up.
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
@@ -100,160 +114,170 @@ pub use sync::FilterSync;
 
 /// The filter type of basic filters (BIP158).
 pub const BASIC_FILTER: u8 = 0;
-/// The most filters that one `getcfilters` may ask for (BIP157, Core's `MAX_GETCFILTERS_SIZE`).
+/// Maximum number of filters in one `getcfilters` (BIP157, Core's `MAX_GETCFILTERS_SIZE`).
 pub const MAX_FILTERS: u32 = 1_000;
-/// The most hashes that one `getcfheaders` may ask for (BIP157, Core's `MAX_GETCFHEADERS_SIZE`).
+/// Maximum number of hashes in one `getcfheaders` (BIP157, Core's `MAX_GETCFHEADERS_SIZE`).
 pub const MAX_HASHES: u32 = 2_000;
-/// Blocks from one filter header of a `cfcheckpt` to the next (BIP157, Core's `CFCHECKPT_INTERVAL`).
+/// Number of blocks between two filter headers of a `cfcheckpt` (BIP157, Core's
+/// `CFCHECKPT_INTERVAL`).
 pub const CHECKPOINT_INTERVAL: u32 = 1_000;
-/// The largest filter in bytes that a block can have, rounded up.
+/// Maximum size in bytes of a valid block's filter, rounded up.
 ///
-/// A block of 4,000,000 weight units has less than 100,000 outputs of 40 and more, or inputs of
-/// 164 and more; each element takes 20 bits and its quotient, and the quotients sum up to at most
-/// 1.5 times the elements: less than 269,000 bytes.
+/// A block of 4,000,000 weight units has fewer than 100,000 elements: an output has at least 40
+/// weight units, and an input at least 164. Each element takes 20 bits and its quotient. All
+/// quotients together are at most 1.5 times the number of elements. The result is less than 269,000
+/// bytes.
 pub const MAX_FILTER_SIZE: usize = 300_000;
 
-/// What the sync is told.
+/// Input of [`FilterSync::handle`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection to a peer that offers compact filters is ready.
+    /// A peer that offers compact filters is connected, and its handshake is complete.
     PeerConnected(PeerId),
-    /// The peer has shown that it has this block and those below: the last of its `headers`, or
-    /// an `inv`.
+    /// The peer has shown that it has this block and all blocks below, by the last of its `headers`
+    /// or by an `inv`.
     PeerTip(PeerId, BlockHash),
-    /// The connection is gone.
+    /// The connection to the peer is closed.
     PeerDisconnected(PeerId),
-    /// The chain of headers has changed. All events of one change together.
+    /// The header chain has changed. All events of one change are passed together.
     Chain(Vec<ChainEvent>),
-    /// The peer sent `cfcheckpt`.
+    /// The peer sent `cfcheckpt`: its filter headers at heights 1,000, 2,000, ….
     CFCheckpt(PeerId, CFCheckpt),
-    /// The peer sent `cfheaders`.
+    /// The peer sent `cfheaders`: its filter hashes of a range of heights.
     CFHeaders(PeerId, CFHeaders),
-    /// The peer sent `cfilter`.
+    /// The peer sent `cfilter`: the filter of one block.
     CFilter(PeerId, CFilter),
-    /// The peer, or with `None` another source of the caller's, sent a block.
+    /// A block arrived from the peer, or, with `None`, from another source of the caller.
     Block(Option<PeerId>, Box<Block>),
-    /// The peer said `notfound` for a block.
+    /// The peer sent `notfound` for a block.
     BlockUnavailable(PeerId, BlockHash),
-    /// A filter may match what the wallet watches, or cannot be read: its block is wanted.
+    /// A filter may match the wallet, or is malformed, so its block is needed.
     Matched(Box<VerifiedFilter>),
-    /// Someone shows that a filter is not that of a block, with transactions that the block alone
-    /// does not show.
+    /// Proof that a filter is not the one of its block, with transactions that the block alone does
+    /// not contain.
     Refuted(Box<InvalidFilter>),
-    /// The filters of these heights are wanted again, for more scripts.
+    /// The filters of these heights are needed again, to match more scripts.
     Rescan(RangeInclusive<u32>),
-    /// Every height from this one on is wanted, which is below the first so far: a wallet with an
-    /// earlier birthday is to be looked for. What is known of the others stays; of the 1,000 blocks
-    /// around the first height so far, what filters said is [reopened](Action::Reopened) until peers
-    /// have been compared there again.
+    /// Extends the wanted heights down to this height, for a wallet with an earlier birthday.
     ///
-    /// Nothing happens where it is not below, and where the chain of headers begins above it, which
-    /// is [reported](Finding::FirstUnknown).
+    /// The state of the heights above stays. One exception: in the interval of the previous first
+    /// height, answers by filters are [reopened](Action::Reopened) until peers have been compared
+    /// there again.
+    ///
+    /// The event has no effect if the height is not below the current first height. It also has no
+    /// effect if the header chain begins above the height; this is
+    /// [reported](Finding::FirstUnknown).
     Extend(u32),
-    /// Time has passed.
+    /// Time has passed. The sync checks its timeouts.
     Tick,
 }
 
-/// What the sync wants done or known.
+/// Output of [`FilterSync::handle`]: what the caller must do, or should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send this to the peer.
+    /// Send this message to the peer.
     Send(PeerId, Message),
-    /// Close the connection.
+    /// Close the connection to the peer.
     Disconnect(PeerId, Reason),
-    /// A filter to be asked. Heights ascend, but for what is [reopened](Action::Reopened) or
-    /// waits for others.
+    /// Match this filter. Heights ascend, except for heights that were [reopened](Action::Reopened)
+    /// or had to wait.
     Filter(Box<VerifiedFilter>),
-    /// A block, bound to its header, to be scanned for everything watched: what it holds is
-    /// certain, and its filter is not needed.
+    /// Scan this block for all scripts. The block is verified against its header, so the result is
+    /// certain and does not depend on the filter.
     Block(Box<ScanBlock>),
-    /// What filters said about these heights, both included, counts no more: those who vouched
-    /// for them have been convicted, or were one peer that left before all around them was
-    /// answered, or more claims differ than are kept. Each height is [confirmed](Action::Graded) or answered again once another peer is
-    /// heard.
+    /// The answers by filters about these heights, both ends included, are withdrawn. Each height
+    /// will be [confirmed](Action::Graded) or answered again once another peer has been heard.
+    ///
+    /// Reasons: the peers that vouched for the heights were convicted. Or the only such peer left
+    /// while a lower height of the interval had no answer. Or that peer changed its claim. Or more
+    /// claims differ than are kept.
     Reopened(u32, u32),
-    /// What was said about these heights, both included, is worth this now, at the least.
+    /// The answers about these heights, both ends included, now have at least this grade.
     Graded(u32, u32, Grade),
-    /// The blocks above this height are gone, and what was said about them.
+    /// The blocks above this height have left the chain. All answers about them are void.
     Rollback(u32),
-    /// Know this.
+    /// A finding that the caller may log.
     Report(Finding),
 }
 
-/// A message to a peer. It converts into `bitcoin`'s.
+/// A message to a peer. Converts into the `NetworkMessage` of `bitcoin`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
-    /// `getcfcheckpt`.
+    /// `getcfcheckpt`: requests filter headers at heights 1,000, 2,000, ….
     GetCFCheckpt(GetCFCheckpt),
-    /// `getcfheaders`.
+    /// `getcfheaders`: requests the filter hashes of a range of heights.
     GetCFHeaders(GetCFHeaders),
-    /// `getcfilters`.
+    /// `getcfilters`: requests the filters of a range of heights.
     GetCFilters(GetCFilters),
-    /// `getdata` for blocks with their witnesses, 64 at most.
+    /// `getdata` for at most 64 blocks with their witnesses.
     GetBlocks(Vec<BlockHash>),
 }
 
-/// A filter whose hash meets the claims of everyone heard about its height.
+/// A filter whose hash equals the claims of all peers that were heard about its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedFilter {
-    /// Its block.
+    /// The height and the hash of the filter's block.
     pub at: BlockAt,
-    /// The filter. Whether it can be read is found out by reading it.
+    /// The filter. Its encoding is not checked: decoding it may fail.
     pub filter: BlockFilter,
-    /// What a "no" of it is worth.
+    /// The worth of a "no" from this filter.
     pub grade: Grade,
 }
 
-/// A block to be scanned.
+/// A block that the caller must scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScanBlock {
-    /// Its place.
+    /// The height and the hash of the block.
     pub at: BlockAt,
-    /// The block. Its hash is that of the chain, its transactions those of its merkle root.
+    /// The block. Its hash is that of the chain, and its transactions match the merkle root.
     pub block: Block,
-    /// Why it was fetched.
+    /// The reason why the block was fetched.
     pub why: Why,
-    /// Its filter, to keep for other scripts. With `None`, no filter of this height is evidence,
-    /// whatever was handed over before: for other scripts, the block is needed again.
+    /// The filter of the block, to be stored for other scripts. With `None`, no filter of this
+    /// height is evidence, including filters that were handed over before. Other scripts then need
+    /// the block again.
     pub filter: Option<BlockFilter>,
 }
 
-/// Why a block is scanned.
+/// Reason why a block is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// The caller said that its filter matches.
+    /// The caller reported that the filter matches.
     Matched,
-    /// Peers claim different filters.
+    /// Peers claim different filters for the block.
     Disputed,
-    /// It was drawn for an audit.
+    /// The block was chosen at random for an audit of its filter.
     SpotAudit,
 }
 
-/// What the sync has found.
+/// Observations that are reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Peers claim different filters for a block; it is fetched.
+    /// Peers claim different filters for a block. The block is fetched.
     Disputed {
-        /// The block.
+        /// The height and the hash of the block.
         at: BlockAt,
-        /// The hashes, each with the peers that are connected and claim it.
+        /// The claimed hashes, each with the connected peers that claim it.
         claims: Vec<(FilterHash, Vec<PeerId>)>,
     },
-    /// The block does not say which filter is its: it is scanned, all peers stay.
+    /// The block does not reveal which of the claimed filters is its own. The block is scanned, and
+    /// no peer is disconnected.
     Undecided(BlockAt),
-    /// The filter that all claim looks wrong, and it is not proven: the block is scanned.
+    /// The only claimed filter looks wrong, but the block does not prove it wrong. The block is
+    /// scanned.
     Suspicious(BlockAt),
-    /// An answer of the peer is overdue by this long: others take over, and nobody waits for it.
+    /// An answer of the peer is overdue by this duration. Other peers are asked instead, and
+    /// nothing waits for this peer any longer.
     Slow(PeerId, Duration),
-    /// No peer has this block. It is asked of whoever connects.
+    /// No connected peer has this block. It will be requested from peers that connect later.
     BlockUnavailable(BlockAt),
-    /// The chain of headers begins above this height, the first wanted: as long as it does,
-    /// nothing is asked and nothing answered. If it is that of an [extension](Event::Extend), that
-    /// has no effect.
+    /// The header chain begins above this height, which is the first wanted one. Until that
+    /// changes, nothing is requested and nothing is answered. If the height is that of an
+    /// [extension](Event::Extend), the extension has no effect.
     FirstUnknown(u32),
 }

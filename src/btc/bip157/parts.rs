@@ -1,4 +1,4 @@
-//! The parts of a sync that its decisions are made between.
+//! The parts of a sync, borrowed together for decisions that concern several of them.
 
 use bitcoin::bip158::FilterHeader;
 
@@ -7,7 +7,7 @@ use super::claims::Claims;
 use super::inspections::Inspections;
 use super::peers::Peers;
 
-/// The parts of a sync that its decisions are made between.
+/// The parts of a sync, borrowed together for decisions that concern several of them.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
     pub(super) config: &'a Config,

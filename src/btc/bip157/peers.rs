@@ -1,5 +1,5 @@
-//! The peers that are connected: what each has shown and claimed, what it was asked, and whether it
-//! keeps others waiting.
+//! The connected peers: what each has shown and claimed, its open requests, and whether it delays
+//! others.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -16,27 +16,29 @@ use super::{BASIC_FILTER, CHECKPOINT_INTERVAL, Limits, Message, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::peer::PeerId;
 
-/// Blocks shown that are not in the chain, yet or any more.
+/// Maximum number of shown blocks outside the chain that are remembered for each peer. They may
+/// join the chain later.
 const STRANGE_TIPS: usize = 4;
-/// The estimate of a block's size before any has come, that of a full block: four are asked for at
-/// first.
+/// The estimated size in bytes of a block before any has arrived: that of a full block, so that at
+/// first four are requested at a time.
 const FIRST_BLOCK_SIZE: usize = 1_000_000;
 
-/// One peer.
+/// A connected peer.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     tips: Vec<BlockHash>,
-    /// No block above is asked about.
+    /// The last height wanted. No block above it is requested.
     last: u32,
-    /// Its filter headers at heights 1,000, 2,000, ….
+    /// The filter headers that the peer claims at heights 1,000, 2,000, ….
     checkpoints: Vec<FilterHeader>,
-    /// The lowest interval whose hashes it has not claimed completely.
+    /// The lowest interval whose hashes the peer has not claimed completely.
     next: u32,
-    /// How many hashes of that interval it has claimed, and the header after them.
+    /// The number of hashes of that interval that the peer has claimed. `end` is the filter header
+    /// after them.
     reported: u32,
     end: Option<FilterHeader>,
     pub(super) requests: Requests,
-    /// Others are asked before it until then.
+    /// Until this time, other peers are asked first.
     rests_until: Duration,
     strikes: u32,
 }
@@ -56,7 +58,8 @@ impl Peer {
         }
     }
 
-    /// The highest block of the chain that it has shown, or the last wanted if that is lower.
+    /// Returns the height of the highest block of the chain that the peer has shown, limited to the
+    /// last height wanted.
     pub(super) fn height(&self, chain: &HeaderChain) -> Option<u32> {
         let shown = self.tips.iter().filter_map(|hash| chain.height_of(hash)).max();
         shown.map(|height| height.min(self.last))
@@ -64,11 +67,13 @@ impl Peer {
 
     fn show_tip(&mut self, hash: BlockHash, chain: &HeaderChain) {
         match chain.height_of(&hash) {
+            // The peer has shown a higher block before: the new one adds nothing.
             Some(height) if self.height(chain).is_some_and(|highest| highest > height) => {}
             Some(_) => self.tips = vec![hash],
             None => {
                 self.tips.retain(|tip| *tip != hash);
                 self.tips.push(hash);
+                // A peer could announce unknown blocks without end.
                 if self.tips.len() > STRANGE_TIPS {
                     let strange = self.tips.iter().position(|tip| chain.height_of(tip).is_none());
                     self.tips.remove(strange.expect("only one tip is kept of the chain"));
@@ -77,43 +82,44 @@ impl Peer {
         }
     }
 
-    /// How many filter headers it has claimed at multiples of 1,000.
+    /// Returns the number of filter headers that the peer has claimed at multiples of 1,000.
     pub(super) fn num_checkpoints(&self) -> usize {
         self.checkpoints.len()
     }
 
-    /// Its filter header at the end of an interval.
+    /// Returns the filter header that the peer claims at the end of an interval.
     pub(super) fn checkpoint(&self, interval: u32) -> Option<FilterHeader> {
         self.checkpoints.get(interval.checked_sub(1)? as usize).copied()
     }
 
-    /// Learns its filter header at the end of an interval; returns the one that it claimed before
-    /// and that differs.
+    /// Records the peer's filter header at the end of an interval. Returns the header that it
+    /// claimed before, if that differs.
     pub(super) fn learn(&mut self, interval: u32, header: FilterHeader) -> Option<FilterHeader> {
+        // Answers repeat headers that are known. Only the next one is new.
         if self.checkpoints.len() + 1 == interval as usize {
             self.checkpoints.push(header);
         }
         self.checkpoint(interval).filter(|claimed| *claimed != header)
     }
 
-    /// The lowest interval whose hashes it has not claimed completely.
+    /// Returns the lowest interval whose hashes the peer has not claimed completely.
     pub(super) fn next_interval(&self) -> u32 {
         self.next
     }
 
-    /// The first height whose hash it has not claimed.
+    /// Returns the first height whose hash the peer has not claimed.
     pub(super) fn next_height(&self) -> u32 {
         first_of(self.next) + self.reported
     }
 
-    /// The filter header after the hashes that it has claimed, if it has claimed some of the
-    /// interval.
+    /// Returns the filter header after the hashes that the peer has claimed; `None` if it has
+    /// claimed none of the interval.
     pub(super) fn end(&self) -> Option<FilterHeader> {
         self.end
     }
 
-    /// It has claimed more hashes, which lead to this header. Returns `true` if the interval is
-    /// complete: then it moves on to the next.
+    /// Records that the peer has claimed more hashes, which lead to the header `end`. Returns
+    /// `true` if this completes the interval; the peer then advances to the next one.
     pub(super) fn claim(&mut self, hashes: u32, end: FilterHeader) -> bool {
         self.reported += hashes;
         self.end = Some(end);
@@ -124,7 +130,7 @@ impl Peer {
         is_complete
     }
 
-    /// Moves on to the next interval.
+    /// Advances the peer to the next interval.
     pub(super) fn advance(&mut self) {
         self.go_to(self.next + 1);
     }
@@ -135,8 +141,8 @@ impl Peer {
         self.end = None;
     }
 
-    /// Forgets what it claimed above a height, and asks again for the interval there: headers
-    /// between checkpoints are not kept.
+    /// Drops the peer's claims above a height, and restarts the interval there from its beginning,
+    /// because headers between checkpoints are not stored.
     fn truncate(&mut self, height: u32, first_interval: u32) {
         self.checkpoints.truncate((height / CHECKPOINT_INTERVAL) as usize);
         let interval = interval_of(height + 1).max(first_interval);
@@ -149,8 +155,8 @@ impl Peer {
     fn check(&mut self, now: Duration, pace: Pace) -> Lateness {
         let overdue = self.requests.check(now, pace);
         if overdue.slow.is_some() {
-            // Each time it rests for twice as long, at most 1,024 timeouts (8.5 hours at 30 s):
-            // a peer that was slow for a while has its turn again.
+            // Each time, the peer rests twice as long, up to 1,024 timeouts (8.5 hours at 30 s). A
+            // peer that was slow for a while gets another chance.
             self.strikes = (self.strikes + 1).min(10);
             let rest = pace.timeout.saturating_mul(1 << self.strikes);
             self.rests_until = now.saturating_add(rest);
@@ -163,16 +169,16 @@ impl Peer {
     }
 }
 
-/// What the clock says of a peer.
+/// Lateness of a peer's answers.
 #[derive(Debug)]
 pub(super) enum Lateness {
     InTime,
-    /// An answer is overdue by this long that was not before.
+    /// An answer has become overdue since the last check, by this duration.
     Slow(Duration),
     Gone(Reason),
 }
 
-/// All peers that are connected, at most as many as the limit.
+/// All connected peers, at most as many as the limit.
 #[derive(Debug, Clone)]
 pub(super) struct Peers {
     connected: BTreeMap<PeerId, Peer>,
@@ -189,8 +195,8 @@ impl Peers {
         Self { connected: BTreeMap::new(), limit, last, pace }
     }
 
-    /// Adds a peer that is to be compared from an interval on, unless it is there. Returns false if
-    /// there are too many.
+    /// Adds a peer, to be compared from an interval on, unless it is already connected. Returns
+    /// `false` if the limit is reached.
     pub(super) fn connect(&mut self, id: PeerId, first_interval: u32) -> bool {
         if self.connected.len() >= self.limit && !self.contains(id) {
             return false;
@@ -199,7 +205,7 @@ impl Peers {
         true
     }
 
-    /// Returns whether it was there.
+    /// Removes a peer. Returns `true` if it was connected.
     pub(super) fn remove(&mut self, id: PeerId) -> bool {
         self.connected.remove(&id).is_some()
     }
@@ -236,36 +242,37 @@ impl Peers {
         }
     }
 
-    /// Has each compared again from an interval on.
+    /// Restarts the comparison of each peer at an interval.
     pub(super) fn begin_at(&mut self, interval: u32) {
         for peer in self.connected.values_mut() {
             peer.go_to(interval);
         }
     }
 
-    /// How long an answer may take, if nothing is asked for before it.
+    /// Returns the time that an answer may take if nothing was requested before it.
     pub(super) fn timeout(&self) -> Duration {
         self.pace.timeout
     }
 
-    /// A block of this size has come. A larger one counts at once, smaller ones slowly: too few in
-    /// flight cost time, too many the timeouts of what is asked for after them.
+    /// Updates the estimated block size with a block that has arrived. A larger block counts at
+    /// once, smaller ones gradually: too few blocks in flight cost time, and too many delay the
+    /// answers to later requests beyond their timeout.
     pub(super) fn saw_block(&mut self, bytes: usize) {
         let before = self.pace.block_size;
         self.pace.block_size = bytes.max(before - before / 8 + bytes / 8);
     }
 
-    /// Whether an answer of a peer is overdue.
+    /// Returns `true` if an answer of the peer is overdue.
     pub(super) fn is_slow(&self, peer: &Peer, now: Duration) -> bool {
         peer.requests.is_slow(now, self.pace)
     }
 
-    /// Whether others are to be asked before it.
+    /// Returns `true` if other peers should be asked first: the peer is slow, or was slow recently.
     pub(super) fn rests(&self, peer: &Peer, now: Duration) -> bool {
         peer.rests_until > now || self.is_slow(peer, now)
     }
 
-    /// Whether someone was asked for a block that is not overdue.
+    /// Returns `true` if any peer was asked for a block and is not overdue with it.
     pub(super) fn brings_block(&self, hash: BlockHash, now: Duration) -> bool {
         self.connected.values().any(|peer| peer.requests.brings_block(hash, now, self.pace))
     }
@@ -281,8 +288,8 @@ impl Peers {
         }
     }
 
-    /// Asks a peer for the filters from `start` on whose hashes are expected. Returns the last height
-    /// asked for.
+    /// Requests from a peer the filters from `start` on, whose expected hashes are given. Returns
+    /// the last height requested.
     pub(super) fn ask_for_filters(
         &mut self,
         id: PeerId,
@@ -301,7 +308,7 @@ impl Peers {
         last
     }
 
-    /// Looks at the clock.
+    /// Checks the requests of all peers against the clock.
     pub(super) fn check(&mut self, now: Duration) -> Vec<(PeerId, Lateness)> {
         let pace = self.pace;
         self.connected.iter_mut().map(|(id, peer)| (*id, peer.check(now, pace))).collect()

@@ -1,14 +1,14 @@
-//! What is known, as bytes to keep between runs.
+//! Serialised state of a sync, to be stored between runs.
 //!
 //! ```text
 //! "CSFS" | version 1 | genesis answered u8 | network magic 4 | first height u32 | intervals u32
 //! for each interval: heights u32 | peers u32 | heights vouched for u32 | hash of the last block 32
 //!     for each height: filter hash 32 | state u8
-//! checksum 4: of everything before, the first bytes of its double SHA-256
+//! checksum 4: the first bytes of the double SHA-256 of everything before
 //! ```
-//! Numbers are little-endian. An interval without heights is one that nobody was heard about, below
-//! others; the hash of its last block is zeros. A state is the answer (0 none, 1 filter, 2 block, 3 not wanted), 4 if
-//! no filter is evidence, 8 if the filter was audited.
+//! Numbers are little-endian. An interval without heights has no claims, and precedes others; the
+//! hash of its last block is zeros. A state is the sum of the answer (0 none, 1 filter, 2 block, 3
+//! not wanted), of 4 if no filter is evidence, and of 8 if the filter was audited.
 
 use std::vec::Vec;
 
@@ -27,33 +27,34 @@ const VERSION: u8 = 1;
 const AMBIGUOUS: u8 = 4;
 const AUDITED: u8 = 8;
 
-/// Why a sync is not restored.
+/// Reason why a sync cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// Not what [`FilterSync::encode`](super::FilterSync::encode) writes, or damaged.
-    #[error("damaged or no kept sync of filters: the checksum of {0} bytes is another")]
+    /// The bytes are not from [`FilterSync::encode`](super::FilterSync::encode), or they are
+    /// damaged.
+    #[error("not a stored filter sync, or damaged: the checksum of the {0} bytes does not match")]
     Checksum(usize),
-    /// Of a version that is not known.
-    #[error("version {0}, known is {VERSION}")]
+    /// The version is unknown.
+    #[error("version {0}, the only known version is {VERSION}")]
     Version(u8),
-    /// Kept of another network.
-    #[error("kept of another network")]
+    /// The stored state belongs to another network.
+    #[error("the stored state belongs to another network")]
     Network,
-    /// Kept from another height on.
-    #[error("kept from height {kept} on, wanted from {wanted} on")]
+    /// The stored state begins at another height than the configuration.
+    #[error("the stored state begins at height {kept}, the configuration at {wanted}")]
     First {
-        /// The first height kept.
+        /// The first height of the stored state.
         kept: u32,
         /// The first height of the configuration.
         wanted: u32,
     },
-    /// The checksum is right, and the contents are none that are written.
-    #[error("malformed at {0} bytes before the end")]
+    /// The checksum is correct, but the contents are malformed.
+    #[error("malformed state, {0} bytes before its end")]
     Malformed(usize),
 }
 
-/// What is kept beside the claims.
+/// The stored facts besides the claims.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
     pub(super) network: Network,
@@ -61,8 +62,8 @@ pub(super) struct Kept {
     pub(super) genesis_answered: bool,
 }
 
-/// What is kept, as bytes. Where a block is awaited, the height is kept as not answered: its filter is
-/// handed over again, and matches again.
+/// Encodes the state of a sync. A height whose block is awaited is stored as unanswered: its filter
+/// will be handed over and match again.
 pub(super) fn encode(
     kept: Kept,
     claims: &Claims,
@@ -73,7 +74,8 @@ pub(super) fn encode(
     bytes.extend([VERSION, u8::from(kept.genesis_answered)]);
     bytes.extend(kept.network.magic().to_bytes());
     let number = |count: usize| u32::try_from(count).expect("fewer than heights").to_le_bytes();
-    // An interval whose last block has left the chain is of no use.
+    // Claims about blocks that have left the chain are worthless. Encoding stops at the first
+    // interval whose last block has left.
     let in_chain = claims.intervals().map_while(|(place, interval)| {
         let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
         let last = match heights.checked_sub(1) {
@@ -112,7 +114,8 @@ fn state(at: &Height, is_awaited: bool) -> u8 {
     answer | flag(at.ambiguous, AMBIGUOUS) | flag(at.audited, AUDITED)
 }
 
-/// Reads what was kept of a network: the intervals up to the first that has left the chain.
+/// Decodes the stored state for a network: the intervals before the first one whose last block has
+/// left the chain.
 pub(super) fn decode(
     bytes: &[u8],
     network: Network,
@@ -135,10 +138,12 @@ pub(super) fn decode(
     let first_interval = Claims::new(first).first_interval();
     let mut intervals = Vec::new();
     let mut is_in_chain = true;
+    // All intervals are decoded, including those that are dropped, so that malformed bytes are
+    // always found.
     for place in (first_interval..).take(rest.number()? as usize) {
         let (interval, last) = rest.interval()?;
         let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
-        // Of an empty one, lower than what was wanted at first, nothing is known.
+        // An interval without claims has no last block. `Event::Extend` has added it.
         if let Some(above) = heights.checked_sub(1) {
             is_in_chain &= chain.hash_at(first_of(place).saturating_add(above)) == Some(last);
         }
@@ -157,7 +162,7 @@ fn checksum(bytes: &[u8]) -> [u8; 4] {
     *hash.first_chunk().expect("32 bytes")
 }
 
-/// Bytes still to be read.
+/// The bytes that are not decoded yet.
 struct Rest<'a>(&'a [u8]);
 
 impl Rest<'_> {

@@ -1,4 +1,4 @@
-//! Why a peer is disconnected, and whether it is to be banned.
+//! Reasons to disconnect a peer, and whether the peer should be banned.
 
 use core::time::Duration;
 
@@ -9,50 +9,51 @@ use thiserror::Error;
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::BlockAt;
 
-/// Why a peer is to be disconnected.
+/// Reason why a peer must be disconnected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its filter is not that of the block.
-    #[error("its filter {} of {} is false: {}", .0.hash, .0.at, .0.how())]
+    /// The peer claimed a filter that is not the one of its block.
+    #[error("the peer's filter {} of {} is false: {}", .0.hash, .0.at, .0.how())]
     FalseFilter(Box<FalseFilter>),
-    /// It contradicts itself: a filter without the hash that it claimed, hashes that do not lead
-    /// from one of its filter headers to the next.
+    /// The peer contradicted itself: it sent a filter with another hash than it claimed, or hashes
+    /// that do not lead from one of its filter headers to the next.
     #[error(transparent)]
     ContradictsItself(Contradiction),
-    /// It contradicts a filter header that the caller trusts, or one that follows from the
-    /// genesis block.
-    #[error("it claims filter header {claimed} at height {height}, {trusted} is trusted")]
+    /// The peer contradicted a filter header that the caller trusts, or the one that follows from
+    /// the genesis block.
+    #[error("the peer claims filter header {claimed} at height {height}, {trusted} is trusted")]
     ContradictsCheckpoint {
-        /// The height.
+        /// The height of the filter header.
         height: u32,
-        /// The header that it claims.
+        /// The filter header that the peer claims.
         claimed: FilterHeader,
-        /// The header trusted.
+        /// The trusted filter header.
         trusted: FilterHeader,
     },
-    /// An answer that is not one to what was asked, or that nothing was asked for.
+    /// The peer sent an answer that does not fit its request, or that was not requested.
     #[error(transparent)]
     Violation(Violation),
-    /// Its block has the hash asked for and not the transactions.
-    #[error("it sent a block {0} whose transactions are not those of its header")]
+    /// The peer sent a block with the requested hash whose transactions do not match its header.
+    #[error("the peer sent a block {0} whose transactions do not match its header")]
     FalseBlock(BlockHash),
-    /// An answer is overdue by this long.
-    #[error("an answer about filters is overdue by {} s", .0.as_secs())]
+    /// An answer of the peer is overdue by this duration.
+    #[error("an answer of the peer is overdue by {} s", .0.as_secs())]
     Stalled(Duration),
-    /// More peers than the limit.
+    /// The limit on connected peers is reached.
     #[error("more than {0} peers")]
     TooManyPeers(usize),
 }
 
-/// A filter that is not that of its block.
+/// A claimed filter that is not the one of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FalseFilter {
-    /// The block.
+    /// The height and the hash of the block.
     pub at: BlockAt,
-    /// The hash of the filter that it claims.
+    /// The hash of the false filter.
     pub hash: FilterHash,
-    /// What shows it; `None` where the true filter is known by scripts of previous outputs.
+    /// Proof that the filter is false. `None` if there is no proof for others: the block's true
+    /// filter is known, or the hash was refuted before.
     pub proof: Option<InvalidFilter>,
 }
 
@@ -60,71 +61,72 @@ impl FalseFilter {
     fn how(&self) -> &'static str {
         match self.proof {
             Some(_) => "the block proves it",
-            None => "the scripts that the block spends show it",
+            None => "an audit of the block shows it",
         }
     }
 }
 
-/// How a peer contradicts itself.
+/// The way in which a peer contradicted itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Contradiction {
-    /// A filter with another hash than it claimed.
-    #[error("it claimed filter {claimed} of {at}, and sent {sent}")]
+    /// The peer sent a filter with another hash than it claimed.
+    #[error("the peer claimed filter {claimed} of {at}, and sent {sent}")]
     Filter {
-        /// The block.
+        /// The height and the hash of the filter's block.
         at: BlockAt,
-        /// The hash claimed.
+        /// The filter hash that the peer claimed.
         claimed: FilterHash,
-        /// The hash of what it sent.
+        /// The hash of the filter that the peer sent.
         sent: FilterHash,
     },
-    /// Filter hashes that do not lead to the filter header that it claimed.
-    #[error("it claimed filter header {claimed} at height {height}, and then {sent}")]
+    /// The peer sent filter hashes that do not lead to the filter header that it claimed.
+    #[error("the peer claimed filter header {claimed} at height {height}, and later {sent}")]
     Headers {
-        /// The height of that header.
+        /// The height of the contradictory filter header.
         height: u32,
-        /// The header claimed before.
+        /// The filter header that the peer claimed first.
         claimed: FilterHeader,
-        /// The header that follows from its hashes, or that it says comes before them.
+        /// The filter header that follows from the peer's hashes, or that the peer names as the one
+        /// before them.
         sent: FilterHeader,
     },
 }
 
-/// An answer that breaks the protocol.
+/// A violation of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// Nothing of the kind was asked for.
-    #[error("it answered about filters without being asked")]
+    /// The peer sent an answer that was not requested.
+    #[error("the peer sent an answer about filters without a request")]
     Unsolicited,
-    /// Another filter type than asked for.
-    #[error("it answered with filters of type {0}")]
+    /// The answer is for another filter type than requested.
+    #[error("the peer answered with filters of type {0}")]
     FilterType(u8),
-    /// Another block than asked for, or out of order.
-    #[error("it answered about block {0}, not asked for")]
+    /// The answer is for a block that was not requested, or is out of order.
+    #[error("the peer answered about block {0}, which was not requested")]
     WrongBlock(BlockHash),
-    /// Another number of hashes or headers.
-    #[error("it answered with {sent} filter hashes, {expected} were asked for")]
+    /// The answer has another number of hashes or headers than requested.
+    #[error("the peer sent {sent} filter hashes or headers, {expected} were requested")]
     Count {
-        /// How many came.
+        /// The number of hashes or headers sent.
         sent: usize,
-        /// How many the range has.
+        /// The number in the requested range.
         expected: usize,
     },
-    /// A filter larger than that of any block.
-    #[error("a filter of {bytes} bytes, the limit is {limit}")]
+    /// The filter is larger than that of any valid block.
+    #[error("the peer sent a filter of {bytes} bytes, the limit is {limit}")]
     OversizedFilter {
-        /// Its bytes.
+        /// The size of the filter in bytes.
         bytes: usize,
-        /// The limit.
+        /// The limit in bytes.
         limit: usize,
     },
 }
 
 impl Reason {
-    /// Returns `true` if the peer lied or broke the protocol, so that it is to be banned; `false`
-    /// if it was only slow, or one too many.
+    /// Returns `true` if the peer lied or broke the protocol and should be banned. Returns `false`
+    /// if the peer was only slow or exceeded the limit on peers.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Stalled(_) | Self::TooManyPeers(_) => false,

@@ -1,4 +1,4 @@
-//! What one peer was asked and has not answered, and when that is overdue.
+//! The open requests to one peer, and when their answers are overdue.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -10,32 +10,35 @@ use core::time::Duration;
 use super::config::SILENT_TIMEOUTS;
 use crate::btc::headers::{BlockAt, HeaderChain};
 
-/// Stale requests for filters that are kept, for what may still come.
+/// Maximum number of stale requests for filters that are remembered, because their answers may
+/// still arrive.
 const MAX_STALE: usize = 64;
-/// Filters of a request that have one timeout together. An estimate: some 65 kB/s with filters of
-/// 20 kB and 30 s.
+/// Number of filters of a request that together may take one timeout. An estimate: about 65 kB/s
+/// with filters of 20 kB and a timeout of 30 s.
 const FILTERS_PER_TIMEOUT: usize = 100;
-/// Blocks in flight that have one timeout together, or their bytes: 35 kB/s with the usual 30 s. A node
-/// that reads each small block from a slow disk, one after the other, is not overdue with the last.
+/// Number of blocks in flight that together may take one timeout. The limit protects a node that
+/// reads many small blocks one after another from a slow disk: its last block is not overdue.
 const BLOCKS_PER_TIMEOUT: usize = 8;
+/// Bytes of blocks in flight that together may take one timeout: about 35 kB/s with the default of
+/// 30 s.
 const BYTES_PER_TIMEOUT: usize = 1_000_000;
-/// Bytes of blocks in flight from one peer: about what a line of 100 Mbit/s holds at a round trip of
-/// 300 ms.
+/// Maximum bytes of blocks in flight from one peer: about the capacity of a 100 Mbit/s link with a
+/// round trip of 300 ms.
 const BYTES_PER_PEER: usize = 4_000_000;
-/// Blocks in flight from one peer, however small. Bitcoin Core takes 50,000 in one `getdata`, and
-/// has 16 in flight as a client.
+/// Maximum number of blocks in flight from one peer, however small they are. Bitcoin Core accepts
+/// 50,000 in one `getdata`, and has 16 in flight as a client.
 const MAX_BLOCKS_PER_PEER: usize = 64;
 
-/// How long peers may take, and how much they are asked for at a time.
+/// The time that answers may take, and the number of blocks that are requested at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pace {
     pub(super) timeout: Duration,
-    /// The estimate of a block's size in bytes.
+    /// The estimated size of a block in bytes.
     pub(super) block_size: usize,
 }
 
 impl Pace {
-    /// How long this many blocks may take that come first.
+    /// Returns the time that `blocks` blocks may take which the peer sends first.
     fn of(self, blocks: usize) -> Duration {
         let bytes = blocks.saturating_mul(self.block_size);
         self.times((bytes / BYTES_PER_TIMEOUT).max(blocks / BLOCKS_PER_TIMEOUT))
@@ -45,30 +48,30 @@ impl Pace {
         self.timeout.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
-    /// How many blocks one peer is asked for at a time.
+    /// Returns the maximum number of blocks in flight from one peer.
     fn blocks_per_peer(self) -> usize {
         (BYTES_PER_PEER / self.block_size.max(1)).clamp(1, MAX_BLOCKS_PER_PEER)
     }
 }
 
-/// A range of filters that a peer was asked for, all in one request.
+/// The range of filters of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Filters {
     pub(super) start: u32,
-    /// The hashes that the peer claims, from the start on.
+    /// The hashes that the peer claims, from `start` on.
     pub(super) expected: Vec<FilterHash>,
-    /// Whether a dispute waits for it.
+    /// `true` if a dispute waits for the filters.
     pub(super) for_dispute: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asked {
-    /// Filter headers up to the stop, every 1,000 blocks.
+    /// Filter headers up to the stop, one for each 1,000 blocks.
     Checkpoints,
-    /// Filter hashes from this height to the stop.
+    /// Filter hashes from `start` up to the stop.
     Headers { start: u32 },
-    /// Filters up to the stop, of which the first `done` have come; `stale` once the stop has left
-    /// the chain.
+    /// Filters up to the stop. The first `done` of them have arrived. `stale` is set once the stop
+    /// has left the chain.
     Filters { filters: Filters, done: usize, stale: bool },
 }
 
@@ -78,7 +81,7 @@ struct Request {
     stop: BlockAt,
     sent: Duration,
     progress: Duration,
-    /// Blocks in flight before it, which the peer sends first.
+    /// The number of blocks in flight at the time of the request. The peer sends them first.
     before: usize,
     reported: bool,
 }
@@ -96,33 +99,34 @@ impl Request {
         matches!(&self.asked, Asked::Filters { filters, stale: false, .. } if filters.for_dispute)
     }
 
-    /// Whether a stale request may be what this filter answers: one of a block that has left the
-    /// chain, or of one that stayed. No more is known of it: a node answers it with the blocks as
-    /// they were, or passes over it.
+    /// Returns `true` if a filter may be the answer to this request, which must be stale: a filter
+    /// of a block that has left the chain, or the expected filter of a block that has stayed. A
+    /// node either answers a stale request with the blocks as they were, or skips it.
     fn may_explain(&self, height: Option<u32>, hash: FilterHash) -> bool {
         let Asked::Filters { filters, stale: true, .. } = &self.asked else { return false };
+        // A block outside the chain has no height to compare.
         let Some(height) = height else { return true };
         let place = height.checked_sub(filters.start).map(|place| place as usize);
         place.and_then(|place| filters.expected.get(place)) == Some(&hash)
     }
 
-    /// The height and the hash of the next filter that a request in force is to bring.
+    /// Returns the height and the hash of the next filter that is expected from a current request.
     fn next_filter(&self) -> Option<(u32, FilterHash)> {
         let Asked::Filters { filters, done, stale: false } = &self.asked else { return None };
         let height = filters.start.checked_add(u32::try_from(*done).ok()?)?;
         Some((height, *filters.expected.get(*done)?))
     }
 
-    /// Whether the filter of this height is still to come. A node need not answer a stale request,
-    /// so that what it covers is asked for again.
+    /// Returns `true` if the filter of this height is still expected. A stale request does not
+    /// count, because a node need not answer it; its filters are requested again.
     fn brings_filter(&self, height: u32) -> bool {
         let Asked::Filters { filters, done, stale: false } = &self.asked else { return false };
         let place = height.checked_sub(filters.start).map(|place| place as usize);
         place.is_some_and(|place| (*done..filters.expected.len()).contains(&place))
     }
 
-    /// When it is overdue; a stale request never is. The blocks that were asked for first may take
-    /// their time.
+    /// Returns the time at which the request is overdue; `None` for a stale request, which is never
+    /// overdue. The blocks that were requested before it may take their time first.
     fn due(&self, pace: Pace) -> Option<Duration> {
         let parts = match &self.asked {
             Asked::Filters { stale: true, .. } => return None,
@@ -139,14 +143,16 @@ impl Request {
 struct BlockRequest {
     height: u32,
     sent: Duration,
-    /// Blocks in flight before it: a node sends them in the order asked for.
+    /// The number of blocks in flight at the time of the request. A node sends blocks in the order
+    /// of the requests.
     before: usize,
     reported: bool,
 }
 
 impl BlockRequest {
-    /// When it is overdue: when none of the blocks asked for has come for a timeout, or when this
-    /// one has not come in the time that those before it may take.
+    /// Returns the time at which the block is overdue. A block is overdue if no requested block has
+    /// arrived for one timeout, or if this block takes longer than the blocks before it may take
+    /// together.
     fn due(&self, last_block: Duration, pace: Pace) -> Duration {
         let next = last_block.max(self.sent).saturating_add(pace.timeout);
         let all = self.sent.saturating_add(pace.timeout).saturating_add(pace.of(self.before));
@@ -154,12 +160,12 @@ impl BlockRequest {
     }
 }
 
-/// What the clock says of a peer's answers.
+/// Overdue answers of a peer.
 #[derive(Debug, Default)]
 pub(super) struct Overdue {
-    /// How long an answer is overdue that was not at the last look.
+    /// The delay of an answer that has become overdue since the last check.
     pub(super) slow: Option<Duration>,
-    /// How long one is overdue for which the peer is given up.
+    /// The delay of an answer for which the peer must be disconnected.
     pub(super) gone: Option<Duration>,
 }
 
@@ -168,9 +174,10 @@ pub(super) struct Overdue {
 pub(super) struct Requests {
     asked: Vec<Request>,
     blocks: BTreeMap<BlockHash, BlockRequest>,
-    /// When the last block came.
+    /// The time at which the last block arrived.
     last_block: Duration,
-    /// It had as many blocks in flight as it may.
+    /// `true` if the maximum of blocks was in flight. Further blocks are then requested only when
+    /// at most half are pending.
     drains: bool,
 }
 
@@ -200,14 +207,15 @@ impl Requests {
         self.blocks.insert(at.hash, request);
     }
 
-    /// Takes the request for checkpoints, which an answer has come to; returns its stop.
+    /// Removes the request for checkpoints that was answered. Returns its stop.
     pub(super) fn take_checkpoints(&mut self) -> Option<BlockAt> {
         let is_it = |request: &Request| request.asked == Asked::Checkpoints;
         let place = self.asked.iter().position(is_it)?;
         Some(self.asked.remove(place).stop)
     }
 
-    /// The same for filter hashes; returns the first height and the stop.
+    /// Removes the request for filter hashes that was answered. Returns its first height and its
+    /// stop.
     pub(super) fn take_headers(&mut self) -> Option<(u32, BlockAt)> {
         let start = |request: &Request| match request.asked {
             Asked::Headers { start } => Some(start),
@@ -218,14 +226,15 @@ impl Requests {
         Some((start, self.asked.remove(place).stop))
     }
 
-    /// Takes a request for a block, which came or will not; returns its height.
+    /// Removes a request for a block that has arrived or that the peer does not have. Returns its
+    /// height.
     pub(super) fn take_block(&mut self, hash: BlockHash, now: Duration) -> Option<u32> {
         let request = self.blocks.remove(&hash)?;
         self.last_block = now;
         Some(request.height)
     }
 
-    /// How many are open.
+    /// Returns the number of open requests.
     pub(super) fn len(&self) -> usize {
         self.asked.len() + self.blocks.len()
     }
@@ -238,7 +247,7 @@ impl Requests {
         self.has_headers() || self.asked.iter().any(|it| it.asked == Asked::Checkpoints)
     }
 
-    /// Whether filters were asked for that no dispute waits for.
+    /// Returns `true` if there is a current request for filters that no dispute waits for.
     pub(super) fn has_filters_in_bulk(&self) -> bool {
         self.asked.iter().any(|request| {
             let Asked::Filters { filters, stale: false, .. } = &request.asked else { return false };
@@ -254,37 +263,41 @@ impl Requests {
         self.blocks.contains_key(&hash)
     }
 
-    /// Whether a filter is to come; of peers that are slow, only where a dispute waits for it, since
-    /// they are disconnected if it does not.
+    /// Returns `true` if the filter of a height is expected. From a slow peer, only a filter for a
+    /// dispute counts, because the peer is disconnected if that filter does not arrive.
     pub(super) fn brings_filter(&self, height: u32, is_slow: bool) -> bool {
         let mut requests = self.asked.iter();
         requests.any(|request| request.brings_filter(height) && (!is_slow || request.is_urgent()))
     }
 
-    /// Whether a block was asked for and is not overdue.
+    /// Returns `true` if a block was requested and is not overdue.
     pub(super) fn brings_block(&self, hash: BlockHash, now: Duration, pace: Pace) -> bool {
         self.blocks.get(&hash).is_some_and(|block| block.due(self.last_block, pace) >= now)
     }
 
-    /// Whether the peer may be asked for another block. Once it has had as many in flight as it may,
-    /// half of them are to come first: then it gets few messages with several blocks each, and one
-    /// that takes its time for each message is as fast.
+    /// Returns `true` if the peer may be asked for another block.
+    ///
+    /// Once the peer has had the maximum in flight, half of the blocks must arrive first. The peer
+    /// then gets few messages with several blocks each, so a peer with a delay for each message is
+    /// as fast as others.
     pub(super) fn has_room_for_block(&self, pace: Pace) -> bool {
         let (blocks, most) = (self.blocks.len(), pace.blocks_per_peer());
         blocks < most && (!self.drains || blocks <= most / 2)
     }
 
-    /// The request that a filter of a block at `height`, or of none in the chain, answers.
+    /// Returns the index of the request that a filter answers. The filter is of the block at
+    /// `height`, or with `None` of a block that is not in the chain.
     ///
-    /// Nodes answer in the order of the requests, and pass over a stale one or answer it with the
-    /// blocks as they were. So the requests in force take what they are due, whichever fits the
-    /// hash, and what is left over is of the stale ones: where they come first and overlap with
-    /// one in force, the later copy is left over. Nothing of a stale request is evidence against
-    /// the peer, whose claims were about other blocks then.
+    /// Nodes answer requests in order. A node skips a stale request, or answers it with the blocks
+    /// as they were. An arriving filter is therefore assigned to a current request that expects
+    /// this filter next, and only otherwise to a stale request. If a stale and a current request
+    /// overlap, the filter arrives twice. The first copy completes the current request, and the
+    /// second copy counts for the stale one. Nothing about a stale request is evidence against the
+    /// peer, because its claims were about other blocks at that time.
     ///
     /// # Errors
-    /// Where no request explains it: the hash that was due instead, if it is a filter of a block
-    /// that is due.
+    /// Returns an error if no request explains the filter. The error contains the hash that was
+    /// expected, if a filter of this block was expected next.
     fn explain_filter(
         &self,
         height: Option<u32>,
@@ -299,18 +312,20 @@ impl Requests {
         }
         let mut expected = self.asked.iter().filter_map(next);
         let expected = expected.find(|&(due, _)| Some(due) == height).map(|(_, hash)| hash);
+        // No current request expects a filter of this block. If there is a stale request, the
+        // filter may answer it, so the peer is not blamed.
         match (expected, self.asked.iter().position(Request::is_stale)) {
             (None, Some(place)) => Ok(place),
             (expected, _) => Err(expected),
         }
     }
 
-    /// Counts a filter as come, of the block at `height` or of none in the chain; a request is done
-    /// with its last.
+    /// Records that a filter has arrived, of the block at `height`, or with `None` of a block that
+    /// is not in the chain. Removes a request whose last filter this is.
     ///
     /// # Errors
-    /// Where no request explains it: the hash that was due instead, if it is a filter of a block
-    /// that is due.
+    /// Returns an error if no request explains the filter. The error contains the hash that was
+    /// expected, if a filter of this block was expected next.
     pub(super) fn take_filter(
         &mut self,
         height: Option<u32>,
@@ -329,14 +344,15 @@ impl Requests {
         Ok(())
     }
 
-    /// The blocks above a height have left the chain.
+    /// Marks the requests whose stop is above `height` as stale, because these blocks have left the
+    /// chain.
     pub(super) fn truncate(&mut self, height: u32) {
         for request in self.asked.iter_mut().filter(|request| request.stop.height > height) {
             if let Asked::Filters { stale, .. } = &mut request.asked {
                 *stale = true;
             }
         }
-        // A node that never answers them must not fill the memory.
+        // A node that never answers stale requests must not fill the memory.
         let stale = self.asked.iter().filter(|request| request.is_stale()).count();
         let mut over = stale.saturating_sub(MAX_STALE);
         self.asked.retain(|request| {
@@ -346,18 +362,18 @@ impl Requests {
         });
     }
 
-    /// Whether an answer is overdue.
+    /// Returns `true` if an answer is overdue.
     pub(super) fn is_slow(&self, now: Duration, pace: Pace) -> bool {
         let mut due = self.asked.iter().filter_map(|request| request.due(pace));
         let mut blocks = self.blocks.values().map(|block| block.due(self.last_block, pace));
         due.any(|due| due < now) || blocks.any(|due| due < now)
     }
 
-    /// Looks at the clock.
+    /// Checks all requests against the clock.
     pub(super) fn check(&mut self, now: Duration, pace: Pace) -> Overdue {
         let mut found = Overdue::default();
         let last = pace.timeout.saturating_mul(SILENT_TIMEOUTS - 1);
-        // The clock may have been set back.
+        // The clock may have been set back. A time in the future would never be overdue.
         self.last_block = self.last_block.min(now);
         for block in self.blocks.values_mut() {
             block.sent = block.sent.min(now);
@@ -371,7 +387,8 @@ impl Requests {
             let Some(due) = request.due(pace) else { continue };
             let next = request.progress.saturating_add(pace.timeout);
             let next = next.saturating_add(pace.of(request.before));
-            // Who owes the filter that it claims would put off a dispute for as long as it likes.
+            // A peer that owes a filter in a dispute is not given more time. Otherwise it could
+            // delay the dispute as long as it likes.
             let is_gone = request.is_urgent() || now.saturating_sub(next) > last;
             found.note(now.saturating_sub(due), is_gone, &mut request.reported);
         }
@@ -387,13 +404,14 @@ impl Overdue {
         if is_gone {
             self.gone = Some(overdue);
         } else if !core::mem::replace(reported, true) {
+            // Each request is reported as slow only once.
             self.slow = Some(overdue);
         }
     }
 }
 
-/// Whether the chain has left a block since it was the stop of a request: the answer tells nothing
-/// about the chain as it is.
+/// Returns `true` if the stop of a request has left the chain since. The answer then says nothing
+/// about the current chain.
 pub(super) fn is_stale(stop: BlockAt, chain: &HeaderChain) -> bool {
     chain.hash_at(stop.height) != Some(stop.hash)
 }

@@ -1,4 +1,4 @@
-//! The state machine: events in, actions out.
+//! The state machine of a filter sync: events in, actions out.
 
 use std::boxed::Box;
 use std::ops::RangeInclusive;
@@ -25,11 +25,11 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::steady_clock::SteadyClock;
 
-/// The client's side of BIP157 with several peers. The [module](super) says how to drive it.
+/// The client's side of BIP157, with several peers. The [module documentation](super) explains how
+/// to drive it.
 ///
-/// Three parts keep the facts: what is claimed and how it was answered, what each peer was asked,
-/// and which blocks are wanted. What concerns several of them is decided here, and by what borrows
-/// them from here.
+/// Three private parts store the facts: the claims and the answers, the requests to each peer, and
+/// the blocks that are wanted. Decisions that concern several parts are made here.
 #[derive(Debug, Clone)]
 pub struct FilterSync {
     config: Config,
@@ -40,13 +40,13 @@ pub struct FilterSync {
     claims: Claims,
     peers: Peers,
     inspections: Inspections,
-    /// Which inspections the event may have changed.
+    /// The inspections that the current event may have changed.
     look: Look,
     clock: SteadyClock,
 }
 
 impl FilterSync {
-    /// A sync that has heard nothing.
+    /// Creates a sync without any state.
     pub fn new(config: Config) -> Self {
         let genesis =
             BlockFilter::from_prevout_scripts::<ScriptBuf>(&genesis_block(config.network), &[]);
@@ -64,12 +64,12 @@ impl FilterSync {
         }
     }
 
-    /// The first height wanted.
+    /// Returns the first height wanted.
     pub fn first(&self) -> u32 {
         self.config.first
     }
 
-    /// The highest height that any peer was heard about; `None` if there is none.
+    /// Returns the highest height about which any peer has made a claim; `None` if there is none.
     pub fn highest_known(&self) -> Option<u32> {
         self.claims.end().checked_sub(1)
     }
@@ -89,18 +89,21 @@ impl FilterSync {
         &self.inspections
     }
 
-    /// Takes an event at the time `now`, counted from any one moment, and returns what to do, in
-    /// order. `chain` is the chain of headers after the event. Where `now` is less than before,
-    /// waiting counts from there.
+    /// Processes an event, and returns the actions for the caller, in order.
+    ///
+    /// `chain` is the header chain after the event. `now` is a time that counts from any fixed
+    /// moment. If `now` is less than in an earlier call, the time continues from there, and waiting
+    /// times are not lost.
     ///
     /// Messages from peers that are not connected are ignored.
     ///
     /// # Cost
-    /// In proportion to the message. When a peer's filter headers are compared with what is known,
-    /// a hash for each height at most; when a liar is convicted, a look at each height.
+    /// Proportional to the size of the message. Comparing a peer's filter headers with known hashes
+    /// takes at most one hash per height. Convicting a liar looks at each height once.
     #[must_use]
     pub fn handle(&mut self, chain: &HeaderChain, event: Event, now: Duration) -> Vec<Action> {
-        // A `notfound` may have 50,000 items, and what follows looks at every open inspection.
+        // A `notfound` may have 50,000 items, and each would make the sync look at every open
+        // inspection.
         if let Event::BlockUnavailable(peer, hash) = &event
             && !self.peers.get(*peer).is_some_and(|peer| peer.requests.has_block(*hash))
         {
@@ -115,13 +118,15 @@ impl FilterSync {
         self.take(event, &mut turn);
         self.check_timeouts(&mut turn);
         self.answer_genesis(&mut turn);
+        // The comparison of peers begins at the first wanted height, which must be in the header
+        // chain.
         if !self.is_before_chain(chain) {
             self.parts().ask_for_claims(&mut turn);
         }
         let look = self.look;
         self.parts().go_on(look, &mut turn);
-        // Only the sender's state can have changed. While it still owes filters of a bulk request,
-        // no peer has become free.
+        // Only the sender's state can have changed. While the sender still owes filters of a bulk
+        // request, no peer has become free.
         let sender = sender.and_then(|sender| self.peers.get(sender));
         if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
             self.parts().ask_for_filters(&mut turn);
@@ -157,11 +162,11 @@ impl FilterSync {
         }
     }
 
-    /// The height up to which every block, from the first wanted on, is answered; `None` if the
-    /// first is not.
+    /// Returns the height up to which every block, from the first wanted one on, has a valid
+    /// answer; `None` if the first one has none.
     ///
-    /// The block of a hit given back with [`Event::Matched`] may still be awaited:
-    /// [`settled_to`](Self::settled_to) stays below it.
+    /// The block of a hit from [`Event::Matched`] may still be pending:
+    /// [`settled_to`](Self::settled_to) stays below such a block.
     pub fn answered_to(&self) -> Option<u32> {
         if !self.genesis_answered {
             return None;
@@ -169,19 +174,21 @@ impl FilterSync {
         self.claims.answered_to().or((self.config.first == 0).then_some(0))
     }
 
-    /// The height up to which everything is settled, from the first wanted on: each height has an
-    /// answer that counts now, and no block is awaited for a match at or below it. `None` if that
-    /// does not hold for the first.
+    /// Returns the height up to which everything is settled, from the first wanted height on: each
+    /// height has a valid answer, and no block of a match is pending. `None` if this is not true
+    /// for the first height.
     ///
-    /// A caller that has scanned each [`Action::Block`] up to this height has seen everything. It
-    /// can fall: by [`Action::Reopened`], [`Event::Rescan`], [`Event::Extend`], a reorganisation.
+    /// A caller that has scanned each [`Action::Block`] up to this height has seen everything. The
+    /// height can decrease: by [`Action::Reopened`], [`Event::Rescan`], [`Event::Extend`] or a
+    /// reorganisation.
     ///
     /// # Cost
-    /// In the order of 1,000 looks, however long the chain.
+    /// About 1,000 look-ups, whatever the length of the chain.
     pub fn settled_to(&self) -> Option<u32> {
         let answered = self.answered_to()?;
-        // The answer of such a height may count, be withdrawn and count again meanwhile: the filter
-        // is not handed over a second time, so that only the block tells what the wallet has there.
+        // While the block is pending, the answer may be withdrawn and become valid again. The
+        // filter is not handed over again then, so only the block shows what the wallet has at this
+        // height.
         let below = match self.first_awaited() {
             Some(awaited) => awaited.checked_sub(1)?,
             None => answered,
@@ -189,22 +196,25 @@ impl FilterSync {
         Some(answered.min(below)).filter(|settled| *settled >= self.config.first)
     }
 
-    /// The lowest height whose block is awaited since its filter [matched](Event::Matched), whatever
-    /// has become of its answer since: until it comes, a block above it may spend a coin that it
-    /// holds.
+    /// Returns the lowest height whose filter [matched](Event::Matched) and whose block is still
+    /// pending.
+    ///
+    /// It does not matter whether the answer was withdrawn since. Until the block arrives, a block
+    /// above may spend a coin that the pending block creates.
     pub fn first_awaited(&self) -> Option<u32> {
         self.inspections.first_awaited()
     }
 
-    /// The heights, in runs, whose answer does not count, or has not come: those without a
-    /// [`grade`](Self::grade). The last is all above what peers were heard about, to `u32::MAX`.
+    /// Returns the ranges of heights without a valid answer, which are those without a
+    /// [`grade`](Self::grade). The last range ends at `u32::MAX`, and includes all heights above
+    /// the peers' claims.
     ///
-    /// A caller that kept answers of an earlier run asks this after [`FilterSync::restore`]: what was
-    /// said about these heights no longer counts, as if [reopened](Action::Reopened), until they are
-    /// [graded](Action::Graded) or answered again.
+    /// A caller that stored answers of an earlier run calls this after [`FilterSync::restore`]. The
+    /// stored answers about these heights are void, as if [reopened](Action::Reopened), until they
+    /// are [graded](Action::Graded) or answered again.
     ///
     /// # Cost
-    /// A look at each height, and there at each peer that was heard about it.
+    /// Looks at each height, and there at each peer with a claim.
     pub fn unanswered(&self) -> Vec<RangeInclusive<u32>> {
         let first = self.config.first;
         let end = self.claims.end().max(first).max(1);
@@ -217,10 +227,10 @@ impl FilterSync {
         unanswered
     }
 
-    /// What the answer about a height is worth; `None` if there is none, or none that counts.
+    /// Returns the grade of the answer about a height; `None` if the height has no valid answer.
     ///
     /// # Cost
-    /// A look at each peer that was heard about the height.
+    /// Looks at each peer with a claim about the height.
     pub fn grade(&self, height: u32) -> Option<Grade> {
         if height == 0 {
             return self.genesis_answered.then_some(Grade::Audited);
@@ -232,8 +242,8 @@ impl FilterSync {
         }
     }
 
-    /// The filter hash that is claimed for a height: of several, one that is not refuted. `None` if
-    /// nobody was heard about it.
+    /// Returns the accepted filter hash of a height: of several claims, one that is not refuted.
+    /// `None` if no peer has made a claim.
     pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
         match height {
             0 => Some(self.genesis.filter_hash()),
@@ -241,14 +251,14 @@ impl FilterSync {
         }
     }
 
-    /// The peers that are connected.
+    /// Iterates over the connected peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerId> + '_ {
         self.peers.ids()
     }
 
-    /// Everything that is known of the filters, to be kept; some 33 bytes for each height.
+    /// Encodes the state for [`restore`](Self::restore): about 33 bytes for each height.
     ///
-    /// Heights with a hit whose block has not come yet are kept as not answered.
+    /// A height whose filter matched and whose block is still pending is stored as unanswered.
     pub fn encode(&self, chain: &HeaderChain) -> Vec<u8> {
         let kept = Kept {
             network: self.config.network,
@@ -258,19 +268,21 @@ impl FilterSync {
         persist::encode(kept, &self.claims, |height| self.inspections.awaits(height), chain)
     }
 
-    /// A sync that continues from what was kept. `config.first` is that of the sync kept; a lower one
-    /// is wanted afterwards, with [`Event::Extend`].
+    /// Restores a sync from the bytes of [`encode`](Self::encode).
     ///
-    /// Claims that rest on blocks reorganised away are dropped: such intervals of 1,000
-    /// blocks are answered again. Peers of the run before count as such: that they agreed is
-    /// known, and not who they are. Refuting one of their claims withdraws all that only they
-    /// vouched for.
+    /// `config.first` must be that of the stored sync. For a lower first height, pass
+    /// [`Event::Extend`] afterwards.
     ///
-    /// Not all that the caller was told needs to count still: what
-    /// [`unanswered`](FilterSync::unanswered) lists counts as reopened.
+    /// Intervals whose blocks were reorganised away are dropped and answered again. Peers of the
+    /// earlier run are only counted: the sync knows how many agreed, but not which peers they were.
+    /// If one of their claims is refuted, everything that only they vouched for is withdrawn.
+    ///
+    /// Answers of the earlier run may have become invalid: the heights in
+    /// [`unanswered`](FilterSync::unanswered) count as reopened.
     ///
     /// # Errors
-    /// See [`RestoreError`]: start over with [`FilterSync::new`].
+    /// Returns a [`RestoreError`] if the bytes cannot be used. The caller then starts with
+    /// [`FilterSync::new`].
     pub fn restore(
         config: Config,
         chain: &HeaderChain,
@@ -285,7 +297,7 @@ impl FilterSync {
         for interval in intervals {
             sync.claims.push_interval(interval);
         }
-        // No filter is evidence there: the block answers.
+        // Filters are no evidence at these heights, so their blocks are needed.
         for height in sync.claims.ambiguous_open() {
             if let Some(hash) = chain.hash_at(height) {
                 sync.inspections.want(BlockAt { height, hash });
@@ -304,10 +316,11 @@ impl FilterSync {
         }
     }
 
-    /// Which inspections an event may change, if nobody is disconnected for it.
+    /// Returns the inspections that an event may change, if no peer is disconnected because of it.
     fn concerned(&self, event: &Event, chain: &HeaderChain) -> Look {
         let is_open = |height: u32| self.inspections.open(height).is_some();
         match event {
+            // Only a filter of an open inspection can complete what the inspection waits for.
             Event::CFilter(_, filter) => match chain.height_of(&filter.block_hash) {
                 Some(height) if is_open(height) => Look::All,
                 _ => Look::New,
@@ -329,12 +342,12 @@ impl FilterSync {
         }
     }
 
-    /// Whether the chain of headers begins above the first height wanted.
+    /// Returns `true` if the header chain begins above the first height wanted.
     fn is_before_chain(&self, chain: &HeaderChain) -> bool {
         begins_above(self.claims.first(), chain)
     }
 
-    /// Carries out the verdict on a peer whose message was not a valid answer.
+    /// Executes the verdict on a peer whose message was not a valid answer.
     fn judge(&mut self, id: PeerId, taken: Result<(), Verdict>, turn: &mut Turn<'_>) {
         match taken {
             Ok(()) => {}
@@ -343,9 +356,10 @@ impl FilterSync {
         }
     }
 
-    /// A peer is gone, and with it the claims for which it has sent no filter: a claim counts only
-    /// with its filter, or anyone could claim and leave.
+    /// Removes a peer that is gone, and its claims for which it has sent no filter. Otherwise
+    /// anyone could make claims and leave.
     fn remove(&mut self, id: PeerId, turn: &mut Turn<'_>) {
+        // The sync may have removed the peer itself, when it disconnected it.
         if !self.peers.remove(id) {
             return;
         }
@@ -360,8 +374,8 @@ impl FilterSync {
         self.remove(id, turn);
     }
 
-    /// Disconnects liars, and trusts nothing that only they vouched for. With `earlier`, peers of
-    /// an earlier run are among them.
+    /// Disconnects liars, and withdraws everything that only they vouched for. If `earlier`, peers
+    /// of an earlier run are among them.
     fn convict(&mut self, liars: &[PeerId], earlier: bool, reason: &Reason, turn: &mut Turn<'_>) {
         for &liar in liars {
             if self.peers.remove(liar) {
@@ -377,6 +391,7 @@ impl FilterSync {
             ChainEvent::Disconnected { at, .. } => Some(at.height),
             ChainEvent::Connected { .. } => None,
         });
+        // A chain that only grows leaves all claims valid.
         let Some(lowest) = gone.min() else { return };
         let height = lowest.saturating_sub(1);
         self.claims.truncate(height);
@@ -387,6 +402,7 @@ impl FilterSync {
 
     fn rescan(&mut self, heights: &RangeInclusive<u32>, turn: &Turn<'_>) {
         self.genesis_answered &= *heights.start() > 0 || self.config.first > 0;
+        // At these heights no filter is evidence, so the rescan needs their blocks.
         for height in self.claims.reopen(heights) {
             if let Some(at) = turn.block_at(height) {
                 self.inspections.want(at);
@@ -394,12 +410,13 @@ impl FilterSync {
         }
     }
 
-    /// Wants lower heights too.
+    /// Extends the wanted heights down to `first`.
     fn extend(&mut self, first: u32, turn: &mut Turn<'_>) {
         if first >= self.config.first {
             return;
         }
-        // Nothing is asked while the chain begins above the first height: the others would wait too.
+        // Below the start of the header chain, nothing can be requested, and the heights above
+        // would have to wait.
         if begins_above(first, turn.chain) {
             turn.report(Finding::FirstUnknown(first));
             return;
@@ -407,8 +424,8 @@ impl FilterSync {
         self.genesis_answered &= first > 0;
         self.config.first = first;
         turn.reopen(self.claims.extend(first));
-        // Peers are compared upwards. Of intervals above, their headers show that they claim what is
-        // known, so that nothing is asked again.
+        // Peers are compared from the lowest interval up. In the intervals above, their filter
+        // headers show that they still claim the known hashes, so nothing is requested again.
         self.peers.begin_at(self.claims.first_interval());
     }
 
@@ -436,6 +453,7 @@ impl FilterSync {
         let settled = match self.parts().take_block(from, block, turn) {
             Ok(settled) => settled,
             Err(verdict) => {
+                // A block from another source of the caller has no peer to judge.
                 if let Some(id) = from {
                     self.judge(id, Err(verdict), turn);
                 }
@@ -445,7 +463,7 @@ impl FilterSync {
         let Some(Settled { mut inspection, block, lies }) = settled else { return };
         let at = inspection.at;
         for lie in lies {
-            // Whoever claims it later is a liar too.
+            // Remember the hash: whoever claims it later is a liar too.
             self.claims.refute(at.height, lie.filter.hash);
             let reason = Reason::FalseFilter(Box::new(lie.filter));
             self.convict(&lie.liars, lie.earlier, &reason, turn);
@@ -457,16 +475,18 @@ impl FilterSync {
         turn.act(Action::Block(Box::new(scan)));
     }
 
-    /// The caller has a hit.
+    /// Queues the block of a filter that matched.
     fn want_block(&mut self, filter: VerifiedFilter, turn: &mut Turn<'_>) {
         let VerifiedFilter { at, filter, .. } = filter;
+        // The genesis block is known, and peers do not send its filter.
         if at.height == 0 {
             let block = genesis_block(self.config.network);
             let scan = ScanBlock { at, block, why: Why::Matched, filter: Some(filter) };
             turn.act(Action::Block(Box::new(scan)));
             return;
         }
-        // Others may answer otherwise what has been reopened meanwhile: a hit is never given up.
+        // A hit is valid even if its answer was withdrawn meanwhile: other peers may claim a false
+        // filter.
         if self.claims.at(at.height).is_none() || turn.block_at(at.height) != Some(at) {
             return;
         }
@@ -476,9 +496,10 @@ impl FilterSync {
         self.inspections.want_with(at, Why::Matched, content);
     }
 
-    /// Someone shows that a filter is false.
+    /// Processes a proof that a filter is false.
     fn take_proof(&mut self, proof: &InvalidFilter, turn: &mut Turn<'_>) {
         let Some(height) = turn.chain.height_of(&proof.block_hash) else { return };
+        // The proof may come from a stranger, so it is verified here.
         if proof.verify(proof.block_hash, self.config.network).is_err() {
             return;
         }
@@ -486,6 +507,7 @@ impl FilterSync {
         let at = BlockAt { height, hash: proof.block_hash };
         let liars = self.claims.claimants(height, hash);
         let earlier = self.claims.is_claimed_earlier(height, hash);
+        // Without claims about the height, there is nothing to refute.
         if self.claims.at(height).is_none() {
             return;
         }
@@ -493,17 +515,20 @@ impl FilterSync {
         let filter = super::FalseFilter { at, hash, proof: Some(proof.clone()) };
         self.convict(&liars, earlier, &Reason::FalseFilter(Box::new(filter)), turn);
         let Some(known) = self.claims.at(height).copied() else { return };
-        // Nobody claims another filter, or someone may claim this one unnoticed.
+        // If another hash is accepted and a later claim of the refuted hash would be recognised,
+        // the filter can answer the height. Otherwise the height needs its block.
         if known.audited || known.hash != hash && is_remembered {
             return;
         }
         match known.answer {
             Answer::Unwanted => {}
             Answer::Block => {
+                // The block was scanned already. Its filter is no evidence for later rescans.
                 if known.hash == hash {
                     self.claims.set_ambiguous(height);
                 }
             }
+            // The height may have been answered by the false filter. Only the block can answer now.
             Answer::None | Answer::Filter => {
                 self.claims.answer(height, Answer::None);
                 self.claims.set_ambiguous(height);
@@ -513,7 +538,8 @@ impl FilterSync {
     }
 }
 
-/// Whether a chain of headers begins above a height that it reaches to.
+/// Returns `true` if the header chain reaches the height `first` but does not contain it, because
+/// the chain begins above.
 fn begins_above(first: u32, chain: &HeaderChain) -> bool {
     let first = first.max(1);
     first <= chain.tip().height && chain.hash_at(first).is_none()

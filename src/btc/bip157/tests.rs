@@ -1,4 +1,4 @@
-//! Scripted peers on a mined chain.
+//! Tests with simulated peers on a mined chain.
 
 mod attacks;
 mod disputes;

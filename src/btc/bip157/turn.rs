@@ -1,4 +1,4 @@
-//! The handling of one event: what the parts of a sync may look at, and the actions that follow.
+//! The context of one event: the inputs for the parts of a sync, and the resulting actions.
 
 use std::ops::RangeInclusive;
 use std::vec::Vec;
@@ -9,7 +9,7 @@ use super::{Action, Finding, Message, Reason, Violation};
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::peer::PeerId;
 
-/// The world after the event, and the actions so far.
+/// The chain and the time at one event, with the actions that were decided so far.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) chain: &'a HeaderChain,
@@ -48,13 +48,13 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// What becomes of a peer for what it sent.
+/// Consequence of a peer's message for the peer.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It is disconnected. What it has shown with filters stays: a broken protocol is no lie about
-    /// them, and an honest peer's connection may end that way too.
+    /// Disconnect the peer. The filters that it has sent keep their claims: a protocol violation is
+    /// not a lie about filters, and an honest peer's connection may end like this too.
     Disconnect(Reason),
-    /// It lies: nothing counts that only it vouched for.
+    /// Disconnect the peer as a liar, and drop all claims that only this peer vouched for.
     Convict(Reason),
 }
 

@@ -1,4 +1,4 @@
-//! The basic filter of a block.
+//! Basic filters of blocks (BIP158).
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -13,27 +13,27 @@ use thiserror::Error;
 use super::gcs::{self, Acceptance, EncodeError, GcsError, GcsFilter, GcsParams};
 use crate::btc::raw::{Part, RawError, Reader};
 
-/// A basic filter and the block that it is of. Whether the bytes are a filter is found out when
-/// they are read.
+/// A basic filter and its block. The bytes are not checked before they are decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockFilter {
-    /// The block, whose hash is the key.
+    /// The hash of the block. Its first 16 bytes are the filter's key.
     pub block_hash: BlockHash,
-    /// The encoded set, as a `cfilter` message carries it.
+    /// The encoded set, as in a `cfilter` message.
     pub content: Vec<u8>,
 }
 
 impl BlockFilter {
     /// Builds the filter of `block`, byte for byte as Bitcoin Core does.
     ///
-    /// `prevout_script` gives the script of an output that the block spends; outputs of earlier
-    /// transactions of the block are not asked for. Whether the block is valid is not looked at.
+    /// `prevout_script` returns the script of an output that the block spends. It is not called for
+    /// outputs of earlier transactions of the same block. The block itself is not validated.
     ///
     /// # Errors
-    /// No coinbase, or an output whose script is not given.
+    /// Returns an error if the block does not begin with a coinbase transaction, or if
+    /// `prevout_script` returns `None`.
     ///
     /// # Cost
-    /// The ids of all transactions, and a hash and a sort of the scripts.
+    /// Computes the ids of all transactions, and hashes and sorts the scripts.
     pub fn new(
         block: &Block,
         mut prevout_script: impl FnMut(&OutPoint) -> Option<ScriptBuf>,
@@ -58,11 +58,12 @@ impl BlockFilter {
         Self::from_prevout_scripts(block, &scripts)
     }
 
-    /// Builds the filter of `block` from the scripts of the outputs that it spends, in the order
-    /// of its inputs without the coinbase's.
+    /// Builds the filter of `block` from the scripts of the outputs that the block spends. The
+    /// scripts are in the order of the inputs, without the coinbase input.
     ///
     /// # Errors
-    /// No coinbase, or more or fewer scripts than inputs.
+    /// Returns an error if the block does not begin with a coinbase transaction, or if the number
+    /// of scripts differs from the number of inputs.
     pub fn from_prevout_scripts<S: AsRef<Script>>(
         block: &Block,
         prevout_scripts: &[S],
@@ -71,14 +72,14 @@ impl BlockFilter {
         Self::encode(block.block_hash(), elements)
     }
 
-    /// As [`from_prevout_scripts`](Self::from_prevout_scripts), from a serialized block that is
+    /// Like [`from_prevout_scripts`](Self::from_prevout_scripts), for a serialised block, which is
     /// not decoded.
     ///
     /// # Errors
-    /// Those, and bytes that are no block.
+    /// Returns the errors of that function, and an error if the bytes are not a valid block.
     ///
     /// # Cost
-    /// One walk over the bytes, and a hash and a sort of the scripts.
+    /// Walks over the bytes once, and hashes and sorts the scripts.
     pub fn from_raw_block<S: AsRef<Script>>(
         block: &[u8],
         prevout_scripts: &[S],
@@ -100,6 +101,7 @@ impl BlockFilter {
                 }
                 Part::Output { .. } => {}
             })?;
+            // The coinbase spends nothing, so `prevout_scripts` has no script for its input.
             if index == 0 {
                 has_coinbase = spends_none && own_inputs == 1;
             } else {
@@ -114,7 +116,7 @@ impl BlockFilter {
         Self::encode(BlockHash::hash(header), elements)
     }
 
-    /// The filter of elements, which may come more than once.
+    /// Encodes the filter of the given elements, which may contain duplicates.
     fn encode<'e>(
         block_hash: BlockHash,
         elements: impl IntoIterator<Item = &'e [u8]>,
@@ -123,34 +125,37 @@ impl BlockFilter {
         Ok(Self { block_hash, content })
     }
 
-    /// The encoded set, ready to be read.
+    /// Parses the encoded set for decoding.
     ///
     /// # Errors
-    /// As [`GcsFilter::parse`].
+    /// Returns the errors of [`GcsFilter::parse`].
     pub fn gcs(&self, acceptance: Acceptance) -> Result<GcsFilter<'_>, GcsError> {
         let key = filter_key(&self.block_hash);
         GcsFilter::parse(GcsParams::BASIC, key, &self.content, acceptance)
     }
 
-    /// The hash that `cfheaders` messages carry.
+    /// Returns the hash of the filter, as in `cfheaders` messages.
     pub fn filter_hash(&self) -> FilterHash {
         filter_hash(&self.content)
     }
 
-    /// The header that commits to this filter and all before it.
+    /// Returns the filter header, which commits to this filter and all filters before it.
     pub fn filter_header(&self, previous: &FilterHeader) -> FilterHeader {
         filter_header(&self.filter_hash(), previous)
     }
 }
 
-/// The elements of the basic filter of `block`, as often as they come: the scripts of its outputs,
-/// and those that it spends, in the order of its inputs without the coinbase's. Neither are empty,
-/// and outputs that begin with `OP_RETURN` are left out.
+/// Returns the elements of the basic filter of `block`, with duplicates.
+///
+/// The elements are the scripts of the block's outputs, followed by the scripts that the block
+/// spends, in the order of the inputs without the coinbase input. Empty scripts are left out, and
+/// so are output scripts that begin with `OP_RETURN`.
 ///
 /// Source: Bitcoin Core, `BasicFilterElements`.
 ///
 /// # Errors
-/// No coinbase, or more or fewer scripts than inputs.
+/// Returns an error if the block does not begin with a coinbase transaction, or if the number of
+/// scripts differs from the number of inputs.
 pub fn filter_elements<'b, S: AsRef<Script>>(
     block: &'b Block,
     prevout_scripts: &'b [S],
@@ -163,12 +168,12 @@ pub fn filter_elements<'b, S: AsRef<Script>>(
     Ok(created.filter(|script| is_output_element(script)).chain(spent))
 }
 
-/// Whether the script of an output is an element of the filter of its block.
+/// Returns `true` if the script of an output is an element of its block's filter.
 pub(super) fn is_output_element(script: &[u8]) -> bool {
     script.first().is_some_and(|&first| first != OP_RETURN.to_u8())
 }
 
-/// The elements among the scripts of the outputs that `inputs` inputs spend.
+/// Returns the filter elements among the scripts of the outputs that `inputs` inputs spend.
 fn spent_elements<S: AsRef<Script>>(
     scripts: &[S],
     inputs: usize,
@@ -176,58 +181,60 @@ fn spent_elements<S: AsRef<Script>>(
     if scripts.len() != inputs {
         return Err(BuildError::PrevoutCount { given: scripts.len(), inputs });
     }
+    // Core skips empty spent scripts only; `OP_RETURN` is checked for outputs alone.
     let scripts = scripts.iter().map(|script| script.as_ref().as_bytes());
     Ok(scripts.filter(|script| !script.is_empty()))
 }
 
-/// Without it, the outputs that the first transaction spends would be missing from the filter.
+/// Checks that the first transaction is a coinbase. Otherwise, the outputs that it spends would be
+/// missing from the filter.
 fn check_coinbase(block: &Block) -> Result<(), BuildError> {
     let is_there = block.coinbase().is_some_and(Transaction::is_coinbase);
     is_there.then_some(()).ok_or(BuildError::CoinbaseMissing)
 }
 
-/// Whether a serialized outpoint is that of a coinbase's input.
+/// Returns `true` if a serialised outpoint is that of a coinbase input.
 fn is_null(outpoint: &[u8; 36]) -> bool {
     let (txid, output) = outpoint.split_at(32);
     txid.iter().all(|byte| *byte == 0) && output == [0xff; 4]
 }
 
-/// The key of a block's filter: the first 16 bytes of the block's hash.
+/// Returns the key of a block's filter: the first 16 bytes of the block hash.
 pub fn filter_key(block_hash: &BlockHash) -> SipKey {
     let key = block_hash.as_byte_array().first_chunk().expect("32 bytes");
     SipKey::from_bytes(*key)
 }
 
-/// The double SHA-256 of a filter's bytes.
+/// Returns the double SHA-256 of a filter's bytes.
 pub fn filter_hash(content: &[u8]) -> FilterHash {
     FilterHash::from_raw_hash(sha256d::Hash::hash(content))
 }
 
-/// The filter header over a filter's hash and the header before it; that before block 0 is all
-/// zeros.
+/// Returns the filter header for a filter hash and the previous filter header. The header before
+/// block 0 is all zeros.
 pub fn filter_header(hash: &FilterHash, previous: &FilterHeader) -> FilterHeader {
     hash.filter_header(previous)
 }
 
-/// Why a filter cannot be built.
+/// Reason why a filter cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// No transactions, or a first one that is no coinbase.
+    /// The block has no transactions, or the first one is not a coinbase.
     #[error("the block does not begin with a coinbase transaction")]
     CoinbaseMissing,
-    /// The bytes are no block.
+    /// The bytes are not a valid block.
     #[error(transparent)]
     Raw(#[from] RawError),
-    /// The script of an output that the block spends is not known.
-    #[error("the script of {0}, which the block spends, is not given")]
+    /// The script of an output that the block spends is unknown.
+    #[error("the script of {0}, which the block spends, is missing")]
     PrevoutMissing(OutPoint),
-    /// Not one script for each input.
+    /// The number of scripts differs from the number of inputs.
     #[error("{given} scripts of spent outputs, the block has {inputs} inputs")]
     PrevoutCount {
-        /// The scripts given.
+        /// The number of scripts given.
         given: usize,
-        /// The inputs of the block, the coinbase's left out.
+        /// The number of inputs of the block, without the coinbase input.
         inputs: usize,
     },
     /// The set cannot be encoded.

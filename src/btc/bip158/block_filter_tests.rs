@@ -1,4 +1,4 @@
-//! Filters built in each of the ways, of blocks that are whole and that are not.
+//! Filters built in each of the three ways, from complete and from invalid blocks.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ use bitcoin::{Block, OutPoint, ScriptBuf, TxIn};
 use super::{BlockFilter, BuildError, filter_elements};
 use crate::btc::RawError;
 
-/// A block of mainnet, the scripts that it spends, and its filter by Bitcoin Core.
+/// Returns a mainnet block, the scripts that it spends, and its filter from Bitcoin Core.
 fn block_757753() -> (Vec<u8>, Vec<ScriptBuf>, Vec<u8>) {
     let json = include_str!("../../../fixtures/bitcoin/blocks/mainnet_757753.json");
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
@@ -61,7 +61,7 @@ fn bytes_that_are_no_block() {
     assert_eq!(error, Err(BuildError::Raw(RawError::TrailingBytes(1))));
 }
 
-/// What a missing coinbase would leave out is what the first transaction spends.
+/// Without the coinbase check, the scripts that the first transaction spends would be left out.
 #[test]
 fn blocks_without_a_coinbase() {
     let (raw, spent, _) = block_757753();
@@ -83,8 +83,8 @@ fn blocks_without_a_coinbase() {
     assert_eq!(BlockFilter::new(&no_inputs, |_| None), Err(BuildError::CoinbaseMissing));
 }
 
-/// An output of a transaction of the same block is not asked for, but one of a later transaction
-/// is: such a block is not valid, and nothing is made up for it.
+/// Scripts of outputs of earlier transactions of the block are not requested. Scripts of outputs of
+/// later transactions are: such a block is invalid, and the builder does not guess.
 #[test]
 fn outputs_of_the_block_itself() {
     let (raw, _, _) = block_757753();
@@ -120,7 +120,7 @@ fn elements_by_the_rules_of_core() {
         scripts.iter().map(with).collect()
     };
     block.txdata[0].output = outputs(&[&[0x51], &[], &[0x6a], &[0x6a, 0x01, 0x02]]);
-    // A push that is cut short is no script to Core, but an element.
+    // Core treats a truncated push as an invalid script, and still adds it to the filter.
     block.txdata[1].output = outputs(&[&[0x4c, 0xff], &[0x51], &[0x00, 0x6a]]);
     block.txdata[1].input = alloc::vec![TxIn::default(); 4];
     let spent: [&[u8]; 4] = [&[0x6a, 0x01], &[], &[0x51], &[0xff]];

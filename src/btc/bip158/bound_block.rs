@@ -1,4 +1,4 @@
-//! A block shown to be the one of its header, and what of its witnesses is.
+//! A block that is verified to be the one that its header commits to.
 
 use alloc::vec::Vec;
 
@@ -11,11 +11,11 @@ use thiserror::Error;
 use crate::btc::merkle_tree::merkle_root;
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
-/// A block that was checked to be what its header commits to, so that whoever sent it could not
-/// have changed a byte of what is used of it.
+/// A block that is verified to be what its header commits to. The sender cannot have changed any
+/// byte that is used.
 ///
-/// What is not checked is whether the header is in the chain, and whether the transactions are
-/// valid: a header hash that comes from a chain of headers stands for both.
+/// Two things are not checked: that the header is in the chain, and that the transactions are
+/// valid. A block hash from a validated header chain implies both.
 #[derive(Debug, Clone)]
 pub struct BoundBlock<'a> {
     block: &'a Block,
@@ -25,37 +25,38 @@ pub struct BoundBlock<'a> {
     witnesses: Witnesses,
 }
 
-/// What is known of a block's witnesses, which its txids and merkle root say nothing of.
+/// State of a block's witnesses. The txids and the merkle root do not commit to witnesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Witnesses {
-    /// There are none, and the coinbase commits to none, or the block is from before segwit.
+    /// The block has no witnesses, and either its coinbase commits to none or the block is from
+    /// before segwit.
     None,
-    /// There are some, and they are those that the coinbase commits to.
+    /// The block has witnesses, and they match the commitment in the coinbase.
     Committed,
-    /// There are none, though the coinbase commits to some: the block was sent without. A peer
-    /// does that if it is asked for a block and not for a witness block.
+    /// The block has no witnesses, although its coinbase commits to some. A peer sends such a block
+    /// when it is asked for a block instead of a witness block.
     Stripped,
 }
 
 impl<'a> BoundBlock<'a> {
-    /// Checks that `block` is the one with the hash `expected`, down to the last byte; or all of
-    /// it but the witnesses, which [`witnesses`](Self::witnesses) then says.
+    /// Checks that `block` is the one with the hash `expected`. The witnesses may be missing, which
+    /// [`witnesses`](Self::witnesses) then reports; all other bytes are checked.
     ///
-    /// In this order: the header's hash, its proof of work, a coinbase transaction in the first
-    /// place and nowhere else, the merkle root, no transaction twice (CVE-2012-2459), and the
-    /// witness commitment wherever there is a witness.
+    /// The checks, in this order: the header's hash, its proof of work, a coinbase transaction in
+    /// the first position and nowhere else, the merkle root, no duplicate transaction
+    /// (CVE-2012-2459), and the witness commitment if there is any witness.
     ///
-    /// Transactions of 64 bytes are let pass behind a coinbase transaction, as Bitcoin Core's
-    /// `IsBlockMutated` does: honest blocks may have them. That inner nodes of the merkle tree are
-    /// passed off as such transactions, or such transactions as inner nodes (CVE-2017-12842), takes
-    /// a whole level of them, and the first would be a coinbase transaction, of which 224 bits are
-    /// given.
+    /// Transactions of 64 bytes are accepted after the coinbase transaction, as in Bitcoin Core's
+    /// `IsBlockMutated`, because honest blocks may contain them. To pass off inner nodes of the
+    /// merkle tree as transactions, or the reverse (CVE-2017-12842), an attacker needs a whole
+    /// level of such nodes. The first of these would have to be a coinbase transaction, which fixes
+    /// 224 of its bits.
     ///
     /// # Errors
-    /// The first check that fails. No block that is in the chain fails one.
+    /// Returns the first check that fails. Blocks of the chain pass all checks.
     ///
     /// # Cost
-    /// The ids of all transactions, once; with witnesses, those with the witness too.
+    /// Computes the id of each transaction once; with witnesses, also the hashes with witness.
     pub fn bind(
         block: &'a Block,
         expected: BlockHash,
@@ -68,6 +69,7 @@ impl<'a> BoundBlock<'a> {
         check_proof_of_work(&block.header, network)?;
         let coinbase = block.txdata.first().filter(|tx| tx.is_coinbase());
         let coinbase = coinbase.ok_or(BindError::NoCoinbase)?;
+        // A second coinbase would spend nothing, and the scripts of its inputs would be missing.
         if let Some(index) = block.txdata.iter().skip(1).position(Transaction::is_coinbase) {
             return Err(BindError::SecondCoinbase(index + 1));
         }
@@ -76,6 +78,8 @@ impl<'a> BoundBlock<'a> {
         if root != block.header.merkle_root {
             return Err(BindError::MerkleRoot { block: root, header: block.header.merkle_root });
         }
+        // The merkle tree repeats the last node of an odd level, so a list with repeated
+        // transactions can have the same root (CVE-2012-2459).
         let mut sorted = txids.clone();
         sorted.sort_unstable();
         if let Some([txid, _]) = sorted.array_windows().find(|[a, b]| a == b) {
@@ -85,33 +89,33 @@ impl<'a> BoundBlock<'a> {
         Ok(Self { block, block_hash: expected, network, txids, witnesses })
     }
 
-    /// The block.
+    /// Returns the block.
     pub fn block(&self) -> &'a Block {
         self.block
     }
 
-    /// Its hash.
+    /// Returns the hash of the block.
     pub fn block_hash(&self) -> BlockHash {
         self.block_hash
     }
 
-    /// The network whose rules it was checked by.
+    /// Returns the network whose rules the block was checked with.
     pub fn network(&self) -> Network {
         self.network
     }
 
-    /// The ids of its transactions, in their order.
+    /// Returns the ids of the transactions, in block order.
     pub fn txids(&self) -> &[Txid] {
         &self.txids
     }
 
-    /// What is known of its witnesses.
+    /// Returns the state of the witnesses.
     pub fn witnesses(&self) -> Witnesses {
         self.witnesses
     }
 
-    /// The inputs that spend outputs, without the coinbase's: position of the transaction, of the
-    /// input in it, and the input.
+    /// Iterates over the inputs that spend outputs, without the coinbase input: position of the
+    /// transaction, position of the input in it, and the input.
     pub(super) fn spending_inputs(&self) -> impl Iterator<Item = (u32, u32, &'a TxIn)> {
         let block = self.block;
         (0..).zip(&block.txdata).skip(1).flat_map(|(index, tx)| {
@@ -141,16 +145,17 @@ fn check_witnesses(
     Ok(Witnesses::Committed)
 }
 
-/// Refuses a block whose coinbase says that it is from before segwit.
+/// Returns an error if the coinbase states a height from before segwit.
 ///
-/// No such block has a witness, whatever its coinbase commits to: some miners committed before
-/// that counted for anything. On mainnet and testnet3, heights in a coinbase are the true ones
-/// long before segwit (BIP34); before BIP34, when they were not, nobody committed to witnesses.
+/// No block before segwit has a witness, whatever its coinbase commits to: some miners added
+/// commitments before they had any effect. On mainnet and testnet3, BIP34 made the height in the
+/// coinbase reliable long before segwit. Blocks before BIP34 may state a false height, but none of
+/// them commits to witnesses.
 pub(super) fn check_segwit_is_active(
     coinbase: &Transaction,
     network: Network,
 ) -> Result<(), BindError> {
-    // `SegwitHeight` of Core's chainparams.cpp. The others have had segwit from the start.
+    // `SegwitHeight` of Core's chainparams.cpp. The other networks have had segwit from the start.
     let segwit = match network {
         Network::Bitcoin => 481_824,
         Network::Testnet => 834_624,
@@ -162,8 +167,8 @@ pub(super) fn check_segwit_is_active(
     }
 }
 
-/// The height that a coinbase transaction starts with (BIP34), if it is in three bytes: that is
-/// any from 32,768 to 8,388,607.
+/// Returns the height at the start of a coinbase script (BIP34) if it is encoded in three bytes,
+/// which is the case from 32,768 to 8,388,607.
 fn coinbase_height(coinbase: &Transaction) -> Option<u32> {
     match coinbase.input.first()?.script_sig.as_bytes() {
         &[3, low, middle, high @ ..0x80, ..] => {
@@ -174,7 +179,7 @@ fn coinbase_height(coinbase: &Transaction) -> Option<u32> {
     }
 }
 
-/// What the coinbase transaction commits to: Core's `GetWitnessCommitmentIndex`.
+/// Returns the witness commitment of the coinbase transaction: Core's `GetWitnessCommitmentIndex`.
 pub(super) fn witness_commitment(coinbase: &Transaction) -> Option<WitnessCommitment> {
     let hash = |script: &Script| match script.as_bytes() {
         [0x6a, 0x24, 0xaa, 0x21, 0xa9, 0xed, rest @ ..] => rest.first_chunk().copied(),
@@ -184,60 +189,60 @@ pub(super) fn witness_commitment(coinbase: &Transaction) -> Option<WitnessCommit
     Some(WitnessCommitment::from_byte_array(hash))
 }
 
-/// Why a block is not shown to be the one of its header.
+/// Reason why a block is not proven to be the one of its header.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// The header of another block.
-    #[error("block {found}, asked for {expected}")]
+    /// The header is that of another block.
+    #[error("found block {found}, expected {expected}")]
     OtherBlock {
-        /// The hash asked for.
+        /// The expected block hash.
         expected: BlockHash,
-        /// The hash of the block's header.
+        /// The hash of the given block's header.
         found: BlockHash,
     },
-    /// The header's proof of work.
+    /// The header's proof of work is invalid.
     #[error(transparent)]
     ProofOfWork(#[from] ProofOfWorkError),
-    /// No transactions, or the first is no coinbase transaction: it may be an inner node of the
-    /// merkle tree, if it has 64 bytes.
+    /// The block has no transactions, or the first is not a coinbase. A first transaction of 64
+    /// bytes may be an inner node of the merkle tree.
     #[error("the first transaction is not a coinbase transaction")]
     NoCoinbase,
-    /// A coinbase transaction that is not the first.
+    /// A transaction other than the first is a coinbase.
     #[error("transaction {0} is a coinbase transaction, only the first can be")]
     SecondCoinbase(usize),
-    /// More transactions than a block can have.
+    /// The block has more transactions than any valid block.
     #[error(
         "{0} transactions, the limit is {max}",
         max = crate::btc::merkle_tree::MAX_BLOCK_TRANSACTIONS
     )]
     TransactionCount(usize),
-    /// Not the transactions that the header commits to.
+    /// The transactions are not those that the header commits to.
     #[error("the transactions' merkle root is {block}, the header's {header}")]
     MerkleRoot {
-        /// The root over the transactions.
+        /// The merkle root of the transactions.
         block: TxMerkleNode,
-        /// The root in the header.
+        /// The merkle root in the header.
         header: TxMerkleNode,
     },
-    /// A transaction twice, which leaves the merkle root as it was (CVE-2012-2459).
-    #[error("transaction {0} is there twice")]
+    /// A transaction occurs twice, which can leave the merkle root unchanged (CVE-2012-2459).
+    #[error("transaction {0} occurs twice")]
     DuplicateTransaction(Txid),
-    /// A witness in a block from before segwit.
+    /// A block from before segwit has a witness.
     #[error(
-        "a witness in a block of height {}, the least is {segwit}",
+        "a witness in a block of height {}, segwit starts at height {segwit}",
         height.map_or_else(|| "unknown".into(), |height| alloc::string::ToString::to_string(&height))
     )]
     WitnessBeforeSegwit {
-        /// The height that the coinbase transaction says, if any.
+        /// The height that the coinbase states, if any.
         height: Option<u32>,
         /// The first height with segwit.
         segwit: u32,
     },
-    /// A witness, and no commitment to it in the coinbase transaction.
-    #[error("a witness, and no commitment in the coinbase transaction")]
+    /// The block has a witness, but its coinbase does not commit to witnesses.
+    #[error("the block has a witness, its coinbase has no witness commitment")]
     NoWitnessCommitment,
-    /// Not the witnesses that the coinbase transaction commits to.
+    /// The witnesses are not those that the coinbase commits to.
     #[error("the witnesses are not those that the coinbase transaction commits to")]
     WitnessCommitment,
 }

@@ -1,4 +1,4 @@
-//! A filter decoded once, to be asked again and again.
+//! A filter that is decoded once and matched repeatedly.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -9,11 +9,13 @@ use super::gcs::{GcsError, GcsFilter};
 use super::scripts::PreparedScripts;
 use super::values::Values;
 
-/// The values of a filter: for a recovery that reveals one script after the other, and for many
+/// The decoded values of a filter, for repeated matching.
+///
+/// Two uses: a wallet recovery that reveals one script after another, and the scripts of many
 /// wallets.
 ///
 /// # Cost
-/// 11 to 14 bytes for each value; to ask takes a few nanoseconds a script.
+/// Takes 11 to 14 bytes for each value. A look-up takes a few nanoseconds for each script.
 #[derive(Debug, Clone)]
 pub struct DecodedFilter {
     backend: Backend,
@@ -21,42 +23,43 @@ pub struct DecodedFilter {
 }
 
 impl DecodedFilter {
-    /// Decodes `filter`, to be asked on the [best](Backend::best) backend.
+    /// Decodes `filter`, for matching on the [best](Backend::best) backend.
     ///
     /// # Errors
-    /// As [`GcsFilter::decode_into`].
+    /// Returns the errors of [`GcsFilter::decode_into`].
     pub fn decode(filter: &GcsFilter<'_>) -> Result<Self, GcsError> {
         let mut values = Values::default();
         values.decode(Backend::best(), filter, usize::MAX)?;
         Ok(Self { backend: Backend::best(), values })
     }
 
-    /// The same, asked on `backend`.
+    /// Returns the same filter, matched on `backend`.
     #[must_use]
     pub fn with_backend(self, backend: Backend) -> Self {
         Self { backend, ..self }
     }
 
-    /// Whether the filter may contain `script`.
+    /// Returns `true` if the filter may contain `script`.
     pub fn may_contain(&self, script: &[u8]) -> bool {
         self.values.may_contain(script)
     }
 
-    /// Whether the filter may contain at least one of `scripts`; never of none.
+    /// Returns `true` if the filter may contain at least one of `scripts`; `false` if `scripts` is
+    /// empty.
     pub fn match_any(&self, scripts: &PreparedScripts) -> bool {
         self.values.match_any(self.backend, scripts)
     }
 
-    /// Whether the filter may contain all of `scripts`; true of none.
+    /// Returns `true` if the filter may contain all of `scripts`; also if `scripts` is empty.
     pub fn match_all(&self, scripts: &PreparedScripts) -> bool {
         self.values.match_all(self.backend, scripts)
     }
 
-    /// The indices of the scripts that the filter may contain, ascending, of those in `range`: a
-    /// recovery asks for the scripts that it has added.
+    /// Returns the indices of the scripts in `range` that the filter may contain, in ascending
+    /// order. A recovery passes the range of the scripts that it has just added.
     ///
     /// # Panics
-    /// If `range` reaches past the scripts.
+    /// Panics if `range` exceeds the number of scripts.
     pub fn matching(&self, scripts: &PreparedScripts, range: Range<usize>) -> Vec<usize> {
         assert!(range.end <= scripts.len(), "{range:?} of {} scripts", scripts.len());
         self.values.matching(self.backend, scripts, range)

@@ -1,4 +1,4 @@
-//! Golomb-coded sets, for any parameters and key: Bitcoin Core's `GCSFilter`.
+//! Golomb-coded sets with any parameters and key: Bitcoin Core's `GCSFilter`.
 
 mod encode;
 mod params;
@@ -18,17 +18,18 @@ use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
 
-/// How much is asked of bytes that claim to be a set.
+/// How strictly the bytes of an encoded set are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Acceptance {
-    /// All that an encoder produces and nothing else: the one form of each set.
+    /// Accepts only what an encoder produces: the one encoding of each set.
     #[default]
     Strict,
-    /// What Bitcoin Core accepts: values past the range and padding of any bits too.
+    /// Accepts what Bitcoin Core accepts: also values beyond the range, and padding bits that are
+    /// not zero.
     Core,
 }
 
-/// An encoded set with what it takes to read it.
+/// An encoded set, with the parameters and the key needed to decode it.
 #[derive(Debug, Clone, Copy)]
 pub struct GcsFilter<'a> {
     params: GcsParams,
@@ -39,11 +40,12 @@ pub struct GcsFilter<'a> {
 }
 
 impl<'a> GcsFilter<'a> {
-    /// Reads the count of elements, and checks that the bytes can hold as many.
+    /// Reads the number of elements, and checks that the bytes can contain that many.
     ///
     /// # Errors
-    /// A count that is cut short, not in the fewest bytes, over Core's limit or over what the
-    /// bytes can hold. Values are checked where they are read.
+    /// Returns an error if the count is truncated, is not encoded in the fewest bytes, exceeds
+    /// Core's limit, or exceeds what the bytes can contain. The values themselves are checked by
+    /// [`decode_into`](Self::decode_into).
     pub fn parse(
         params: GcsParams,
         key: SipKey,
@@ -61,57 +63,62 @@ impl<'a> GcsFilter<'a> {
             Ok(num_elements) if count <= MAX_SIZE => num_elements,
             _ => return Err(GcsError::CountTooLarge(count)),
         };
-        // Each takes a zero behind its quotient, and the remainder.
+        // Each code takes at least P + 1 bits: the zero that ends the quotient, and the remainder.
         let most = codes.len() as u64 * 8 / (u64::from(params.p()) + 1);
         if u64::from(num_elements) > most {
             return Err(GcsError::CountOverBytes { count: num_elements, most });
         }
+        // BIP158: the encoding of the empty set is a single zero byte.
         if num_elements == 0 && !codes.is_empty() {
             return Err(GcsError::TrailingBytes(codes.len()));
         }
         Ok(Self { params, key, acceptance, num_elements, codes })
     }
 
-    /// The number of elements, `N`.
+    /// Returns the number of elements, `N` of BIP158.
     pub fn num_elements(&self) -> u32 {
         self.num_elements
     }
 
-    /// What the values are below, `F` = `N` * `M`.
+    /// Returns the exclusive upper bound of the values, `F` = `N` * `M` of BIP158.
     pub fn range(&self) -> u64 {
         u64::from(self.num_elements) * u64::from(self.params.m())
     }
 
-    /// The key that elements are hashed with.
+    /// Returns the key that elements are hashed with.
     pub fn key(&self) -> SipKey {
         self.key
     }
 
-    /// What the set is coded with.
+    /// Returns the parameters that the set is encoded with.
     pub fn params(&self) -> GcsParams {
         self.params
     }
 
-    /// The value of an element: its hash, scaled to the range.
+    /// Returns the value of an element: the element's hash, scaled to the range.
     pub fn value(&self, element: &[u8]) -> u64 {
         scale(siphash_2_4(self.key, element), self.range())
     }
 
-    /// Replaces `values` by those of the set, ascending; equal ones stand side by side.
+    /// Replaces `values` with the values of the set, in ascending order. Values that occur twice
+    /// are kept twice.
     ///
     /// # Errors
-    /// Whatever the [`Acceptance`] does not let pass; what `values` holds then is not defined.
+    /// Returns an error if the codes are truncated, if whole bytes follow the last value, or if the
+    /// [`Acceptance`] is `Strict` and a value or the padding is invalid. The contents of `values`
+    /// are then unspecified.
     pub fn decode_into(&self, values: &mut Vec<u64>) -> Result<(), GcsError> {
         self.decode_into_on(Backend::best(), values)
     }
 
-    /// As [`decode_into`](Self::decode_into), on this backend.
+    /// Does the same as [`decode_into`](Self::decode_into), on the given backend.
     ///
     /// # Errors
     /// As [`decode_into`](Self::decode_into).
     pub fn decode_into_on(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
         let count = self.num_elements as usize;
         let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
+        // The range comes first: the error names the first fault in the order of the bytes.
         if self.acceptance == Acceptance::Strict {
             self.check_range(values)?;
         }
@@ -120,6 +127,8 @@ impl<'a> GcsFilter<'a> {
         let end = end.ok_or(GcsError::Truncated { index, count: self.num_elements })?;
         let mut reader = BitReader::at(self.codes, end);
         let left = reader.left();
+        // Up to seven padding bits complete the last byte. Whole bytes after it are an error in
+        // Core too.
         if left >= 8 {
             return Err(GcsError::TrailingBytes((left / 8) as usize));
         }
@@ -131,7 +140,7 @@ impl<'a> GcsFilter<'a> {
         Ok(())
     }
 
-    /// Checks that the values, ascending, lie inside the range.
+    /// Checks that the values, in ascending order, are within the range.
     fn check_range(&self, values: &[u64]) -> Result<(), GcsError> {
         let range = self.range();
         if values.last().is_none_or(|&last| last < range) {
@@ -145,58 +154,58 @@ impl<'a> GcsFilter<'a> {
     }
 }
 
-/// `hash` scaled from 64 bits to `range`.
+/// Scales `hash` from 64 bits to `range`: `hash * range / 2^64`.
 #[inline]
 pub(crate) fn scale(hash: u64, range: u64) -> u64 {
     (u128::from(hash) * u128::from(range) >> 64) as u64
 }
 
-/// Why bytes are no set.
+/// Reason why bytes are not a valid encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GcsError {
-    /// The count does not end.
-    #[error("the count of elements ends early: the filter has {length} bytes")]
+    /// The bytes end inside the count of elements.
+    #[error("the element count is truncated: the filter has {length} bytes")]
     CountTruncated {
-        /// The bytes of the filter.
+        /// The number of bytes of the filter.
         length: usize,
     },
-    /// A count in more bytes than it needs.
+    /// The count is encoded in more bytes than needed.
     #[error("count {0} is not encoded in the fewest bytes")]
     CountNonMinimal(u64),
-    /// A count over what Bitcoin Core reads.
+    /// The count exceeds the limit of Bitcoin Core.
     #[error("count {0}, the limit is {MAX_SIZE}")]
     CountTooLarge(u64),
-    /// A count that the bytes cannot hold.
-    #[error("count {count}, the bytes hold {most} at most")]
+    /// The count exceeds what the bytes can contain.
+    #[error("count {count}, the bytes contain at most {most}")]
     CountOverBytes {
-        /// The count.
+        /// The number of elements that the filter claims.
         count: u32,
-        /// What as many bytes hold at most.
+        /// The maximum number of elements in this many bytes.
         most: u64,
     },
     /// The bytes end inside a value.
-    #[error("ends early, in value {index} of {count}")]
+    #[error("truncated in value {index} of {count}")]
     Truncated {
-        /// The position of the value.
+        /// The index of the truncated value.
         index: u32,
-        /// The count of values.
+        /// The number of values that the filter claims.
         count: u32,
     },
-    /// A value past the range.
-    #[error("value {index} is {value}, the range ends at {range}")]
+    /// A value is beyond the range.
+    #[error("value {index} is {value}, values must be below {range}")]
     ValueOverRange {
-        /// The position of the value.
+        /// The index of the value.
         index: u32,
-        /// The value.
+        /// The value, which is not below `range`.
         value: u64,
-        /// What values are below.
+        /// The exclusive upper bound of the values.
         range: u64,
     },
-    /// Whole bytes behind the last value.
-    #[error("{0} bytes after the last value")]
+    /// Whole bytes follow the last value.
+    #[error("{0} trailing bytes after the last value")]
     TrailingBytes(usize),
-    /// Ones in the bits that fill up the last byte.
-    #[error("the bits that fill up the last byte are not zero")]
+    /// The padding bits of the last byte are not all zero.
+    #[error("the padding bits of the last byte are not zero")]
     PaddingNotZero,
 }

@@ -1,4 +1,4 @@
-//! One filter asked for a set of scripts.
+//! Matching one filter with a set of scripts.
 
 use alloc::vec::Vec;
 
@@ -8,16 +8,16 @@ use super::gcs::{GcsError, GcsFilter};
 use super::scripts::PreparedScripts;
 use super::values::Values;
 
-/// Matches filters one after the other, and keeps the working memory between them.
+/// Matches filters one after the other, and reuses its memory from filter to filter.
 ///
-/// "Match" means may contain: each script passes by chance in one filter of `M`. The whole filter
-/// is read before any answer, so that a malformed one gives an error, and never an answer.
+/// A match means "may contain": each script matches a filter by chance with a probability of 1 /
+/// `M`. The whole filter is decoded before any answer, so a malformed filter always gives an error.
 ///
 /// # Cost
-/// A filter is decoded, 8 bytes for each value, and each script hashed. Few scripts are searched
-/// in the values; for many, the values are entered into a table of slots first, of 3 to 6 bytes
-/// for each, where most questions end at one bit. Nothing is allocated from filter to filter,
-/// except what [`matching`](Self::matching) returns.
+/// Decodes the filter into 8 bytes for each value, and hashes each script. Few scripts are looked
+/// up by binary search. For many scripts, the values are first entered into a table of 3 to 6 bytes
+/// for each value, where most look-ups test a single bit. Apart from the result of
+/// [`matching`](Self::matching), nothing is allocated per filter.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher {
     backend: Backend,
@@ -25,22 +25,23 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// A matcher without working memory yet.
+    /// Creates a matcher that runs on `backend`.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same matcher, running on `backend`.
+    /// Returns the same matcher, which runs on `backend`.
     #[must_use]
     pub fn with_backend(self, backend: Backend) -> Self {
         Self { backend, ..self }
     }
 
-    /// Whether `filter` may contain at least one of `scripts`; never of none.
+    /// Returns `true` if `filter` may contain at least one of `scripts`; `false` if `scripts` is
+    /// empty.
     ///
     /// # Errors
-    /// A filter that is not what its [`Acceptance`](super::Acceptance) asks for: no answer, and
-    /// never a "no".
+    /// Returns an error if the filter is malformed for its [`Acceptance`](super::Acceptance), and
+    /// never a "no" in that case.
     pub fn match_any(
         &mut self,
         filter: &GcsFilter<'_>,
@@ -50,10 +51,10 @@ impl Matcher {
         Ok(self.values.match_any(self.backend, scripts))
     }
 
-    /// Whether `filter` may contain all of `scripts`; true of none.
+    /// Returns `true` if `filter` may contain all of `scripts`; also if `scripts` is empty.
     ///
     /// # Errors
-    /// As [`match_any`](Self::match_any).
+    /// Returns the errors of [`match_any`](Self::match_any).
     pub fn match_all(
         &mut self,
         filter: &GcsFilter<'_>,
@@ -63,10 +64,10 @@ impl Matcher {
         Ok(self.values.match_all(self.backend, scripts))
     }
 
-    /// The indices of the scripts that `filter` may contain, ascending.
+    /// Returns the indices of the scripts that `filter` may contain, in ascending order.
     ///
     /// # Errors
-    /// As [`match_any`](Self::match_any).
+    /// Returns the errors of [`match_any`](Self::match_any).
     pub fn matching(
         &mut self,
         filter: &GcsFilter<'_>,

@@ -1,23 +1,23 @@
-//! BIP158: compact block filters, built, matched, scanned and audited.
+//! BIP158: building, matching, scanning and auditing compact block filters.
 //!
-//! A filter holds the scripts of a block's outputs and of the outputs that it spends, as a
-//! Golomb-coded set. Everyone computes the same one, so a client asks it without telling anyone
-//! what it looks for.
+//! A filter is a Golomb-coded set of the scripts of a block's outputs and of the outputs that the
+//! block spends. Every node computes the same filter for a block. A client can therefore match it
+//! locally, without revealing to anyone what it looks for.
 //!
-//! | step | type |
+//! | task | type |
 //! |---|---|
-//! | build | [`BlockFilter::new`], [`gcs::encode`] |
-//! | read | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
+//! | build a filter | [`BlockFilter::new`], [`gcs::encode`] |
+//! | parse a filter | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
-//! | ask one filter again and again | [`DecodedFilter`] |
-//! | ask many filters for many wallets | [`scan::Scan`] |
-//! | find what concerns a wallet in a block | [`Watch::scan`](super::wallet::Watch::scan) of a [`BoundBlock`] |
-//! | judge a filter by its block | [`audit::audit`] |
-//! | keep them in files | `container` (feature `std`) |
+//! | match one filter repeatedly | [`DecodedFilter`] |
+//! | match many filters for many wallets | [`scan::Scan`] |
+//! | find a wallet's transactions in a block | [`Watch::scan`](super::wallet::Watch::scan) of a [`BoundBlock`] |
+//! | check a filter against its block | [`audit::audit`] |
+//! | store filters in files | `container` (feature `std`) |
 //!
 //! # What an answer is worth
-//! A "no" is as good as the filter: filter headers are no part of consensus. A filter that cannot
-//! be read is an error, never a "no".
+//! A "no" is only as good as the filter, because filter headers are not part of consensus. A
+//! malformed filter is an error, never a "no".
 //!
 //! Sources: BIP158; Bitcoin Core 28.1, `blockfilter.cpp`.
 

@@ -1,16 +1,18 @@
-//! What an input shows of the script that it spends.
+//! What an input reveals about the script that it spends.
 //!
-//! | input | the script is |
+//! | the input has | the spent script is |
 //! |---|---|
-//! | scriptSig and witness | P2SH of the one push in the scriptSig, for certain |
-//! | witness alone | a witness program of unknown version |
-//! | scriptSig alone, or nothing | anything |
+//! | scriptSig and witness | P2SH of the single push in the scriptSig, with certainty |
+//! | witness only | a witness program of unknown version |
+//! | scriptSig only, or neither | any script |
 //!
-//! The first row is consensus (BIP141; Core's `VerifyScript`): a witness is unexpected unless the
-//! script is a witness program, for which the scriptSig must be empty, or pays to the hash of
-//! one, for which the scriptSig must be exactly the push of it. So it holds for a valid
-//! transaction whose witness is the committed one. All else is a guess: a P2WSH spend may look
-//! like P2WPKH, versions 2 and up ask for nothing, and a bare script may take any pushes.
+//! The first row follows from consensus (BIP141; Core's `VerifyScript`), for a valid transaction
+//! whose witness is the committed one. A witness is allowed in two cases only. If the script is a
+//! witness program, the scriptSig must be empty. If the script pays to the hash of a witness
+//! program, the scriptSig must be exactly the push of that program.
+//!
+//! Everything else is a guess. A P2WSH spend may look like a P2WPKH spend, witness versions 2 and
+//! above have no rules, and a bare script may take any pushes.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::key::TweakedPublicKey;
@@ -20,8 +22,8 @@ use secp256k1::Secp256k1;
 
 use crate::btc::script::ops;
 
-/// The script that `input` spends, if it is a witness program wrapped into P2SH: certain for a
-/// valid transaction with its committed witness.
+/// Returns the script that `input` spends, if it is a witness program wrapped into P2SH. The result
+/// is certain for a valid transaction with its committed witness.
 pub(in crate::btc) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
     let (&length, program) = input.script_sig.as_bytes().split_first()?;
     let is_program = Script::from_bytes(program).is_witness_program();
@@ -30,12 +32,11 @@ pub(in crate::btc) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
         .then(|| ScriptBuf::new_p2sh(&ScriptHash::hash(program)))
 }
 
-/// Whether `test` holds for one of the scripts whose hash or key `input` shows: if the script
-/// that it spends is P2PKH, P2SH, P2WPKH, P2WSH or P2TR spent by its script path, it is among
-/// them.
+/// Returns `true` if `test` accepts one of the scripts whose hash or key `input` reveals.
 ///
-/// The scriptSig is taken to hold nothing but pushes. A taproot output costs as much as a
-/// signature check, so it is worked out last, and only if it is asked for.
+/// If the spent script is P2PKH, P2SH, P2WPKH, P2WSH, or P2TR spent by its script path, it is one
+/// of the candidates. The scriptSig is assumed to contain only pushes. Computing a taproot output
+/// costs as much as a signature check, so it comes last, and only `with_taproot`.
 pub(in crate::btc) fn any_candidate(
     input: &TxIn,
     with_taproot: bool,
@@ -43,7 +44,8 @@ pub(in crate::btc) fn any_candidate(
 ) -> bool {
     if input.witness.is_empty() {
         let Some(last) = ops(input.script_sig.as_bytes()).last() else { return false };
-        // OP_1NEGATE and OP_1 to OP_16: before BIP16, P2SH could be of a number.
+        // OP_1NEGATE and OP_1 to OP_16 push a number. Before BIP16, a P2SH output could hash a
+        // number.
         let number = [last.opcode.wrapping_sub(0x50)];
         let last = match last.opcode {
             0x4f => &[0x81],
@@ -63,8 +65,8 @@ pub(in crate::btc) fn any_candidate(
         || with_taproot && script_path_output(&input.witness).is_some_and(|script| test(&script))
 }
 
-/// The taproot output that a witness opens by a script: BIP341's computation from the script and
-/// its control block.
+/// Returns the taproot output of a script-path witness, computed from the script and the control
+/// block as in BIP341.
 fn script_path_output(witness: &Witness) -> Option<ScriptBuf> {
     let control = ControlBlock::decode(witness.taproot_control_block()?).ok()?;
     let script = witness.taproot_leaf_script()?.script;
@@ -84,7 +86,7 @@ mod tests {
 
     use super::any_candidate;
 
-    /// `HASH160 <hash> EQUAL` asks for whatever is on top of the stack, until BIP16 asks for more.
+    /// Before BIP16, `HASH160 <hash> EQUAL` compares the hash of whatever is on top of the stack.
     #[test]
     fn what_the_last_push_leaves_on_the_stack() {
         for (script_sig, top) in [

@@ -1,4 +1,4 @@
-//! Scripts packed once, to be asked of many filters.
+//! Scripts that are packed once and matched against many filters.
 
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
@@ -6,15 +6,14 @@ use core::ops::{ControlFlow, Range};
 use chainsieve_lanes::hash::{Packed, SipKey};
 use chainsieve_lanes::simd::Backend;
 
-/// A set of scripts to look for, in the order of insertion: packed for hashing once, as each
-/// filter hashes them under a key of its own.
+/// An ordered set of scripts to look for, packed once for hashing under the key of each filter.
 ///
-/// An index stays with its script while the set grows. No basic filter contains an empty script,
-/// nor one that begins with `OP_RETURN` unless someone spent it, which no one can: to ask for
-/// those is to ask for false positives.
+/// The index of a script never changes while the set grows. Scripts that are empty or begin with
+/// `OP_RETURN` match only by chance: basic filters leave them out, and nobody can spend an
+/// `OP_RETURN` output.
 ///
 /// # Cost
-/// Adding a script copies it twice, so that a set can be made for one filter alone.
+/// Adding a script copies it twice. That is cheap enough to build a set for a single filter.
 #[derive(Debug, Clone, Default)]
 pub struct PreparedScripts {
     bytes: Vec<u8>,
@@ -23,15 +22,16 @@ pub struct PreparedScripts {
 }
 
 impl PreparedScripts {
-    /// None yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a script, and returns its index. One that is there already gets another.
+    /// Adds a script, and returns its index. A script that is already in the set gets a second
+    /// index.
     ///
     /// # Panics
-    /// At 2<sup>32</sup> - 1 scripts.
+    /// Panics if the set already has 2<sup>32</sup> - 1 scripts.
     pub fn push(&mut self, script: &[u8]) -> usize {
         let index = self.ends.len();
         let packed_index = u32::try_from(index).ok().filter(|index| *index < u32::MAX);
@@ -41,37 +41,37 @@ impl PreparedScripts {
         index
     }
 
-    /// Forgets all scripts, and keeps the memory for the next.
+    /// Removes all scripts, and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
         self.packed.clear();
     }
 
-    /// The number of scripts.
+    /// Returns the number of scripts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the set contains no scripts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The script at `index`.
+    /// Returns the script at `index`.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let end = *self.ends.get(index)?;
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         self.bytes.get(start..end)
     }
 
-    /// The scripts in the order of their indices.
+    /// Iterates over the scripts in the order of their indices.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index).expect("below the number of scripts"))
     }
 
-    /// Hands the indices of the scripts in `range`, in any order, and their hashes under `key` to
-    /// `take`, some at a time, until it breaks.
+    /// Hashes the scripts in `range` under `key`, a batch at a time. Calls `take` with the indices
+    /// of each batch, in any order, and the hashes, until `take` breaks.
     pub(super) fn hash_each(
         &self,
         backend: Backend,
@@ -116,7 +116,7 @@ mod tests {
 
     const KEY: SipKey = SipKey { k0: 3, k1: 7 };
 
-    /// Scripts of 0 to 99 bytes.
+    /// Returns a script of 0 to 99 bytes.
     fn script(i: usize) -> Vec<u8> {
         vec![u8::try_from(i % 256).unwrap(); i * 37 % 100]
     }
@@ -152,7 +152,7 @@ mod tests {
                 assert_eq!(set.push(&script(i)), i);
                 expected.push(script(i));
             }
-            // What was added, what was there before, and some of both.
+            // The new scripts, the earlier ones, and some of both.
             let len = expected.len();
             for range in [start..len, 0..start, start / 2..start + (len - start) / 2] {
                 check(&set, &expected, range);

@@ -1,4 +1,4 @@
-//! Where the values of a filter stand, so that most questions end at one bit.
+//! A table of occupied slots of a filter's range, so that most look-ups test a single bit.
 
 use alloc::vec::Vec;
 
@@ -7,25 +7,28 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 
 use super::gcs::scale;
 
-/// The range of a filter cut into slots of equal width, a power of two. Most have no value.
+/// The range of a filter, divided into slots of equal width. The width is a power of two, and most
+/// slots contain no value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slots {
-    /// A bit for each slot, the lowest of a word first: whether values fall into it.
+    /// One bit for each slot, lowest bit first: set if at least one value is in the slot.
     taken: Vec<u64>,
-    /// For each word with a bit set, the index of the first value in its slots.
+    /// For each nonzero word of `taken`, the index of the first value in that word's slots.
     first: Vec<u32>,
-    /// The width of a slot, as the power of two.
+    /// The width of a slot, as an exponent of two.
     shift: u32,
 }
 
-/// Slots for each value at least: as a bit each, those of a block stay in the first cache.
+/// Minimum number of slots for each value. At one bit a slot, the slots of a typical block's filter
+/// fit into the L1 cache.
 const SLOTS_PER_VALUE: usize = 16;
 
 impl Slots {
-    /// Enters ascending values, those below `range`.
+    /// Fills the table with ascending values. Values at or above `range` are left out.
     pub(super) fn fill(&mut self, values: &[u64], range: u64) {
         let num_slots = (values.len() * SLOTS_PER_VALUE).next_power_of_two().max(64);
-        // The bits of the largest value, less those of the last slot.
+        // The number of bits of the largest value, minus the number of bits of the last slot's
+        // index.
         let bits = range.saturating_sub(1).checked_ilog2().map_or(0, |highest| highest + 1);
         self.shift = bits.saturating_sub(num_slots.ilog2());
         self.taken.clear();
@@ -33,7 +36,8 @@ impl Slots {
         self.first.resize(num_slots / 64, 0);
         let inside = values.partition_point(|value| *value < range);
         let num_inside = u32::try_from(inside).expect("a filter has fewer than 2^32 values");
-        // Downwards, so that the first value of a word is the last to be written.
+        // In descending order, so that the last index written for a word is that of its first
+        // value.
         for (value, index) in values[..inside].iter().zip(0_u32..num_inside).rev() {
             let slot = value >> self.shift;
             let word = index_of(slot);
@@ -42,21 +46,22 @@ impl Slots {
         }
     }
 
-    /// Whether values fall into the slot of `value`, which is below the range.
+    /// Returns `true` if the slot of `value`, which is below the range, contains a value.
     #[inline]
     fn is_taken(&self, value: u64) -> bool {
         let slot = value >> self.shift;
         self.taken[index_of(slot)] >> (slot % 64) & 1 != 0
     }
 
-    /// Whether `value`, below the range, is among the `values` that were entered.
+    /// Returns `true` if `value`, which is below the range, is one of the `values` in the table.
     #[inline]
     pub(super) fn contains(&self, values: &[u64], value: u64) -> bool {
         if !self.is_taken(value) {
             return false;
         }
         let first = self.first[index_of(value >> self.shift)] as usize;
-        // A word has four values or so, but a liar's may have any number.
+        // A word usually covers about four values. A malicious filter can put any number of values
+        // there, hence the binary search for the rest.
         let (near, far) = values[first..].split_at((values.len() - first).min(16));
         match near.last() {
             Some(last) if *last < value => far.binary_search(&value).is_ok(),
@@ -64,17 +69,17 @@ impl Slots {
         }
     }
 
-    /// Which of `hashes` fall into taken slots once scaled to `range`.
+    /// Returns which of `hashes` are in occupied slots after scaling to `range`.
     pub(super) fn taken(&self, backend: Backend, hashes: &[u64], range: u64) -> Bits {
         debug_assert!(hashes.len() <= Packed::AT_A_TIME);
         backend.run(Taken { slots: self, hashes, range })
     }
 }
 
-/// A bit for each of as many hashes as come at a time, the lowest of a word first.
+/// One bit for each hash of a batch, lowest bit first.
 pub(super) type Bits = [u64; Packed::AT_A_TIME / 64];
 
-/// The word that holds a slot.
+/// Returns the index of the word that contains the bit of `slot`.
 #[inline(always)]
 fn index_of(slot: u64) -> usize {
     (slot / 64) as usize
@@ -87,7 +92,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Of 64 hashes at most, from the one at `start` on.
+    /// Tests at most 64 hashes one by one, beginning with the hash at `start`.
     #[inline(always)]
     fn one_by_one(&self, hashes: &[u64], start: usize) -> u64 {
         let mut taken = 0;

@@ -1,4 +1,4 @@
-//! The values of one filter, asked for scripts.
+//! The decoded values of one filter, and look-ups of scripts in them.
 
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, Range};
@@ -10,7 +10,7 @@ use super::gcs::{GcsError, GcsFilter, scale};
 use super::scripts::PreparedScripts;
 use super::slots::Slots;
 
-/// The values of a filter, and where they stand if many scripts are to be asked.
+/// The values of a filter, with a slot table if many scripts are to be looked up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Values {
     key: Option<SipKey>,
@@ -20,14 +20,14 @@ pub(super) struct Values {
     has_slots: bool,
 }
 
-/// To fill the slots with as many values takes as long as to search all values for one script.
+/// Number of values that fill the slot table in the time of one binary search over all values.
 const VALUES_PER_SEARCH: usize = 16;
 
 impl Values {
-    /// Replaces the values by those of `filter`, which is to be asked for so many scripts.
+    /// Replaces the values with those of `filter`. `num_scripts` scripts will be looked up.
     ///
     /// # Errors
-    /// As [`GcsFilter::decode_into`].
+    /// Returns the errors of [`GcsFilter::decode_into`].
     pub(super) fn decode(
         &mut self,
         backend: Backend,
@@ -36,6 +36,8 @@ impl Values {
     ) -> Result<(), GcsError> {
         filter.decode_into_on(backend, &mut self.ascending)?;
         (self.key, self.range) = (Some(filter.key()), filter.range());
+        // The slot table pays off only if there are enough look-ups to cover the cost of filling
+        // it.
         self.has_slots = num_scripts >= self.ascending.len() / VALUES_PER_SEARCH;
         if self.has_slots {
             self.slots.fill(&self.ascending, self.range);
@@ -43,7 +45,7 @@ impl Values {
         Ok(())
     }
 
-    /// Whether `script` may be there.
+    /// Returns `true` if the filter may contain `script`.
     pub(super) fn may_contain(&self, script: &[u8]) -> bool {
         self.key.is_some_and(|key| self.contains(siphash_2_4(key, script)))
     }
@@ -57,8 +59,9 @@ impl Values {
         }
     }
 
-    /// Asks for the scripts in `range`. Hands to `take` how many were asked since, and the
-    /// indices of those that may be there, in any order, until it breaks.
+    /// Looks up the scripts in `range`, a batch at a time. For each batch, calls `take` with the
+    /// number of scripts of the batch and the indices of those that may be in the filter, in any
+    /// order. Stops when `take` breaks.
     pub(super) fn ask(
         &self,
         backend: Backend,
@@ -91,7 +94,7 @@ impl Values {
         })
     }
 
-    /// Whether at least one of `scripts` may be there.
+    /// Returns `true` if at least one of `scripts` may be in the filter.
     pub(super) fn match_any(&self, backend: Backend, scripts: &PreparedScripts) -> bool {
         let first = |_, found: &[u32]| match found {
             [] => ControlFlow::Continue(()),
@@ -100,7 +103,7 @@ impl Values {
         self.ask(backend, scripts, 0..scripts.len(), first).is_break()
     }
 
-    /// Whether each of `scripts` may be there.
+    /// Returns `true` if each of `scripts` may be in the filter.
     pub(super) fn match_all(&self, backend: Backend, scripts: &PreparedScripts) -> bool {
         let first_missing = |asked, found: &[u32]| match found.len() {
             count if count < asked => ControlFlow::Break(()),
@@ -109,7 +112,7 @@ impl Values {
         self.ask(backend, scripts, 0..scripts.len(), first_missing).is_continue()
     }
 
-    /// The indices of the scripts in `range` that may be there, ascending.
+    /// Returns the indices of the scripts in `range` that may be in the filter, in ascending order.
     pub(super) fn matching(
         &self,
         backend: Backend,

@@ -1,10 +1,12 @@
-//! The filters that a node's peers have loaded, all tested at once.
+//! Bank of the filters that a node's peers have loaded, all tested at once.
 //!
-//! A node keeps one filter for each peer and asks all of them about each transaction that it
-//! relays. [`FilterBank`] takes the transaction apart and mixes its elements once, and probes
-//! sixteen filters at a time. Only those that may contain an element, few unless they are useless,
-//! go through [`BloomFilter::match_elements`], alone, so that results, order and updates are its
-//! own.
+//! A node has one filter for each peer, and tests every filter against each transaction that it
+//! relays. [`FilterBank`] extracts and mixes the elements of the transaction once, and probes
+//! sixteen filters at a time in SIMD lanes.
+//!
+//! A filter that may contain an element is then matched alone by [`BloomFilter::match_elements`].
+//! Results, order and updates are therefore those of a single filter. Such filters are few, except
+//! for filters that match nearly everything.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -22,21 +24,23 @@ use super::{
     MAX_HASH_FUNCS, MatchReason, PayloadError, TxMatch,
 };
 
-/// Why a bank refuses a peer's message.
+/// Reason why a bank rejects a peer's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BankError {
     /// The message is malformed or over a limit.
     #[error(transparent)]
     Payload(#[from] PayloadError),
-    /// `filteradd` by a peer that has no filter: none was loaded, or it was cleared.
-    #[error("data to add, and no filter is loaded")]
+    /// A peer without a filter sent `filteradd`: it loaded none, or it cleared its filter.
+    #[error("filteradd, but no filter is loaded")]
     NoFilter,
 }
 
 impl BankError {
-    /// Whether Core punishes the peer (`Misbehaving`): for a filter or data over the limits, and
-    /// for data without a filter. A payload that can't be read is ignored.
+    /// Returns `true` if Core punishes the peer for the message (`Misbehaving`).
+    ///
+    /// Core punishes a filter or data over the limits, and `filteradd` without a filter. Core
+    /// ignores a payload that it cannot decode.
     pub fn is_misbehavior(&self) -> bool {
         match self {
             Self::NoFilter => true,
@@ -50,11 +54,15 @@ impl BankError {
     }
 }
 
-/// The filters of many peers, by id.
+/// Filters of many peers, by peer id.
 ///
-/// A peer is in one of three states, as in Core: it has a filter ([`load`](Self::load)), it gets
-/// every transaction ([`clear`](Self::clear)), or the bank does not know it, and no answer names
-/// it. Whether BIP37 is offered at all (service bit 2) is for the caller to check first.
+/// As in Core, a peer is in one of three states:
+///
+/// - the peer has a filter ([`load`](Self::load));
+/// - the peer gets every transaction ([`clear`](Self::clear));
+/// - the bank does not know the peer, and no result contains its id.
+///
+/// The caller must check first that it offers BIP37 at all (service bit 2).
 ///
 /// # Examples
 /// ```
@@ -78,12 +86,12 @@ impl BankError {
 /// ```
 #[derive(Clone)]
 pub struct FilterBank<Id> {
-    /// The number of each peer's filter: its place in `owners`, and among those of the shards.
+    /// Number of each peer's filter: the index in `owners`, and the position in the shards.
     numbers: BTreeMap<Id, usize>,
     owners: Vec<Owner<Id>>,
-    /// All full but the last one.
+    /// Shards of filters; all but the last one are full.
     pub(super) shards: Vec<Shard>,
-    /// The peers that get everything.
+    /// The peers that get every transaction.
     cleared: BTreeSet<Id>,
     backend: Backend,
     scratch: Rows,
@@ -102,10 +110,11 @@ impl<Id: Ord + Clone> Default for FilterBank<Id> {
 }
 
 impl<Id: Ord + Clone> FilterBank<Id> {
-    /// More elements than this are worth more in lanes than filters are.
+    /// Largest number of elements for which filters are probed in lanes. With more elements, each
+    /// filter is matched alone, which puts the elements in lanes.
     const FEW_ELEMENTS: usize = 256;
 
-    /// A bank that knows no peer.
+    /// Returns a bank without peers.
     pub fn new() -> Self {
         Self {
             numbers: BTreeMap::new(),
@@ -117,26 +126,28 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         }
     }
 
-    /// Probes with `backend` instead of the best of this CPU. Answers don't change.
+    /// Probes with `backend` instead of the best one of this CPU. Results do not change.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// The instructions that the filters are probed with.
+    /// Returns the set of CPU instructions that the filters are probed with.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// `filterload`: the peer has this filter from now on, and no other.
+    /// Handles `filterload`: replaces the peer's filter, or its request for every transaction, by
+    /// `filter`.
     ///
     /// # Errors
-    /// A filter over the limits of 36,000 bytes and 50 hash functions. What the peer had before
-    /// stays.
+    /// Returns an error if the filter is over the limits of 36,000 bytes and 50 hash functions. The
+    /// peer's earlier filter is then kept.
     ///
     /// # Cost
-    /// A copy of the filter; now and then one of up to 1,023 others.
+    /// A copy of the filter. Occasionally the bank also copies up to 1,023 other filters, to
+    /// reclaim memory.
     #[expect(clippy::needless_pass_by_value, reason = "the bank is where the filter lives now")]
     pub fn load(&mut self, id: Id, filter: BloomFilter) -> Result<(), BankError> {
         if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
@@ -147,6 +158,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         }
         self.cleared.remove(&id);
         let flags = filter.flags();
+        // A peer that already has a filter keeps its number.
         if let Some(&number) = self.numbers.get(&id) {
             self.owners[number].flags = flags;
             self.put(number, &filter);
@@ -161,19 +173,19 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         Ok(())
     }
 
-    /// `filterload` as it comes over the wire. Bytes behind the message are ignored, as in Core.
+    /// Handles the payload of a `filterload` message. Trailing bytes are ignored, as in Core.
     ///
     /// # Errors
-    /// As [`load`](Self::load), or a payload that can't be read.
+    /// As [`load`](Self::load); also if the payload cannot be decoded.
     pub fn load_payload(&mut self, id: Id, payload: &[u8]) -> Result<(), BankError> {
         let (filter, _) = BloomFilter::decode_prefix(payload)?;
         self.load(id, filter)
     }
 
-    /// `filteradd`: inserts an element, which may be empty, into the peer's filter.
+    /// Handles `filteradd`: inserts an element, which may be empty, into the peer's filter.
     ///
     /// # Errors
-    /// More than 520 bytes, or a peer without a filter.
+    /// Returns an error if `data` has more than 520 bytes, or if the peer has no filter.
     pub fn add(&mut self, id: &Id, data: &[u8]) -> Result<(), BankError> {
         if data.len() > MAX_FILTERADD_SIZE {
             return Err(PayloadError::DataTooLarge(data.len()).into());
@@ -183,31 +195,31 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         Ok(())
     }
 
-    /// `filteradd` as it comes over the wire. Bytes behind the message are ignored, as in Core.
+    /// Handles the payload of a `filteradd` message. Trailing bytes are ignored, as in Core.
     ///
     /// # Errors
-    /// As [`add`](Self::add), or a payload that can't be read.
+    /// As [`add`](Self::add); also if the payload cannot be decoded.
     pub fn add_payload(&mut self, id: &Id, payload: &[u8]) -> Result<(), BankError> {
         let (data, _) = AddedData::decode_prefix(payload)?;
         self.add(id, data.as_bytes())
     }
 
-    /// `filterclear`: drops the peer's filter, if it has one. The peer gets every transaction from
-    /// now on, and no merkle blocks.
+    /// Handles `filterclear`: removes the peer's filter, if it has one. From then on the peer gets
+    /// every transaction and no merkle blocks.
     ///
-    /// Right also for a peer that asks for everything from the start (`fRelay` of its version
-    /// message).
+    /// Also call this for a peer that asks for every transaction from the start (`fRelay` in its
+    /// `version` message).
     pub fn clear(&mut self, id: Id) {
         self.remove(&id);
         self.cleared.insert(id);
     }
 
-    /// Forgets a peer. Returns whether the bank knew it.
+    /// Removes a peer. Returns `true` if the bank knew the peer.
     pub fn remove(&mut self, id: &Id) -> bool {
         let Some(number) = self.numbers.remove(id) else {
             return self.cleared.remove(id);
         };
-        // The last filter moves into the gap.
+        // Numbers must stay without gaps, so the last filter takes the number of the removed one.
         let last = self.owners.len() - 1;
         if number != last {
             let filter = self.filter(last);
@@ -222,55 +234,60 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         true
     }
 
-    /// A copy of the peer's filter as it is now, with what was inserted since it was loaded.
-    /// `None` also for a peer that gets everything.
+    /// Returns a copy of the peer's filter, including all elements inserted since it was loaded.
+    ///
+    /// Returns `None` for an unknown peer and for a peer that gets every transaction.
     pub fn get(&self, id: &Id) -> Option<BloomFilter> {
         self.numbers.get(id).map(|&number| self.filter(number))
     }
 
-    /// Whether the peer gets everything since [`clear`](Self::clear).
+    /// Returns `true` if the peer gets every transaction, because of [`clear`](Self::clear).
     pub fn relays_everything(&self, id: &Id) -> bool {
         self.cleared.contains(id)
     }
 
-    /// The number of filters.
+    /// Returns the number of filters.
     pub fn len(&self) -> usize {
         self.owners.len()
     }
 
-    /// Whether there is no filter.
+    /// Returns `true` if no peer has a filter.
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
     }
 
-    /// The peers that have a filter, in ascending order.
+    /// Returns the peers that have a filter, in ascending order.
     pub fn ids(&self) -> impl Iterator<Item = &Id> {
         self.numbers.keys()
     }
 
-    /// The peers that get everything, in ascending order.
+    /// Returns the peers that get every transaction, in ascending order.
     pub fn cleared_ids(&self) -> impl Iterator<Item = &Id> {
         self.cleared.iter()
     }
 
-    /// The peers to announce a transaction to, in ascending order, and why; inserts outpoints as
-    /// each filter's flags say.
+    /// Returns the peers to announce a transaction to, in ascending order, with the reasons.
+    /// Inserts outpoints as each filter's flags require.
     ///
-    /// Those that get everything are among them, with [`MatchReason::Everything`].
+    /// The result includes the peers that get every transaction, with [`MatchReason::Everything`].
     pub fn match_transaction(&mut self, transaction: &Transaction) -> Vec<(Id, TxMatch)> {
         let matches = self.match_elements(&Elements::from_transaction(transaction));
         matches.into_iter().filter_map(|(id, mut matches)| Some((id, matches.pop()?))).collect()
     }
 
-    /// The peers to announce transactions to, in ascending order, and for each which and why: as
-    /// if each filter were alone, and each transaction announced after the other.
+    /// Returns the peers to announce transactions to, in ascending order, each with its
+    /// transactions and the reasons.
     ///
-    /// Those that get everything are among them, with [`MatchReason::Everything`].
+    /// Each filter is matched as if it were alone, and the transactions as if they were announced
+    /// one after the other.
+    ///
+    /// The result includes the peers that get every transaction, with [`MatchReason::Everything`].
     ///
     /// # Cost
     /// For one transaction a few nanoseconds for each filter and element.
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<(Id, Vec<TxMatch>)> {
         let mut found = self.match_filters(elements);
+        // Peers without a filter get every transaction, so no filter is probed for them.
         if !self.cleared.is_empty() && !elements.is_empty() {
             let everything = TxMatch::everything(elements);
             found.extend(self.cleared.iter().map(|id| (id.clone(), everything.clone())));
@@ -279,17 +296,19 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         found
     }
 
-    /// For each peer with a filter that matches transactions of a block, in ascending order,
-    /// which and why: as if each filter were alone.
+    /// Returns, for each peer whose filter matches transactions of a block, these transactions and
+    /// the reasons, in ascending order of peers. Each filter is matched as if it were alone.
     ///
-    /// Those that get everything are not among them: a peer without a filter gets no merkle
-    /// block.
+    /// Peers that get every transaction are not in the result: a peer without a filter gets no
+    /// merkle block.
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<(Id, Vec<TxMatch>)> {
         self.match_filters(block.elements())
     }
 
-    /// The transactions of a block that match one peer's filter: its answer to `getdata` of a
-    /// filtered block. `None` if it has no filter: Core then does not answer.
+    /// Returns the transactions of a block that match one peer's filter: the answer to its
+    /// `getdata` for a filtered block.
+    ///
+    /// Returns `None` if the peer has no filter, because Core does not answer such a request.
     pub fn match_block_for(&mut self, id: &Id, block: &BlockElements) -> Option<Vec<TxMatch>> {
         self.numbers.get(id).copied().map(|number| self.match_one(number, block.elements()))
     }
@@ -322,10 +341,11 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         found
     }
 
-    /// Matches one filter alone.
+    /// Matches one filter alone, and stores the outpoints that the match inserted.
     fn match_one(&mut self, number: usize, elements: &Elements) -> Vec<TxMatch> {
         let mut filter = self.filter(number);
         let matches = filter.match_elements(elements);
+        // Only an inserted outpoint changes the filter, which is a copy here.
         if matches.iter().any(|found| found.inserted().next().is_some()) {
             self.shards[number / SHARD].data_mut(number % SHARD).copy_from_slice(filter.data());
         }
@@ -340,7 +360,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
             .with_backend(self.backend)
     }
 
-    /// Puts a filter in the place of another one; not its flags.
+    /// Replaces filter `number`, except for its flags.
     fn put(&mut self, number: usize, filter: &BloomFilter) {
         self.shards[number / SHARD].replace(number % SHARD, filter.params(), filter.data());
     }

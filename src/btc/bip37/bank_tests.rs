@@ -1,4 +1,4 @@
-//! The bank against each filter alone.
+//! Tests that the bank gives the same results as each filter alone.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ fn block(height: u32) -> Block {
     deserialize(&hex::decode(block).unwrap()).unwrap()
 }
 
-/// Any filter that a peer may load, useless ones included, with something of the
-/// transactions in half of them.
+/// Returns a random filter that a peer may load, including useless ones. Some of the filters
+/// contain elements of the transactions.
 fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     let size = *rng.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 64, 100, 333, 2_396, 2_396, 36_000]);
     let hash_funcs = match rng.below(4) {
@@ -41,7 +41,7 @@ fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     let flags = *rng.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
     let data = match rng.below(8) {
         0 => vec![0xff; size],
-        // Half full, a quarter, an eighth.
+        // Half full, a quarter full, an eighth full.
         1 => rng.bytes(size),
         2 => (0..size).map(|_| rng.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
         3 => (0..size).map(|_| rng.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),
@@ -55,7 +55,7 @@ fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     filter
 }
 
-/// Something that a filter may look for in the transactions.
+/// Returns a random element of the transactions.
 fn element(rng: &mut Rng, transactions: &[Transaction]) -> Vec<u8> {
     let transaction = rng.pick(transactions);
     match rng.below(4) {
@@ -69,7 +69,7 @@ fn element(rng: &mut Rng, transactions: &[Transaction]) -> Vec<u8> {
     }
 }
 
-/// Each peer's filter alone; `None` for a peer that gets everything.
+/// Each peer's filter; `None` for a peer that gets every transaction.
 type Alone = BTreeMap<u32, Option<BloomFilter>>;
 
 fn alone(peers: &mut Alone, transaction: &Transaction) -> Vec<(u32, TxMatch)> {
@@ -116,7 +116,7 @@ fn as_if_each_filter_were_alone() {
                         if rng.one_in(2) {
                             bank.load(id, filter.clone()).unwrap();
                         } else {
-                            // Core ignores what stands behind the message.
+                            // Core ignores trailing bytes.
                             let payload = [filter.encode(), vec![7; 3]].concat();
                             bank.load_payload(id, &payload).unwrap();
                         }
@@ -146,7 +146,7 @@ fn as_if_each_filter_were_alone() {
                 }
             }
             if round > 250 {
-                // Down to none.
+                // Remove peers until none is left.
                 for id in 0..600 {
                     if rng.one_in(20) {
                         assert_eq!(bank.remove(&id), peers.remove(&id).is_some());
@@ -161,7 +161,7 @@ fn as_if_each_filter_were_alone() {
             grown += usize::from(after > before);
             assert_equal(&bank, &peers);
         }
-        // The test sees what it is about.
+        // The test must have seen enough matches and insertions.
         assert!(matched > 1_000 && grown > 20, "{matched} matches, {grown} with insertions");
     }
 }
@@ -175,7 +175,7 @@ fn every_number_of_filters() {
         for count in [0, 1, 15, 16, 17, 63, 64, 65, 1_000, 1_023, 1_024, 1_025, 1_100] {
             let mut bank = FilterBank::new().with_backend(backend);
             let mut peers = Alone::new();
-            // Loaded in an order that is not that of the ids.
+            // The filters are loaded in another order than that of the ids.
             for i in 0..count {
                 let id = i * 7_919 % 1_109;
                 bank.load(id, filters[i as usize].clone()).unwrap();
@@ -190,7 +190,7 @@ fn every_number_of_filters() {
     }
 }
 
-/// Too many hits would not show in the results, only in the time they take.
+/// Extra hits would not change the results of the bank, only the time that matching takes.
 #[test]
 fn every_backend_hits_the_same_filters() {
     let block = block(255_018);
@@ -243,7 +243,7 @@ fn blocks_and_several_transactions() {
                 peers.insert(1_000, None);
                 assert_equal(&bank, &peers);
 
-                // One peer after the other.
+                // Match one peer after the other.
                 for (id, filter) in &peers {
                     let matches = one_by_one.match_block_for(id, &elements);
                     assert_eq!(matches.is_some(), filter.is_some());
@@ -254,7 +254,7 @@ fn blocks_and_several_transactions() {
                 one_by_one.clear(1_000);
                 assert_equal(&one_by_one, &peers);
 
-                // Relayed, with those that get everything.
+                // Relay the transactions, also to peers that get every transaction.
                 let found = relayed.match_elements(elements.elements());
                 let everything = found.iter().filter(|(id, _)| [50, 1_000].contains(id));
                 for (_, matches) in everything.clone() {
@@ -270,7 +270,7 @@ fn blocks_and_several_transactions() {
     }
 }
 
-/// Elements of every length, also those that no class has.
+/// Tests elements of every length, including those too long for a class.
 #[test]
 fn every_length_of_an_element() {
     let mut template = block(255_018).txdata[1].clone();
@@ -325,7 +325,7 @@ fn limits_and_errors() {
     assert_eq!(bank.add(&"b", &[]), Err(BankError::NoFilter));
     assert!(BankError::NoFilter.is_misbehavior());
 
-    // What Core cannot read it ignores.
+    // Core ignores payloads that it cannot decode.
     let truncated = bank.load_payload("a", &[3, 1, 1]).unwrap_err();
     assert!(!truncated.is_misbehavior());
     assert!(!bank.add_payload(&"a", &[0xfd, 1, 0, 9]).unwrap_err().is_misbehavior());

@@ -1,24 +1,27 @@
-//! The bits of a filter, and the exact reduction of a hash to one of them.
+//! The bits of a filter, and the exact reduction of a hash to a bit position.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Bytes behind the last one, so that a four-byte load at any byte stays inside.
+/// Number of padding bytes after the filter's bytes, so that a four-byte load at any offset stays
+/// in bounds.
 const PADDING: usize = 3;
 
-/// Bits in BIP37's order: bit `i` is `1 << (i & 7)` of byte `i >> 3`.
+/// Array of bits in BIP37's order: bit `i` is `1 << (i & 7)` of byte `i >> 3`.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct BitArray {
-    /// `reduction.num_bytes` bytes, then `PADDING` zeros; nothing at all when empty.
+    /// The `reduction.num_bytes` bytes of the filter, then `PADDING` zeros; no bytes at all if the
+    /// filter is empty.
     padded: Vec<u8>,
     reduction: Reduction,
 }
 
 impl BitArray {
-    /// The longest array: bit positions are 32 bits wide.
+    /// Largest size of an array in bytes, because bit positions are 32 bits wide.
     pub(crate) const MAX_BYTES: usize = 1 << 28;
 
-    /// `None` over [`MAX_BYTES`](Self::MAX_BYTES).
+    /// Takes the bytes of a filter and appends the padding. Returns `None` if there are more than
+    /// [`MAX_BYTES`](Self::MAX_BYTES).
     pub(crate) fn from_bytes(mut bytes: Vec<u8>) -> Option<Self> {
         if bytes.len() > Self::MAX_BYTES {
             return None;
@@ -31,7 +34,8 @@ impl BitArray {
         Some(Self { padded: bytes, reduction })
     }
 
-    /// As [`from_bytes`](Self::from_bytes), in one allocation.
+    /// Copies the bytes of a filter, as [`from_bytes`](Self::from_bytes) but with a single
+    /// allocation.
     pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
         let mut copy = Vec::with_capacity(bytes.len() + PADDING);
         copy.extend_from_slice(bytes);
@@ -47,12 +51,12 @@ impl BitArray {
         &mut self.padded[..end]
     }
 
-    /// With the padding: what vector code gathers from.
+    /// Returns the bytes with the padding, from which vector code gathers.
     pub(crate) fn padded(&self) -> &[u8] {
         &self.padded
     }
 
-    /// With the padding, whose bits must stay clear.
+    /// Returns the bytes with the padding. The bits of the padding must stay clear.
     pub(crate) fn padded_mut(&mut self) -> &mut [u8] {
         &mut self.padded
     }
@@ -82,13 +86,13 @@ impl fmt::Debug for BitArray {
     }
 }
 
-/// `hash % (8 * num_bytes)` by multiplication.
+/// Computes `hash % (8 * num_bytes)` by multiplication instead of division.
 ///
-/// The low three bits of the hash pass through, so what is left is `n % d` with `n` of 29 bits
-/// and `d` the number of bytes. With `shift = ceil(log2 d)` and
-/// `magic = ceil(2^(29 + shift) / d)`, which is at most `2^30`, `n / d` is exactly
-/// `(n * magic) >> (29 + shift)` for every such `n` (Granlund and Montgomery, "Division by
-/// invariant integers using multiplication", 1994, theorem 4.2).
+/// The low three bits of the hash are kept. What remains is `n % d`, where `n` has 29 bits and `d`
+/// is the number of bytes. With `shift = ceil(log2 d)` and `magic = ceil(2^(29 + shift) / d)`,
+/// which is at most `2^30`, `n / d` is exactly `(n * magic) >> (29 + shift)` for every such `n`
+/// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, theorem
+/// 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reduction {
     pub(crate) num_bytes: u32,
@@ -97,7 +101,7 @@ pub(crate) struct Reduction {
 }
 
 impl Reduction {
-    /// For a filter of `num_bytes`, at most [`BitArray::MAX_BYTES`].
+    /// Returns the reduction for a filter of `num_bytes`, at most [`BitArray::MAX_BYTES`].
     pub(crate) fn new(num_bytes: u32) -> Self {
         debug_assert!(num_bytes as usize <= BitArray::MAX_BYTES);
         let shift = num_bytes.max(1).next_power_of_two().trailing_zeros();
@@ -105,10 +109,10 @@ impl Reduction {
         Self { num_bytes, magic: u32::try_from(magic).expect("at most 2^30"), shift }
     }
 
-    /// The position of the bit that `hash` selects. Meaningless for a filter without bytes.
+    /// Returns the position of the bit that `hash` selects. Meaningless for a filter without bytes.
     #[inline(always)]
     pub(crate) fn bit(self, hash: u32) -> u32 {
-        // (n << 3) * magic >> 32 is n * magic >> 29.
+        // `hash & !7` is `n << 3`, and `((n << 3) * magic) >> 32` equals `(n * magic) >> 29`.
         let quotient = (u64::from(hash & !7) * u64::from(self.magic) >> 32) as u32 >> self.shift;
         hash.wrapping_sub(quotient.wrapping_mul(self.num_bytes) << 3)
     }

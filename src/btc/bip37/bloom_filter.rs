@@ -10,21 +10,25 @@ use super::probe::{self, FilterView, Params};
 use super::sizing::{SizingError, core_sizing, ln, powf};
 use crate::btc::script::pushes;
 
-/// What a filter inserts when an output matches: the low two bits of its flags.
+/// Rule for what a node inserts into a filter when an output matches: the low two bits of the
+/// filter's flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UpdateMode {
-    /// Nothing (0, and 3 as Core masks it).
+    /// Insert nothing (flags 0, and 3 as Core masks it).
     #[default]
     None,
-    /// The outpoint of every output that matches (1). What wallets with segwit outputs need:
-    /// their spends carry no data that a filter sees.
+    /// Insert the outpoint of every output that matches (flags 1).
+    ///
+    /// Wallets with segwit outputs need this mode, because the inputs that spend such outputs carry
+    /// no data that a filter tests.
     All,
-    /// The outpoint only where the output pays to a bare public key or to multisig (2).
+    /// Insert the outpoint only if the output pays to a bare public key or to a bare multisig
+    /// script (flags 2).
     P2PubkeyOnly,
 }
 
 impl UpdateMode {
-    /// Reads flags as Core does: `flags & 3`, where 3 updates nothing.
+    /// Decodes a flags byte as Core does: `flags & 3`, where 3 means that nothing is inserted.
     pub fn from_flags(flags: u8) -> Self {
         match flags & 3 {
             1 => Self::All,
@@ -33,7 +37,7 @@ impl UpdateMode {
         }
     }
 
-    /// The flags byte of `filterload`.
+    /// Returns the flags byte of `filterload` for this mode.
     pub fn to_flags(self) -> u8 {
         match self {
             Self::None => 0,
@@ -43,16 +47,16 @@ impl UpdateMode {
     }
 }
 
-/// A filter that a wallet loads on a node (BIP37), bit for bit that of Bitcoin Core.
+/// A Bloom filter that a wallet loads on a node (BIP37), bit for bit equal to Bitcoin Core's.
 ///
-/// A `false` of [`contains`](Self::contains) is certain, a `true` means "may contain". Three
-/// filters match everything, as in Core: one without data, one with 0 hash functions, and one
-/// with every bit set.
+/// If [`contains`](Self::contains) returns `false`, the element was never inserted; `true` means
+/// "may contain". As in Core, three kinds of filter match everything: a filter without data, one
+/// with 0 hash functions, and one with every bit set.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
-/// // From BIP37's reference tests: three elements at 1 %.
+/// // The first test case of Core's `bloom_tests.cpp`: three elements at 1 %.
 /// let mut filter = BloomFilter::new(3, 0.01, 0, UpdateMode::All)?;
 /// for hash in [
 ///     "99108ad8ed9bb6274d3980bab5a85c048f0950c8",
@@ -74,15 +78,16 @@ pub struct BloomFilter {
 }
 
 impl BloomFilter {
-    /// An empty filter for `elements` at the false-positive rate `fpr`, sized as Core does
-    /// ([`core_sizing`]).
+    /// Returns an empty filter for `elements` elements at the false-positive rate `fpr`, sized as
+    /// Core does ([`core_sizing`]).
     ///
-    /// `tweak` is a random number that makes the filter's bits differ from another wallet's.
-    /// Keep one for good: two filters of one wallet with different tweaks, laid side by side,
-    /// leave only what is in both.
+    /// `tweak` is a random number that makes the filter's bits differ from another wallet's. A
+    /// wallet should keep one tweak permanently. An observer of two filters of one wallet with
+    /// different tweaks can intersect them, and most false positives disappear.
     ///
     /// # Errors
-    /// No elements, a rate outside (0, 1), or a size that would match everything.
+    /// Returns an error if `elements` is 0, if `fpr` is not in (0, 1), or if the resulting filter
+    /// would match everything.
     pub fn new(
         elements: u32,
         fpr: f64,
@@ -102,12 +107,13 @@ impl BloomFilter {
         Ok(filter)
     }
 
-    /// The filter that Core's constructor gives, 0 bytes and 0 hash functions included; either
-    /// matches everything.
+    /// Returns the filter that Core's constructor creates, even with 0 bytes or 0 hash functions,
+    /// in which case the filter matches everything.
     ///
     /// # Errors
-    /// Where Core's arithmetic is undefined: no elements, or a rate that is not above 0 and at
-    /// most 1. More bits than 2^32, undefined too, give the largest size.
+    /// Returns an error if `elements` is 0, or if `fpr` is not in (0, 1]: Core's arithmetic is
+    /// undefined for these. Core's arithmetic is also undefined for more than 2^32 bits, and then
+    /// the filter has the largest size.
     pub fn with_core_sizing(
         elements: u32,
         fpr: f64,
@@ -129,51 +135,52 @@ impl BloomFilter {
         Self { bits, hash_funcs, tweak, flags, backend: Backend::best() }
     }
 
-    /// The bytes of the filter; bit `i` is `1 << (i & 7)` of byte `i >> 3`.
+    /// Returns the bytes of the filter; bit `i` is `1 << (i & 7)` of byte `i >> 3`.
     pub fn data(&self) -> &[u8] {
         self.bits.as_bytes()
     }
 
-    /// The number of bits.
+    /// Returns the size of the filter in bits.
     pub fn num_bits(&self) -> u64 {
         self.bits.num_bits()
     }
 
-    /// The number of hash functions.
+    /// Returns the number of hash functions.
     pub fn hash_funcs(&self) -> u32 {
         self.hash_funcs
     }
 
-    /// The random number added to each hash function's seed.
+    /// Returns the random number that is added to each hash function's seed.
     pub fn tweak(&self) -> u32 {
         self.tweak
     }
 
-    /// The flags byte as received, reserved bits included.
+    /// Returns the flags byte as received, including reserved bits.
     pub fn flags(&self) -> u8 {
         self.flags
     }
 
-    /// What the flags ask for.
+    /// Returns the update mode that the flags select.
     pub fn update_mode(&self) -> UpdateMode {
         UpdateMode::from_flags(self.flags)
     }
 
-    /// Whether a node accepts the filter: at most 36,000 bytes and 50 hash functions.
+    /// Returns `true` if a node accepts the filter: at most 36,000 bytes and 50 hash functions.
     pub fn is_within_size_constraints(&self) -> bool {
         self.data().len() <= super::MAX_BLOOM_FILTER_SIZE
             && self.hash_funcs <= super::MAX_HASH_FUNCS
     }
 
-    /// Whether every test answers yes: no data, no hash functions, or every bit set.
+    /// Returns `true` if the filter matches everything: it has no data or no hash functions, or
+    /// every bit is set.
     pub fn matches_everything(&self) -> bool {
         self.hash_funcs == 0 || self.bits.count_ones() == self.num_bits()
     }
 
-    /// Inserts an element of any length. Does nothing to a filter without data, as in Core.
+    /// Inserts an element of any length. A filter without data stays unchanged, as in Core.
     ///
     /// # Cost
-    /// One pass over the element and `hash_funcs` hash states.
+    /// One pass over the element for each group of hash functions that run in parallel.
     pub fn insert(&mut self, element: &[u8]) {
         if !self.bits.is_empty() {
             let params = self.params();
@@ -181,16 +188,17 @@ impl BloomFilter {
         }
     }
 
-    /// Whether the filter may contain `element`. A `false` is certain.
+    /// Returns `true` if the filter may contain `element`; `false` is certain.
     ///
     /// # Cost
-    /// One pass over the element, and hash functions up to the first clear bit.
+    /// Computes hash functions up to the first one whose bit is clear.
     #[inline]
     pub fn contains(&self, element: &[u8]) -> bool {
         self.first_clear(element).is_none()
     }
 
-    /// The first bit that `element` selects and that is clear.
+    /// Returns the first clear bit that `element` selects, or `None` if the filter may contain
+    /// `element`.
     #[inline]
     pub(super) fn first_clear(&self, element: &[u8]) -> Option<u32> {
         if self.bits.is_empty() {
@@ -203,99 +211,102 @@ impl BloomFilter {
         Params { reduction: self.bits.reduction(), hash_funcs: self.hash_funcs, tweak: self.tweak }
     }
 
-    /// The filter as probing takes it; not for a filter without data.
+    /// Returns the view of the filter that the probing code takes. The filter must have data.
     pub(super) fn view(&self) -> FilterView<'_> {
         FilterView { padded: self.bits.padded(), params: self.params() }
     }
 
-    /// The instructions that this filter is probed with.
+    /// Returns the set of CPU instructions that this filter is probed with.
     pub fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Probes with `backend` instead of the best of this CPU. Answers don't change.
+    /// Probes with `backend` instead of the best one of this CPU. Results do not change.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Inserts an outpoint: the transactions that spend it match.
+    /// Inserts an outpoint, so that transactions that spend it match.
     pub fn insert_outpoint(&mut self, outpoint: &OutPoint) {
         self.insert(&outpoint_bytes(outpoint));
     }
 
-    /// Whether the filter may contain `outpoint`.
+    /// Returns `true` if the filter may contain `outpoint`.
     pub fn contains_outpoint(&self, outpoint: &OutPoint) -> bool {
         self.contains(&outpoint_bytes(outpoint))
     }
 
-    /// Inserts a public key as serialised and its hash: two elements.
+    /// Inserts two elements: a serialised public key, and the key's hash.
     ///
-    /// The key is found where a script reveals it (P2PK, multisig, the spend of P2PKH), the hash
-    /// in P2PKH and P2WPKH outputs. Both together let an observer tell the wallet's own keys from
-    /// false positives; [`insert_key_hash`](Self::insert_key_hash) alone does not.
+    /// The key matches where a script reveals it (P2PK, multisig, an input that spends P2PKH). The
+    /// hash matches P2PKH and P2WPKH outputs. A filter with both elements lets an observer tell the
+    /// wallet's own keys from false positives. Insert only the hash
+    /// ([`insert_key_hash`](Self::insert_key_hash)) to avoid that.
     pub fn insert_key(&mut self, key: &PublicKey) {
         self.insert(&key.to_bytes());
         self.insert_key_hash(&key.pubkey_hash());
     }
 
-    /// Inserts the hash of a public key: P2PKH and P2WPKH outputs to it match.
+    /// Inserts the hash of a public key, so that P2PKH and P2WPKH outputs to the key match.
     pub fn insert_key_hash(&mut self, hash: &PubkeyHash) {
         self.insert(hash.as_byte_array());
     }
 
-    /// Whether the filter may contain the serialised key or its hash.
+    /// Returns `true` if the filter may contain the serialised key or the key's hash.
     pub fn contains_key(&self, key: &PublicKey) -> bool {
         self.contains(&key.to_bytes()) || self.contains(key.pubkey_hash().as_byte_array())
     }
 
-    /// Inserts every data push of an output script and returns how many there were.
+    /// Inserts every non-empty data push of an output script and returns the number of pushes.
     ///
-    /// Outputs with this script then match, and so does any other script that pushes one of
-    /// them. A script that pushes nothing (0 returned) cannot be watched with BIP37.
+    /// Outputs with this script match afterwards. Any other script that pushes one of the same
+    /// elements matches too. BIP37 cannot watch a script that pushes nothing (0 is returned).
     pub fn insert_script(&mut self, script: &Script) -> usize {
         pushes(script.as_bytes()).map(|data| self.insert(data)).count()
     }
 
-    /// Whether an output with `script` matches: any of its data pushes may be contained, or the
-    /// filter has no data.
+    /// Returns `true` if an output with `script` matches: the filter may contain one of the
+    /// script's data pushes, or the filter has no data.
     pub fn contains_script(&self, script: &Script) -> bool {
         self.bits.is_empty() || pushes(script.as_bytes()).any(|data| self.contains(data))
     }
 
-    /// The number of bits set.
+    /// Returns the number of bits that are set.
     pub fn bits_set(&self) -> u64 {
         self.bits.count_ones()
     }
 
-    /// The share of bits set, from 0 to 1; 1 for a filter without data, which matches everything.
+    /// Returns the fraction of bits that are set, from 0 to 1. A filter without data returns 1,
+    /// because it matches everything.
     #[expect(clippy::cast_precision_loss, reason = "both below 2^32")]
     pub fn fill(&self) -> f64 {
         if self.bits.is_empty() { 1.0 } else { self.bits_set() as f64 / self.num_bits() as f64 }
     }
 
-    /// How many elements were inserted, judged by the fill: `-m/k ln(1 - fill)` for `m` bits and
-    /// `k` hash functions. Infinite for a filter that matches everything.
+    /// Estimates the number of inserted elements from the fill: `-m/k ln(1 - fill)` for `m` bits
+    /// and `k` hash functions. Infinite for a filter that matches everything.
     #[expect(clippy::cast_precision_loss, reason = "below 2^32")]
     pub fn estimated_elements(&self) -> f64 {
         if self.matches_everything() {
             return f64::INFINITY;
         }
-        // Without the 0, nothing inserted would be -0.
+        // Subtracting from 0 gives 0 for an empty filter; a negation would give -0.
         0.0 - self.num_bits() as f64 / f64::from(self.hash_funcs) * ln(1.0 - self.fill())
     }
 
-    /// The share of elements never inserted that [`contains`](Self::contains) says `true` to:
-    /// fill to the power of the number of hash functions.
+    /// Returns the fraction of never-inserted elements for which [`contains`](Self::contains)
+    /// returns `true`: the fill to the power of the number of hash functions.
     pub fn false_positive_rate(&self) -> f64 {
         powf(self.fill(), f64::from(self.hash_funcs))
     }
 
-    /// Adds what `other` contains.
+    /// Adds all elements of `other` to this filter.
     ///
     /// # Errors
-    /// A parameter that differs: bits of one then mean nothing in the other.
+    /// Returns an error if size, number of hash functions, tweak or flags differ. The same bit then
+    /// belongs to different elements in the two filters.
     pub fn union(&mut self, other: &Self) -> Result<(), UnionError> {
         if self.data().len() != other.data().len() {
             return Err(UnionError::Size(self.data().len(), other.data().len()));
@@ -316,7 +327,7 @@ impl BloomFilter {
     }
 }
 
-/// Equal data and parameters, whatever the backend.
+/// Compares data and parameters. The backend is not compared.
 impl PartialEq for BloomFilter {
     fn eq(&self, other: &Self) -> bool {
         let key = |filter: &Self| (filter.hash_funcs, filter.tweak, filter.flags);
@@ -326,7 +337,8 @@ impl PartialEq for BloomFilter {
 
 impl Eq for BloomFilter {}
 
-/// An outpoint as filters take it: txid in wire order, then the index, little-endian.
+/// Serialises an outpoint as filters test it: the txid in wire order, then the output index,
+/// little-endian.
 pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {
     let mut bytes = [0; 36];
     bytes[..32].copy_from_slice(outpoint.txid.as_byte_array());
@@ -334,20 +346,21 @@ pub(super) fn outpoint_bytes(outpoint: &OutPoint) -> [u8; 36] {
     bytes
 }
 
-/// Why two filters have no union: the parameter that differs, this filter's first.
+/// Reason why two filters cannot be merged: the parameter that differs, with this filter's value
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UnionError {
-    /// Sizes in bytes.
-    #[error("filters of {0} and {1} bytes have no union")]
+    /// The sizes in bytes differ.
+    #[error("filters of {0} and {1} bytes cannot be merged")]
     Size(usize, usize),
-    /// Numbers of hash functions.
-    #[error("filters with {0} and {1} hash functions have no union")]
+    /// The numbers of hash functions differ.
+    #[error("filters with {0} and {1} hash functions cannot be merged")]
     HashFuncs(u32, u32),
-    /// Tweaks.
-    #[error("filters with tweaks {0} and {1} have no union")]
+    /// The tweaks differ.
+    #[error("filters with tweaks {0} and {1} cannot be merged")]
     Tweak(u32, u32),
-    /// Flags.
-    #[error("filters with flags {0} and {1} have no union")]
+    /// The flags differ.
+    #[error("filters with flags {0} and {1} cannot be merged")]
     Flags(u8, u8),
 }

@@ -1,4 +1,4 @@
-//! Transactions taken apart into what filters test.
+//! Extraction of the elements of transactions that BIP37 filters test.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,10 +14,10 @@ use super::probe::tiles::{MAX_BLOCKS, Tiles};
 use crate::btc::raw::{Part, RawError, Reader};
 use crate::btc::script::{ScriptType, pushes};
 
-/// The elements of transactions: their ids, the non-empty data pushes of their scripts, the
-/// outpoints that they spend.
+/// The elements of transactions: the txids, the non-empty data pushes of the scripts, and the spent
+/// outpoints.
 ///
-/// Made once, tested against as many filters as wanted.
+/// The elements are extracted once and can be tested against any number of filters.
 ///
 /// # Examples
 /// ```
@@ -39,37 +39,40 @@ use crate::btc::script::{ScriptType, pushes};
 #[derive(Debug, Clone)]
 pub struct Elements {
     txids: Vec<Txid>,
-    /// The first element of each transaction.
+    /// Number of the first element of each transaction.
     starts: Vec<u32>,
-    /// In the order that Core tests them in.
+    /// Place of each element except the txids, in the order in which Core tests the elements.
     places: Vec<Place>,
-    /// The slot of each element.
+    /// Slot of each element except the txids.
     slots: Vec<u32>,
-    /// What is in the slots: the elements of each class, then the ids.
+    /// Contents of the slots: the elements of each class, then the txids.
     classes: Vec<Tiles>,
-    /// In the slots behind, the elements too long for a class, with their transactions.
+    /// Contents of the slots after those of `classes`: the elements that are too long for a class,
+    /// each with its transaction.
     long: Vec<(u32, Vec<u8>)>,
 }
 
-/// Where in its transaction an element stands.
+/// Place of an element in its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// An output pushes it. `pays_to_key`: to a bare public key or to multisig.
+    /// The script of an output pushes the element. `pays_to_key` is `true` for a bare public key or
+    /// bare multisig script.
     Output { vout: u32, pays_to_key: bool },
-    /// The input of this number spends it.
+    /// The input with this number spends the element, an outpoint.
     Outpoint(u32),
-    /// The input of this number pushes it.
+    /// The script of the input with this number pushes the element.
     InputData(u32),
 }
 
 impl Elements {
-    /// Takes a raw transaction apart.
+    /// Extracts the elements of a raw transaction.
     ///
     /// # Errors
-    /// Bytes that `bitcoin::consensus::deserialize` refuses too, and more than 4 GiB.
+    /// Returns an error for bytes that `bitcoin::consensus::deserialize` rejects too, and for more
+    /// than 4 GiB.
     ///
     /// # Cost
-    /// One pass, the double SHA-256 of its id, and a copy of the elements.
+    /// One pass over the bytes, the double SHA-256 of the txid, and a copy of the elements.
     pub fn from_raw_transaction(raw: &[u8]) -> Result<Self, RawError> {
         let mut reader = Reader::new(raw)?;
         let elements = Builder::read(raw, &mut reader, 1)?;
@@ -77,35 +80,36 @@ impl Elements {
         Ok(elements)
     }
 
-    /// Takes a decoded transaction apart.
+    /// Extracts the elements of a decoded transaction.
     ///
     /// # Panics
-    /// If it is over 4 GiB.
+    /// If the serialised transaction is over 4 GiB.
     pub fn from_transaction(transaction: &Transaction) -> Self {
         Self::from_raw_transaction(&serialize(transaction)).expect("serialised just now")
     }
 
-    /// The number of transactions.
+    /// Returns the number of transactions.
     pub fn len(&self) -> usize {
         self.txids.len()
     }
 
-    /// Whether there is no transaction.
+    /// Returns `true` if there are no transactions.
     pub fn is_empty(&self) -> bool {
         self.txids.is_empty()
     }
 
-    /// The transactions' ids, in their order.
+    /// Returns the txids, in the order of the transactions.
     pub fn txids(&self) -> &[Txid] {
         &self.txids
     }
 
-    /// How many elements filters test: ids, outpoints and pushes.
+    /// Returns the number of elements that filters test: txids, outpoints and pushes.
     pub fn num_elements(&self) -> usize {
         self.txids.len() + self.places.len()
     }
 
-    /// The elements of a transaction but its id, by number, in the order that Core tests them in.
+    /// Returns the numbers of a transaction's elements, except for the txid, in the order in which
+    /// Core tests them.
     pub(super) fn elements_of(&self, transaction: usize) -> Range<usize> {
         let end = self.starts.get(transaction + 1).map_or(self.places.len(), |end| *end as usize);
         self.starts[transaction] as usize..end
@@ -119,7 +123,7 @@ impl Elements {
         self.slots[element]
     }
 
-    /// Which of its script's pushes an element is, from 0.
+    /// Returns the position of an element among its script's non-empty pushes, from 0.
     pub(super) fn push_number(&self, element: usize) -> u32 {
         let place = self.places[element];
         let start = self.starts[self.transaction_with(element)] as usize;
@@ -128,7 +132,7 @@ impl Elements {
         )
     }
 
-    /// The first of `elements` with a slot that `is_wanted`.
+    /// Returns the first of `elements` whose slot satisfies `is_wanted`.
     pub(super) fn find(
         &self,
         elements: Range<usize>,
@@ -138,17 +142,18 @@ impl Elements {
         Some(elements.start + found)
     }
 
-    /// The transaction that has an element.
+    /// Returns the transaction that contains an element.
     pub(super) fn transaction_with(&self, element: usize) -> usize {
         self.starts.partition_point(|&start| start as usize <= element) - 1
     }
 
-    /// What can be probed many at a time; slots are numbered through all of it.
+    /// Returns the elements and txids that can be probed many at a time. Slots are numbered
+    /// consecutively through all classes.
     pub(super) fn classes(&self) -> &[Tiles] {
         &self.classes
     }
 
-    /// The slots of the elements too long for that, with their bytes.
+    /// Returns the elements that are too long for a class, with their slots.
     pub(super) fn long(&self) -> impl Iterator<Item = (u32, &[u8])> {
         (self.first_long()..).zip(self.long.iter().map(|(_, bytes)| &bytes[..]))
     }
@@ -157,12 +162,12 @@ impl Elements {
         self.classes.last().map_or(0, Tiles::end)
     }
 
-    /// The slot of an id.
+    /// Returns the slot of a transaction's txid.
     pub(super) fn txid_slot(&self, transaction: usize) -> u32 {
         self.classes.last().map_or(0, Tiles::start) + position(transaction)
     }
 
-    /// Shows the bytes in a slot to `look`.
+    /// Calls `look` with the bytes in a slot.
     pub(super) fn with_bytes<T>(&self, slot: u32, look: impl FnOnce(&[u8]) -> T) -> T {
         match self.classes.iter().find(|class| slot < class.end()) {
             Some(class) => class.with_bytes(slot, look),
@@ -170,7 +175,7 @@ impl Elements {
         }
     }
 
-    /// The transaction that has what is in a slot.
+    /// Returns the transaction that the element or txid in a slot belongs to.
     pub(super) fn transaction_in(&self, slot: u32) -> u32 {
         match self.classes.iter().find(|class| slot < class.end()) {
             Some(class) => class.owner(slot),
@@ -179,7 +184,7 @@ impl Elements {
     }
 }
 
-/// A block's elements and header.
+/// The header of a block and the elements of its transactions.
 #[derive(Debug, Clone)]
 pub struct BlockElements {
     header: Header,
@@ -187,13 +192,14 @@ pub struct BlockElements {
 }
 
 impl BlockElements {
-    /// Takes a raw block apart.
+    /// Extracts the elements of a raw block.
     ///
     /// # Errors
-    /// Bytes that `bitcoin::consensus::deserialize` refuses too, and more than 4 GiB.
+    /// Returns an error for bytes that `bitcoin::consensus::deserialize` rejects too, and for more
+    /// than 4 GiB.
     ///
     /// # Cost
-    /// One pass, the double SHA-256 of each id, and a copy of the elements.
+    /// One pass over the bytes, the double SHA-256 of each txid, and a copy of the elements.
     pub fn from_raw(raw: &[u8]) -> Result<Self, RawError> {
         let mut reader = Reader::new(raw)?;
         let header = deserialize(reader.take::<80>()?).expect("any 80 bytes are a header");
@@ -203,43 +209,44 @@ impl BlockElements {
         Ok(Self { header, elements })
     }
 
-    /// Takes a decoded block apart.
+    /// Extracts the elements of a decoded block.
     ///
     /// # Panics
-    /// If it is over 4 GiB.
+    /// If the serialised block is over 4 GiB.
     pub fn from_block(block: &Block) -> Self {
         Self::from_raw(&serialize(block)).expect("serialised just now")
     }
 
-    /// The block's header.
+    /// Returns the block's header.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The elements of its transactions.
+    /// Returns the elements of the block's transactions.
     pub fn elements(&self) -> &Elements {
         &self.elements
     }
 
-    /// The ids of its transactions.
+    /// Returns the txids of the block's transactions.
     pub fn txids(&self) -> &[Txid] {
         self.elements.txids()
     }
 }
 
-/// Elements as they are read.
+/// State of the extraction, while the transactions are read.
 struct Builder<'a> {
     raw: &'a [u8],
-    /// What the ids are hashes of.
+    /// The bytes whose double SHA-256 is the txid, for each transaction.
     transactions: Vec<Message<'a>>,
     starts: Vec<u32>,
     places: Vec<Place>,
     spans: Vec<Span>,
-    /// How many there are with each number of full blocks; last, of all above.
+    /// Number of elements with each number of full 4-byte blocks. The last entry counts all longer
+    /// elements.
     counts: [usize; MAX_BLOCKS + 2],
 }
 
-/// Bytes of the raw transactions.
+/// Range of bytes in the raw block or transaction.
 #[derive(Clone, Copy)]
 struct Span {
     offset: u32,
@@ -256,7 +263,7 @@ impl<'a> Builder<'a> {
             raw,
             transactions: Vec::new(),
             starts: Vec::new(),
-            // Most blocks have an element for every 40 to 60 bytes.
+            // Capacity estimate: most blocks have one element for every 40 to 60 bytes.
             places: Vec::with_capacity(raw.len() / 40),
             spans: Vec::with_capacity(raw.len() / 40),
             counts: [0; MAX_BLOCKS + 2],
@@ -289,7 +296,7 @@ impl<'a> Builder<'a> {
                 vout += 1;
             }
         })?;
-        // Outputs are tested before inputs.
+        // Core tests outputs before inputs, but a transaction is serialised in the other order.
         self.places[start..].rotate_left(inputs_end - start);
         self.spans[start..].rotate_left(inputs_end - start);
         self.transactions.push(transaction);
@@ -304,7 +311,7 @@ impl<'a> Builder<'a> {
         self.spans.push(Span { offset, length: position(bytes.len()) });
     }
 
-    /// Lays the elements out in slots.
+    /// Copies the elements into slots, sorted by class.
     fn finish(self) -> Elements {
         let mut next = 0;
         let mut classes = Vec::with_capacity(MAX_BLOCKS + 2);
@@ -344,7 +351,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Positions within a block fit 32 bits: [`Reader::new`] refuses more bytes than that.
+/// Converts a position within the raw bytes to 32 bits. [`Reader::new`] rejects inputs that are too
+/// long for this.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "checked by Reader::new")]
 fn position(position: usize) -> u32 {

@@ -1,10 +1,16 @@
-//! Which transactions are relevant to a filter: Bitcoin Core's
-//! `CBloomFilter::IsRelevantAndUpdate`, with the reasons.
+//! Matching of transactions against a filter: Bitcoin Core's `CBloomFilter::IsRelevantAndUpdate`,
+//! with the reasons for each match.
 //!
-//! In Core's order: a filter without data matches everything; the txid; each output, its first
-//! data push that may be contained (then, by the [`UpdateMode`], the outpoint is inserted, and
-//! the next output sees it); only if nothing matched so far each input, its outpoint and then
-//! its pushes, up to the first that may be contained. Witness data is never looked at.
+//! The order is Core's:
+//!
+//! 1. A filter without data matches everything.
+//! 2. The txid is tested.
+//! 3. Each output is tested, up to its first data push that the filter may contain. The
+//!    [`UpdateMode`] then decides if the outpoint is inserted, which the next output already sees.
+//! 4. Only if nothing has matched so far, each input is tested: its outpoint, then its pushes, up
+//!    to the first element that the filter may contain.
+//!
+//! Witness data is never tested.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,33 +23,35 @@ use super::probe::FilterView;
 use super::probe::batch::{self, Prober};
 use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 
-/// Why a transaction matched.
+/// Reason why a transaction matched a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MatchReason {
-    /// The filter has no data and matches everything, or a bank's peer has no filter.
+    /// The filter has no data and matches everything, or a peer of a bank has no filter.
     Everything,
-    /// The transaction's id.
+    /// The filter may contain the txid.
     Txid,
-    /// Data that an output's script pushes.
+    /// The filter may contain data that an output's script pushes.
     Output {
-        /// The output.
+        /// The position of the output in the transaction.
         vout: u32,
-        /// Which of the script's non-empty pushes, from 0: the first that may be contained.
+        /// The position among the script's non-empty pushes, from 0, of the first push that the
+        /// filter may contain.
         push: u32,
-        /// Whether the filter's flags had the outpoint inserted.
+        /// `true` if the match inserted the outpoint into the filter, as the filter's flags
+        /// require.
         inserted: bool,
     },
-    /// The outpoint that an input spends.
+    /// The filter may contain the outpoint that an input spends.
     Spent {
-        /// The input.
+        /// The position of the input in the transaction.
         vin: u32,
     },
-    /// Data that an input's script pushes.
+    /// The filter may contain data that an input's script pushes.
     InputData {
-        /// The input.
+        /// The position of the input in the transaction.
         vin: u32,
-        /// Which of the script's non-empty pushes, from 0.
+        /// The position of the push among the script's non-empty pushes, from 0.
         push: u32,
     },
 }
@@ -63,20 +71,20 @@ impl fmt::Display for MatchReason {
     }
 }
 
-/// A transaction that may be relevant to a filter, and why.
+/// A transaction that may be relevant to a filter, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TxMatch {
-    /// Its position in the block, or 0 for a transaction on its own.
+    /// The transaction's position in the block, or 0 for a single transaction.
     pub index: u32,
-    /// Its id.
+    /// The txid.
     pub txid: Txid,
-    /// Every reason that Core's order comes to; never empty. An input is a reason only if
-    /// neither the txid nor an output is, and then the only one.
+    /// All reasons in the order in which Core tests; never empty. An input is a reason only if
+    /// neither the txid nor an output matched, and it is then the only reason.
     pub reasons: Vec<MatchReason>,
 }
 
 impl TxMatch {
-    /// All transactions, without a filter or with one that has no data.
+    /// Returns a match of every transaction, for a peer without a filter or a filter without data.
     pub(super) fn everything(elements: &Elements) -> Vec<Self> {
         let matches = (0..).zip(elements.txids()).map(|(index, &txid)| Self {
             index,
@@ -86,7 +94,7 @@ impl TxMatch {
         matches.collect()
     }
 
-    /// The outpoints that the match inserted into the filter.
+    /// Returns the outpoints that the match inserted into the filter.
     pub fn inserted(&self) -> impl Iterator<Item = OutPoint> {
         self.reasons.iter().filter_map(|reason| match *reason {
             MatchReason::Output { vout, inserted: true, .. } => {
@@ -98,28 +106,30 @@ impl TxMatch {
 }
 
 impl BloomFilter {
-    /// Whether `tx` may be relevant, and why; inserts outpoints as the filter's flags say.
+    /// Tests if `tx` may be relevant, and inserts outpoints as the filter's flags require.
     ///
-    /// `None` is certain: no element of the transaction was ever inserted. For whole blocks
-    /// [`match_block`](Self::match_block) is several times faster.
+    /// Returns `None` if `tx` does not match. That is certain: no element of the transaction was
+    /// ever inserted. For whole blocks, [`match_block`](Self::match_block) is several times faster.
     pub fn match_transaction(&mut self, tx: &Transaction) -> Option<TxMatch> {
         self.match_elements(&Elements::from_transaction(tx)).pop()
     }
 
-    /// Core's `IsRelevantAndUpdate`: [`match_transaction`](Self::match_transaction) without the
-    /// reasons.
+    /// Returns `true` if `tx` may be relevant (Core's `IsRelevantAndUpdate`):
+    /// [`match_transaction`](Self::match_transaction) without the reasons.
     pub fn is_relevant_and_update(&mut self, tx: &Transaction) -> bool {
         self.match_transaction(tx).is_some()
     }
 
-    /// The transactions of a block that may be relevant, in their order, and why. What an earlier
-    /// one has inserted by the filter's flags, a later one sees.
+    /// Returns the transactions of a block that may be relevant, in block order, with the reasons.
+    ///
+    /// An outpoint that a match inserts by the filter's flags is seen by later transactions of the
+    /// block.
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<TxMatch> {
         self.match_elements(block.elements())
     }
 
-    /// The transactions that may be relevant, in their order, and why: as if each were matched
-    /// after the other.
+    /// Returns the transactions that may be relevant, in their order, with the reasons, as if they
+    /// were matched one after the other.
     ///
     /// # Cost
     /// A few nanoseconds for each element.
@@ -141,7 +151,8 @@ impl BloomFilter {
         matches
     }
 
-    /// Core's `IsRelevantAndUpdate`, for a filter that has data.
+    /// Returns the reasons why a transaction matches (Core's `IsRelevantAndUpdate`). The filter
+    /// must have data.
     fn reasons(
         &mut self,
         elements: &Elements,
@@ -158,7 +169,11 @@ impl BloomFilter {
             left.start = element + 1;
             let place = elements.place(element);
             match place {
+                // Core stops at an output's first push that matches.
                 Place::Output { vout, .. } if matched == Some(vout) => continue,
+                // Core tests inputs only if neither the txid nor an output matched. Inputs come
+                // last, so nothing is left to test. The condition also ends the loop after the
+                // first input that matches.
                 Place::Outpoint(_) | Place::InputData(_) if !reasons.is_empty() => break,
                 _ => {}
             }
@@ -189,33 +204,38 @@ impl BloomFilter {
     }
 }
 
-/// Fewer elements than this are probed one by one, when they are asked for.
+/// Smallest number of elements that are probed in one batch. Fewer elements are probed one by one,
+/// when they are needed.
 const BATCH: usize = 64;
 
-/// What is known of the slots.
+/// Results of probing the slots in one batch.
 enum Kind {
-    /// Nothing was probed ahead.
+    /// No slot was probed in advance.
     Unknown,
-    /// A bit for each slot that the filter may contain. For a filter that does not grow.
+    /// One bit per slot, set if the filter may contain the element. For a filter that does not
+    /// grow.
     Contained(Vec<u64>),
-    /// For each slot a bit that it selects and that was clear when last looked, or `CONTAINED`.
+    /// For each slot, the position of a bit that the element selects and that was clear when last
+    /// tested, or `CONTAINED`. For a filter that may grow.
     FirstClear(Vec<u32>),
 }
 
-/// What the filter may contain, while it grows.
+/// The elements that the filter may contain, kept up to date while matches insert outpoints.
 struct Verdicts {
     kind: Kind,
-    /// The transactions with something that the filter contained when it was probed.
+    /// The transactions with an element that the filter may have contained when it was probed.
     candidates: Vec<u32>,
-    /// Whether the filter has grown since.
+    /// `true` if a match has inserted an outpoint since then.
     grown: bool,
 }
 
+/// Marks a slot whose element the filter may contain, in place of a clear bit's position.
 const CONTAINED: u32 = u32::MAX;
 
 impl Verdicts {
-    /// Probes all elements at once, if they are enough to make that worth it.
+    /// Probes all elements in one batch, if there are at least [`BATCH`].
     fn new(filter: &BloomFilter, elements: &Elements) -> Self {
+        // A batch has a fixed cost, which a few elements do not repay.
         if elements.num_elements() < BATCH {
             return Self { kind: Kind::Unknown, candidates: Vec::new(), grown: false };
         }
@@ -253,20 +273,24 @@ impl Verdicts {
         Self { kind, candidates, grown: false }
     }
 
-    /// The next transaction from `from` on that can match.
+    /// Returns the next transaction from `from` on that can match.
     fn next_candidate(
         &self,
         from: usize,
         filter: &BloomFilter,
         elements: &Elements,
     ) -> Option<usize> {
+        // Without a batch, every transaction is a candidate.
         if from >= elements.len() || matches!(self.kind, Kind::Unknown) {
             return Some(from).filter(|&from| from < elements.len());
         }
+        // While nothing was inserted, only transactions found by the batch can match.
         if !self.grown {
             let next = self.candidates.partition_point(|&candidate| (candidate as usize) < from);
             return self.candidates.get(next).map(|&candidate| candidate as usize);
         }
+        // Chunks double in size, so that a search costs time in proportion to the distance to the
+        // transaction that it finds, not to the length of the block.
         let (mut start, mut chunk) = (from, 1);
         while start < elements.len() {
             let end = (start + chunk).min(elements.len());
@@ -283,7 +307,7 @@ impl Verdicts {
         None
     }
 
-    /// The first of these elements that the filter can contain.
+    /// Returns the first of these elements that the filter can contain.
     #[inline]
     fn next_possible(
         &self,
@@ -301,7 +325,8 @@ impl Verdicts {
         }
     }
 
-    /// Whether what is in `slot` was contained, or the filter has grown where it was not.
+    /// Returns `true` if the element in `slot` may be contained: it was contained, its recorded
+    /// clear bit has been set since, or it was not probed.
     fn is_possible(&self, filter: &BloomFilter, slot: u32) -> bool {
         match &self.kind {
             Kind::Unknown => true,
@@ -310,7 +335,7 @@ impl Verdicts {
         }
     }
 
-    /// Whether `filter` may contain what is in `slot`.
+    /// Returns `true` if `filter` may contain the element in `slot`, and records the result.
     fn contains(&mut self, filter: &BloomFilter, elements: &Elements, slot: u32) -> bool {
         if !self.is_possible(filter, slot) {
             return false;
@@ -335,7 +360,8 @@ fn is_contained(bits: &[u64], slot: u32) -> bool {
     bits[slot as usize / 64] >> (slot % 64) & 1 != 0
 }
 
-/// Only an insertion that set the recorded bit can have made a difference.
+/// Returns `true` if the element in `slot` was contained, or if the clear bit recorded for it has
+/// been set since. An absent element stays absent while its recorded bit is clear.
 #[inline(always)]
 fn can_be_contained(first_clear: &[u32], view: FilterView<'_>, slot: u32) -> bool {
     #[cfg(test)]
@@ -356,7 +382,7 @@ mod tests {
     use super::super::{BlockElements, BloomFilter, UpdateMode};
 
     std::thread_local! {
-        /// How often a slot was looked at after the filter had grown.
+        /// Number of times that a slot was tested by `can_be_contained`.
         pub(super) static LOOKS: Cell<usize> = const { Cell::new(0) };
     }
 
@@ -375,8 +401,8 @@ mod tests {
         }
     }
 
-    /// A filter that grows at once and then matches every other transaction by its id: the search
-    /// for the next one must not run through the rest of the block each time.
+    /// The filter grows at the first transaction and then matches every other transaction by its
+    /// txid. The search for the next match must not run through the rest of the block each time.
     #[test]
     fn a_grown_filter_looks_at_each_element_a_few_times() {
         let genesis = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
@@ -386,7 +412,7 @@ mod tests {
         for tx in txdata.iter().step_by(2) {
             filter.insert(tx.compute_txid().as_byte_array());
         }
-        // Pays to a push of its own, which matches.
+        // The first transaction pays to a push that matches, so that its outpoint is inserted.
         txdata[0].output[0].script_pubkey = ScriptBuf::from_bytes(vec![2, 8, 9]);
         filter.insert(&[8, 9]);
         let block = BlockElements::from_block(&Block { header: genesis.header, txdata });

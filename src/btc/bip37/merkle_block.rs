@@ -1,14 +1,15 @@
-//! `merkleblock`: a header and the part of its merkle tree that leads to matched transactions.
+//! The `merkleblock` message: a header and the part of its merkle tree that leads to matched
+//! transactions.
 //!
 //! ```text
 //! header 80 | transactions u32 | CompactSize n | n hashes of 32 | CompactSize n | n bytes of flags
 //! ```
-//! Hashes and flags are in depth-first order; flag `i` is `1 << (i & 7)` of byte `i >> 3` and
-//! says of a node whether a matched transaction is below it. A hash stands for each node without
-//! one, and for each txid reached.
+//! Hashes and flags are in depth-first order. Flag `i` is `1 << (i & 7)` of byte `i >> 3`; it is
+//! set if a matched transaction is below the node, or is the node. The message contains a hash for
+//! each node whose flag is clear, and for each txid that is reached.
 //!
-//! Source: Bitcoin Core 28.1, `merkleblock.cpp`. `bitcoin`'s own type loses the padding of the
-//! flags, which Core does not look at; conversions to and from it are here.
+//! Source: Bitcoin Core 28.1, `merkleblock.cpp`. The type of the crate `bitcoin` drops the padding
+//! bits of the flags, which Core ignores. This module has conversions to and from that type.
 
 use alloc::vec::Vec;
 
@@ -27,16 +28,17 @@ use crate::btc::compact_size::{
 };
 use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
 
-/// A header with the part of its merkle tree that leads to matched transactions.
+/// A block header with the part of the block's merkle tree that leads to matched transactions.
 ///
-/// As received: nothing is checked before [`extract_matches`](Self::extract_matches), or
-/// [`Proof`](super::Proof), which says what is proven.
+/// The fields are as received. Nothing is verified before
+/// [`extract_matches`](Self::extract_matches), or before [`Proof`](super::Proof), which also states
+/// what is proven.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::btc::bip37::MerkleBlock;
 /// # use chainsieve::bitcoin::{Txid, block::Header, consensus::encode::deserialize_hex};
-/// // Block 170 of mainnet: the first payment from one person to another stands at position 1.
+/// // Block 170 of mainnet: transaction 1 is the first payment from one person to another.
 /// # let header: Header = deserialize_hex("0100000055bd840a78798ad0da853f68974f3d183e2bd1db6a842c1feecf222a00000000ff104ccb05421ab93e63f8c3ce5c2c2e9dbb37de2764b3a3175c8166562cac7d51b96a49ffff001d283e9e70").unwrap();
 /// let txids: [Txid; 2] = [
 ///     "b1fea52486ce0c62bb442b530a3f0132b826c74e473d1f2c220bfa78111c5082".parse().unwrap(),
@@ -51,7 +53,7 @@ use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage};
 pub struct MerkleBlock {
     /// The block's header.
     pub header: Header,
-    /// How many transactions the block is said to have.
+    /// Number of transactions in the block, as the peer claims.
     pub num_transactions: u32,
     /// The hashes, in depth-first order.
     pub hashes: Vec<TxMerkleNode>,
@@ -60,17 +62,18 @@ pub struct MerkleBlock {
 }
 
 impl MerkleBlock {
-    /// The merkle block of a block with `txids` for the transactions at `matched`, which are
-    /// positions in ascending order.
+    /// Builds the merkle block of a block with these `txids`. `matched` contains the positions of
+    /// the matched transactions, in ascending order.
     ///
     /// # Errors
-    /// No txids or more than a block can have; positions out of order, repeated, or behind the
-    /// last txid.
+    /// Returns an error if there are no txids or more than a block can have, or if `matched` is not
+    /// in ascending order, repeats a position, or contains a position after the last txid.
     ///
     /// # Cost
-    /// Each hash that is stored is computed once, and none above a matched transaction: about as many
-    /// double hashes as there are txids at most, none when all match. A level at a time, so that
-    /// they run in lanes; allocates 32 bytes for each node.
+    /// At most about one double hash for each txid, and none if all transactions match. Each hash
+    /// of the message is computed once, and no node above a matched transaction is hashed. The
+    /// hashes of one level run together, in SIMD lanes. Allocates 32 bytes for each node of the
+    /// tree.
     pub fn new(header: &Header, txids: &[Txid], matched: &[u32]) -> Result<Self, MerkleBlockError> {
         let num_transactions = u32::try_from(txids.len()).unwrap_or(u32::MAX);
         if num_transactions == 0 {
@@ -86,7 +89,8 @@ impl MerkleBlock {
             return Err(MerkleBlockError::OutOfRange { index: last, num_transactions });
         }
         let levels = height(num_transactions);
-        // A matched leaf brings itself and a sibling at each level; there are no more than leaves.
+        // A matched leaf adds at most its own hash and one sibling's for each level. The message
+        // never has more hashes than the block has leaves.
         let hashes = matched.len().saturating_mul(levels as usize + 1).clamp(1, txids.len());
         let mut builder = Builder {
             txids,
@@ -101,7 +105,7 @@ impl MerkleBlock {
         Ok(Self { header: *header, num_transactions, hashes, flags })
     }
 
-    /// The payload of a `merkleblock` message.
+    /// Returns the payload of a `merkleblock` message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(102 + self.hashes.len() * 32 + self.flags.len());
         out.extend(serialize(&self.header));
@@ -114,24 +118,25 @@ impl MerkleBlock {
         out
     }
 
-    /// Reads the whole payload of a `merkleblock` message.
+    /// Decodes the whole payload of a `merkleblock` message.
     ///
     /// # Errors
-    /// What is truncated, badly encoded, or followed by more bytes.
+    /// Returns an error if the payload is truncated, has a malformed length, or is followed by
+    /// trailing bytes.
     ///
     /// # Cost
-    /// Allocates what the payload holds.
+    /// Allocates memory in proportion to the payload.
     pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         let (block, rest) = Self::decode_prefix(payload)?;
         nothing_left(rest)?;
         Ok(block)
     }
 
-    /// Reads the payload of a `merkleblock` message and returns the bytes behind it, which Core
-    /// ignores.
+    /// Decodes the payload of a `merkleblock` message, and returns the trailing bytes after it,
+    /// which Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), trailing bytes apart.
+    /// As [`decode`](Self::decode), but trailing bytes are no error.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let header = deserialize(&take::<{ Header::SIZE }>(&mut payload)?)
             .expect("80 bytes of any value are a header");
@@ -144,8 +149,9 @@ impl MerkleBlock {
     }
 }
 
-/// The nodes of each level above the txids, without those above a matched leaf.
+/// Returns the nodes of each level above the txids. Nodes above a matched leaf stay zero.
 fn hash_unmatched(backend: Backend, txids: &[Txid], matched: &[u32]) -> Vec<Vec<[u8; 32]>> {
+    // If every leaf matches, the message contains only the txids.
     if matched.len() == txids.len() {
         return Vec::new();
     }
@@ -162,14 +168,16 @@ fn hash_unmatched(backend: Backend, txids: &[Txid], matched: &[u32]) -> Vec<Vec<
         levels.push(core::mem::replace(&mut below, above));
     }
     levels.push(below);
+    // Level 0 contains the txids, which the caller already has.
     levels.remove(0);
     levels
 }
 
-/// Hashes the pairs of `below` into `above`, other than those at the positions `skip`.
+/// Hashes the pairs of `below` into `above`, except at the positions in `skip`.
 fn parents(backend: Backend, below: &[[u8; 32]], skip: &[u32], above: &mut [[u8; 32]]) {
     let mut skip = skip.iter().peekable();
     let wanted = (0..).zip(below.chunks(2)).filter(|(i, _)| skip.next_if_eq(&i).is_none());
+    // Without SIMD lanes there is nothing to batch.
     if backend == Backend::SCALAR {
         for (i, pair) in wanted {
             let (left, right) = (&pair[0], pair.last().unwrap_or(&pair[0]));
@@ -180,6 +188,7 @@ fn parents(backend: Backend, below: &[[u8; 32]], skip: &[u32], above: &mut [[u8;
     let (places, messages): (Vec<u32>, Vec<Message<'_>>) = wanted
         .map(|(i, pair)| match pair {
             [_, _] => (i, [pair.as_flattened(), &[], &[]]),
+            // The last node of a level of odd width is paired with itself.
             _ => (i, [pair.as_flattened(), pair.as_flattened(), &[]]),
         })
         .unzip();
@@ -188,11 +197,11 @@ fn parents(backend: Backend, below: &[[u8; 32]], skip: &[u32], above: &mut [[u8;
     }
 }
 
-/// Writes the tree in depth-first order.
+/// Builder of the hashes and flags, in depth-first order.
 struct Builder<'a> {
     txids: &'a [Txid],
-    /// The nodes of each level from the first above the txids; those above a matched leaf, and
-    /// levels behind the last, are not computed.
+    /// The nodes of each level, from the first level above the txids. Nodes above a matched leaf
+    /// are not computed, nor are levels in which every node is above one.
     levels: Vec<Vec<[u8; 32]>>,
     /// The matched leaves that are not written yet.
     matched: &'a [u32],
@@ -202,7 +211,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Writes the node at `position` of `level`. All matched leaves before it are written.
+    /// Writes the node at `position` of `level`. All matched leaves before that node must be
+    /// written already.
     fn descend(&mut self, level: u32, position: u32) {
         let flag = self.matched.first().is_some_and(|&leaf| leaf >> level == position);
         self.push_flag(flag);
@@ -218,6 +228,7 @@ impl Builder<'_> {
             return;
         }
         self.descend(level - 1, position * 2);
+        // The right child exists if the block has a transaction below it.
         if (((position * 2 + 1) << (level - 1)) as usize) < self.txids.len() {
             self.descend(level - 1, position * 2 + 1);
         }
@@ -233,7 +244,7 @@ impl Builder<'_> {
     }
 }
 
-/// Keeps the flags that `bitcoin`'s type has, and pads them with zeros.
+/// Copies the flags of `bitcoin`'s type, and pads them with zeros.
 impl From<&bitcoin::MerkleBlock> for MerkleBlock {
     fn from(block: &bitcoin::MerkleBlock) -> Self {
         let pack =
@@ -251,36 +262,37 @@ impl TryFrom<&MerkleBlock> for bitcoin::MerkleBlock {
     type Error = MerkleBlockError;
 
     /// # Errors
-    /// More hashes or flags than `bitcoin` decodes, far over what a block can have.
+    /// Returns an error if there are more hashes or flags than `bitcoin` decodes. The limit is far
+    /// above what a block can have.
     fn try_from(block: &MerkleBlock) -> Result<Self, MerkleBlockError> {
         let bytes = block.hashes.len().saturating_mul(32).max(block.flags.len());
-        // The fields are private: the way in is the encoding.
+        // The fields of `bitcoin`'s type are private, so the conversion goes through the encoding.
         deserialize(&block.encode()).map_err(|_| MerkleBlockError::TooLarge(bytes))
     }
 }
 
-/// Why there is no such merkle block.
+/// Reason why a merkle block cannot be built or converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum MerkleBlockError {
-    /// A block without transactions.
+    /// The block has no transactions.
     #[error("a block has at least 1 transaction, not 0")]
     NoTransactions,
-    /// More transactions than a block can have.
+    /// There are more transactions than a block can have.
     #[error("{0} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")]
     TooManyTransactions(u32),
-    /// A matched position that does not come after the one before it.
-    #[error("matched position {1} follows {0}, positions must ascend")]
+    /// A matched position is not greater than the position before it.
+    #[error("matched position {1} comes after position {0}, but positions must ascend")]
     OutOfOrder(u32, u32),
-    /// A matched position behind the last transaction.
-    #[error("matched position {index} in a block of {num_transactions} transactions")]
+    /// A matched position is after the last transaction.
+    #[error("matched position {index} is outside a block of {num_transactions} transactions")]
     OutOfRange {
-        /// The position.
+        /// The matched position.
         index: u32,
-        /// The transactions in the block.
+        /// Number of transactions in the block.
         num_transactions: u32,
     },
-    /// So many bytes of hashes or flags that `bitcoin` does not decode them.
+    /// There are too many bytes of hashes or flags for `bitcoin` to decode.
     #[error("{0} bytes of hashes or flags, the limit is {MAX_VEC_SIZE}")]
     TooLarge(usize),
 }
@@ -294,7 +306,7 @@ mod tests {
     use super::hash_unmatched;
     use crate::btc::merkle_tree::node;
 
-    /// Every backend, against hashing each node from its leaves.
+    /// Compares every backend with hashing each node from its leaves.
     #[test]
     fn nodes_without_a_match_are_hashed_and_no_others() {
         for count in (1..80_u32).chain([333]) {

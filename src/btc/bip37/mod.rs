@@ -1,20 +1,26 @@
-//! BIP37: Bloom filters that a wallet loads on a node, and merkle blocks that the node answers.
+//! BIP37: Bloom filters that a wallet loads on a node, and the merkle blocks that the node sends
+//! back.
 //!
-//! **The wallet** builds a [`BloomFilter`] and sends it (`filterload`). **The node** matches blocks
-//! and transactions against it and answers with a [`MerkleBlock`] and the transactions that match.
-//! **The wallet** asks of the answer what it proves: a [`Proof`] of inclusion, with its grade.
-//! [`session::Session`] does the wallet's side of a connection, and finds what was left out where
-//! that can be shown.
+//! - **The wallet** builds a [`BloomFilter`] and sends it (`filterload`).
+//! - **The node** matches blocks and transactions against the filter. It answers with a
+//!   [`MerkleBlock`] and the transactions that match.
+//! - **The wallet** verifies the answer: a [`Proof`] states which transactions are in the block,
+//!   and how much of that is proven.
 //!
-//! Everything is bit for bit as in Bitcoin Core 28.1, where implementations differ: integer
-//! division in the [size](core_sizing), flags masked with 3, filters without data that match
-//! everything, hashes reduced by the remainder. The order of matching is that of Core's
-//! `IsRelevantAndUpdate`; witness data is never looked at.
+//! [`session::Session`] implements the wallet's side of a connection. It also detects omitted
+//! transactions where an omission can be proven.
+//!
+//! Where implementations differ, this module is bit for bit equal to Bitcoin Core 28.1. The number
+//! of hash functions comes from an integer division (see [`core_sizing`]), flags are masked with 3,
+//! a filter without data matches everything, and hashes are reduced by the remainder. Transactions
+//! are matched in the order of Core's `IsRelevantAndUpdate`, and witness data is never tested.
 //!
 //! # What it does not do
-//! A node that leaves out a transaction sends an answer that is as good as any other: a merkle
-//! block proves what is in it, never that nothing is missing. And a filter tells the node nearly
-//! which addresses are the wallet's; see [`session::PrivacyReport`].
+//! A merkle block proves that transactions are in a block. It cannot prove that no transaction was
+//! left out, so an answer that omits a transaction looks like any other.
+//!
+//! A filter also reveals to the node, almost exactly, which addresses belong to the wallet; see
+//! [`session::PrivacyReport`].
 //!
 //! Sources: BIP37, BIP111; Bitcoin Core 28.1, `common/bloom.cpp` and `merkleblock.cpp`.
 
@@ -47,10 +53,9 @@ pub use payload::{AddedData, PayloadError};
 pub use proof::{Depth, HeaderLink, Inclusion, Policy, Proof, ProofError};
 pub use sizing::{SizingError, core_sizing};
 
-/// The largest filter in bytes that a node accepts (BIP37, Core's `MAX_BLOOM_FILTER_SIZE`).
+/// Largest filter that a node accepts, in bytes (BIP37, Core's `MAX_BLOOM_FILTER_SIZE`).
 pub const MAX_BLOOM_FILTER_SIZE: usize = 36_000;
-/// The largest number of hash functions that a node accepts (BIP37, Core's `MAX_HASH_FUNCS`).
+/// Largest number of hash functions that a node accepts (BIP37, Core's `MAX_HASH_FUNCS`).
 pub const MAX_HASH_FUNCS: u32 = 50;
-/// The largest element in bytes that `filteradd` may carry (BIP37, Core's
-/// `MAX_SCRIPT_ELEMENT_SIZE`).
+/// Largest element that `filteradd` may carry, in bytes (BIP37, Core's `MAX_SCRIPT_ELEMENT_SIZE`).
 pub const MAX_FILTERADD_SIZE: usize = 520;

@@ -1,5 +1,6 @@
-//! Reading the tree of a `merkleblock`: Bitcoin Core's `CPartialMerkleTree::ExtractMatches` and
-//! the comparison of the root that its callers make, each check with an error of its own.
+//! Verification of the tree of a `merkleblock`: Bitcoin Core's
+//! `CPartialMerkleTree::ExtractMatches`, and the comparison of the root that Core's callers make.
+//! Each check has an error of its own.
 
 use alloc::vec::Vec;
 
@@ -10,48 +11,52 @@ use thiserror::Error;
 use super::MerkleBlock;
 use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage, width};
 
-/// What the tree of a merkle block says, once it is found well-formed under the header's root.
+/// Contents of a merkle block's tree that is well-formed and has the header's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeMatches {
-    /// The matched leaves: position in the block, and txid.
+    /// The matched leaves: position in the block and txid.
     pub matches: Vec<(u32, Txid)>,
     /// The merkle root, equal to the header's.
     pub root: TxMerkleNode,
-    /// The levels above the txids, by the number of transactions that the peer claims.
+    /// Number of levels above the txids, derived from the number of transactions that the peer
+    /// claims.
     pub height: u32,
 }
 
-/// An inner node that reading the tree computed: the level and position, and its two children
-/// as they were hashed.
+/// An inner node that was hashed during verification: level, position, and the two children as they
+/// were hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerNode {
-    /// Levels above the txids.
+    /// Level of the node; the txids are level 0.
     pub level: u32,
-    /// Position in the level.
+    /// Position of the node in its level.
     pub position: u32,
-    /// The left child, then the right one.
+    /// The left child, followed by the right child.
     pub preimage: [u8; 64],
 }
 
 impl MerkleBlock {
-    /// Reads the tree and compares its root with the header's.
+    /// Verifies the tree, and compares its root with the header's.
     ///
-    /// Exactly as strict as Bitcoin Core, so padding flags may be set. It proves neither that
-    /// the header is of any chain nor that the number of transactions is right: see
-    /// [`Proof`](super::Proof).
+    /// The checks are exactly as strict as Bitcoin Core's, so padding flags may be set. They prove
+    /// neither that the header belongs to any chain nor that the number of transactions is right:
+    /// see [`Proof`](super::Proof).
     ///
     /// # Errors
-    /// The first of Core's checks that fails, in the order of [`TreeError`].
+    /// Returns the first of Core's checks that fails, in the order of [`TreeError`].
     ///
     /// # Cost
-    /// One double hash per inner node shown: fewer than the number of hashes, and one for each level
-    /// above a match at the end of an uneven tree.
+    /// One double hash for each inner node in the message. Inner nodes with two children are fewer
+    /// than the hashes of the message. A match at the end of an uneven tree adds at most one inner
+    /// node with a single child for each level.
     pub fn extract_matches(&self) -> Result<TreeMatches, TreeError> {
         self.extract_matches_and_nodes(|_| ())
     }
 
-    /// As [`extract_matches`](Self::extract_matches), and hands every inner node to `visit`,
-    /// children first, also where a later check fails.
+    /// Verifies the tree as [`extract_matches`](Self::extract_matches), and calls `visit` with
+    /// every inner node, children first.
+    ///
+    /// Nodes are visited even if a later check fails.
     ///
     /// # Errors
     /// As [`extract_matches`](Self::extract_matches).
@@ -77,6 +82,8 @@ impl MerkleBlock {
         let mut reader =
             Reader { block: self, bits_used: 0, hashes_used: 0, matches: Vec::new(), visit };
         let root = reader.descend(height, 0)?;
+        // As in Core, only whole unused bytes are an error: the bits after the last used one are
+        // padding.
         if reader.bits_used.div_ceil(8) != self.flags.len() {
             return Err(TreeError::UnusedBits { used: reader.bits_used, bits });
         }
@@ -100,7 +107,8 @@ struct Reader<'a, V> {
 }
 
 impl<V: FnMut(&InnerNode)> Reader<'_, V> {
-    /// The hash of the node at `position` of `level`; at most 15 levels deep.
+    /// Reads the node at `position` of `level` and returns its hash. Recurses at most 15 levels
+    /// deep.
     fn descend(&mut self, level: u32, position: u32) -> Result<[u8; 32], TreeError> {
         let bits = self.block.flags.len() * 8;
         let byte = self.block.flags.get(self.bits_used / 8).ok_or(TreeError::BitsRunOut(bits))?;
@@ -118,6 +126,7 @@ impl<V: FnMut(&InnerNode)> Reader<'_, V> {
         let left = self.descend(level - 1, position * 2)?;
         let right = if position * 2 + 1 < width(self.block.num_transactions, level - 1) {
             let right = self.descend(level - 1, position * 2 + 1)?;
+            // Equal children would allow a longer list of txids with the same root (CVE-2012-2459).
             if left == right {
                 return Err(TreeError::IdenticalChildren { level, position });
             }
@@ -131,65 +140,65 @@ impl<V: FnMut(&InnerNode)> Reader<'_, V> {
     }
 }
 
-/// Why the tree of a merkle block is refused, in the order of the checks.
+/// Reason why the tree of a merkle block is rejected, in the order of the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// A block without transactions.
+    /// The block has no transactions.
     #[error("a block has at least 1 transaction, not 0")]
     NoTransactions,
-    /// More transactions than a block can have.
+    /// There are more transactions than a block can have.
     #[error("{0} transactions, the limit is {MAX_BLOCK_TRANSACTIONS}")]
     TooManyTransactions(u32),
-    /// More hashes than transactions.
-    #[error("{hashes} hashes for {transactions} transactions")]
+    /// There are more hashes than transactions.
+    #[error("{hashes} hashes exceed the {transactions} transactions")]
     TooManyHashes {
-        /// The hashes given.
+        /// Number of hashes in the message.
         hashes: usize,
-        /// The transactions claimed.
+        /// Number of transactions that the peer claims.
         transactions: u32,
     },
-    /// Fewer flag bits than hashes.
-    #[error("{bits} flag bits for {hashes} hashes")]
+    /// There are fewer flag bits than hashes.
+    #[error("{bits} flag bits are too few for {hashes} hashes")]
     TooFewBits {
-        /// The bits given, padding included.
+        /// Number of flag bits in the message, including padding.
         bits: usize,
-        /// The hashes given.
+        /// Number of hashes in the message.
         hashes: usize,
     },
-    /// The tree goes on after the last of so many flag bits.
+    /// The message ends after this many flag bits, but the tree needs more.
     #[error("the tree needs more than {0} flag bits")]
     BitsRunOut(usize),
-    /// The tree goes on after the last of so many hashes.
+    /// The message ends after this many hashes, but the tree needs more.
     #[error("the tree needs more than {0} hashes")]
     HashesRunOut(usize),
-    /// Two children with one hash, by which a list of txids can be made longer under the same
-    /// root (CVE-2012-2459).
-    #[error("both children of node {position} at level {level} have one hash")]
+    /// The two children of a node have the same hash. Such a node allows a longer list of txids
+    /// with the same root (CVE-2012-2459).
+    #[error("both children of node {position} at level {level} have the same hash")]
     IdenticalChildren {
         /// The parent's level above the txids.
         level: u32,
         /// The parent's position in its level.
         position: u32,
     },
-    /// A whole byte of flags or more that the tree does not use.
+    /// At least one whole byte of flags is not used by the tree.
     #[error("the tree uses {used} of {bits} flag bits")]
     UnusedBits {
-        /// The bits used.
+        /// Number of flag bits that the tree uses.
         used: usize,
-        /// The bits given.
+        /// Number of flag bits in the message, including padding.
         bits: usize,
     },
-    /// Hashes that the tree does not use.
+    /// Some hashes are not used by the tree.
     #[error("the tree uses {used} of {hashes} hashes")]
     UnusedHashes {
-        /// The hashes used.
+        /// Number of hashes that the tree uses.
         used: usize,
-        /// The hashes given.
+        /// Number of hashes in the message.
         hashes: usize,
     },
-    /// A root that is not the header's.
-    #[error("the tree's root is {tree}, the header's {header}")]
+    /// The root of the tree differs from the header's merkle root.
+    #[error("the tree's root is {tree}, but the header's root is {header}")]
     RootMismatch {
         /// The root of the tree.
         tree: TxMerkleNode,

@@ -4,9 +4,9 @@
 //! filterload   CompactSize n | n bytes of filter | hash functions u32 | tweak u32 | flags u8
 //! filteradd    CompactSize n | n bytes of data
 //! ```
-//! All numbers little-endian. `bitcoin`'s own `FilterLoad` refuses flags above 2, which Core
-//! masks and keeps, and limits no size; conversions to and from it are here, with the feature `std`,
-//! without which `bitcoin` has no messages.
+//! All numbers are little-endian. `bitcoin`'s own `FilterLoad` rejects flags above 2, which Core
+//! masks and stores, and it does not limit sizes. This module has conversions to and from
+//! `FilterLoad`, with the feature `std`; without that feature `bitcoin` has no message types.
 
 use alloc::vec::Vec;
 
@@ -20,38 +20,38 @@ use super::bit_array::BitArray;
 use super::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_FILTERADD_SIZE, MAX_HASH_FUNCS};
 use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_var_bytes};
 
-/// Why the payload of a BIP37 message is refused.
+/// Reason why the payload of a BIP37 message is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PayloadError {
-    /// The payload ends inside a field.
+    /// The payload ends within a field.
     #[error("payload ends early: {left} of the {needed} bytes of a field")]
     Truncated {
-        /// The bytes that the field needs.
+        /// Number of bytes that the field needs.
         needed: u64,
-        /// The bytes that are left.
+        /// Number of bytes that are left.
         left: usize,
     },
-    /// A length in more bytes than it needs, which Core refuses.
+    /// A length is encoded in more bytes than it needs, which Core rejects.
     #[error("length {0} is not encoded in the fewest bytes")]
     NonMinimalLength(u64),
-    /// A length over 32 MiB, which Core's deserialiser refuses.
+    /// A length is over 32 MiB, which Core's deserialiser rejects.
     #[error("length {0}, the limit is {MAX_SIZE}")]
     LengthTooLarge(u64),
-    /// Bytes behind the last field.
-    #[error("{0} bytes after the last field")]
+    /// Trailing bytes follow the last field.
+    #[error("{0} trailing bytes after the last field")]
     TrailingBytes(usize),
-    /// A filter over the limit of 36,000 bytes.
+    /// The filter is over the limit of 36,000 bytes.
     #[error("filter of {0} bytes, the limit is {MAX_BLOOM_FILTER_SIZE}")]
     FilterTooLarge(usize),
-    /// More hash functions than the limit of 50.
+    /// There are more hash functions than the limit of 50.
     #[error("{0} hash functions, the limit is {MAX_HASH_FUNCS}")]
     TooManyHashFuncs(u32),
-    /// Data of `filteradd` over the limit of 520 bytes.
-    #[error("{0} bytes to add, the limit is {MAX_FILTERADD_SIZE}")]
+    /// The data of `filteradd` is over the limit of 520 bytes.
+    #[error("filteradd data of {0} bytes, the limit is {MAX_FILTERADD_SIZE}")]
     DataTooLarge(usize),
-    /// Flags that `bitcoin`'s `BloomFlags` has no value for. Core masks them with 3.
-    #[error("flags {0:#04x} have no value in BloomFlags, which ends at 2")]
+    /// `bitcoin`'s `BloomFlags` has no value for these flags. Core masks them with 3.
+    #[error("flags {0:#04x} have no value in BloomFlags, the limit is 2")]
     ReservedFlags(u8),
 }
 
@@ -70,7 +70,7 @@ pub(super) fn nothing_left(rest: &[u8]) -> Result<(), PayloadError> {
 }
 
 impl BloomFilter {
-    /// The payload of a `filterload` message.
+    /// Returns the payload of a `filterload` message.
     ///
     /// # Examples
     /// ```
@@ -88,11 +88,11 @@ impl BloomFilter {
         out
     }
 
-    /// Reads the whole payload of a `filterload` message.
+    /// Decodes the whole payload of a `filterload` message.
     ///
     /// # Errors
-    /// What is truncated, badly encoded, followed by more bytes, or over the limits of 36,000
-    /// bytes and 50 hash functions.
+    /// Returns an error if the payload is truncated, has a malformed length, is followed by
+    /// trailing bytes, or is over the limits of 36,000 bytes and 50 hash functions.
     ///
     /// # Cost
     /// A copy of the filter.
@@ -102,11 +102,11 @@ impl BloomFilter {
         Ok(filter)
     }
 
-    /// Reads the payload of a `filterload` message and returns the bytes behind it, which Core
-    /// ignores.
+    /// Decodes the payload of a `filterload` message, and returns the trailing bytes after it,
+    /// which Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), trailing bytes apart.
+    /// As [`decode`](Self::decode), but trailing bytes are no error.
     pub fn decode_prefix(payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let (filter, rest) = Self::decode_any_size(payload)?;
         if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
@@ -118,19 +118,20 @@ impl BloomFilter {
         Ok((filter, rest))
     }
 
-    /// Reads what Core's deserialiser accepts, before Core asks
+    /// Decodes a filter of any size that Core's deserialiser accepts, before Core checks
     /// [`is_within_size_constraints`](Self::is_within_size_constraints).
     ///
-    /// For looking into a payload. To match or insert costs time in proportion to the number of
-    /// hash functions, and here that is whatever a stranger wrote, up to four billion.
+    /// Use this only to inspect a payload. Matching and inserting cost time in proportion to the
+    /// number of hash functions, which the sender chooses here, up to 2^32 - 1.
     ///
     /// # Errors
-    /// What is truncated or badly encoded, or a length over 32 MiB.
+    /// Returns an error if the payload is truncated, or if its length is malformed or over 32 MiB.
     pub fn decode_any_size(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let data = take_var_bytes(&mut payload)?;
         let hash_funcs = u32::from_le_bytes(take(&mut payload)?);
         let tweak = u32::from_le_bytes(take(&mut payload)?);
         let [flags] = take(&mut payload)?;
+        // `MAX_SIZE` is 32 MiB, below the 256 MiB that a bit array can hold.
         let bits = BitArray::from_bytes(data.to_vec()).expect("no length is over MAX_SIZE");
         Ok((Self::from_bits(bits, hash_funcs, tweak, flags), payload))
     }
@@ -141,7 +142,7 @@ impl TryFrom<FilterLoad> for BloomFilter {
     type Error = PayloadError;
 
     /// # Errors
-    /// A filter over the limits, which `FilterLoad` does not enforce.
+    /// Returns an error if the filter is over the limits, which `FilterLoad` does not enforce.
     fn try_from(message: FilterLoad) -> Result<Self, PayloadError> {
         if message.filter.len() > MAX_BLOOM_FILTER_SIZE {
             return Err(PayloadError::FilterTooLarge(message.filter.len()));
@@ -164,7 +165,7 @@ impl TryFrom<BloomFilter> for FilterLoad {
     type Error = PayloadError;
 
     /// # Errors
-    /// Flags above 2, for which `BloomFlags` has no value.
+    /// Returns an error if the flags are above 2, because `BloomFlags` has no value for them.
     fn try_from(filter: BloomFilter) -> Result<Self, PayloadError> {
         let flags = match filter.flags() {
             0 => BloomFlags::None,
@@ -183,13 +184,15 @@ impl TryFrom<BloomFilter> for FilterLoad {
 
 /// The data of a `filteradd` message: one element of at most 520 bytes.
 ///
-/// Empty data is allowed and sets bits, as in Core.
+/// Empty data is allowed and sets bits of the filter, as in Core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedData(Vec<u8>);
 
 impl AddedData {
+    /// Wraps the data of a `filteradd` message.
+    ///
     /// # Errors
-    /// More than 520 bytes.
+    /// Returns an error if `data` has more than 520 bytes.
     pub fn new(data: impl Into<Vec<u8>>) -> Result<Self, PayloadError> {
         let data = data.into();
         if data.len() > MAX_FILTERADD_SIZE {
@@ -198,33 +201,34 @@ impl AddedData {
         Ok(Self(data))
     }
 
-    /// The element.
+    /// Returns the element.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The payload of a `filteradd` message.
+    /// Returns the payload of a `filteradd` message.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.0.len() + 3);
         put_var_bytes(&mut out, &self.0);
         out
     }
 
-    /// Reads the whole payload of a `filteradd` message.
+    /// Decodes the whole payload of a `filteradd` message.
     ///
     /// # Errors
-    /// What is truncated, badly encoded, followed by more bytes, or over 520 bytes.
+    /// Returns an error if the payload is truncated, has a malformed length, is followed by
+    /// trailing bytes, or carries more than 520 bytes of data.
     pub fn decode(payload: &[u8]) -> Result<Self, PayloadError> {
         let (data, rest) = Self::decode_prefix(payload)?;
         nothing_left(rest)?;
         Ok(data)
     }
 
-    /// Reads the payload of a `filteradd` message and returns the bytes behind it, which Core
-    /// ignores.
+    /// Decodes the payload of a `filteradd` message, and returns the trailing bytes after it, which
+    /// Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), trailing bytes apart.
+    /// As [`decode`](Self::decode), but trailing bytes are no error.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let data = take_var_bytes(&mut payload)?;
         if data.len() > MAX_FILTERADD_SIZE {
@@ -239,7 +243,7 @@ impl TryFrom<FilterAdd> for AddedData {
     type Error = PayloadError;
 
     /// # Errors
-    /// More than 520 bytes, which `FilterAdd` does not enforce.
+    /// Returns an error if there are more than 520 bytes, which `FilterAdd` does not enforce.
     fn try_from(message: FilterAdd) -> Result<Self, PayloadError> {
         Self::new(message.data)
     }

@@ -1,16 +1,17 @@
-//! What a merkle block proves.
+//! Verification of merkle blocks: what a merkle block proves, and what remains unproven.
 //!
-//! Bitcoin Core checks the tree and its root; its caller knows the header from its chain. A light
-//! client may know less, and each thing that it does not know has been used against one:
+//! Bitcoin Core verifies the tree and its root, and Core's callers know the header from their own
+//! chain. A light client may know less, and each missing fact has been used for an attack on light
+//! clients:
 //!
-//! | known | proves | still open |
+//! | known | proves | still unproven |
 //! |---|---|---|
-//! | tree under the header's root | each matched hash is at the bottom of *a* tree with this root | the height of the tree: a 64-byte transaction and an inner node look alike (CVE-2017-12842) |
-//! | and the tree's height | each matched hash is the txid of a transaction in this block | whether the block is in the chain |
-//! | and the header's place in the chain | the transaction is that deep in the chain | what was left out |
+//! | a tree under the header's root | each matched hash is at the bottom of *a* tree with this root | the height of the tree: a 64-byte transaction and an inner node look alike (CVE-2017-12842) |
+//! | also the tree's height | each matched hash is the txid of a transaction in this block | that the block is in the chain |
+//! | also the header's position in the chain | the transaction has that many confirmations | that no transaction was left out |
 //!
-//! Nothing here shows that a block holds no *other* transaction of a wallet: a merkle block
-//! proves inclusion, never that it is complete.
+//! No policy proves that a block contains no *other* transaction of a wallet. A merkle block proves
+//! inclusion, never completeness.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,23 +23,25 @@ use thiserror::Error;
 use super::{InnerNode, MerkleBlock, TreeError};
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
-/// What is asked of a merkle block.
+/// The checks that a merkle block must pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// What Bitcoin Core asks: a well-formed tree under the header's root. Enough for who has
-    /// the header from a chain and the number of transactions from the block.
+    /// The checks of Bitcoin Core: a well-formed tree under the header's root. They suffice for a
+    /// caller who has the header from a chain and knows the number of transactions from the block.
     Core,
-    /// Also the header's proof of work, against its own bits and the network's limit. Unless the
-    /// coinbase shows the tree's height: no delivered transaction of 64 bytes, and no inner node
-    /// that reads as a transaction.
+    /// The checks of Bitcoin Core, and the header's proof of work against its own bits and the
+    /// network's limit. Unless the coinbase proves the tree's height, no delivered transaction may
+    /// have 64 bytes, and no inner node may have the bytes of a transaction.
     ///
-    /// An inner node of an honest block reads as a transaction by chance once in about 10^13;
-    /// who grinds the ids of two neighbours can bring it about with some 2^35 hashes. Such a block
-    /// is proven with its coinbase, and so is a genuine transaction of 64 bytes.
+    /// An inner node of an honest block has the bytes of a transaction by chance once in about
+    /// 10^13. An attacker who searches for fitting txids of two neighbouring transactions can cause
+    /// it with about 2^35 hashes. Such a block can still be proven with its coinbase, and so can a
+    /// genuine transaction of 64 bytes.
     Strict(Network),
 }
 
-/// What a merkle block proves: that transactions are in a block, and how far that goes.
+/// Verified merkle block: the proof that transactions are in a block, with the facts that remain
+/// unproven.
 ///
 /// # Examples
 /// ```
@@ -48,80 +51,87 @@ pub enum Policy {
 /// let block = MerkleBlock::decode(&payload).unwrap();
 /// let proof = Proof::verify(&block, Policy::Strict(Network::Bitcoin), [])?;
 /// assert_eq!(proof.inclusions.len(), 2);
-/// // Without the coinbase transaction nothing shows how high the tree is.
+/// // Without the coinbase transaction, the height of the tree is unproven.
 /// assert_eq!(proof.depth, Depth::Unproven);
 /// # Ok::<(), chainsieve::btc::bip37::ProofError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
-    /// The hash of the header.
+    /// Hash of the header.
     pub block_hash: BlockHash,
     /// The header.
     pub header: Header,
-    /// The number of transactions as claimed. Not proven: with the depth, its order of magnitude.
+    /// Number of transactions in the block, as the peer claims. The number is unproven; a proven
+    /// depth proves only its order of magnitude.
     pub num_transactions: u32,
     /// The matched leaves of the tree, in the order of the block.
     pub inclusions: Vec<Inclusion>,
-    /// Whether the height of the tree is proven.
+    /// The evidence for the height of the tree.
     pub depth: Depth,
-    /// What was asked of the merkle block.
+    /// The policy that the merkle block was verified with.
     pub policy: Policy,
-    /// Where the header stands, as far as the caller said.
+    /// The header's position in the chain, as far as the caller has given it.
     pub link: HeaderLink,
-    /// Places in `inclusions`, by txid.
+    /// Positions in `inclusions`, sorted by txid.
     by_txid: Vec<usize>,
 }
 
-/// A matched leaf of a tree.
+/// A matched leaf of a merkle tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inclusion {
-    /// The position in the block.
+    /// Position of the leaf in the block.
     pub index: u32,
-    /// The leaf's hash: the id of a transaction, if the depth is proven or the transaction seen.
+    /// The leaf's hash. It is known to be a txid if the depth is proven or the transaction was
+    /// delivered.
     pub txid: Txid,
-    /// Whether the transaction was at hand, so that its size could be checked.
+    /// `true` if the transaction was delivered, so that its size was checked.
     pub delivered: bool,
 }
 
-/// Whether the height of a tree is proven, so that its leaves are transactions.
+/// Evidence for the height of a tree, which shows that its leaves are transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// Only the peer says how many transactions there are.
+    /// Only the peer's claim about the number of transactions gives the height.
     Unproven,
-    /// The leaf at position 0 is in the tree and was delivered, and is a coinbase transaction.
+    /// The leaf at position 0 is a delivered coinbase transaction; the value is its txid.
     ///
-    /// A wallet has that of every block whose coinbase matches its filter: all of them, if it
-    /// inserts the null outpoint. To pass an inner node off as a coinbase transaction takes
-    /// finding a hash with more than 200 given bits.
+    /// A wallet gets this evidence for each block whose coinbase matches its filter. If the filter
+    /// contains the null outpoint, every coinbase matches. To present an inner node as a coinbase
+    /// transaction, an attacker would have to find a hash with more than 200 given bits.
     Coinbase(Txid),
 }
 
-/// Where a header stands. Only the caller can know.
+/// Position of a header in the caller's chain. The caller provides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HeaderLink {
-    /// Not known to be in any chain. With proof of work it costs the work of one block to forge.
+    /// The header is not known to be in any chain. If its proof of work was checked, a forged
+    /// header costs the work of one block.
     #[default]
     Unlinked,
-    /// In the caller's chain of headers.
+    /// The header is in the caller's chain of headers.
     InChain {
         /// The height of the block.
         height: u32,
-        /// The headers on top of it, and itself: 1 for the tip.
+        /// Number of confirmations: the headers on top of this one, plus 1, so that the chain tip
+        /// has 1.
         confirmations: u32,
     },
 }
 
 impl Proof {
-    /// Checks `block` as `policy` asks.
+    /// Verifies `block` with the checks of `policy`.
     ///
-    /// `delivered` are the transactions that came with it, in any order; those that match no leaf
-    /// are passed over. They are needed to refuse transactions of 64 bytes and to prove the depth.
+    /// `delivered` contains the transactions that came with the block, in any order. Transactions
+    /// that match no leaf are ignored. The transactions are needed to reject those of 64 bytes and
+    /// to prove the depth.
     ///
     /// # Errors
-    /// The first check that fails: tree, proof of work, delivered transactions, inner nodes.
+    /// Returns an error for the first check that fails, in this order: tree, proof of work,
+    /// delivered transactions, inner nodes.
     ///
     /// # Cost
-    /// One double hash per inner node shown, and the ids of the transactions delivered.
+    /// One double hash for each inner node in the message, and the txids of the delivered
+    /// transactions.
     pub fn verify<'a>(
         block: &MerkleBlock,
         policy: Policy,
@@ -155,7 +165,8 @@ impl Proof {
             by_txid,
         };
         let delivered: Vec<_> = delivered.into_iter().collect();
-        // What shows the height of the tree decides what the others may look like.
+        // The coinbase is first, because with a proven height transactions of 64 bytes and inner
+        // nodes that look like transactions are harmless.
         if let Some(coinbase) = delivered.iter().find(|tx| tx.is_coinbase()) {
             proof.deliver(coinbase)?;
         }
@@ -171,16 +182,19 @@ impl Proof {
         Ok(proof)
     }
 
-    /// Takes another delivered transaction into account. Returns its position in the block, or
-    /// `None` if no matched leaf has its id.
+    /// Adds another delivered transaction to the proof. Returns its position in the block, or
+    /// `None` if no matched leaf has its txid.
     ///
     /// # Errors
-    /// One of 64 bytes while the depth is unproven, by the strict policy. It is then not taken
-    /// into account; with the coinbase delivered first, it is.
+    /// With the strict policy, returns an error for a transaction of 64 bytes while the depth is
+    /// unproven. The transaction is then not added. Deliver the coinbase first to have such a
+    /// transaction accepted.
     pub fn deliver(&mut self, tx: &Transaction) -> Result<Option<u32>, ProofError> {
         let txid = tx.compute_txid();
         let Some(leaf) = self.find(txid) else { return Ok(None) };
         let Inclusion { index, .. } = self.inclusions[leaf];
+        // A transaction of 64 bytes may be an inner node of the block's tree (CVE-2017-12842), so
+        // it cannot prove the depth either.
         if tx.base_size() != 64 {
             if index == 0 && tx.is_coinbase() {
                 self.depth = Depth::Coinbase(txid);
@@ -192,7 +206,7 @@ impl Proof {
         Ok(Some(index))
     }
 
-    /// The matched leaf with the id `txid`.
+    /// Returns the matched leaf with the hash `txid`.
     pub fn inclusion(&self, txid: Txid) -> Option<&Inclusion> {
         self.find(txid).map(|leaf| &self.inclusions[leaf])
     }
@@ -203,18 +217,19 @@ impl Proof {
         self.by_txid.get(found).copied()
     }
 
-    /// The same proof of a header whose place in the chain the caller knows.
+    /// Returns the same proof with the header's position in the caller's chain.
     #[must_use]
     pub fn linked(self, link: HeaderLink) -> Self {
         Self { link, ..self }
     }
 
-    /// Whether the header's proof of work was checked.
+    /// Returns `true` if the header's proof of work was checked.
     pub fn has_proof_of_work(&self) -> bool {
         matches!(self.policy, Policy::Strict(_))
     }
 
-    /// Whether nothing is left open but omission: depth proven, and the header in a chain.
+    /// Returns `true` if the depth is proven and the header is in the caller's chain. Only omitted
+    /// transactions are then possible.
     pub fn is_inclusion_in_chain(&self) -> bool {
         self.depth != Depth::Unproven && self.link != HeaderLink::Unlinked
     }
@@ -240,24 +255,24 @@ impl fmt::Display for Proof {
                 write!(f, "; height {height}, {confirmations} confirmations")?;
             }
             (HeaderLink::Unlinked, Policy::Core) => {
-                f.write_str("; header not known to be in any chain, its work not checked")?;
+                f.write_str("; header not known to be in any chain, proof of work not checked")?;
             }
             (HeaderLink::Unlinked, Policy::Strict(network)) => write!(
                 f,
                 "; header not known to be in any chain, but with proof of work ({network})"
             )?,
         }
-        f.write_str("; not proven: that no others were left out, ")?;
-        write!(f, "and that the block has {} as claimed", self.num_transactions)
+        f.write_str("; not proven: that no other transaction was left out, ")?;
+        write!(f, "and that the number of transactions is {} as claimed", self.num_transactions)
     }
 }
 
-/// Whether the two children of an inner node are, byte for byte, a transaction without witness
-/// that consensus rules would let into a block.
+/// Returns `true` if the two children of an inner node are, byte for byte, a transaction without
+/// witness that consensus rules allow in a block.
 ///
-/// One of 64 bytes has one input and one output, whose scripts take 4 bytes together: version 4,
-/// count 1, outpoint 36, length 1, script, sequence 4, count 1, value 8, length 1, script, lock
-/// time 4.
+/// A transaction of 64 bytes has one input and one output, whose scripts have 4 bytes together:
+/// version 4, count 1, outpoint 36, length 1, script, sequence 4, count 1, value 8, length 1,
+/// script, lock time 4.
 fn reads_as_transaction(bytes: &[u8; 64]) -> bool {
     let input_script = usize::from(bytes[41]);
     if bytes[4] != 1 || input_script > 4 {
@@ -269,36 +284,38 @@ fn reads_as_transaction(bytes: &[u8; 64]) -> bool {
     let null_outpoint = bytes[5..37] == [0; 32] && bytes[37..41] == [0xff; 4];
     bytes[outputs] == 1
         && input_script + output_script == 4
+        // Consensus rules: no value above 21 million bitcoin, and at least 2 bytes of script in a
+        // coinbase input.
         && value <= Amount::MAX_MONEY.to_sat()
         && !(null_outpoint && input_script < 2)
 }
 
-/// Why a merkle block proves nothing under a policy.
+/// Reason why a merkle block fails a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofError {
-    /// The tree is malformed, or its root is not the header's.
+    /// The tree is malformed, or its root differs from the header's.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The header's proof of work.
+    /// The header's proof of work is invalid.
     #[error(transparent)]
     ProofOfWork(#[from] ProofOfWorkError),
-    /// An inner node reads as a transaction: the tree may be deeper than the block's, with a
-    /// leaf that never was a transaction (CVE-2017-12842).
-    #[error("inner node {position} at level {level} reads as a transaction")]
+    /// An inner node has the bytes of a transaction. The tree may be deeper than the block's own
+    /// tree, with a leaf that never was a transaction (CVE-2017-12842).
+    #[error("inner node {position} at level {level} has the bytes of a transaction")]
     InnerNodeIsTransaction {
-        /// Levels above the txids.
+        /// Level of the node; the txids are level 0.
         level: u32,
-        /// Position in the level.
+        /// Position of the node in its level.
         position: u32,
     },
-    /// A delivered transaction has 64 bytes without witness: it may be an inner node of the
+    /// A delivered transaction has 64 bytes without witness, and may be an inner node of the
     /// block's tree (CVE-2017-12842).
-    #[error("transaction {txid} at position {index} has 64 bytes, as inner nodes have")]
+    #[error("transaction {txid} at position {index} has 64 bytes, the size of an inner node")]
     TransactionOf64Bytes {
-        /// The position claimed.
+        /// The claimed position in the block.
         index: u32,
-        /// The transaction's id.
+        /// The transaction's txid.
         txid: Txid,
     },
 }

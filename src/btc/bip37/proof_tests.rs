@@ -1,4 +1,4 @@
-//! Proofs of a real block, and the attacks on light clients.
+//! Tests of the proofs of a real block, and of attacks on light clients.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::block::Header;
@@ -37,7 +37,7 @@ fn a_real_block_at_each_grade() {
         bare.inclusions.iter().map(|i| (i.index, i.txid, i.delivered)).collect::<Vec<_>>(),
         [(0, txids[0], false), (3, txids[3], false)]
     );
-    // A transaction of another leaf counts for nothing; the coinbase proves the depth.
+    // A transaction that matches no leaf of the tree is ignored. The coinbase proves the depth.
     let proof = Proof::verify(&shown, STRICT, [&block.txdata[1], &block.txdata[0]]).unwrap();
     assert_eq!(proof.depth, Depth::Coinbase(txids[0]));
     assert!(proof.inclusions[0].delivered && !proof.inclusions[1].delivered);
@@ -45,8 +45,9 @@ fn a_real_block_at_each_grade() {
     assert!(linked.is_inclusion_in_chain());
     let text = linked.to_string();
     assert!(text.starts_with("2 transactions proven to be in block "), "{text}");
-    assert!(text.contains("6 confirmations; not proven: that no others were left out"), "{text}");
-    // The first transaction matched is not the coinbase: no depth.
+    let unproven = "6 confirmations; not proven: that no other transaction was left out";
+    assert!(text.contains(unproven), "{text}");
+    // The matched transaction is not the coinbase, so the depth is unproven.
     let other = MerkleBlock::new(&block.header, &txids, &[1]).unwrap();
     assert_eq!(Proof::verify(&other, STRICT, &block.txdata).unwrap().depth, Depth::Unproven);
 }
@@ -90,19 +91,20 @@ fn tx(prevout: OutPoint, script_sig: Vec<u8>, script_pubkey: Vec<u8>) -> Transac
     }
 }
 
-/// A regtest header over `txids`, mined.
+/// Returns a mined regtest header over `txids`.
 fn mine(txids: &[Txid]) -> Header {
     header(&genesis(), merkle_root(txids).unwrap(), 600)
 }
 
-/// A block with a transaction of 64 bytes that is also an inner node over a payment that never
-/// happened: the attacker chose the transaction's last 32 bytes to be the payment's id.
+/// A block contains a transaction of 64 bytes that is also an inner node over a payment that never
+/// happened. The attacker chose the transaction's last 32 bytes to be the payment's txid.
 #[test]
 fn a_tree_one_level_too_deep() {
     let coinbase = tx(OutPoint::null(), vec![1; 8], vec![0x51; 9]);
     let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
     let payment_id = payment.compute_txid();
-    // What the attacker grinds: the id must end as a transaction does, from the output index on.
+    // The attacker searches for a payment whose txid ends as a transaction does, from the output
+    // index on.
     let mut bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 0), vec![], vec![0x51; 4]));
     assert_eq!(bytes.len(), 64);
     let forged_leaf = Txid::from_slice(&bytes[32..]).unwrap();
@@ -110,7 +112,8 @@ fn a_tree_one_level_too_deep() {
     let hidden: Transaction = deserialize(&bytes).unwrap();
     let txids = [coinbase.compute_txid(), hidden.compute_txid()];
     let header = mine(&txids);
-    // Leaves of the deeper tree: the coinbase cut in two, which it is not, and the forgery.
+    // Leaves of the deeper tree: the coinbase, hashed as if it were an inner node, and the forged
+    // leaf.
     let deeper = MerkleBlock {
         header,
         num_transactions: 4,
@@ -128,13 +131,14 @@ fn a_tree_one_level_too_deep() {
         Proof::verify(&deeper, REGTEST, []),
         Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 })
     );
-    // The honest block's own leaf is fine as a leaf that nobody asked for.
+    // The honest merkle block is accepted, because the 64-byte transaction is an unmatched leaf of
+    // it.
     let honest = MerkleBlock::new(&header, &txids, &[0]).unwrap();
     assert_eq!(
         Proof::verify(&honest, REGTEST, [&coinbase]).unwrap().depth,
         Depth::Coinbase(txids[0])
     );
-    // An amount that no transaction can have: not one that a block could hold.
+    // With an amount above 21 million bitcoin, the inner node cannot be a transaction of a block.
     bytes[46 + 1 + 7] = 0xff;
     let txids = [txids[0], Txid::hash(&bytes)];
     let harmless = MerkleBlock { header: mine(&txids), ..deeper };
@@ -149,7 +153,7 @@ fn a_tree_one_level_too_deep() {
     assert!(Proof::verify(&harmless, REGTEST, []).is_ok());
 }
 
-/// What stands first must be a coinbase transaction to prove the depth.
+/// Only a coinbase transaction at position 0 proves the depth.
 #[test]
 fn the_first_leaf_must_be_a_coinbase() {
     let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
@@ -160,10 +164,11 @@ fn the_first_leaf_must_be_a_coinbase() {
     assert_eq!(proof.depth, Depth::Unproven);
 }
 
-/// An inner node delivered as a transaction: a tree one level too flat.
+/// An inner node is delivered as a transaction: the claimed tree is one level too flat.
 #[test]
 fn an_inner_node_as_a_transaction() {
-    // Two txids that, side by side, are a transaction; here the bytes come first.
+    // Two txids that together have the bytes of a transaction. The test chooses the bytes and cuts
+    // them into txids.
     let bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 1), vec![0x51], vec![0x51; 3]));
     let node: Transaction = deserialize(&bytes).unwrap();
     let leaves = [Txid::from_slice(&bytes[..32]).unwrap(), Txid::from_slice(&bytes[32..]).unwrap()];
@@ -176,8 +181,8 @@ fn an_inner_node_as_a_transaction() {
     );
 }
 
-/// A block whose last two ids, ground side by side, read as a transaction: its coinbase shows that
-/// they are ids.
+/// The last two txids of a block have the bytes of a transaction when concatenated. The coinbase
+/// proves that they are txids.
 #[test]
 fn a_coinbase_settles_what_an_inner_node_is() {
     let coinbase = tx(OutPoint::null(), vec![0x51; 3], vec![0x51; 20]);
@@ -188,7 +193,7 @@ fn a_coinbase_settles_what_an_inner_node_is() {
     let shown = MerkleBlock::new(&mine(&txids), &txids, &[0, 1, 2]).unwrap();
     let refused = Err(ProofError::InnerNodeIsTransaction { level: 1, position: 1 });
     assert_eq!(Proof::verify(&shown, REGTEST, []), refused);
-    // A genuine transaction of 64 bytes, before or after the coinbase.
+    // A genuine transaction of 64 bytes is accepted, before or after the coinbase.
     assert_eq!(small.base_size(), 64);
     for delivered in [[&small, &coinbase], [&coinbase, &small]] {
         let proof = Proof::verify(&shown, REGTEST, delivered).unwrap();

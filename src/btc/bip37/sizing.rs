@@ -1,34 +1,35 @@
-//! How large a filter is and how many hash functions it has.
+//! Size and number of hash functions of a filter.
 //!
-//! Implementations differ here, and a filter of other size has other bits: this is Bitcoin
-//! Core's `CBloomFilter` constructor, with its integer division in the number of hash functions
-//! and its order of floating-point operations. bitcoinj and btcd divide in floating point and
-//! give another number for about 29 % of small filters.
+//! Implementations differ in these numbers, and a filter of another size has other bits. This
+//! module computes what Bitcoin Core's `CBloomFilter` constructor computes, with its integer
+//! division in the number of hash functions and its order of floating-point operations. bitcoinj
+//! and btcd divide in floating point, and get another number of hash functions for about 29 % of
+//! small filters.
 
 use thiserror::Error;
 
 use super::{MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
 
-/// ln 2 squared, as Core writes it.
+/// The square of ln 2, as Core writes it.
 const LN2SQUARED: f64 = 0.480_453_013_918_201_424_667_102_526_326_664_971_730_552_951_594_545_586_866_864_133_623_665_382_259_834;
 /// ln 2, as Core writes it.
 const LN2: f64 = core::f64::consts::LN_2;
 
-/// The size in bytes and the number of hash functions that Bitcoin Core gives a filter for
-/// `elements` at the false-positive rate `fpr`.
+/// Returns the size in bytes and the number of hash functions that Bitcoin Core chooses for
+/// `elements` elements at the false-positive rate `fpr`.
 ///
-/// Never more than 36,000 bytes and 50 hash functions. Either may be 0, and a filter with such
-/// parameters matches everything: [`BloomFilter::new`](super::BloomFilter::new) refuses them.
+/// The results are at most 36,000 bytes and 50 hash functions. Either may be 0, and a filter with
+/// such parameters matches everything: [`BloomFilter::new`](super::BloomFilter::new) rejects them.
 ///
-/// Total where Core's arithmetic is undefined: no elements or a rate that is not a number give
-/// `(0, 0)`, a rate below 0 or above 1 gives 0 bytes, a rate of 0 or more bits than 2^32 the
-/// largest size.
+/// Unlike Core's arithmetic, the function is defined for all arguments. If `elements` is 0 or `fpr`
+/// is not a number, the result is `(0, 0)`. If `fpr` is below 0 or above 1, the size is 0 bytes. If
+/// `fpr` is 0 or the filter would need more than 2^32 bits, the size is the largest one.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::btc::bip37::core_sizing;
 /// assert_eq!(core_sizing(1_000, 1e-4), (2_396, 13));
-/// // 4 * 8 / 7 is 4 in integers: two hash functions, where bitcoinj has three.
+/// // 4 * 8 / 7 is 4 in integers, which gives two hash functions; bitcoinj uses three.
 /// assert_eq!(core_sizing(7, 0.1), (4, 2));
 /// ```
 #[expect(
@@ -46,41 +47,43 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
     (bytes, hash_funcs.min(MAX_HASH_FUNCS))
 }
 
-/// Why no filter has the size asked for.
+/// Reason why a filter cannot be sized.
 #[derive(Debug, Clone, Copy, Error)]
 #[non_exhaustive]
 pub enum SizingError {
-    /// A filter for no elements.
-    #[error("a filter for 0 elements has no size")]
+    /// The number of elements is 0.
+    #[error("a filter for 0 elements has no size, the least is 1")]
     NoElements,
-    /// A false-positive rate outside the open interval from 0 to 1 (for
-    /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing): 1 is allowed).
+    /// The false-positive rate is not in (0, 1). For
+    /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing), 1 is allowed.
     #[error("false-positive rate {0} is not between 0 and 1")]
     RateOutOfRange(f64),
-    /// So few elements at so high a rate that the filter has 0 bytes, and matches everything.
-    #[error("{elements} elements at rate {fpr} give a filter of 0 bytes, which matches everything")]
+    /// The elements are so few, and the rate so high, that the filter has 0 bytes and matches
+    /// everything.
+    #[error("{elements} elements at rate {fpr} need 0 bytes: such a filter matches everything")]
     ZeroBytes {
-        /// The elements asked for.
+        /// The requested number of elements.
         elements: u32,
-        /// The rate asked for.
+        /// The requested false-positive rate.
         fpr: f64,
     },
-    /// 0 hash functions, and the filter matches everything: more than 144,000 elements at the
-    /// size limit, or a rate above about 0.38.
+    /// The filter has 0 hash functions and matches everything: it is for more than 144,000 elements
+    /// at the size limit, or for a rate above about 0.38.
     #[error(
-        "{elements} elements at rate {fpr} give 0 hash functions, which match everything \
+        "{elements} elements at rate {fpr} allow 0 hash functions: such a filter matches everything \
         (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"
     )]
     ZeroHashFuncs {
-        /// The elements asked for.
+        /// The requested number of elements.
         elements: u32,
-        /// The rate asked for.
+        /// The requested false-positive rate.
         fpr: f64,
     },
 }
 
 impl SizingError {
-    /// All of it, with a rate by its bits: one that is not a number equals itself.
+    /// Returns a key for comparison, with the rate as bits, so that a rate that is not a number
+    /// equals itself.
     fn key(self) -> (u8, u32, u64) {
         match self {
             Self::NoElements => (0, 0, 0),
@@ -99,7 +102,7 @@ impl PartialEq for SizingError {
 
 impl Eq for SizingError {}
 
-/// Natural logarithm, from `libm` where there is no standard library.
+/// Returns the natural logarithm, from `libm` if there is no standard library.
 pub(super) fn ln(x: f64) -> f64 {
     #[cfg(feature = "std")]
     return x.ln();
@@ -107,7 +110,7 @@ pub(super) fn ln(x: f64) -> f64 {
     return libm::log(x);
 }
 
-/// `base` to the power of `exponent`.
+/// Returns `base` to the power of `exponent`, from `libm` if there is no standard library.
 pub(super) fn powf(base: f64, exponent: f64) -> f64 {
     #[cfg(feature = "std")]
     return base.powf(exponent);

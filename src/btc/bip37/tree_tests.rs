@@ -1,4 +1,5 @@
-//! The merkle block and its tree against `bitcoin`'s own, BIP37's published vectors, and damage.
+//! Tests of merkle blocks and their trees against `bitcoin`'s own code, BIP37's published vectors,
+//! and damaged payloads.
 
 use bitcoin::block::Header;
 use bitcoin::consensus::encode::{deserialize, deserialize_hex};
@@ -19,7 +20,7 @@ fn header(txids: &[Txid]) -> Header {
     header
 }
 
-/// Positions chosen by the bits of a multiplicative hash, about one in `one_in`.
+/// Returns pseudo-random positions below `count`, about one in `one_in`.
 fn some_of(count: u32, one_in: u32, seed: u32) -> Vec<u32> {
     (0..count)
         .filter(|i| (i ^ seed).wrapping_mul(0x9e37_79b1).rotate_left(15).is_multiple_of(one_in))
@@ -56,7 +57,7 @@ fn as_bitcoins_own_for_all_sizes() {
     }
 }
 
-/// Both accept or both refuse a tree with any one bit changed.
+/// This crate and `bitcoin` both accept or both reject a merkle block with one changed bit.
 #[test]
 fn damage_is_seen_as_bitcoin_sees_it() {
     let mut accepted = 0;
@@ -74,7 +75,7 @@ fn damage_is_seen_as_bitcoin_sees_it() {
             accepted += u32::from(ours);
         }
     }
-    // Header fields other than the root, and padding, are no part of the tree.
+    // Changes of padding and of header fields other than the root do not concern the tree.
     assert!(accepted > 6 * 48 * 8, "{accepted}");
 }
 
@@ -89,7 +90,7 @@ fn bip37_vectors() {
         let txids: Vec<_> = block.txdata.iter().map(bitcoin::Transaction::compute_txid).collect();
         for step in case["steps"].as_array().unwrap() {
             if step.get("matches").is_none() {
-                continue; // about what the filter holds
+                continue; // a step about the contents of the filter
             }
             let expected: Vec<(u32, Txid)> =
                 serde_json::from_value::<Vec<(u32, String)>>(step["matches"].clone())
@@ -133,14 +134,14 @@ fn each_check_has_its_error() {
         TreeError::UnusedHashes { used: 6, hashes: 7 }
     );
     assert!(matches!(with(|b| b.hashes.swap(0, 1)), TreeError::RootMismatch { .. }));
-    // Padding may be set.
+    // Padding bits may be set.
     let mut padded = good.clone();
     padded.flags[1] |= 0x80;
     assert_eq!(padded.extract_matches(), good.extract_matches());
     assert_ne!(MerkleBlock::decode(&padded.encode()).unwrap(), good);
 }
 
-/// CVE-2012-2459: six transactions, and the last two once more, have one root.
+/// CVE-2012-2459: six transactions have the same root as these six followed by the last two again.
 #[test]
 fn repeated_transactions_are_refused() {
     let mut txids = txids(6);
@@ -202,7 +203,7 @@ fn truncated_anywhere_and_trailing() {
     let longer = [&payload[..], &[7; 3]].concat();
     assert_eq!(MerkleBlock::decode(&longer), Err(PayloadError::TrailingBytes(3)));
     assert_eq!(MerkleBlock::decode_prefix(&longer).unwrap().1, [7; 3]);
-    // A length that no input backs up allocates nothing.
+    // A length that exceeds the input must not allocate memory.
     let mut huge = payload;
     huge.splice(84..85, [0xfe, 0, 0, 0, 2]);
     assert!(matches!(
@@ -211,7 +212,7 @@ fn truncated_anywhere_and_trailing() {
     ));
 }
 
-/// Bitcoin Core's own answers, where the corpus is at hand.
+/// Compares with the results of Bitcoin Core, if the corpus is available.
 #[test]
 fn core_oracle() {
     let Ok(corpus) = std::env::var("CHAINSIEVE_CORPUS") else { return };
@@ -246,7 +247,7 @@ fn core_oracle() {
     assert_eq!(trees, 990);
 }
 
-/// Trees made of nothing but chance: the same verdict, and the same matches, as `bitcoin`'s.
+/// Random trees: the same verdict and the same matches as `bitcoin`'s.
 #[test]
 fn random_trees_as_bitcoin_reads_them() {
     let mut rng = testkit::Rng::new(1);

@@ -1,5 +1,5 @@
-//! Blocks that the caller asks for: fetched from one peer after the other, and bound to their
-//! headers.
+//! Block downloads requested by the caller. A block is requested from one peer after another until
+//! one delivers it. The transactions of a block are checked against its header.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -16,38 +16,41 @@ use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::HeaderChain;
 use crate::btc::peer::PeerId;
 
-/// Most blocks that are asked for at a time: as many as BIP157 has in flight from one peer, since
-/// one peer may be asked for all of them.
+/// Maximum number of pending downloads. The number equals the BIP157 limit of blocks in flight from
+/// one peer, since one peer may be asked for all of them.
 const MAX_OPEN: usize = 64;
 
-/// Why a block is not delivered.
+/// Why a requested block is not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// The chain does not have it.
+    /// The block is not in the best chain.
     #[error("block {0} is not in the chain")]
     NotInChain(BlockHash),
-    /// No connected peer has delivered it.
-    #[error("block {hash}: none of {peers} peers has delivered it")]
+    /// No connected peer delivered the complete block.
+    #[error("block {hash}: none of {peers} peers delivered the complete block")]
     Unavailable {
-        /// The block.
+        /// Hash of the block.
         hash: BlockHash,
-        /// The peers that were asked.
+        /// Number of peers that were asked.
         peers: usize,
     },
-    /// Too many blocks are asked for.
-    #[error("{MAX_OPEN} blocks are asked for already, the limit")]
+    /// Too many downloads are pending.
+    #[error("the limit of {MAX_OPEN} pending block downloads is reached")]
     TooMany,
 }
 
 #[derive(Debug)]
 struct Open {
+    /// The peer with the pending request, and when the request was sent.
     asked: Option<(PeerId, Duration)>,
+    /// Peers that were asked, at most once each.
     tried: BTreeSet<PeerId>,
+    /// When the caller asked for the block.
     since: Duration,
 }
 
-/// The blocks asked for.
+/// The pending block downloads.
 #[derive(Debug)]
 pub(super) struct BlocksAsked {
     open: BTreeMap<BlockHash, Open>,
@@ -59,6 +62,7 @@ impl BlocksAsked {
         Self { open: BTreeMap::new(), timeout }
     }
 
+    /// Starts the download of a block. Returns an error action if the block cannot be requested.
     pub(super) fn ask(
         &mut self,
         hash: BlockHash,
@@ -76,7 +80,8 @@ impl BlocksAsked {
         Vec::new()
     }
 
-    /// Asks another peer where one is overdue, and gives up where none is left.
+    /// Sends the requests that are due. Disconnects overdue peers, and gives up on a block if no
+    /// peer is left to ask.
     pub(super) fn next(
         &mut self,
         peers: &BTreeSet<PeerId>,
@@ -86,21 +91,24 @@ impl BlocksAsked {
         let mut actions = Vec::new();
         let mut given_up = Vec::new();
         let timeout = self.timeout;
-        // Without a peer, two timeouts are an estimate of how long one takes to connect: the caller
-        // must not wait for ever.
+        // Without any peer, the caller must not wait for ever. An estimate of the time that
+        // connecting takes: two timeouts.
         let wait = timeout.saturating_mul(2);
         for (&hash, open) in &mut self.open {
+            // A reorganisation has removed the block since the caller asked for it.
             if chain.height_of(&hash).is_none() {
                 given_up.push((hash, BlockError::NotInChain(hash)));
                 continue;
             }
             if let Some((id, since)) = open.asked {
+                // The peer has disconnected: ask the next one.
                 if !peers.contains(&id) {
                     open.asked = None;
                 } else if now.saturating_sub(since) > timeout {
                     open.asked = None;
                     let reason = Reason::BlockStalled(hash, now.saturating_sub(since));
                     actions.push(Action::Disconnect(id, reason));
+                    // The next call asks another peer.
                     continue;
                 }
             }
@@ -113,6 +121,7 @@ impl BlocksAsked {
                 let items = std::vec![Inventory::WitnessBlock(hash)];
                 actions.push(Action::Send(id, NetworkMessage::GetData(items)));
             } else if !open.tried.is_empty() || now.saturating_sub(open.since) > wait {
+                // Every connected peer was asked, or no peer connected in time.
                 let error = BlockError::Unavailable { hash, peers: open.tried.len() };
                 given_up.push((hash, error));
             }
@@ -124,17 +133,19 @@ impl BlocksAsked {
         actions
     }
 
-    /// A peer sent a block.
+    /// Takes a block that a peer sent. Returns the result for the caller, a disconnect if the peer
+    /// sent wrong transactions, or `None` if the block was not requested or is incomplete.
     pub(super) fn take(&mut self, from: PeerId, block: &Block, network: Network) -> Option<Action> {
         let hash = block.block_hash();
         let open = self.open.get_mut(&hash)?;
         let Ok(bound) = BoundBlock::bind(block, hash, network) else {
-            // A peer that was not asked may pass on what others made up.
+            // A peer that was not asked may innocently relay an invented block.
             let was_asked = open.asked.is_some_and(|(id, _)| id == from);
             return was_asked.then_some(Action::Disconnect(from, Reason::FalseBlock(hash)));
         };
-        // Nothing commits to what is missing, so another peer may have all of it. From a peer that
-        // was not asked, it says nothing about the one that was.
+        // The witnesses are missing, and the block hash does not commit to them, so another peer
+        // may deliver them. A peer that was not asked does not end the request to the peer that
+        // was.
         if bound.witnesses() == Witnesses::Stripped {
             open.asked.take_if(|(id, _)| *id == from);
             return None;
@@ -143,7 +154,7 @@ impl BlocksAsked {
         Some(Action::Block(hash, Ok(Box::new(block.clone()))))
     }
 
-    /// A peer does not have a block.
+    /// Handles `notfound` for a block. Only the peer with the pending request can end the request.
     pub(super) fn missing(&mut self, from: PeerId, hash: &BlockHash) {
         if let Some(open) = self.open.get_mut(hash) {
             open.asked.take_if(|(id, _)| *id == from);

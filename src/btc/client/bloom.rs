@@ -1,8 +1,8 @@
-//! The follower by BIP37: one peer filters blocks and relays transactions, and another takes its
-//! place if it fails.
+//! The BIP37 follower. One peer at a time filters blocks and relays transactions; if the serving
+//! peer fails, another peer takes over.
 //!
-//! [`Session`] is the one keeper of what is under way and which answer counts. What is kept here is
-//! which peer serves, and which blocks are answered over all connections.
+//! [`Session`] decides which requests are pending and which answers are valid. The follower only
+//! decides which peer serves, and records which blocks are answered across all connections.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,87 +22,101 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Label, RelevantTransaction, Watched};
 
-/// Most requests that are pending in the session; the others follow from the chain. An estimate: 20
-/// times the usual [`Config::in_flight`](super::Config::in_flight), so that there is always one to
-/// send, and little is dropped when the session starts over.
+/// Maximum number of pending requests in the session. The follower derives further requests from
+/// the chain later. An estimate: 20 times the default
+/// [`Config::in_flight`](super::Config::in_flight), so that a request is always ready to send, and
+/// few are lost when the session starts again.
 const MAX_PENDING: usize = 2_000;
-/// Most announced transactions that are remembered as asked for. An estimate that bounds the memory
-/// and the search through them for each announcement.
+/// Maximum number of announced transactions that are remembered as requested. An estimate: it
+/// bounds the memory, and the search through the list on each announcement.
 const MAX_ASKED: usize = 10_000;
-/// Most unconfirmed transactions that are kept, by number and by bytes: estimates of what no wallet
-/// has at a time.
+/// Maximum number of stored unconfirmed transactions of all wallets. An estimate: more than a
+/// wallet has at a time.
 const MAX_UNCONFIRMED: usize = 1_000;
+/// Maximum total size in bytes of the stored unconfirmed transactions. An estimate, as is
+/// [`MAX_UNCONFIRMED`].
 const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
-/// The largest transaction that nodes relay (Bitcoin Core 28.1, `policy/policy.h`).
+/// Largest weight of a transaction that nodes relay (`MAX_STANDARD_TX_WEIGHT` in Bitcoin Core 28.1,
+/// `policy/policy.h`).
 const MAX_STANDARD_TX_WEIGHT: Weight = Weight::from_wu(400_000);
-/// Most items of one `inv` that are looked at; further ones are passed over. An estimate that
-/// bounds what one message of a peer sets off: an `inv` may have 50,000 items.
+/// Maximum number of items of one `inv` that are processed; further items are ignored. An estimate:
+/// it bounds the work that one message of a peer causes, since an `inv` may have 50,000 items.
 const MAX_GETDATA: usize = 1_000;
-/// After this many failed requests for a block it is reported as unavailable. Requests continue.
+/// Number of failed requests after which a block is reported as unavailable. The requests continue.
 const REPORT_AFTER: u32 = 4;
 
-/// Why a peer that filters is disconnected.
+/// Why the BIP37 follower disconnects the serving peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// No answer for this long.
+    /// The peer did not answer the request for this block for this long.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     Stalled(BlockHash, Duration),
-    /// It answered later requests and not this one.
-    #[error("block {0}: it does not answer for it")]
+    /// The peer answered later requests but not the request for this block.
+    #[error("block {0}: no answer, though later requests were answered")]
     Unanswered(BlockHash),
-    /// A transaction of its merkle block did not come.
-    #[error("block {0}: it does not deliver transaction {1} of it")]
+    /// The peer did not deliver a transaction that its merkle block lists.
+    #[error("block {0}: transaction {1} of its merkle block was not delivered")]
     Undelivered(BlockHash, Txid),
-    /// A merkle block that proves nothing.
-    #[error("merkleblock of {0}: {1}")]
+    /// The peer sent an invalid merkle block for this block.
+    #[error("invalid merkle block for block {0}: {1}")]
     InvalidMerkleBlock(BlockHash, ProofError),
-    /// Transactions of one block that are larger together than a block can be.
-    #[error("transactions of block {0} are larger than a block")]
+    /// The transactions that the peer sent for this block exceed the size of a block.
+    #[error("transactions of block {0} exceed the size of a block")]
     OversizedBlock(BlockHash),
 }
 
 impl Reason {
-    /// Returns `true` if the peer broke the protocol.
+    /// Returns `true` if the peer violated the protocol; `false` if an honest peer can cause it.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
-            // Honest nodes meet these too: Core passes over what it has sent before.
+            // Honest nodes cause these too: Core does not send a transaction again that it has sent
+            // before.
             Self::Stalled(..) | Self::Unanswered(_) | Self::Undelivered(..) => false,
             Self::InvalidMerkleBlock(..) | Self::OversizedBlock(_) => true,
         }
     }
 }
 
-/// A session with whichever peer serves.
+/// The BIP37 follower: a session with the serving peer.
 #[derive(Debug)]
 pub(super) struct BloomFollower {
     session: Session,
+    /// First height to scan.
     first: u32,
+    /// Last height to scan; `None` for no limit.
     last: Option<u32>,
-    /// The connected peers that offer Bloom filters, each with the height that it has shown, or
-    /// claimed.
+    /// The connected peers that offer Bloom filters. Each has the greater of the heights that it
+    /// claimed at first and has shown since.
     peers: BTreeMap<PeerId, u32>,
+    /// The peer that the session talks to.
     serving: Option<PeerId>,
-    /// Every block below is answered.
+    /// Every block from `first` to below this height is answered.
     next: u32,
-    /// Answered blocks above.
+    /// Heights of answered blocks above `next`.
     answered: BTreeSet<u32>,
-    /// Every block below was handed to the session.
+    /// Every block below this height was passed to the session.
     requested: u32,
-    /// How often blocks were not answered, or not completely.
+    /// Number of failed or incomplete answers per block.
     tries: BTreeMap<BlockHash, u32>,
-    /// The first height that no [`Action::Graded`] has named.
+    /// The first height that no [`Action::Graded`] has covered.
     ungraded: u32,
+    /// Announced transactions that were requested from the serving peer, oldest first.
     asked: VecDeque<Txid>,
+    /// `true` if `mempool` was sent to the serving peer.
     asked_mempool: bool,
+    /// `true` if the limit of unconfirmed transactions was reported.
     unconfirmed_reported: bool,
-    /// No filter has room for what is watched. Answers to the filter before lack it, so that none
-    /// counts any more.
+    /// `true` if no filter fits the watched elements. Answers to the old filter lack some of them,
+    /// so no answer is valid.
     has_no_filter: bool,
+    /// Number of steps of progress.
     progress: u64,
 }
 
 impl BloomFollower {
+    /// Creates a follower for the heights from `first` to `last`. Blocks below `next` were answered
+    /// in an earlier run.
     pub(super) fn new(session: Session, first: u32, last: Option<u32>, next: u32) -> Self {
         Self {
             session,
@@ -123,7 +137,7 @@ impl BloomFollower {
         }
     }
 
-    /// Coins and indices that an earlier run found.
+    /// Starts with the coins and keychain indices that an earlier run found.
     fn start(
         &mut self,
         coins: Vec<(OutPoint, ScriptBuf)>,
@@ -147,22 +161,25 @@ impl BloomFollower {
         self.session.filter_policy()
     }
 
-    /// The last height wanted, as far as the chain goes.
+    /// Last height to scan: the limit or the tip, whichever is lower.
     pub(super) fn end(&self, chain: &HeaderChain) -> u32 {
         self.last.unwrap_or(u32::MAX).min(chain.tip().height)
     }
 
-    /// The height up to which every block is answered.
+    /// Height up to which every block is answered; `None` if the first is not.
     pub(super) fn settled_to(&self) -> Option<u32> {
         self.next.checked_sub(1).filter(|answered| *answered >= self.first)
     }
 
+    /// Returns `true` if every block is answered that the chain has, or if nothing is watched.
     pub(super) fn is_caught_up(&self, chain: &HeaderChain) -> bool {
+        // The watched elements cannot be searched for.
         if self.has_no_filter {
             return false;
         }
         let watch = self.session.watch();
-        // Without a filter no node answers, and there is nothing to find.
+        // If nothing is watched, there is no filter. Then no node answers, and there is nothing to
+        // find.
         let is_idle = watch.num_scripts() == 0 && watch.outputs().len() == 0;
         is_idle || self.next > self.end(chain) && self.session.pending_requests() == 0
     }
@@ -171,7 +188,8 @@ impl BloomFollower {
         self.progress
     }
 
-    /// Reports what a "no" is worth in the blocks answered since the last time.
+    /// Reports the grade of the blocks answered since the last report. The grade is one peer, since
+    /// only one peer answers for a block.
     fn flush(&mut self, turn: &mut Turn<'_>) {
         if self.ungraded < self.next {
             let (from, to) = (self.ungraded, self.next - 1);
@@ -183,13 +201,14 @@ impl BloomFollower {
     pub(super) fn handle(&mut self, event: Event<'_>, turn: &mut Turn<'_>) {
         match event {
             Event::Start { coins, used } => self.start(coins, used, turn),
-            // Nothing that a node filters counts, until less is watched.
+            // Answers to the old filter are invalid until fewer elements are watched.
             Event::Message(..) | Event::Tick if self.has_no_filter => return,
             Event::Connected(id, height) => {
                 self.peers.insert(id, height);
             }
             Event::Disconnected(id) => {
                 self.peers.remove(&id);
+                // Another peer must take over.
                 if self.serving == Some(id) {
                     self.let_go(turn);
                 }
@@ -202,7 +221,7 @@ impl BloomFollower {
                 }
             }
             Event::Chain(events) => self.chain_changed(events, turn),
-            // The session has one connection: what other peers send answers none of its requests.
+            // The session talks to one peer. Messages of other peers answer none of its requests.
             Event::Message(id, message) if self.serving == Some(id) => {
                 if let NetworkMessage::Inv(items) = &message {
                     self.announced(id, items, turn);
@@ -211,12 +230,12 @@ impl BloomFollower {
             }
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
-            // Only the serving peer's answers are to the filter. Nothing of what a node filters is
-            // kept in files.
+            // Other peers do not have the current filter. BIP37 stores no files.
             Event::Message(..) | Event::Contents(..) => {}
             Event::Flush => self.flush(turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
         }
+        // Without a valid filter, no peer is asked.
         if self.has_no_filter {
             return;
         }
@@ -225,14 +244,16 @@ impl BloomFollower {
         self.ask_mempool(turn);
     }
 
+    /// Updates the session after the wallets changed. `from` is the height to search again from;
+    /// `None` if items were only removed.
     fn watch_new(
         &mut self,
         from: Option<u32>,
         coins: Vec<(OutPoint, ScriptBuf)>,
         turn: &mut Turn<'_>,
     ) {
-        // A script that is watched again later must be new to the session then: only for what is new
-        // does it ask again for the blocks that were answered without it.
+        // Remove the dropped scripts from the session. A script that is watched again later is then
+        // new to the session, so that the session asks again for the blocks answered without it.
         let watch = self.session.watch();
         let dropped = turn.wallets.take_dropped();
         let scripts: Vec<_> = dropped.iter().filter_map(|script| watch.index_of(script)).collect();
@@ -244,30 +265,33 @@ impl BloomFollower {
         watched.extend(given(coins));
         let had_no_filter = core::mem::take(&mut self.has_no_filter);
         self.feed(session::Event::Watch(watched), turn);
+        // The elements fit into a filter again: send that filter.
         if had_no_filter && !self.has_no_filter {
             self.feed(session::Event::Refresh, turn);
         }
         self.first = self.first.min(from.unwrap_or(u32::MAX));
         if self.has_no_filter {
-            // The new items were asked for in no block: nothing may be kept as answered with them.
+            // The new items are in no loaded filter, so no block may be stored as answered with
+            // them.
             self.roll_back(from.unwrap_or(u32::MAX));
             return;
         }
-        // What was answered meanwhile was answered without the items that had no room.
+        // Blocks were answered without the items that did not fit, so search all of them again.
         let from = if had_no_filter { Some(self.first) } else { from };
         if let Some(from) = from {
             self.rescan(from, turn);
         }
     }
 
-    /// Has every block from a height on answered again.
+    /// Requests every block from a height on again.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
         self.first = self.first.min(from);
         self.roll_back(from);
-        // The session forgets its requests from there on.
+        // The session then drops its pending requests from this height on.
         self.feed(session::Event::Reorganized(from), turn);
     }
 
+    /// Marks all blocks from a height on as unanswered and unrequested.
     fn roll_back(&mut self, height: u32) {
         self.next = self.next.min(height);
         self.requested = self.requested.min(height);
@@ -275,8 +299,9 @@ impl BloomFollower {
         self.ungraded = self.ungraded.min(height);
     }
 
-    /// Nobody serves. What was asked for is asked for again, and with it the blocks above one that
-    /// was passed over: they were answered without its coins, which they may spend.
+    /// Ends the session with the serving peer. All blocks above the last gapless answer are
+    /// requested again: the answered ones too, because the follower did not know the coins of the
+    /// missing block, which they may spend.
     fn let_go(&mut self, turn: &mut Turn<'_>) {
         self.serving = None;
         self.asked.clear();
@@ -286,10 +311,11 @@ impl BloomFollower {
         self.feed(session::Event::Reorganized(self.next), turn);
     }
 
-    /// Has the peer serve that has shown most, if none does.
+    /// Chooses the peer with the greatest height as the serving peer, unless a suitable one serves.
     fn choose(&mut self, turn: &mut Turn<'_>) {
         if let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() {
-            // One that is behind the chain has answered all it can.
+            // Replace a peer that is behind the chain once it has answered everything it can, if
+            // another peer is higher.
             let is_behind = height < self.end(turn.chain) && self.next > height;
             let others = self.peers.values().any(|other| *other > height);
             if !(is_behind && others && self.session.pending_requests() == 0) {
@@ -297,8 +323,8 @@ impl BloomFollower {
             }
             self.let_go(turn);
         }
-        // Of several, the one that connected first: a peer that failed has come back under a later
-        // number.
+        // Among equal heights, take the peer that connected first. A peer that failed and
+        // reconnected has a higher number, so it comes last.
         let best =
             self.peers.iter().max_by_key(|(id, height)| (**height, core::cmp::Reverse(**id)));
         let Some((&id, _)) = best else { return };
@@ -306,14 +332,16 @@ impl BloomFollower {
         self.feed(session::Event::Connected, turn);
     }
 
-    /// Hands the session the blocks that are to be answered.
+    /// Passes the next blocks to the session, up to the height of the serving peer.
     fn request(&mut self, turn: &mut Turn<'_>) {
         let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() else { return };
         let room = MAX_PENDING.saturating_sub(self.session.pending_requests());
-        // In batches: one block for each answer would cost the session an event each.
+        // Blocks are passed on in batches, because one block per answer would cost one session
+        // event each.
         if room < MAX_PENDING / 2 {
             return;
         }
+        // The peer cannot answer for blocks above its height.
         let end = self.end(turn.chain).min(height);
         let mut blocks = Vec::new();
         while self.requested <= end && blocks.len() < room {
@@ -326,10 +354,12 @@ impl BloomFollower {
         }
     }
 
-    /// Once the past is answered, asks for what is in no block yet (BIP35).
+    /// Sends `mempool` (BIP35) once all blocks are answered, to learn of unconfirmed transactions.
     fn ask_mempool(&mut self, turn: &mut Turn<'_>) {
         let Some(id) = self.serving else { return };
         let is_live = self.last.is_none() && self.next > self.end(turn.chain);
+        // Send `mempool` once per serving peer, and only with a loaded filter, which limits what
+        // the node announces.
         if !is_live || self.asked_mempool || self.session.mirrored_filter().is_none() {
             return;
         }
@@ -337,7 +367,7 @@ impl BloomFollower {
         turn.actions.push(Action::Send(id, NetworkMessage::MemPool));
     }
 
-    /// Asks for the transactions that the serving peer announces.
+    /// Requests the transactions that the serving peer announces.
     fn announced(&mut self, id: PeerId, items: &[Inventory], turn: &mut Turn<'_>) {
         let mut wanted = Vec::new();
         for item in items.iter().take(MAX_GETDATA) {
@@ -353,11 +383,13 @@ impl BloomFollower {
         while self.asked.len() > MAX_ASKED {
             self.asked.pop_front();
         }
+        // If a last height is configured, unconfirmed transactions are not wanted.
         if !wanted.is_empty() && self.last.is_none() {
             turn.actions.push(Action::Send(id, NetworkMessage::GetData(wanted)));
         }
     }
 
+    /// Applies a change of the chain: blocks above a fork are requested again.
     fn chain_changed(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
         let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
@@ -367,7 +399,7 @@ impl BloomFollower {
         self.feed(session::Event::Tip(turn.chain.tip().height), turn);
     }
 
-    /// Tells the session, and does what it wants.
+    /// Passes an event to the session and carries out its actions.
     fn feed(&mut self, event: session::Event, turn: &mut Turn<'_>) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -383,26 +415,28 @@ impl BloomFollower {
     }
 
     fn send(&mut self, message: Message, turn: &mut Turn<'_>) {
-        // It fails for reserved flags alone, which the session's own policy never sets.
+        // The conversion fails only for reserved flags, which the policy of the session never sets.
         if let (Some(id), Ok(message)) = (self.serving, message.try_into()) {
             turn.actions.push(Action::Send(id, message));
         }
     }
 
-    /// Takes a finding of the session. Returns what it is to be told.
+    /// Handles a finding of the session. Returns an event for the session, if one follows.
     fn find(&mut self, finding: session::Finding, turn: &mut Turn<'_>) -> Option<session::Event> {
         match finding {
             session::Finding::Relevant(found) => return self.relevant(&found, turn),
             session::Finding::Block(closed) => {
                 self.progress += 1;
                 let hash = closed.proof().block_hash;
-                // Superseded: the height is requested again, so this answer does not count.
+                // Superseded: the height is requested again, so this answer is not valid.
                 if !closed.counts() {
                     return None;
                 }
+                // An incomplete answer may hide a transaction of a wallet.
                 if let Some(txid) = closed.undelivered() {
                     return self.ask_again(hash, Reason::Undelivered(hash, txid), turn);
                 }
+                // The block may have left the chain while the answer was in flight.
                 if let Some(height) = turn.chain.height_of(&hash) {
                     self.tries.remove(&hash);
                     self.answered.insert(height);
@@ -415,6 +449,7 @@ impl BloomFollower {
                 return self.ask_again(hash, Reason::Unanswered(hash), turn);
             }
             session::Finding::Stalled(hash, waited) => {
+                // The disconnect makes `let_go` request the unanswered blocks again.
                 self.fail(Reason::Stalled(hash, waited), turn);
             }
             session::Finding::InvalidMerkleBlock(hash, error) => {
@@ -433,6 +468,8 @@ impl BloomFollower {
                 turn.wallets.advance(label);
                 return Some(session::Event::Watch(new_items(turn)));
             }
+            // The blocks from here on were filtered without an element that the wallet has learnt
+            // since.
             session::Finding::Refilter(from) => self.roll_back(from.height.max(self.first)),
             session::Finding::RefreshAdvised(reason) => {
                 turn.actions.push(Action::Report(Finding::FilterRefreshed(reason)));
@@ -448,8 +485,9 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
-            // Honest peers cause the first four too; `Wallet::check` has refused what cannot be
-            // watched; the client sends no claims, so that the last three do not come.
+            // No action for these. Honest peers cause the first four too. `Wallet::check` has
+            // refused whatever is unwatchable. The last three answer claims, which the client does
+            // not send.
             session::Finding::FalsePositive(..)
             | session::Finding::NotInTree { .. }
             | session::Finding::NotDelivered { .. }
@@ -462,18 +500,20 @@ impl BloomFollower {
         None
     }
 
+    /// Reports a transaction as a hit of each wallet that it concerns. Returns an event for the
+    /// session if the transaction makes new scripts watched.
     fn relevant(
         &mut self,
         found: &RelevantTransaction,
         turn: &mut Turn<'_>,
     ) -> Option<session::Event> {
         let (why, evidence) = match found.place {
-            // Of a block that has left the chain.
+            // The block has left the chain.
             Some(place) if turn.chain.height_of(&place.block.hash).is_none() => return None,
             Some(_) => (Why::FilteredBlock, Evidence::MerkleProof),
-            // Nodes relay none that is larger.
+            // Honest nodes do not relay larger transactions.
             None if found.transaction.weight() > MAX_STANDARD_TX_WEIGHT => return None,
-            // They cost nothing to make up.
+            // A peer can invent unconfirmed transactions at no cost, so their number is limited.
             None if is_full(turn.unconfirmed()) => {
                 if !self.unconfirmed_reported {
                     self.unconfirmed_reported = true;
@@ -488,7 +528,8 @@ impl BloomFollower {
         let watch = self.session.watch();
         let hits = turn.wallets.hits(found, watch, evidence, why);
         turn.actions.push(Action::Found(self.serving, hits));
-        // A script of several wallets has a label in each; the session knows one of them.
+        // A script that several wallets watch has a label in each of them. The session knows one
+        // label and has advanced its keychain; advance the others here.
         let mut is_ahead = false;
         for received in &found.relevance.received {
             let Some(script) = watch.script(received.script) else { continue };
@@ -501,15 +542,16 @@ impl BloomFollower {
             return None;
         }
         if let Some(place) = found.place {
-            // No Reorganized: loading the new scripts makes the session supersede what is in flight
-            // (Finding::Refilter).
+            // No `Event::Reorganized` is needed: the session supersedes the requests in flight when
+            // the new scripts are loaded (`Finding::Refilter`).
             self.roll_back(place.block.height);
         }
         Some(session::Event::Watch(new_items(turn)))
     }
 
-    /// The serving peer has failed at a block: on another connection it, or another peer, may not.
-    /// Every block after it is asked for again too, since it may spend what this one holds.
+    /// Disconnects the serving peer, which failed to answer for a block, and requests the block
+    /// again. The blocks after it are requested again too, since they may spend coins of this
+    /// block.
     fn ask_again(
         &mut self,
         hash: BlockHash,
@@ -525,11 +567,11 @@ impl BloomFollower {
             turn.actions.push(Action::Report(Finding::BlockUnavailable(at)));
         }
         self.roll_back(height);
-        // The session forgets its requests from there on.
+        // The session then drops its pending requests from this height on.
         Some(session::Event::Reorganized(height))
     }
 
-    /// The serving peer has failed: another may do better.
+    /// Disconnects the serving peer, so that another peer takes over.
     fn fail(&mut self, reason: Reason, turn: &mut Turn<'_>) {
         if let Some(id) = self.serving {
             turn.actions.push(Action::Disconnect(id, super::Reason::Bloom(reason)));
@@ -537,21 +579,21 @@ impl BloomFollower {
     }
 }
 
-/// Whether no more unconfirmed transactions are kept.
+/// Returns `true` if the limit of stored unconfirmed transactions is reached.
 fn is_full(kept: Unconfirmed) -> bool {
     kept.count >= MAX_UNCONFIRMED || kept.bytes >= MAX_UNCONFIRMED_BYTES
 }
 
-/// Coins that are known, as a session takes them.
+/// Converts known coins to the form that a session takes.
 fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = Watched> {
     let coin = |(outpoint, script)| Watched::OutPoint { outpoint, script: Some(script) };
     coins.into_iter().map(coin)
 }
 
-/// What the wallets have added, as a session takes it.
+/// Takes the newly watched items of the wallets, in the form that a session takes.
 fn new_items(turn: &mut Turn<'_>) -> Vec<Watched> {
     let new = turn.wallets.take_new().into_iter();
-    // `Wallet::history` is dropped: a session counts every history as unknown.
+    // `Wallet::history` is dropped: a session treats every history as unknown.
     let watched = new.filter_map(|new| match (new.outpoint, new.script) {
         (Some(outpoint), script) => Some(Watched::OutPoint { outpoint, script }),
         (None, Some(script)) => Some(Watched::Script { script, label: new.label }),

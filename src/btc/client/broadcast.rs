@@ -1,7 +1,9 @@
-//! Transactions that are offered to peers, and what became of each.
+//! Broadcast of transactions: announces them to peers, sends them on request and checks whether the
+//! network relays them.
 //!
-//! A transaction is announced to a few peers at first. The others are left to announce it
-//! themselves or to be asked for it: a peer that was not told and has it shows that it was relayed.
+//! At first, a transaction is announced to a few peers only. If another peer has it later, then the
+//! network has relayed it. Such a peer announces the transaction itself, or delivers the
+//! transaction when probed with `getdata`.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,42 +17,49 @@ use bitcoin::{FeeRate, Transaction, Txid};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
-/// Most transactions that are offered at a time; the oldest is dropped for a new one.
+/// Maximum number of broadcast transactions, which bounds the memory. A new one beyond it replaces
+/// the oldest.
 const MAX_OFFERS: usize = 100;
-/// Peers that are told at first.
+/// Number of peers to which a transaction is announced at first. The other peers can then show
+/// whether the network relays the transaction.
 const FIRST_OFFERS: usize = 3;
-/// After this long without a request, or without a peer that has it after [`ENOUGH_PROBES`], every
-/// peer is told.
+/// Time after which a transaction is announced to every peer: if no peer has requested it, or if
+/// after [`ENOUGH_PROBES`] probes no other peer has it.
 const OFFER_ALL_AFTER: Duration = Duration::from_secs(30);
-/// When the peers that were not told are first asked for it.
+/// Time until the first probe: a `getdata` to the peers to which the transaction was not announced.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
-/// How often they are asked again. Bitcoin Core gives out an unconfirmed transaction that it has
-/// not announced only after two minutes (`UNCONDITIONAL_RELAY_DELAY`, up to version 25).
+/// Time between two probes. Up to version 25, Bitcoin Core delivers an unconfirmed transaction that
+/// it has not announced only after two minutes (`UNCONDITIONAL_RELAY_DELAY`).
 const PROBE_EVERY: Duration = Duration::from_secs(130);
-/// How often they are asked at most.
+/// Maximum number of probes per transaction, so that probing ends if it is never relayed.
 const MAX_PROBES: u32 = 10;
-/// If no peer has it after this many probes, those that asked for it have not relayed it.
+/// Number of probes after which, if no other peer has the transaction, the peers that requested it
+/// have evidently not relayed it.
 const ENOUGH_PROBES: u32 = 2;
-/// How often one peer is sent the same transaction at most. An honest peer seldom asks again.
+/// Maximum number of times that one peer is sent the same transaction. An honest peer seldom asks
+/// again.
 const MAX_ANSWERS: u32 = 3;
 
-/// What became of a transaction that was broadcast.
+/// Progress of a broadcast transaction. Peers are given by their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BroadcastNews {
-    /// It was announced to this peer.
+    /// The transaction was announced to this peer.
     Offered(String),
-    /// This peer asked for it and was sent it.
+    /// This peer requested the transaction and was sent it.
     Requested(String),
-    /// This peer takes no transaction that pays less than this rate (BIP133), and was not told.
+    /// The transaction was not announced to this peer, because the peer accepts no transaction with
+    /// a fee rate below this one (BIP133).
     FeeTooLow(String, FeeRate),
-    /// This peer, which was not told, has it.
+    /// This peer has the transaction although it was not announced to the peer: the network has
+    /// relayed it.
     Seen(String),
-    /// This peer refused it, for this reason (BIP61, which few nodes still send).
+    /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still
+    /// send).
     Rejected(String, String),
-    /// It is in this block.
+    /// The transaction is in this block.
     Mined(BlockAt),
-    /// The block that it was in has left the chain.
+    /// The block with the transaction has left the chain. The transaction is offered again.
     Unmined,
 }
 
@@ -58,60 +67,71 @@ pub enum BroadcastNews {
 struct Offer {
     transaction: Transaction,
     fee_rate: Option<FeeRate>,
+    /// Position in the order of broadcasts.
     number: u64,
+    /// When the transaction was broadcast.
     since: Duration,
-    /// Connected peers that were told or were passed over.
+    /// State of each connected peer that was considered so far.
     standings: BTreeMap<PeerId, Standing>,
-    /// A peer, perhaps one that is gone, has asked for it.
+    /// `true` if a peer has requested the transaction, even if that peer has disconnected since.
     requested: bool,
-    /// A peer that was not told has it.
+    /// `true` if a peer that got no announcement has the transaction.
     seen: bool,
+    /// Time of the last probe; of the broadcast before the first probe.
     probed: Duration,
+    /// Number of probes so far.
     probes: u32,
+    /// The block that contains the transaction.
     mined: Option<BlockAt>,
 }
 
-/// How a connected peer stands to an offer.
+/// State of a connected peer with regard to one transaction.
 #[derive(Debug)]
 enum Standing {
-    /// The offer pays less than the peer takes, and the peer was not told.
+    /// The transaction was not announced, because it pays less than the minimum fee rate of the
+    /// peer.
     Refused,
-    /// The peer was not told and has it.
+    /// The transaction was not announced, and yet the peer has it.
     Seen,
-    /// The peer was told, was sent it this often, and may have rejected it.
+    /// The transaction was announced. `answers` is the number of times that it was sent; `rejected`
+    /// is `true` if the peer sent `reject`.
     Told { answers: u32, rejected: bool },
 }
 
 impl Offer {
-    /// Returns `true` if every peer is to be told.
+    /// Returns `true` if the transaction is to be announced to every peer.
     fn is_for_all(&self, now: Duration) -> bool {
+        // The first peers do not want the transaction, or have not received the announcement.
         if !self.requested {
             return now.saturating_sub(self.since) > OFFER_ALL_AFTER;
         }
-        // Hostile peers may be the first told. They would ask for it, to drop it.
+        // The first peers may be hostile: they request the transaction and do not relay it. A peer
+        // that got no announcement and yet has the transaction shows that others relay it.
         let waited = now.saturating_sub(self.probed) > OFFER_ALL_AFTER;
         let is_probed = self.probes > ENOUGH_PROBES || (self.probes == ENOUGH_PROBES && waited);
         !self.seen && is_probed
     }
 
+    /// Number of connected peers to which the transaction was announced.
     fn num_told(&self) -> usize {
         let told = |standing: &&Standing| matches!(standing, Standing::Told { .. });
         self.standings.values().filter(told).count()
     }
 
-    /// Returns `true` if the offer pays no less than this.
+    /// Returns `true` if the transaction pays at least this rate, or if its rate is unknown.
     fn pays(&self, least: FeeRate) -> bool {
         self.fee_rate.is_none_or(|rate| rate >= least)
     }
 }
 
-/// What a broadcast wants: a message to send, or news about a transaction. Peers by their ids.
+/// Output of [`Broadcasts`]: a message to send, or news about a transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Send(PeerId, NetworkMessage),
     News(Txid, News),
 }
 
+/// Progress of a broadcast transaction, with peers by id: see [`BroadcastNews`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum News {
     Offered(PeerId),
@@ -121,17 +141,19 @@ pub(super) enum News {
     Rejected(PeerId, String),
 }
 
-/// The transactions offered.
+/// The broadcast transactions.
 #[derive(Debug, Default)]
 pub(super) struct Broadcasts {
     offers: BTreeMap<Txid, Offer>,
+    /// Number of broadcasts so far.
     count: u64,
-    /// The least fee rate that each peer takes.
+    /// Minimum fee rate of each peer (BIP133).
     fee_filters: BTreeMap<PeerId, FeeRate>,
 }
 
 impl Broadcasts {
-    /// Offers a transaction. Returns those that are dropped for it.
+    /// Starts the broadcast of a transaction, or starts it again. Returns the transactions that
+    /// were dropped because of the limit.
     pub(super) fn add(
         &mut self,
         transaction: Transaction,
@@ -140,7 +162,7 @@ impl Broadcasts {
     ) -> Vec<Txid> {
         let txid = transaction.compute_txid();
         self.count += 1;
-        // The block that it is in is told of once.
+        // Keep the known block, so that it is not reported again.
         let mined = self.offers.get(&txid).and_then(|offer| offer.mined);
         self.offers.insert(
             txid,
@@ -167,6 +189,7 @@ impl Broadcasts {
         dropped
     }
 
+    /// Removes a peer.
     pub(super) fn disconnected(&mut self, id: PeerId) {
         self.fee_filters.remove(&id);
         for offer in self.offers.values_mut() {
@@ -174,13 +197,14 @@ impl Broadcasts {
         }
     }
 
-    /// A transaction is in this block. Returns `true` if it is offered and that is new.
+    /// Notes that a transaction is in this block. Returns `true` if the transaction is a broadcast
+    /// one and the block is news.
     pub(super) fn set_mined(&mut self, txid: &Txid, at: BlockAt) -> bool {
         let offer = self.offers.get_mut(txid);
         offer.is_some_and(|offer| offer.mined.replace(at) != Some(at))
     }
 
-    /// The blocks above a height have left the chain. Returns the transactions that they held,
+    /// Notes that the blocks above `height` have left the chain. Returns the transactions in them,
     /// which are offered again.
     pub(super) fn roll_back(&mut self, height: u32) -> Vec<Txid> {
         let mut unmined = Vec::new();
@@ -192,15 +216,16 @@ impl Broadcasts {
         unmined
     }
 
-    /// Offers to whom it is time to offer, and asks whom it is time to ask.
+    /// Returns the announcements and probes that are due. `peers` are the connected peers.
     pub(super) fn next(&mut self, peers: &BTreeSet<PeerId>, now: Duration) -> Vec<Step> {
-        // One message for each peer: a message for each offer could be more than may be queued.
+        // One message per peer: with one message per transaction, there could be more messages than
+        // the queue of a connection holds.
         let mut told: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
         let mut asked: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
         let mut news = Vec::new();
         let offers = self.offers.iter_mut().filter(|(_, offer)| offer.mined.is_none());
         let mut offers: Vec<_> = offers.collect();
-        // A parent was broadcast before its child, and comes first in the message.
+        // Keep the order of the broadcasts, so that a parent is announced before its child.
         offers.sort_by_key(|(_, offer)| offer.number);
         for (&txid, offer) in offers {
             let limit = if offer.is_for_all(now) { usize::MAX } else { FIRST_OFFERS };
@@ -209,9 +234,11 @@ impl Broadcasts {
                 if num_told >= limit {
                     break;
                 }
+                // The state of this peer is settled: announced, refused or seen.
                 if offer.standings.contains_key(&id) {
                     continue;
                 }
+                // BIP133: the peer would ignore the announcement.
                 if let Some(&least) = self.fee_filters.get(&id)
                     && !offer.pays(least)
                 {
@@ -225,6 +252,8 @@ impl Broadcasts {
                 news.push(Step::News(txid, News::Offered(id)));
             }
             let wait = if offer.probes == 0 { PROBE_AFTER } else { PROBE_EVERY };
+            // No peer can have the transaction before a peer has requested it, so there is nothing
+            // to probe.
             let is_due = now.saturating_sub(offer.probed) >= wait && offer.probes < MAX_PROBES;
             if is_due && offer.requested {
                 let mut is_asked = false;
@@ -235,7 +264,7 @@ impl Broadcasts {
                         asked.entry(id).or_default().push(item);
                     }
                 }
-                // A probe that nobody got shows nothing.
+                // A probe counts only if it was sent to at least one peer.
                 if is_asked {
                     offer.probed = now;
                     offer.probes += 1;
@@ -248,17 +277,20 @@ impl Broadcasts {
         told.chain(news).chain(asked).collect()
     }
 
-    /// Takes a message of a peer, if it is about a transaction that is offered.
+    /// Handles a message of a peer as far as it concerns broadcast transactions.
     pub(super) fn take(&mut self, id: PeerId, message: &NetworkMessage) -> Vec<Step> {
         let mut steps = Vec::new();
         match message {
             NetworkMessage::FeeFilter(rate) => {
+                // Core ignores a negative rate. Here, a negative rate means no minimum.
                 let per_kvb = u64::try_from(*rate).unwrap_or(0);
-                // BIP133 counts by 1,000 virtual bytes, of four weight units each.
+                // BIP133 gives satoshis per 1,000 virtual bytes, and a virtual byte is four weight
+                // units.
                 let least = FeeRate::from_sat_per_kwu(per_kvb / 4);
                 self.fee_filters.insert(id, least);
                 for offer in self.offers.values_mut() {
                     let is_refused = matches!(offer.standings.get(&id), Some(Standing::Refused));
+                    // The transaction now meets the lower minimum, so it may be announced.
                     if is_refused && offer.pays(least) {
                         offer.standings.remove(&id);
                     }
@@ -275,6 +307,7 @@ impl Broadcasts {
             NetworkMessage::GetData(items) => {
                 let mut answered = BTreeSet::new();
                 for txid in items.iter().filter_map(txid_of) {
+                    // Once per message, even if the message repeats the item.
                     if self.offers.contains_key(&txid) && answered.insert(txid) {
                         self.answer(id, txid, &mut steps);
                     }
@@ -284,10 +317,13 @@ impl Broadcasts {
                 let txid = Txid::from_raw_hash(reject.hash);
                 let offer = self.offers.get_mut(&txid);
                 let standing = offer.and_then(|offer| offer.standings.get_mut(&id));
+                // A rejection counts only once, and only from a peer with the announcement, so that
+                // a peer cannot flood the reader.
                 if let Some(Standing::Told { rejected, .. }) = standing
                     && !*rejected
                 {
                     *rejected = true;
+                    // The text is untrusted: control characters could manipulate a terminal.
                     let text = reject.reason.chars().filter(|c| !c.is_control()).take(200);
                     steps.push(Step::News(txid, News::Rejected(id, text.collect())));
                 }
@@ -297,24 +333,27 @@ impl Broadcasts {
         steps
     }
 
-    /// Sends a transaction to a peer that was told of it.
+    /// Sends a transaction to a peer to which it was announced.
     fn answer(&mut self, id: PeerId, txid: Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(&txid) else { return };
-        // Whom it was not offered need not learn that it is here.
+        // A peer to which the transaction was not announced need not learn that this client has it.
         let Some(Standing::Told { answers, .. }) = offer.standings.get_mut(&id) else { return };
+        // A hostile peer could otherwise make the client send the transaction again and again.
         if *answers >= MAX_ANSWERS {
             return;
         }
         *answers += 1;
         offer.requested = true;
-        // With its witnesses, whichever kind was asked for: Core asks a peer that does not serve
-        // witnesses for MSG_TX, and can make no use of a transaction without them.
+        // Always with witnesses. Core requests `MSG_TX` from a peer that does not offer witnesses,
+        // yet cannot use a transaction without them.
         steps.push(Step::Send(id, NetworkMessage::Tx(offer.transaction.clone())));
         if *answers == 1 {
             steps.push(Step::News(txid, News::Requested(id)));
         }
     }
 
+    /// Notes that a peer has the transaction. The fact is reported only if the transaction was not
+    /// announced to the peer.
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };
         let standing = offer.standings.get(&id);
@@ -326,8 +365,8 @@ impl Broadcasts {
     }
 }
 
-/// The transaction that an item names. An item with a wtxid (BIP339) needs an agreement that the
-/// client does not make.
+/// Returns the txid that an inventory item names. An item by wtxid (BIP339) is ignored, since the
+/// client does not negotiate `wtxidrelay`.
 fn txid_of(item: &Inventory) -> Option<Txid> {
     match item {
         Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => Some(*txid),

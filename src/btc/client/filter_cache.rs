@@ -1,8 +1,10 @@
-//! Filters that are kept, so that a rescan downloads nothing twice: a file for each 1,000 blocks.
+//! Stored filters, so that a rescan does not download them again. There is one file per 1,000
+//! blocks.
 //!
-//! A file is a sequence of: height u32 | block hash 32 | length u32 | checksum 4 | the filter.
-//! Numbers are little-endian; the checksum is the first bytes of the filter's double SHA-256. Of
-//! several filters of one height the last counts. Reading ends at the first that is not whole.
+//! A file is a sequence of records: height u32 | block hash 32 | length u32 | checksum 4 | filter.
+//! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the
+//! filter. If a file has several filters of one height, the last one is valid. Reading stops at the
+//! first record that is incomplete or has a wrong checksum.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -15,34 +17,41 @@ use crate::btc::bip157::CHECKPOINT_INTERVAL;
 use crate::btc::bip158::filter_hash;
 use crate::btc::headers::BlockAt;
 
+/// Bytes of a record before its filter: height, block hash, length and checksum.
 const FRAME: usize = 44;
 
-/// Which files of filters there are.
+/// Directory of the stored filter files.
 #[derive(Debug)]
 pub(super) struct FilterCache {
+    /// Maximum number of bytes, see [`new`](Self::new).
     limit: u64,
+    /// Size in bytes of each file, by its number.
     sizes: BTreeMap<u32, u64>,
+    /// Sum of all sizes in bytes.
     total: u64,
 }
 
-/// The file that a height's filter is kept in.
+/// Number of the file that stores the filter of a height.
 pub(super) fn file_of(height: u32) -> u32 {
     height.div_ceil(CHECKPOINT_INTERVAL)
 }
 
 impl FilterCache {
-    /// Keeps at most `limit` bytes in addition to one file; these files are there.
+    /// Creates the directory of `files`, which exist already: number and size in bytes of each.
+    /// Stores at most `limit` bytes and one file more; 0 stores nothing.
     pub(super) fn new(limit: u64, files: &[(u32, u64)]) -> Self {
         let sizes: BTreeMap<_, _> = files.iter().copied().collect();
         let total = sizes.values().sum();
         Self { limit, sizes, total }
     }
 
+    /// Returns `true` if the file exists.
     pub(super) fn contains(&self, file: u32) -> bool {
         self.sizes.contains_key(&file)
     }
 
-    /// Keeps a filter, and drops the lowest files if they are too many.
+    /// Stores a filter and removes the files with the lowest numbers while the limit is exceeded.
+    /// Returns the writes to carry out.
     pub(super) fn keep(&mut self, at: BlockAt, content: &[u8]) -> Vec<Write> {
         let mut writes = Vec::new();
         let Ok(length) = u32::try_from(content.len()) else { return writes };
@@ -61,6 +70,7 @@ impl FilterCache {
         writes.push(Write::Append { file, at: *size, bytes });
         *size += added;
         self.total += added;
+        // The file just written stays, or a single large file would be removed at once.
         while self.total > self.limit
             && let Some((&lowest, &size)) = self.sizes.first_key_value()
             && lowest != number
@@ -72,7 +82,8 @@ impl FilterCache {
         writes
     }
 
-    /// Of a file only these first bytes are filters: what is kept next goes there, where it is found.
+    /// Sets the length of a file whose end is damaged: only the first `whole` bytes are valid. The
+    /// next filter is written from there, so that readers find it.
     pub(super) fn cut(&mut self, file: u32, whole: u64) {
         if let Some(size) = self.sizes.get_mut(&file)
             && whole < *size
@@ -82,13 +93,14 @@ impl FilterCache {
         }
     }
 
-    /// What was kept is not there.
+    /// Removes a file that the storage no longer has.
     pub(super) fn lose(&mut self, file: u32) {
         self.total -= self.sizes.remove(&file).unwrap_or(0);
     }
 }
 
-/// The filters of a file, by height, and the length of those that are whole.
+/// Decodes a file. Returns its filters by height, with the block hash of each, and the number of
+/// bytes up to the first incomplete or damaged record.
 pub(super) fn decode(mut bytes: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {
     let mut filters = BTreeMap::new();
     let length = bytes.len();
@@ -138,7 +150,8 @@ mod tests {
             let (filters, whole) = decode(&file[..length]);
             assert_eq!((filters.len(), whole), (count, ends[count]), "{length}");
         }
-        // A height or hash that is turned is another's, of which the chain tells; a filter is not.
+        // The checksum covers the filter only. A changed height or hash makes a record of another
+        // block, which a comparison with the chain detects.
         for place in ends[1] + 36..ends[2] {
             let mut turned = file.clone();
             turned[place] ^= 1;
@@ -153,7 +166,7 @@ mod tests {
         carry_out(&mut file, cache.keep(at(1), &[7; 5]));
         carry_out(&mut file, cache.keep(at(2), &[7; 5]));
         file.pop();
-        // After a crash.
+        // The next run after a crash.
         let mut cache = FilterCache::new(1 << 20, &[(1, file.len() as u64)]);
         let (_, whole) = decode(&file);
         cache.cut(1, whole as u64);

@@ -1,10 +1,10 @@
-//! The follower by BIP157: filters are compared between the peers and asked for what is watched,
-//! and the blocks of hits are fetched and scanned.
+//! The BIP157 follower. The follower compares the filters of several peers, matches them against
+//! the watched scripts, and downloads and scans the blocks of matching filters.
 //!
-//! [`FilterSync`] is the one keeper of what is answered, graded and awaited. What is kept here is
-//! only what comes after it: blocks that are held until those before them have been scanned, since
-//! a block shows a spend only of a coin that is known; and heights whose kept filters are to be
-//! asked again.
+//! [`FilterSync`] decides what is answered, graded and pending. The follower only keeps two facts
+//! that come after the filters. First, the blocks that wait until all blocks before them are
+//! scanned: a spend is recognised only if its coin is known. Second, the heights whose stored
+//! filters must be matched again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,57 +23,68 @@ use crate::btc::headers::{ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Outcome, Watch};
 
-/// Bytes of blocks that are held. Over them, blocks are scanned out of order, and what that may
-/// miss is asked again.
+/// Maximum total size in bytes of the waiting blocks. Beyond it, blocks are scanned out of order,
+/// and heights where this may miss a spend are searched again.
 const MAX_HELD: usize = 64 << 20;
-/// How often many heights are looked at.
+/// Shortest interval between two checks whether all peers were heard, if there are more than
+/// [`FEW`] heights.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Up to this many heights, `is_caught_up` checks every time; above, at most once per `LOOK_EVERY`.
+/// Up to this many heights, `is_caught_up` checks every time. Above, it checks at most once per
+/// [`LOOK_EVERY`].
 const FEW: u32 = 2_000;
 
-/// A block to scan, and who sent it.
+/// A block that waits to be scanned, and the peer that sent it.
 #[derive(Debug)]
 struct Held {
     scan: ScanBlock,
+    /// Size of the block.
     bytes: usize,
     from: Option<PeerId>,
 }
 
-/// The filters of several peers, asked for what is watched.
+/// The BIP157 follower: matches the filters of several peers against the watched scripts.
 #[derive(Debug)]
 pub(super) struct FilterFollower {
     sync: FilterSync,
+    /// The watched scripts and coins.
     watch: Watch,
+    /// The scripts to match filters against, prepared for repeated matching.
     prepared: PreparedScripts,
     matcher: Matcher,
+    /// Last height to scan; `None` for no limit.
     last: Option<u32>,
     timeout: Duration,
-    /// The connected peers, each with the height that it has shown.
+    /// The connected peers, each with the height of the last block that it has shown.
     peers: BTreeMap<PeerId, Option<u32>>,
+    /// Blocks that wait to be scanned, by height.
     held: BTreeMap<u32, Held>,
+    /// Total size of the waiting blocks.
     held_bytes: usize,
-    /// Whether every block is held for now.
+    /// `true` while every block must wait.
     holds_all: bool,
-    /// Files of kept filters to ask again, each from a height on.
+    /// Files of stored filters to match again, each with the first height to match.
     rereads: BTreeMap<u32, u32>,
-    /// The file that is being read.
+    /// The file of stored filters that is being read.
     reading: Option<u32>,
-    /// The highest block that was scanned.
+    /// Height of the highest scanned block.
     scanned: Option<u32>,
-    /// Consecutive heights that were answered with one grade and are not reported yet.
+    /// A range of heights with one grade that is not reported yet.
     run: Option<Graded>,
-    /// When the state machine last wanted something.
+    /// When [`FilterSync`] last returned an action.
     active: Duration,
-    /// When to look again whether everyone was heard.
+    /// When to check again whether all peers were heard.
     look: Duration,
-    /// When everyone had been heard: the progress, when something was last wanted, up to where.
+    /// State in which all peers had been heard: the progress, the value of `active`, and the last
+    /// height.
     heard: Option<(u64, Duration, u32)>,
-    /// Since when everything up to a height was settled with this progress.
+    /// The progress and the last height with which everything was settled, and since when.
     settled: Option<(u64, u32, Duration)>,
+    /// Number of steps of progress.
     progress: u64,
 }
 
 impl FilterFollower {
+    /// Creates a follower that continues from the state of `sync`.
     pub(super) fn new(sync: FilterSync, config: &Config) -> Self {
         Self {
             sync,
@@ -102,7 +113,7 @@ impl FilterFollower {
         &self.sync
     }
 
-    /// Watches what the wallets have added, and coins that are known.
+    /// Watches the new items of the wallets and the given coins.
     fn watch_with(&mut self, coins: Vec<(OutPoint, bitcoin::ScriptBuf)>, turn: &mut Turn<'_>) {
         self.take_new(turn);
         for (outpoint, script) in coins {
@@ -114,7 +125,8 @@ impl FilterFollower {
         match event {
             Event::Start { coins, .. } => {
                 self.watch_with(coins, turn);
-                // A coin that is found below a block scanned in an earlier run may be spent there.
+                // A coin found below a block that an earlier run scanned may be spent in that
+                // block, so find the highest scanned block.
                 let highest = self.sync.highest_known().unwrap_or(0);
                 let is_scanned = |height: &u32| self.sync.grade(*height) == Some(Grade::Scanned);
                 self.scanned = (self.sync.first()..=highest).rev().find(is_scanned);
@@ -131,6 +143,7 @@ impl FilterFollower {
             Event::Chain(events) => self.chain_changed(events, turn),
             Event::Message(id, message) => {
                 let events = bip157::Event::from_message(id, message);
+                // Ignore peers without the needed services, and messages that BIP157 does not use.
                 if self.peers.contains_key(&id) && !events.is_empty() {
                     self.feed_all(events.into(), turn);
                 }
@@ -143,7 +156,8 @@ impl FilterFollower {
         }
     }
 
-    /// Watches what the wallets have added, for which everything from a height on is asked again.
+    /// Updates the watched set after the wallets changed. `from` is the height to search again
+    /// from; `None` if items were only removed.
     fn watch_new(
         &mut self,
         from: Option<u32>,
@@ -155,7 +169,7 @@ impl FilterFollower {
             let indices: Vec<_> =
                 dropped.iter().filter_map(|script| self.watch.index_of(script)).collect();
             self.watch.remove_scripts(indices);
-            // Prepared scripts cannot be taken out one by one.
+            // Prepared scripts cannot be removed one by one, so prepare the remaining ones again.
             self.prepared = PreparedScripts::new();
             for (_, watched) in self.watch.scripts() {
                 self.prepared.push(watched.script().as_bytes());
@@ -167,11 +181,12 @@ impl FilterFollower {
         }
     }
 
-    /// Watches what the wallets have added. Returns `true` if there was anything.
+    /// Watches the new items of the wallets. Returns `true` if there were any.
     fn take_new(&mut self, turn: &mut Turn<'_>) -> bool {
         let new = turn.wallets.take_new();
         let any = !new.is_empty();
         for new in new {
+            // Filters contain scripts only, so a coin without its script cannot be found.
             let Some(script) = new.script else { continue };
             self.prepared.push(script.as_bytes());
             match new.outpoint {
@@ -182,18 +197,21 @@ impl FilterFollower {
         any
     }
 
-    /// Has everything from a height on answered again for what is watched now: by kept filters
-    /// where they are known to be those that count, else by the peers.
+    /// Searches everything from a height on again for the items watched now. Stored filters are
+    /// used where [`FilterSync`] confirms their hashes; other heights are requested from the peers.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
+        // The range grows downwards: the sync needs the new first height before the rescan.
         if from < self.sync.first() {
             self.feed(bip157::Event::Extend(from), turn);
         }
         let Some(highest) = self.sync.highest_known().filter(|highest| *highest >= from) else {
             return;
         };
+        // Adjacent files without stored filters are requested as one range.
         let mut missing: Option<(u32, u32)> = None;
         for file in filter_cache::file_of(from)..=filter_cache::file_of(highest) {
             let first = (file.saturating_sub(1) * bip157::CHECKPOINT_INTERVAL + 1).max(from);
+            // File 0 contains height 0 only.
             let first = if file == 0 { 0 } else { first };
             let last = (file * bip157::CHECKPOINT_INTERVAL).min(highest);
             if turn.keeps(file) {
@@ -213,6 +231,7 @@ impl FilterFollower {
         self.read_next(turn);
     }
 
+    /// Starts to read the next file of stored filters, unless one is being read.
     fn read_next(&mut self, turn: &mut Turn<'_>) {
         if self.reading.is_none()
             && let Some((&file, _)) = self.rereads.first_key_value()
@@ -222,8 +241,10 @@ impl FilterFollower {
         }
     }
 
-    /// A file of kept filters was read.
+    /// Matches the filters of a file that was read. Heights without a valid stored filter are
+    /// requested from the peers.
     fn contents(&mut self, file: u32, bytes: Option<&[u8]>, turn: &mut Turn<'_>) {
+        // The file was not requested.
         if self.reading != Some(file) {
             return;
         }
@@ -240,10 +261,11 @@ impl FilterFollower {
                 .map(|hash| crate::btc::headers::BlockAt { height, hash });
             let Some(at) = at else { break };
             let filter = kept.get(&height).filter(|(block, _)| *block == at.hash);
-            // A kept filter counts only while its height has a grade from filters: after a scan it
-            // may be a refuted one.
+            // A stored filter is valid only while its height has a grade from filters. If the block
+            // was scanned, the filter may be one that the block refuted.
             let grade = self.sync.grade(height).filter(|grade| *grade != Grade::Scanned);
             match (filter, grade) {
+                // The stored filter is valid if [`FilterSync`] has accepted its hash.
                 (Some((_, content)), Some(grade))
                     if self.sync.filter_hash(height) == Some(filter_hash(content)) =>
                 {
@@ -258,7 +280,8 @@ impl FilterFollower {
                 },
             }
         }
-        // Until all of it is known to be open, no block is one before which nothing is awaited.
+        // Scan no block until [`FilterSync`] knows of all matches and missing heights. Otherwise a
+        // block could seem to have no unsearched height below it.
         self.holds_all = true;
         for filter in matched {
             self.feed(bip157::Event::Matched(filter.into()), turn);
@@ -272,13 +295,13 @@ impl FilterFollower {
         self.scan_ready(turn);
     }
 
-    /// Tells the state machine, and does what it wants.
+    /// Passes an event to [`FilterSync`] and carries out its actions.
     fn feed(&mut self, event: bip157::Event, turn: &mut Turn<'_>) {
         self.feed_all(VecDeque::from([event]), turn);
     }
 
-    /// The same with several events, after which blocks are scanned once: a `notfound` may have
-    /// 50,000 items.
+    /// Passes several events to [`FilterSync`], then scans the blocks that are ready. The scan
+    /// comes last because a `notfound` may cause 50,000 events.
     fn feed_all(&mut self, mut events: VecDeque<bip157::Event>, turn: &mut Turn<'_>) {
         while let Some(event) = events.pop_front() {
             let from = match &event {
@@ -293,6 +316,7 @@ impl FilterFollower {
         self.scan_ready(turn);
     }
 
+    /// Carries out one action of [`FilterSync`]. Events for it are added to `events`.
     fn act(
         &mut self,
         action: bip157::Action,
@@ -312,6 +336,7 @@ impl FilterFollower {
                 self.progress += 1;
                 let VerifiedFilter { at, filter: content, grade } = &*filter;
                 turn.actions.push(Action::Keep(*at, content.content.clone()));
+                // A match may concern a wallet: the block is needed.
                 if self.may_concern(content) {
                     events.push_back(bip157::Event::Matched(filter));
                 } else {
@@ -325,11 +350,13 @@ impl FilterFollower {
                     turn.actions.push(Action::Keep(block.at, filter.content.clone()));
                 }
                 let bytes = block.block.total_size();
+                // A block that waits at this height is replaced.
                 self.release(block.at.height);
                 self.held_bytes += bytes;
                 self.held.insert(block.at.height, Held { scan: *block, bytes, from });
             }
             bip157::Action::Reopened(first, last) => {
+                // Report the grades so far before their withdrawal.
                 self.flush(turn);
                 turn.actions.push(Action::Reopened(first, last));
             }
@@ -338,11 +365,12 @@ impl FilterFollower {
                 turn.actions.push(Action::Graded(Graded { from, to, grade }));
             }
             bip157::Action::Report(finding) => Self::report(finding, turn),
-            // Already handled in `chain_changed`.
+            // `chain_changed` has handled the reorganisation already.
             bip157::Action::Rollback(_) => {}
         }
     }
 
+    /// Translates a finding of [`FilterSync`].
     fn report(finding: bip157::Finding, turn: &mut Turn<'_>) {
         let finding = match finding {
             bip157::Finding::Disputed { at, claims } => {
@@ -352,13 +380,14 @@ impl FilterFollower {
             bip157::Finding::Suspicious(at) => Finding::Suspicious(at),
             bip157::Finding::BlockUnavailable(at) => Finding::BlockUnavailable(at),
             bip157::Finding::FirstUnknown(first) => Finding::FirstUnknown(first),
-            // Others have taken over; if it stays slow, it is disconnected.
+            // Other peers have taken over. If the peer stays slow, it is disconnected.
             bip157::Finding::Slow(..) => return,
         };
         turn.actions.push(Action::Report(finding));
     }
 
-    /// Returns `true` if a filter may hold one of the scripts watched, or cannot be read.
+    /// Returns `true` if a filter matches a watched script, or if the filter is malformed: a
+    /// malformed filter proves nothing, so its block must be scanned.
     fn may_concern(&mut self, filter: &BlockFilter) -> bool {
         let matches = filter
             .gcs(Acceptance::Strict)
@@ -366,8 +395,9 @@ impl FilterFollower {
         matches.unwrap_or(true)
     }
 
-    /// Scans the blocks before which nothing is awaited.
+    /// Scans the waiting blocks that no unsearched height precedes.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
+        // `contents` has not passed on all events yet.
         if self.holds_all {
             return;
         }
@@ -375,6 +405,8 @@ impl FilterFollower {
             let settled = self.sync_settled_to();
             let reached = settled.map_or(self.sync.first(), |settled| settled.saturating_add(1));
             let waits = height > reached || self.rereads_below(height);
+            // Over the limit, the lowest block is scanned even though heights before it are
+            // unsearched. `scan` returns the height from which spends may have been missed.
             if waits && self.held_bytes <= MAX_HELD {
                 return;
             }
@@ -385,22 +417,25 @@ impl FilterFollower {
         }
     }
 
-    /// Whether the block of a lower height may be wanted once a kept filter was asked.
+    /// Returns `true` if stored filters below `height` are still to be matched, so that a lower
+    /// block may have to be scanned first.
     fn rereads_below(&self, height: u32) -> bool {
         self.rereads.values().next().is_some_and(|first| *first < height)
     }
 
+    /// Removes the waiting block at a height.
     fn release(&mut self, height: u32) -> Option<Held> {
         let held = self.held.remove(&height)?;
         self.held_bytes -= held.bytes;
         Some(held)
     }
 
-    /// Scans a block. Returns the height from which everything is to be answered again: for scripts
-    /// that the block has led to, or since a coin was found after a block that may spend it.
+    /// Scans a block. Returns the height from which everything must be searched again, if any:
+    /// because the block made new scripts watched, or because it has a new coin that an already
+    /// scanned block may spend.
     fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) -> Option<u32> {
         let ScanBlock { at, block, why, .. } = &held.scan;
-        // The state machine has bound it before: the header is the chain's.
+        // [`FilterSync`] has checked the block against the header of the chain already.
         let bound = BoundBlock::bind(block, at.hash, turn.chain.network()).ok()?;
         let mut again: Option<u32> = None;
         loop {
@@ -422,9 +457,11 @@ impl FilterFollower {
                 }
             }
             turn.actions.push(Action::Found(held.from, hits));
+            // A false positive of the filter looks the same as a spend of an unknown coin.
             if scan.outcome() == Outcome::NoneSeen && held.scan.why == bip157::Why::Matched {
                 turn.actions.push(Action::Report(Finding::NoneSeen(*at)));
             }
+            // A higher block was scanned without this coin.
             if new_coin && self.scanned.is_some_and(|scanned| scanned > at.height) {
                 again = Some(at.height + 1);
             }
@@ -433,15 +470,17 @@ impl FilterFollower {
             for label in labels {
                 is_ahead |= turn.wallets.advance(label);
             }
+            // No further scripts are watched, so the block needs no further scan.
             if !is_ahead || !self.take_new(turn) {
                 return again;
             }
-            // The block itself may hold the new scripts too.
+            // The new scripts may occur in this block too.
             again = Some(at.height);
         }
     }
 
-    /// A height is answered.
+    /// Records the grade of an answered height. Consecutive heights with one grade are reported as
+    /// a range.
     fn note(&mut self, height: u32, grade: Grade, turn: &mut Turn<'_>) {
         match &mut self.run {
             Some(run) if run.grade == grade && run.to.checked_add(1) == Some(height) => {
@@ -454,10 +493,12 @@ impl FilterFollower {
         }
     }
 
+    /// Reports the recorded range of grades.
     fn flush(&mut self, turn: &mut Turn<'_>) {
         turn.actions.extend(self.run.take().map(Action::Graded));
     }
 
+    /// Applies a change of the chain: drops blocks and coins above the fork.
     fn chain_changed(&mut self, events: &[ChainEvent], turn: &mut Turn<'_>) {
         let gone = blocks_that_left(events);
         if let Some(lowest) = gone.iter().map(|at| at.height).min() {
@@ -471,6 +512,7 @@ impl FilterFollower {
         self.feed(bip157::Event::Chain(events.to_vec()), turn);
     }
 
+    /// Notes that a peer has shown a block of the best chain.
     fn shows(&mut self, id: PeerId, hash: BlockHash, turn: &mut Turn<'_>) {
         let Some(shown) = self.peers.get_mut(&id) else { return };
         let Some(height) = turn.chain.height_of(&hash) else { return };
@@ -478,7 +520,7 @@ impl FilterFollower {
         self.feed(bip157::Event::PeerTip(id, hash), turn);
     }
 
-    /// The last height wanted, as far as the chain goes.
+    /// Last height to scan: the limit or the tip, whichever is lower.
     pub(super) fn end(&self, chain: &HeaderChain) -> u32 {
         self.last.unwrap_or(u32::MAX).min(chain.tip().height)
     }
@@ -487,11 +529,11 @@ impl FilterFollower {
         self.sync.settled_to()
     }
 
-    /// The height up to which everything is settled: answered by filters that count or by scanned
-    /// blocks, for everything watched.
+    /// Height up to which everything is settled: answered by valid filters or by scanned blocks,
+    /// for everything watched. `None` if the first height is not settled.
     pub(super) fn settled_to(&self) -> Option<u32> {
         let settled = self.sync_settled_to()?;
-        // What comes after the filters: blocks held, and kept filters to ask again.
+        // Blocks that wait, and stored filters to be matched again, are not settled.
         let settled = match self.again() {
             Some(open) => settled.min(open.checked_sub(1)?),
             None => settled,
@@ -499,13 +541,15 @@ impl FilterFollower {
         (settled >= self.sync.first()).then_some(settled)
     }
 
-    /// The lowest height that an encoded state must not count as answered.
+    /// Lowest height that the stored state must not treat as settled, although [`FilterSync`] does:
+    /// that of a waiting block or of a stored filter to be matched again.
     pub(super) fn again(&self) -> Option<u32> {
         let held = self.held.first_key_value().map(|(height, _)| *height);
         held.into_iter().chain(self.rereads.values().next().copied()).min()
     }
 
-    /// Everything that the connected peers have is seen.
+    /// Returns `true` if everything is settled, and every peer with the whole chain was heard or
+    /// has had enough time to answer.
     pub(super) fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
@@ -518,14 +562,16 @@ impl FilterFollower {
             _ => now,
         };
         self.settled = Some((self.progress, end, since));
+        // The sync has wanted nothing for a whole timeout, so no further answer is expected.
         if now.saturating_sub(self.active) > self.timeout {
             return true;
         }
-        // A peer that sends nothing is disconnected after so long, and would be waited for again
-        // each time that it comes back.
+        // A silent peer is disconnected after this time. Without this limit, a peer that reconnects
+        // again and again could delay the end for ever.
         if now.saturating_sub(since) > self.timeout.saturating_mul(SILENT_TIMEOUTS) {
             return true;
         }
+        // A check over many heights with every event would be too slow.
         if now < self.look && end.saturating_sub(first) > FEW {
             return false;
         }
@@ -537,13 +583,14 @@ impl FilterFollower {
         self.heard.is_some()
     }
 
-    /// Whether every peer that could was heard about every height.
+    /// Returns `true` if every peer that has the block at `end` was heard about every height.
     fn all_heard(&self, end: u32) -> bool {
         let able = self.peers.values().filter(|height| height.is_some_and(|at| at >= end));
         let able = u32::try_from(able.count()).unwrap_or(u32::MAX);
         (self.sync.first()..=end).all(|height| match self.sync.grade(height) {
             Some(Grade::OnePeer) => able <= 1,
             Some(Grade::Peers(peers)) => peers >= able,
+            // Stronger evidence than any number of peers.
             Some(_) => true,
             None => false,
         })

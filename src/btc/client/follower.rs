@@ -1,4 +1,5 @@
-//! What both followers of the chain share: what they are told, and what they want.
+//! The interface that both followers (BIP157 and BIP37) share: their events, their actions and the
+//! context of a call.
 
 use core::time::Duration;
 use std::collections::BTreeSet;
@@ -15,78 +16,81 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::PeerId;
 use crate::btc::wallet::Label;
 
-/// What a follower is told.
+/// Input of a follower.
 #[derive(Debug)]
 pub(super) enum Event<'a> {
-    /// The first: what an earlier run found.
+    /// The first event: coins and indices that an earlier run found.
     Start {
+        /// Coins of the wallets with their scripts.
         coins: Vec<(OutPoint, ScriptBuf)>,
-        /// Indices of keychains that are used.
+        /// Keychain indices that are known to be used.
         used: BTreeSet<Label>,
     },
-    /// A peer that offers what the follower needs, and the height that it claims.
+    /// A peer that offers the needed services has connected. Contains the height that it claims.
     Connected(PeerId, u32),
     Disconnected(PeerId),
-    /// The peer has shown that it has this block of the chain.
+    /// The peer has shown that it has this block of the best chain.
     Shows(PeerId, BlockHash),
-    /// The chain has changed: all events of one change.
+    /// The chain has changed. Contains all events of one change.
     Chain(&'a [ChainEvent]),
     Message(PeerId, NetworkMessage),
-    /// The watched set has changed. `Some(from)`: items were added, blocks from this height on are
-    /// answered again, with the coins already known. `None`: items were removed.
+    /// The watched set has changed. With `Some(from)`, items were added: blocks from this height on
+    /// must be searched again, with the given coins. With `None`, items were only removed.
     Watch(Option<u32>, Vec<(OutPoint, ScriptBuf)>),
-    /// Every block from this height on is to be answered again.
+    /// Every block from this height on must be searched again.
     Rescan(u32),
-    /// A file of kept filters; `None` if it is not there.
+    /// Contents of a file of stored filters; `None` if the file does not exist.
     Contents(u32, Option<&'a [u8]>),
-    /// What was answered is to be reported now.
+    /// Report now which heights have been graded.
     Flush,
     Tick,
 }
 
-/// What a follower wants.
+/// Output of a follower.
 #[derive(Debug)]
 pub(super) enum Action {
     Send(PeerId, NetworkMessage),
     Disconnect(PeerId, Reason),
-    /// Transactions of wallets, with the peer that they came from.
+    /// Transactions that concern wallets, and the peer that sent them.
     Found(Option<PeerId>, Vec<(WalletId, Hit)>),
     Graded(Graded),
     Reopened(u32, u32),
     Report(Finding),
-    /// Peers claim different filters; the client replaces ids by names.
+    /// Peers claim different filters for a block. The client replaces the ids of the peers by their
+    /// names.
     Disputed(BlockAt, Vec<(bitcoin::bip158::FilterHash, Vec<PeerId>)>),
-    /// A filter to keep for later.
+    /// Store this filter, so that a rescan need not download it.
     Keep(BlockAt, Vec<u8>),
-    /// A file of kept filters to read.
+    /// Read this file of stored filters.
     Read(u32),
 }
 
-/// What a follower works with: the chain after the event, the wallets, the time.
+/// Context of one call of a follower: the chain after the event, the wallets, the time, and the
+/// actions so far.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     pub(super) chain: &'a HeaderChain,
     pub(super) wallets: &'a mut Wallets,
     pub(super) cache: &'a FilterCache,
-    /// The hits before the event.
+    /// The hits as they were before the event.
     pub(super) hits: &'a Hits,
     pub(super) now: Duration,
     pub(super) actions: Vec<Action>,
 }
 
 impl Turn<'_> {
-    /// The unconfirmed hits of all wallets.
+    /// Returns the number and size of the unconfirmed hits of all wallets.
     pub(super) fn unconfirmed(&self) -> Unconfirmed {
         self.wallets.ids().map(|id| self.hits.unconfirmed(id)).sum()
     }
 
-    /// Whether there is a file of kept filters.
+    /// Returns `true` if this file of stored filters exists.
     pub(super) fn keeps(&self, file: u32) -> bool {
         self.cache.contains(file)
     }
 }
 
-/// The blocks that left the chain.
+/// Returns the blocks that left the chain, in the order of the events.
 pub(super) fn blocks_that_left(events: &[ChainEvent]) -> Vec<BlockAt> {
     let gone = events.iter().filter_map(|event| match event {
         ChainEvent::Disconnected { at } => Some(*at),

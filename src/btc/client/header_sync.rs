@@ -1,9 +1,10 @@
-//! Headers of several peers: which peer is asked, and what becomes of its answers.
+//! Header sync with several peers: decides which peer to ask and processes the answers.
 //!
-//! Until one peer has told all it has, one peer is asked at a time, so that the headers are
-//! downloaded once and not once from each. Then every peer is asked for what it has beyond them. A
-//! peer that is slow is passed over, and dropped after twice the timeout. Nobody waits for a peer
-//! whose full messages do not change the chain, or whose headers are ahead of the clock.
+//! Until one peer has sent all its headers, only one peer is asked at a time, so that the headers
+//! are downloaded once and not once per peer. After that, every peer is asked for headers beyond
+//! the known ones. A slow peer is skipped, and disconnected after twice the timeout. Two kinds of
+//! peers do not delay [`HeaderSync::is_caught_up`]: peers that keep repeating known headers, and
+//! peers whose headers are ahead of the clock.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -17,92 +18,97 @@ use thiserror::Error;
 use crate::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
 
-/// Most headers of one branch that are collected beside the chain: more than twenty years of
-/// blocks, 94 MB. A branch that has no room among the side branches gets in only in one piece.
+/// Maximum number of headers of one branch that are collected outside the chain: 94 MB, or more
+/// than twenty years of blocks. A branch that does not fit among the side branches can only be
+/// added in one piece, so it must be collected first.
 const MAX_BRANCH: usize = 1_200_000;
-/// Most full messages in a row that do not change the chain: as many headers as [`MAX_BRANCH`].
+/// Maximum number of full `headers` messages in a row that do not change the chain: as many headers
+/// as [`MAX_BRANCH`].
 const MAX_FRUITLESS: u32 = 600;
-/// Most of them where the last repeats what the peer has shown before, as no honest peer does but
-/// for a reorganization.
+/// Limit that replaces [`MAX_FRUITLESS`] if the last header of the message is not above the highest
+/// block that the peer showed before. An honest peer repeats headers only after a reorganisation.
 const MAX_REPEATED: u32 = 10;
-/// After more messages than this that repeat what is known, nobody waits for the peer: it may go on
-/// for ever. One or two are usual where another peer was asked for the same.
+/// Number of messages with known headers after which [`HeaderSync::is_caught_up`] and the other
+/// peers no longer wait for the peer, since it may repeat them for ever. One or two such messages
+/// are usual if another peer was asked for the same headers.
 const MAX_AWAITED: u32 = 3;
-/// Most messages in a row that build on nothing known: Core's `MAX_NUM_UNCONNECTING_HEADERS_MSGS`.
+/// Maximum number of messages in a row that connect to no known header: Core's
+/// `MAX_NUM_UNCONNECTING_HEADERS_MSGS`.
 const MAX_UNCONNECTED: u32 = 10;
-/// When a peer whose headers are ahead of the clock is asked again. An estimate: half the time
-/// between two blocks.
+/// Time after which a peer whose headers are ahead of the clock is asked again. An estimate: half
+/// the mean time between two blocks.
 const ASK_AGAIN_AFTER: Duration = Duration::from_mins(5);
 
-/// What the machine is told.
+/// Input of [`HeaderSync::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// A connection is ready, to a peer that claims this height.
+    /// A connection is ready to a peer that claims to have blocks up to this height.
     Connected(PeerId, u32),
-    /// The connection is gone.
+    /// The connection to the peer has closed.
     Disconnected(PeerId),
-    /// The peer announced this block by `inv`.
+    /// The peer announced this block in an `inv`.
     Announced(PeerId, BlockHash),
-    /// The peer sent `headers`.
+    /// The peer sent these headers in a `headers` message.
     Headers(PeerId, &'a [Header]),
-    /// Nothing was taken from peers for so long: that is no fault of theirs.
+    /// The caller read no messages of peers for this long. The pause does not count towards the
+    /// timeouts of peers.
     Paused(Duration),
-    /// Time has passed.
+    /// Time has passed: timeouts are checked.
     Tick,
 }
 
-/// What the machine wants done or known.
+/// Output of [`HeaderSync::handle`]: what the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Send `getheaders` with this locator to the peer.
+    /// Send `getheaders` with this block locator to the peer.
     Ask(PeerId, Vec<BlockHash>),
-    /// Close the connection. No [`Event::Disconnected`] is needed.
+    /// Close the connection. The caller need not pass in [`Event::Disconnected`] for this peer.
     Disconnect(PeerId, Reason),
-    /// The chain has changed: all events of one change.
+    /// The chain has changed. Contains all events of one change.
     Changed(Vec<ChainEvent>),
-    /// The peer has shown that it has this block, which is known.
+    /// The peer has shown that it has this block. The header of the block is known.
     Shown(PeerId, BlockHash),
 }
 
-/// Why a peer is disconnected.
+/// Why header sync disconnects a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// More headers in one message than the protocol allows.
+    /// The peer sent more headers in one message than the protocol allows.
     #[error("{0} headers in one message, the limit is {MAX_HEADERS}")]
     TooMany(usize),
-    /// Headers of one message that do not build on each other.
+    /// The peer sent a message in which a header is not the child of the header before it.
     #[error("headers that do not build on each other")]
     NotLinked,
-    /// Too many messages in a row that build on nothing known.
-    #[error(
-        "{count} messages of headers in a row that build on nothing known, the last on {parent}"
-    )]
+    /// Too many messages in a row began with a header whose parent is unknown.
+    #[error("{count} `headers` messages in a row with an unknown parent, the last one {parent}")]
     Unconnected {
-        /// The number of messages.
+        /// Number of such messages in a row.
         count: u32,
-        /// The parent of the last one's first header.
+        /// Parent of the first header in the last message.
         parent: BlockHash,
     },
-    /// A header that breaks a rule of consensus.
+    /// The peer sent a header that breaks a consensus rule.
     #[error("invalid header: {0}")]
     Invalid(HeaderError),
-    /// A header that is refused, though the peer need not be at fault.
-    #[error("header: {0}")]
+    /// The chain refuses a header of the peer, but the peer may be honest: the branch forks off
+    /// below the start of the chain.
+    #[error("refused header: {0}")]
     Refused(HeaderError),
-    /// A branch of this many headers with less work than the chain.
+    /// The peer sent a branch of this many headers with less work than the chain.
     #[error("a branch of {0} headers with less work than the chain")]
     LessWork(usize),
-    /// This many full messages of headers in a row that do not change the chain.
-    #[error("{0} full messages of headers in a row that do not change the chain")]
+    /// The peer sent this many full `headers` messages in a row that did not change the chain.
+    #[error("{0} full `headers` messages in a row that do not change the chain")]
     Fruitless(u32),
-    /// No headers for this long.
+    /// The peer did not answer `getheaders` for this long.
     #[error("no headers for {} seconds", .0.as_secs())]
     Stalled(Duration),
 }
 
 impl Reason {
-    /// Returns `true` if the peer broke the protocol, so that it is to be banned.
+    /// Returns `true` if the peer violated the protocol, so that it should be banned. `false` for a
+    /// peer that may be honest but slow, far behind or on a weak branch.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::TooMany(_) | Self::NotLinked | Self::Unconnected { .. } | Self::Invalid(_) => {
@@ -115,98 +121,109 @@ impl Reason {
 
 #[derive(Debug, Default)]
 struct Peer {
-    /// The height that it claimed at first. Nothing shows that it is true.
+    /// The height that the peer claimed when it connected, unverified.
     claimed: u32,
+    /// When the pending `getheaders` was sent; `None` if no request is pending.
     asked: Option<Duration>,
-    /// It has told all it has.
+    /// `true` if the peer is not asked again for now: it has sent all its headers, has not answered
+    /// in time, or must wait until the branch of another peer is collected.
     done: bool,
-    /// It has named a block that is unknown here.
+    /// `true` if the peer has named a block whose header is unknown.
     wants: bool,
-    /// Its last message was full, so that more follows.
+    /// `true` if the last message of the peer was full, so that the peer has more headers.
     full: bool,
-    /// The last header that it has sent.
+    /// The last block that the peer has shown.
     last: Option<BlockHash>,
-    /// The highest block of the chain that its headers have led to.
+    /// Height of the highest block of the chain that the peer has sent.
     highest: u32,
-    /// Full messages in a row that do not change the chain.
+    /// Number of full messages in a row that did not change the chain.
     fruitless: u32,
-    /// Those among them that end with a header known before, no higher than earlier ones.
+    /// Number of messages among `fruitless` that ended with a known header no higher than earlier
+    /// headers of the peer.
     repeated: u32,
+    /// Number of messages in a row whose first header has an unknown parent.
     unconnected: u32,
-    /// How long its last answer took.
+    /// Time that the last answer of the peer took.
     took: Duration,
-    /// Its last header was too far ahead of the clock: since when, or when it was asked again.
+    /// The time at which a header of the peer was found to be too far ahead of the clock, or at
+    /// which the peer was asked again since. `None` if the last header was not ahead.
     ahead: Option<Duration>,
 }
 
 impl Peer {
-    /// It has sent headers, or has none; after a full message more follow.
+    /// Records an answer of the peer. `full` is `true` if the message was full, so that more
+    /// headers follow.
     fn answered(&mut self, full: bool, now: Duration) {
         if let Some(asked) = self.asked.take() {
             self.took = now.saturating_sub(asked);
         }
         (self.done, self.wants, self.full, self.ahead) = (!full, false, full, None);
+        // A message that is not full ends the row of full messages.
         if !full {
             (self.fruitless, self.repeated) = (0, 0);
         }
     }
 
+    /// Returns `true` if the peer has sent all headers that it has.
     fn has_told_all(&self) -> bool {
-        // One that is done after a full message waits for its turn to give a branch.
+        // A peer with `done` and `full` has more headers and waits until it may send a branch.
         self.done && !self.full && !self.wants && self.asked.is_none()
     }
 
+    /// Returns `false` if [`HeaderSync::is_caught_up`] ignores the peer. Such a peer could keep the
+    /// client from ever catching up.
     fn is_awaited(&self) -> bool {
         self.repeated <= MAX_AWAITED && self.ahead.is_none()
     }
 }
 
-/// The chain of headers, brought up to date from several peers nobody trusts.
+/// The chain of headers, kept up to date from several untrusted peers.
 #[derive(Debug)]
 pub struct HeaderSync {
     chain: HeaderChain,
     peers: BTreeMap<PeerId, Peer>,
-    /// A branch that has no room among the side branches of the chain, and whose it is.
+    /// The branch being collected outside the chain, and the peer that sends it.
     branch: Option<(PeerId, Vec<Header>)>,
     timeout: Duration,
 }
 
 impl HeaderSync {
-    /// Goes on from `chain`. An answer may take as long as `timeout` until another peer is asked.
+    /// Creates a header sync that extends `chain`. If a peer has not answered after `timeout`,
+    /// another peer is asked.
     pub fn new(chain: HeaderChain, timeout: Duration) -> Self {
         Self { chain, peers: BTreeMap::new(), branch: None, timeout }
     }
 
-    /// The chain as it is now.
+    /// Returns the current chain of headers.
     pub fn chain(&self) -> &HeaderChain {
         &self.chain
     }
 
-    /// Returns `true` if at least one peer has told all it has, and so has every other that gets
-    /// anywhere: one that repeats what is known, or whose headers are ahead of the clock, is not
-    /// waited for.
+    /// Returns `true` if at least one peer has sent all its headers, and every other relevant peer
+    /// has too. Peers that keep repeating known headers, and peers whose headers are ahead of the
+    /// clock, are not relevant.
     pub fn is_caught_up(&self) -> bool {
         let mut peers = self.peers.values();
         let any = peers.any(|peer| peer.has_told_all() && peer.is_awaited());
         any && self.peers.values().all(|peer| peer.has_told_all() || !peer.is_awaited())
     }
 
-    /// Returns `true` if the headers of most peers are more than two hours ahead of the clock. It
-    /// is likely wrong then.
+    /// Returns `true` if the headers of more than half of the peers are over two hours ahead of the
+    /// clock. The clock is then probably slow.
     pub fn is_clock_behind(&self) -> bool {
         let ahead = self.peers.values().filter(|peer| peer.ahead.is_some()).count();
         2 * ahead > self.peers.len()
     }
 
-    /// The peers, each with the last block that it has shown.
+    /// Returns the peers that have shown a block, each with the last block that it has shown.
     pub fn shown(&self) -> impl Iterator<Item = (PeerId, BlockHash)> + '_ {
         self.peers.iter().filter_map(|(id, peer)| Some((*id, peer.last?)))
     }
 
-    /// Takes an event and returns what to do, in order.
+    /// Takes an event and returns the actions to carry out, in order.
     ///
-    /// `now` is the time since the Unix epoch: headers are held against the clock. It may be set
-    /// back, and waiting counts from there.
+    /// `now` is the time since the Unix epoch, with which the timestamps of headers are compared.
+    /// The clock may be set back: timeouts then start again at the new time.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -218,6 +235,7 @@ impl HeaderSync {
             Event::Announced(id, hash) => actions.extend(self.announced(id, hash)),
             Event::Headers(id, headers) => self.take(id, headers, now, &mut actions),
             Event::Paused(time) => {
+                // A peer is not late because the caller did not read its answer.
                 for peer in self.peers.values_mut() {
                     peer.asked = peer.asked.map(|asked| asked.saturating_add(time));
                 }
@@ -228,12 +246,14 @@ impl HeaderSync {
         actions
     }
 
+    /// Removes a peer and the branch that is collected from it.
     fn forget(&mut self, id: PeerId) {
         self.peers.remove(&id);
         self.take_branch(id);
     }
 
-    /// The branch that was collected from this peer; another peer's may be collected next.
+    /// Ends the collection of a branch from this peer and returns the branch. Peers that waited to
+    /// send a branch may be asked again.
     fn take_branch(&mut self, id: PeerId) -> Option<Vec<Header>> {
         let (_, branch) = self.branch.take_if(|(peer, _)| *peer == id)?;
         for peer in self.peers.values_mut().filter(|peer| peer.full && peer.done) {
@@ -242,11 +262,14 @@ impl HeaderSync {
         Some(branch)
     }
 
+    /// Removes a peer and requests that its connection is closed.
     fn disconnect(&mut self, id: PeerId, reason: Reason, actions: &mut Vec<Action>) {
         self.forget(id);
         actions.push(Action::Disconnect(id, reason));
     }
 
+    /// Handles a block announced by `inv`. A known block shows what the peer has; an unknown one
+    /// makes the peer worth asking.
     fn announced(&mut self, id: PeerId, hash: BlockHash) -> Option<Action> {
         let peer = self.peers.get_mut(&id)?;
         if self.chain.contains(&hash) {
@@ -257,16 +280,18 @@ impl HeaderSync {
         None
     }
 
+    /// Handles a `headers` message.
     fn take(&mut self, id: PeerId, headers: &[Header], now: Duration, actions: &mut Vec<Action>) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let Some(last) = headers.last() else {
-            // What nobody asked for is no answer.
+            // An unrequested empty message must not count as "no more headers".
             if peer.asked.is_none() {
                 return;
             }
             peer.answered(false, now);
             return self.end_branch(id, now, actions);
         };
+        // Core treats both cases as misbehaviour.
         if headers.len() > MAX_HEADERS {
             return self.disconnect(id, Reason::TooMany(headers.len()), actions);
         }
@@ -275,6 +300,9 @@ impl HeaderSync {
         }
         let full = headers.len() == MAX_HEADERS;
         let (parent, last) = (headers[0].prev_blockhash, last.block_hash());
+        // The peer may be sending a branch that is collected outside the chain. The next headers of
+        // the peer must continue the branch, or start it from a known header. Other headers, such
+        // as an announced block, are handled below.
         if let Some((_, branch)) = self.branch.as_mut().filter(|(peer, _)| *peer == id) {
             let goes_on = match branch.last() {
                 Some(end) => end.block_hash() == parent,
@@ -285,7 +313,7 @@ impl HeaderSync {
                 peer.last = Some(last);
                 peer.fruitless += u32::from(full);
                 branch.extend(headers);
-                // Without a limit, cheap headers of a made-up branch would fill the memory.
+                // Without a limit, cheap headers of an invented branch could fill the memory.
                 if branch.len() > MAX_BRANCH {
                     self.disconnect(id, Reason::LessWork(MAX_BRANCH), actions);
                 } else if !full {
@@ -300,6 +328,8 @@ impl HeaderSync {
             Err(error) => (error.events, Some((error.index, error.cause))),
         };
         let is_higher = self.chain.height_of(&last) > Some(peer.highest);
+        // Progress resets the counters. Full messages without progress count towards the limits,
+        // since a hostile peer could send known headers for ever.
         if !events.is_empty() {
             (peer.fruitless, peer.repeated) = (0, 0);
         } else if full {
@@ -308,6 +338,7 @@ impl HeaderSync {
         }
         let fruitless = peer.fruitless;
         changed(events, actions);
+        // All headers were accepted.
         let Some((index, cause)) = refused else {
             peer.answered(full, now);
             (peer.last, peer.unconnected) = (Some(last), 0);
@@ -315,6 +346,8 @@ impl HeaderSync {
             let repeats = full && (1..=peer.highest).contains(&height);
             peer.highest = peer.highest.max(height);
             actions.push(Action::Shown(id, last));
+            // A peer that is far behind sends each height once, so the low limit applies to
+            // repeated heights only.
             let most = if repeats { MAX_REPEATED } else { MAX_FRUITLESS };
             if fruitless > most {
                 self.disconnect(id, Reason::Fruitless(fruitless), actions);
@@ -325,8 +358,8 @@ impl HeaderSync {
         };
         match cause {
             HeaderError::Orphan { parent } => {
-                // Honest where a block was announced while the answer was on its way: Core counts
-                // such messages too, and lets a few pass.
+                // Honest peers cause this too, if a block is announced while the answer is in
+                // flight. Core also counts such messages and tolerates a few.
                 peer.unconnected += 1;
                 (peer.wants, peer.full) = (true, false);
                 let count = peer.unconnected;
@@ -335,9 +368,9 @@ impl HeaderSync {
                 }
             }
             HeaderError::SideBranchesFull { .. } => {
-                // The side branches have no room for it, but one that comes in one piece with more
-                // work than the chain always gets in. One branch is collected at a time; another
-                // peer's turn comes after that.
+                // The side branches are full. A branch that is passed in one piece is still
+                // accepted if it has more work than the chain. The branch is therefore collected
+                // first, one peer at a time: another peer waits until this collection ends.
                 let waits = self.branch.as_ref().is_some_and(|(owner, _)| *owner != id);
                 peer.answered(true, now);
                 (peer.last, peer.done) = (None, waits);
@@ -351,7 +384,8 @@ impl HeaderSync {
                 self.put_off(id, headers.get(index), now, actions);
                 self.end_branch(id, now, actions);
             }
-            // What is below an anchor may be honest.
+            // The peer may be honest: a branch that forks off below the start of the chain cannot
+            // be checked.
             cause @ HeaderError::BelowStart { .. } => {
                 self.disconnect(id, Reason::Refused(cause), actions);
             }
@@ -359,8 +393,10 @@ impl HeaderSync {
         }
     }
 
-    /// This header of the peer is too far ahead of the clock. The clock may be wrong, and the
-    /// header is good later: Core does not punish it either. Those before it are taken.
+    /// Postpones a peer whose header is too far ahead of the clock. The headers before it are kept.
+    ///
+    /// The peer is not punished, as in Core: the clock may be wrong, and the header becomes valid
+    /// later.
     fn put_off(
         &mut self,
         id: PeerId,
@@ -377,10 +413,12 @@ impl HeaderSync {
         }
     }
 
-    /// The branch that was collected from this peer is all it has: given in one piece, it gets in
-    /// if it has more work than the chain.
+    /// Passes the collected branch to the chain once the peer has sent all of it. The chain accepts
+    /// a branch in one piece if the branch has more work.
     fn end_branch(&mut self, id: PeerId, now: Duration, actions: &mut Vec<Action>) {
         let Some(branch) = self.take_branch(id) else { return };
+        // The branch is passed in one call, so that the limit on side branches does not stop a
+        // branch with more work.
         match self.chain.accept(&branch, unix(now)) {
             Ok(events) => changed(events, actions),
             Err(error) => {
@@ -389,6 +427,7 @@ impl HeaderSync {
                     HeaderError::TimeTooNew { .. } => {
                         return self.put_off(id, branch.get(error.index), now, actions);
                     }
+                    // The whole branch has less work than the chain.
                     HeaderError::SideBranchesFull { .. } => Reason::LessWork(branch.len()),
                     cause @ HeaderError::BelowStart { .. } => Reason::Refused(cause),
                     cause => Reason::Invalid(cause),
@@ -398,22 +437,23 @@ impl HeaderSync {
         }
     }
 
-    /// Asks whom it is time to ask, and waits for nobody any longer than it may take.
+    /// Sends the requests that are due, gives up on late answers and disconnects stalled peers.
     fn ask(&mut self, now: Duration, actions: &mut Vec<Action>) {
         let (timeout, twice) = (self.timeout, self.timeout.saturating_mul(2));
         let waited = |peer: &Peer| peer.asked.map(|asked| now.saturating_sub(asked));
         let height = self.chain.tip().height;
         for peer in self.peers.values_mut() {
-            // The clock may have been set back.
+            // If the clock was set back, waiting starts again at the new time.
             peer.asked = peer.asked.map(|asked| asked.min(now));
             peer.ahead = peer.ahead.map(|ahead| ahead.min(now));
+            // Ask again: by now, the headers may no longer be ahead of the clock.
             if let Some(ahead) = &mut peer.ahead
                 && now.saturating_sub(*ahead) >= ASK_AGAIN_AFTER
             {
                 (*ahead, peer.done) = (now, false);
             }
-            // A peer without anything beyond ours need not say so: nodes that are still syncing
-            // send no empty answer.
+            // Silence means "no more headers" if the peer claims no more than the chain has: Core
+            // nodes that are still syncing send no empty answer.
             let nothing = peer.claimed <= height && !peer.wants && !peer.full;
             if nothing && waited(peer).is_some_and(|waited| waited > timeout) {
                 (peer.asked, peer.done) = (None, true);
@@ -422,18 +462,22 @@ impl HeaderSync {
         let overdue = |peer: &Peer| waited(peer).is_some_and(|waited| waited > twice);
         let overdue: Vec<_> =
             self.peers.iter().filter(|(_, peer)| overdue(peer)).map(|(id, _)| *id).collect();
+        // After one timeout, another peer was asked. After two timeouts, the peer counts as
+        // stalled.
         for id in overdue {
             self.disconnect(id, Reason::Stalled(twice), actions);
         }
         let none_done = self.peers.values().all(|peer| !peer.done);
-        // One peer leads while headers come in bulk; the others would send the same again.
+        // Only one peer at a time is asked for bulk headers: the others would send the same
+        // headers. A peer that sent too many messages without effect does not take this place.
         let may_lead = |peer: &Peer| (none_done || peer.full) && peer.fruitless <= MAX_AWAITED;
         let mut is_led = self
             .peers
             .values()
             .any(|peer| may_lead(peer) && waited(peer).is_some_and(|waited| waited <= timeout));
-        // Who takes most of the timeout for each message comes last: it would keep the others from
-        // being asked for hours.
+        // Slow peers are asked last. A peer that takes most of the timeout for each message could
+        // otherwise delay the others for hours. Up to a quarter of the timeout, all count as
+        // equally fast.
         let slowness = |peer: &Peer| peer.took.max(timeout / 4);
         let mut open: Vec<_> = self
             .peers
@@ -446,29 +490,34 @@ impl HeaderSync {
             let collects = self.branch.as_ref().is_some_and(|(peer, _)| *peer == id);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             if may_lead(peer) {
+                // The peer whose branch is being collected must go on, or the collection never
+                // ends.
                 if is_led && !collects {
                     continue;
                 }
                 is_led = true;
             }
             peer.asked = Some(now);
+            // The peer has headers beyond its last one only after a full message.
             let last = peer.last.filter(|_| peer.full);
             actions.push(Action::Ask(id, locator(&self.chain, last)));
         }
     }
 }
 
-/// The locator for a peer whose last header was this one, if more follows it.
+/// Builds the block locator for `getheaders`. `last` is the last header that the peer sent, if more
+/// headers follow it.
 fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
     let mut locator = chain.locator();
-    // From the block before the tip: a peer that has the tip shows it by its answer.
+    // Start at the block before the tip. A peer that has the tip then answers with the tip and so
+    // shows that it has it.
     if locator.len() > 1 {
         locator.remove(0);
     }
     let Some(last) = last.filter(|last| *last != chain.tip().hash) else { return locator };
-    // A peer that has none of the last blocks goes on from there. Without it, one that is behind,
-    // or on a branch from far below, would send the same again: the steps of a locator are large
-    // there.
+    // Insert `last`, so that the peer continues after it. The entries of a locator are far apart at
+    // low heights. So a peer that is far behind, or on a branch that forks off far below, would
+    // otherwise send the same headers again.
     let place = match chain.height_of(&last) {
         Some(height) => locator.iter().position(|hash| chain.height_of(hash) <= Some(height)),
         None => Some(0),
@@ -480,13 +529,14 @@ fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
     locator
 }
 
+/// Queues an action for the events, unless nothing changed.
 fn changed(events: Vec<ChainEvent>, actions: &mut Vec<Action>) {
     if !events.is_empty() {
         actions.push(Action::Changed(events));
     }
 }
 
-/// Unix time in seconds.
+/// Converts a time since the Unix epoch to seconds, saturating.
 fn unix(now: Duration) -> u32 {
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }

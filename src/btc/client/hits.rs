@@ -1,5 +1,5 @@
-//! Hits, withdrawals, and which of them their reader has dealt with: what the
-//! [journal](super::journal) adds up to.
+//! The hits of all wallets, their withdrawals, and which of them are acknowledged: the state that
+//! results from replaying the [journal](super::journal).
 
 use core::iter::Sum;
 use std::borrow::Cow;
@@ -16,14 +16,15 @@ use crate::btc::headers::HeaderChain;
 #[derive(Debug, Clone)]
 struct Entry {
     hit: Hit,
+    /// `true` if the reader has processed the hit in its present form.
     acknowledged: bool,
 }
 
-/// How many hits are unconfirmed.
+/// Number and size of unconfirmed hits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unconfirmed {
     pub(super) count: usize,
-    /// Bytes of their transactions.
+    /// Total size of their transactions in bytes.
     pub(super) bytes: usize,
 }
 
@@ -36,14 +37,14 @@ impl Sum for Unconfirmed {
     }
 }
 
-/// What a hit is to the ledger.
+/// Result of [`Hits::add`]: how a hit differs from what is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Novelty {
-    /// It is new.
+    /// No such hit is stored.
     New,
-    /// It was known with less.
+    /// The hit is stored, but with fewer inputs or outputs or with less about them.
     More,
-    /// It is known.
+    /// The hit is stored with all that it contains now.
     Known,
 }
 
@@ -51,29 +52,31 @@ pub(super) enum Novelty {
 #[derive(Debug, Default)]
 pub(super) struct Hits {
     entries: BTreeMap<Key, Entry>,
-    /// Those whose block has left the chain, until their reader has dealt with that.
+    /// Hits whose block has left the chain, until their reader has acknowledged the withdrawal.
     withdrawn: BTreeMap<Key, Hit>,
+    /// Total of the unconfirmed hits of each wallet.
     unconfirmed: BTreeMap<WalletId, Unconfirmed>,
-    /// Those that are in blocks, by their transactions.
+    /// Index of the hits in blocks, by wallet and transaction.
     confirmed: BTreeSet<(WalletId, Txid, BlockHash)>,
-    /// How many hits, roll-backs and forgotten wallets were ever written: whoever has noted it can
-    /// ask what has become of the hits since.
+    /// Number of events so far: hits, roll-backs and forgotten wallets. The stored state of the
+    /// scan contains this number, so that the next run can ask which hits were lost since.
     events: u64,
-    /// How many of these the journal held at the start.
+    /// Value of `events` after the journal was replayed at the start.
     replayed: u64,
-    /// The roll-backs: the number of each, and its height. No height comes twice, nor one above a
-    /// later roll-back's.
+    /// Roll-backs, as number of the event and height. The heights strictly ascend: a later
+    /// roll-back to the same or a lower height replaces the earlier ones.
     gone: Vec<(u64, u32)>,
-    /// When wallets were last forgotten.
+    /// Event number at which each wallet was last forgotten.
     forgotten: BTreeMap<WalletId, u64>,
-    /// The length of the file.
+    /// Length of the journal file in bytes, including records not written yet.
     length: u64,
-    /// Records in the file.
+    /// Number of records in the journal file.
     records: usize,
 }
 
 impl Hits {
-    /// Replays the journal. The records after the first that is not whole are cut off.
+    /// Replays the journal. Everything from the first incomplete or damaged record on is ignored,
+    /// and will be overwritten by the next record.
     pub(super) fn replay(bytes: &[u8]) -> Self {
         let mut hits = Self::default();
         let Some(mut rest) = bytes.strip_prefix(&MAGIC) else { return hits };
@@ -105,7 +108,8 @@ impl Hits {
             Record::Forgotten(wallet) => self.note_forgotten(&wallet),
             Record::Before(events) => {
                 self.events = events;
-                // What was before is not kept: all before counts as gone.
+                // The earlier events were dropped when the file was rewritten. Progress noted
+                // before is treated as lost from height 0 on.
                 self.gone = std::vec![(events, 0)];
                 self.forgotten.clear();
             }
@@ -119,12 +123,12 @@ impl Hits {
     }
 
     fn insert(&mut self, key: Key, entry: Entry) {
-        // Whoever has not dealt with the withdrawal is told of the hit instead: given out after it,
-        // the withdrawal would take away what is there.
+        // The hit replaces its unacknowledged withdrawal. If the withdrawal were delivered after
+        // the hit, the reader would drop a hit that is in the chain.
         self.withdrawn.remove(&key);
         self.remove(&key);
         if let Some(block) = key.block {
-            // A transaction that is in a block is not unconfirmed.
+            // A transaction in a block is no longer unconfirmed.
             self.remove(&Key { block: None, ..key.clone() });
             self.confirmed.insert((key.wallet.clone(), key.txid, block));
         } else {
@@ -146,26 +150,31 @@ impl Hits {
         Some(removed)
     }
 
+    /// Records a roll-back to a height as an event.
     fn note_gone(&mut self, height: u32) {
         self.events += 1;
-        // Whoever asks from before an earlier roll-back above this height asks from here too.
+        // An earlier roll-back to this height or a higher one is redundant now. Whatever progress
+        // was noted before it was also noted before this roll-back, which reaches at least as low.
         while self.gone.last().is_some_and(|(_, above)| *above >= height) {
             self.gone.pop();
         }
         self.gone.push((self.events, height));
     }
 
+    /// Records as an event that a wallet was forgotten, and drops its hits.
     fn note_forgotten(&mut self, wallet: &WalletId) {
         self.events += 1;
         self.forgotten.insert(wallet.clone(), self.events);
         self.drop_wallet(wallet);
     }
 
-    /// Whether a wallet's hits were forgotten after a scan's progress was noted at `events`.
+    /// Returns `true` if the wallet was forgotten after the number of events was `events`. Progress
+    /// noted then relies on hits that are gone.
     pub(super) fn forgotten_since(&self, wallet: &WalletId, events: u64) -> bool {
         self.forgotten.get(wallet).is_some_and(|number| *number > events)
     }
 
+    /// Moves the hits in blocks above `height` to the withdrawals and returns them.
     fn withdraw_above(&mut self, height: u32) -> Vec<(Key, Hit)> {
         let above = |hit: &Hit| hit.place.is_some_and(|(at, _)| at.height > height);
         let keys: Vec<_> = self
@@ -191,15 +200,17 @@ impl Hits {
         self.withdrawn.retain(|key, _| key.wallet != *wallet);
     }
 
-    /// How many hits, roll-backs and forgotten wallets were ever written.
+    /// Number of hits, roll-backs and forgotten wallets written so far.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
-    /// Where a scan's progress that an earlier run noted at `events` counts no more: the lowest
-    /// height whose hits were withdrawn since, or lost with the file.
+    /// Lowest height from which the scan progress that an earlier run noted at `events` is no
+    /// longer valid, because hits were withdrawn since or lost with the file. `None` if all of it
+    /// is valid.
     pub(super) fn lost_since(&self, events: u64) -> Option<u32> {
-        // Later events of this run do not make up for lost ones.
+        // The journal has lost events. Later events of this run must not hide this, so the number
+        // at the start decides.
         if events > self.replayed {
             return Some(0);
         }
@@ -207,19 +218,21 @@ impl Hits {
         since.map(|(_, height)| height.saturating_add(1)).min()
     }
 
-    /// Where in the chain the lowest block of a hit was that is not in the chain any more.
+    /// Lowest height at which a hit is in a block that the chain does not contain. `None` if all
+    /// blocks of hits are in the chain.
     pub(super) fn lowest_outside(&self, chain: &HeaderChain) -> Option<u32> {
         let blocks = self.entries.values().filter_map(|entry| entry.hit.place);
         let outside = blocks.filter(|(at, _)| chain.hash_at(at.height) != Some(at.hash));
         outside.map(|(at, _)| at.height).min()
     }
 
-    /// The unconfirmed hits of a wallet.
+    /// Returns the number and size of the unconfirmed hits of a wallet.
     pub(super) fn unconfirmed(&self, wallet: &WalletId) -> Unconfirmed {
         self.unconfirmed.get(wallet).copied().unwrap_or_default()
     }
 
-    /// A wallet's hits; those in blocks by their blocks, after those in none.
+    /// Hits of a wallet: unconfirmed ones first, then the others grouped by the hash of their
+    /// block.
     pub(super) fn of(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.of_wallet(wallet).map(|(_, entry)| &entry.hit)
     }
@@ -229,7 +242,8 @@ impl Hits {
         self.entries.range(first..).take_while(move |(key, _)| key.wallet == *wallet)
     }
 
-    /// Those that their reader has not dealt with: withdrawals first.
+    /// Unacknowledged updates of a wallet: the withdrawals, and the hits in the order of the chain
+    /// with unconfirmed ones last.
     pub(super) fn open(&self, wallet: &WalletId) -> (Vec<Hit>, Vec<Hit>) {
         let withdrawn = self.withdrawn.iter().filter(|(key, _)| key.wallet == *wallet);
         let open = self.of_wallet(wallet).filter(|(_, entry)| !entry.acknowledged);
@@ -238,7 +252,8 @@ impl Hits {
         (withdrawn.map(|(_, hit)| hit.clone()).collect(), open)
     }
 
-    /// Takes a hit; `journal` gets what is to be written. What was known of it is added to it.
+    /// Adds a hit and appends its record to `journal`. Details of an earlier version of the hit are
+    /// merged into `hit`.
     pub(super) fn add(
         &mut self,
         wallet: &WalletId,
@@ -247,11 +262,12 @@ impl Hits {
     ) -> Novelty {
         let key = Key::of(wallet, hit);
         let novelty = match self.entries.get(&key) {
-            // A peer that relays it has not seen its block.
+            // The transaction is confirmed already. The relaying peer does not know the block yet.
             None if key.block.is_none() && self.is_confirmed(&key) => return Novelty::Known,
             None => Novelty::New,
             Some(known) => {
-                // A scan that knows fewer coins or scripts takes nothing back.
+                // A scan that knows fewer coins or scripts must not remove details that were
+                // delivered.
                 merge(hit, &known.hit);
                 if known.hit.received == hit.received && known.hit.spent == hit.spent {
                     return Novelty::Known;
@@ -265,15 +281,17 @@ impl Hits {
         novelty
     }
 
+    /// Returns `true` if the wallet has this transaction as a hit in any block.
     fn is_confirmed(&self, key: &Key) -> bool {
         let first = (key.wallet.clone(), key.txid, BlockHash::all_zeros());
         let next = self.confirmed.range(first..).next();
         next.is_some_and(|(wallet, txid, _)| (wallet, txid) == (&key.wallet, &key.txid))
     }
 
-    /// The blocks above a height have left the chain. Returns the hits that they held.
+    /// Withdraws the hits in blocks above `height`, which have left the chain, and returns them.
     pub(super) fn roll_back(&mut self, height: u32, journal: &mut Vec<u8>) -> Vec<(Key, Hit)> {
         let gone = self.withdraw_above(height);
+        // A roll-back without hits changes nothing, so it needs no record.
         if !gone.is_empty() {
             self.record(&Record::Gone(height), journal);
             self.note_gone(height);
@@ -281,7 +299,7 @@ impl Hits {
         gone
     }
 
-    /// The reader has dealt with a hit, as it is now.
+    /// Marks a hit as acknowledged in its present form.
     pub(super) fn acknowledge(&mut self, key: &Key, journal: &mut Vec<u8>) {
         let Some(entry) = self.entries.get_mut(key).filter(|entry| !entry.acknowledged) else {
             return;
@@ -290,19 +308,20 @@ impl Hits {
         self.record(&Record::Acknowledged(Cow::Borrowed(key)), journal);
     }
 
-    /// The reader has dealt with a withdrawal.
+    /// Removes an acknowledged withdrawal.
     pub(super) fn acknowledge_withdrawal(&mut self, key: &Key, journal: &mut Vec<u8>) {
         if self.withdrawn.remove(key).is_some() {
             self.record(&Record::WithdrawalAcknowledged(Cow::Borrowed(key)), journal);
         }
     }
 
-    /// Forgets a wallet's hits.
+    /// Deletes the hits and withdrawals of a wallet.
     pub(super) fn forget(&mut self, wallet: &WalletId, journal: &mut Vec<u8>) {
         self.note_forgotten(wallet);
         self.record(&Record::Forgotten(Cow::Borrowed(wallet)), journal);
     }
 
+    /// Appends a record to `journal`, after the file header if the file is empty.
     fn record(&mut self, record: &Record<'_>, journal: &mut Vec<u8>) {
         let before = journal.len();
         if self.length == 0 && journal.is_empty() {
@@ -313,19 +332,22 @@ impl Hits {
         self.records += 1;
     }
 
-    /// Where the next record goes in the file.
+    /// Offset of the next record in the file, in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether most of the file is of no use: reorganisations and acknowledgements leave much.
+    /// Returns `true` if most records of the file are obsolete, because of reorganisations and
+    /// acknowledgements, so that the file should be rewritten.
     pub(super) fn is_wasteful(&self) -> bool {
-        // A rewritten file has at most two records for each hit and one for each withdrawal: it can
-        // double before it is rewritten again. A file of 1,000 records is small.
+        // A rewritten file has at most two records per hit and one per withdrawal. With a factor of
+        // 4, the file can double before it is rewritten again. Up to 1,000 records, rewriting saves
+        // little.
         self.records > 1_000 + 4 * (self.entries.len() + self.withdrawn.len())
     }
 
-    /// The file with what counts alone.
+    /// Returns new contents of the file with the current hits, withdrawals and acknowledgements
+    /// only.
     pub(super) fn rewrite(&mut self) -> Vec<u8> {
         let mut records = std::vec![Record::Before(self.events)];
         for (key, hit) in &self.withdrawn {
@@ -350,7 +372,8 @@ impl Hits {
     }
 }
 
-/// Adds to a hit what was known of it and it lacks.
+/// Merges an earlier version of a hit into `hit`: outputs, inputs, owners and certainty that `hit`
+/// lacks.
 fn merge(hit: &mut Hit, known: &Hit) {
     for old in &known.received {
         if hit.received.iter().all(|new| new.vout != old.vout) {

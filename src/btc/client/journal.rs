@@ -1,4 +1,4 @@
-//! The file of hits: a journal of records that are only ever appended.
+//! The journal file: an append-only sequence of records about hits.
 //!
 //! ```text
 //! "CSHJ" | version 1
@@ -7,12 +7,13 @@
 //!   2 gone          height u32: hits above it are withdrawn
 //!   3 acknowledged  block 32 (zeros: none) | txid 32
 //!   4 forgotten     the wallet with all its hits
-//!   5 before        number u64: so many events were dropped when the file was rewritten
+//!   5 before        count u64: number of events dropped when the file was rewritten
 //!   6 withdrawn     the hit, whose block has left the chain
 //!   7 withdrawal acknowledged  block 32 | txid 32
 //! ```
-//! Numbers are little-endian. A checksum is the first bytes of the double SHA-256 of what follows
-//! it. Reading ends at the first record that is not whole: a crash leaves part of the last ones.
+//! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the bytes
+//! after it. Reading stops at the first incomplete or damaged record, since a crash can leave part
+//! of the last records.
 
 use std::borrow::Cow;
 use std::vec::Vec;
@@ -26,12 +27,12 @@ use super::bytes::{
 use super::{Evidence, Hit, Owner, Received, Spent, WalletId, Why};
 use crate::btc::headers::BlockAt;
 
-/// What the file begins with.
+/// First bytes of the file: magic and version.
 pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x01";
-/// Length and checksum.
+/// Bytes of the length and the checksum before each record.
 const FRAME: usize = 8;
 
-/// A wallet's transaction: in this block, or in none.
+/// Key of a hit: the wallet, the block (`None` if unconfirmed) and the transaction.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) wallet: WalletId,
@@ -46,23 +47,23 @@ impl Key {
     }
 }
 
-/// A record. One that is read owns what it holds.
+/// A record of the journal. A decoded record owns its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Record<'a> {
     Hit(Cow<'a, WalletId>, Cow<'a, Hit>),
-    /// Hits above this height are withdrawn.
+    /// Hits in blocks above this height are withdrawn.
     Gone(u32),
     Acknowledged(Cow<'a, Key>),
-    /// A wallet with all its hits.
+    /// The wallet was removed with all its hits.
     Forgotten(Cow<'a, WalletId>),
-    /// So many events were dropped when the file was rewritten.
+    /// Number of events that were dropped when the file was rewritten.
     Before(u64),
     Withdrawn(Cow<'a, WalletId>, Cow<'a, Hit>),
     WithdrawalAcknowledged(Cow<'a, Key>),
 }
 
 impl Record<'_> {
-    /// Appends the record.
+    /// Appends the encoded record to `bytes`.
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         let mut body = Vec::new();
         match self {
@@ -98,7 +99,8 @@ impl Record<'_> {
         bytes.extend(body);
     }
 
-    /// Takes the first record off the bytes; `None` if it is not whole.
+    /// Removes the first record from `bytes` and decodes it. Returns `None` if the record is
+    /// incomplete, damaged or of an unknown kind; `bytes` then stays as it is.
     pub(super) fn decode(bytes: &mut &[u8]) -> Option<Record<'static>> {
         let (frame, rest) = bytes.split_first_chunk::<FRAME>()?;
         let [l0, l1, l2, l3, sum @ ..] = *frame;
@@ -119,6 +121,7 @@ impl Record<'_> {
             7 => Record::WithdrawalAcknowledged(Cow::Owned(decode_key(wallet, from)?)),
             _ => return None,
         };
+        // Trailing bytes within a record are malformed.
         if !from.is_empty() {
             return None;
         }
@@ -127,11 +130,13 @@ impl Record<'_> {
     }
 }
 
+/// Appends the kind of the record and the wallet; an empty name if there is none.
 fn header(kind: u8, wallet: Option<&WalletId>, body: &mut Vec<u8>) {
     body.push(kind);
     push_text(wallet.map_or("", |wallet| &wallet.0), body);
 }
 
+/// Appends the block and the transaction of a key; a block of zeros for an unconfirmed one.
 fn encode_key(key: &Key, body: &mut Vec<u8>) {
     push_consensus(&key.block.unwrap_or(BlockHash::all_zeros()), body);
     push_consensus(&key.txid, body);
@@ -143,7 +148,8 @@ fn decode_key(wallet: WalletId, from: &mut &[u8]) -> Option<Key> {
     Some(Key { wallet, block, txid: consensus(from)? })
 }
 
-/// Height, block and index | transaction | evidence u8, why u8, peer | outputs | inputs
+/// Appends a hit: optional height, block and index | transaction | evidence u8, why u8, peer |
+/// outputs | inputs.
 fn encode_hit(hit: &Hit, body: &mut Vec<u8>) {
     push_optional(hit.place.map(|(at, _)| at.height), body);
     if let Some((at, index)) = hit.place {

@@ -1,5 +1,5 @@
-//! The client: headers, the follower of the chain, wallets and what is kept of them, as one
-//! machine that forwards events to its parts and maps their actions.
+//! [`Client`]: one state machine composed of header sync, a follower (BIP157 or BIP37), the wallets
+//! and the stored files. The client forwards events to these parts and maps their actions.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -37,41 +37,42 @@ use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
 use crate::btc::steady_clock::SteadyClock;
 
-/// How often the state is written while it changes. An estimate: a kill costs at most this much of
-/// the scan, and never a hit; each write has the whole state, with BIP157 some 33 bytes a height.
+/// Shortest interval between two writes of the scan state while the scan advances. An estimate: a
+/// crash loses about this much of the scan and never a hit. A shorter interval costs more disk
+/// writes, since each write contains the whole state: with BIP157 about 33 bytes per height.
 const SAVE_EVERY: Duration = Duration::from_secs(15);
-/// How often progress is reported.
+/// Shortest interval between two reports of progress.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Why a client cannot go on from what its storage kept.
+/// Error of [`Client::new`]: the stored files or the configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The file of headers is not one.
+    /// The header file cannot be decoded.
     #[error("headers: {0}")]
     Headers(HeaderFileError),
-    /// Headers of another network.
-    #[error("headers of {kept}, not of {wanted}")]
+    /// The stored headers belong to another network.
+    #[error("the stored headers belong to {kept}, not to {wanted}")]
     Network {
-        /// The network of the headers.
+        /// Network of the stored headers.
         kept: bitcoin::Network,
-        /// The network of the configuration.
+        /// Network of the configuration.
         wanted: bitcoin::Network,
     },
-    /// What another signet kept.
-    #[error("of the network whose messages begin with {}, not with {wanted}", kept.to_lower_hex_string())]
+    /// The stored state belongs to a network with another magic, such as another signet.
+    #[error("the stored state has network magic {}, not {wanted}", kept.to_lower_hex_string())]
     Magic {
-        /// What began its messages.
+        /// Network magic in the storage.
         kept: Vec<u8>,
-        /// What is configured.
+        /// Network magic of the configuration.
         wanted: Magic,
     },
-    /// BIP157: a checkpoint at a height that has none.
+    /// BIP157: the height of a checkpoint is not a positive multiple of 1,000.
     #[error(transparent)]
     Config(#[from] bip157::ConfigError),
 }
 
-/// The follower of the chain.
+/// The follower: the part that scans the blocks of the chain for the wallets.
 #[derive(Debug)]
 enum Follower {
     Filters(Box<FilterFollower>),
@@ -115,17 +116,17 @@ impl Follower {
     }
 }
 
-/// What is under way before the follower is made.
+/// Progress of the start, from the creation of the client to that of the follower.
 #[derive(Debug)]
 enum Start {
-    /// Until the headers are there.
+    /// The header chain is not caught up yet. Contains the stored state.
     Headers(Option<Saved>),
-    /// Until the BIP37 filter's tweak is durable.
+    /// Waiting for the write that makes the tweak of the BIP37 filter durable.
     Tweak(WriteId),
     Done,
 }
 
-/// A light client. The [module](super) says how to drive it.
+/// A light client as a state machine. The [module](super) describes how to drive it.
 #[derive(Debug)]
 pub struct Client {
     config: Config,
@@ -135,53 +136,59 @@ pub struct Client {
     peers: BTreeMap<PeerId, PeerInfo>,
     wallets: Wallets,
     hits: Hits,
-    /// Records of the journal that are not written yet.
+    /// Encoded journal records that no [`Action::Write`] contains yet.
     journal: Vec<u8>,
     outbox: Outbox,
     cache: FilterCache,
     blocks: BlocksAsked,
     broadcasts: Broadcasts,
     bloom: SavedBloom,
-    /// Headers taken.
+    /// Number of blocks that entered or left the chain.
     steps: u64,
     caught_up: bool,
-    /// How often the caller has changed what is watched.
+    /// Number of changes of the watched wallets, and of rescans, so far.
     changes: u64,
-    /// The progress at which, and when, the state was written and progress was reported.
+    /// Value of `steps()` and time at the last write of the state.
     saved: (u64, Duration),
+    /// Value of `steps()` and time at the last report of progress.
     reported: (u64, Duration),
-    /// The progress and the changes with which everything was last told to be seen.
+    /// Values of `steps()` and `changes` at the last [`News::CaughtUp`].
     told: Option<(u64, u64)>,
-    /// That the clock is likely wrong was reported, and is so still.
+    /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
+    /// every event.
     clock_reported: bool,
-    /// What the caller's clock says, which headers are held against. All else is held against a
-    /// clock that never goes back.
+    /// Time of the caller's clock, with which only the timestamps of headers are compared.
+    /// Everything else uses `clock`, which never goes back.
     unix: Duration,
     clock: SteadyClock,
     actions: Vec<Action>,
 }
 
 impl Client {
-    /// A client that goes on from what a storage kept.
+    /// Creates a client that continues from the files of an earlier run.
     ///
-    /// Headers that were not written whole are cut off, and a state that is of no use is dropped:
-    /// an update says so. Hits that were not acknowledged come again once their wallet is watched.
+    /// An incomplete end of the header file is cut off. A state that cannot be used is dropped. An
+    /// update reports each of the two. Unacknowledged hits are delivered again once their wallet is
+    /// added with [`Event::Watch`].
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
+    /// network, or if the height of a checkpoint is invalid.
     pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
-        // Refused now, and not once the headers are there.
+        // An invalid checkpoint is an error now. Later `Self::filter_config` relies on this check.
         filter_config(&config, 0)?;
         let mut outbox = Outbox::default();
         let mut actions = Vec::new();
         let chain = open_headers(kept.headers.as_deref(), &config, &mut outbox, &mut actions)?;
-        // Headers tell networks apart, with a plainer error, but not one signet from another.
+        // The headers were checked first, because their error names the networks. Header files of
+        // two signets look alike, so only the magic distinguishes one signet from another.
         let magic = config.magic.to_bytes();
         match &kept.network {
             Some(kept) if **kept != magic => {
                 return Err(OpenError::Magic { kept: kept.clone(), wanted: config.magic });
             }
             Some(_) => {}
+            // The storage has no magic yet: store it.
             None => {
                 let bytes = magic.to_vec();
                 let (id, write) = outbox.write(Write::Replace { file: File::Network, bytes });
@@ -189,6 +196,7 @@ impl Client {
             }
         }
         let mut hits = Hits::replay(kept.journal.as_deref().unwrap_or_default());
+        // Obsolete records make the journal large and its replay slow.
         if hits.is_wasteful() {
             let bytes = hits.rewrite();
             let (id, write) = outbox.write(Write::Replace { file: File::Journal, bytes });
@@ -229,37 +237,39 @@ impl Client {
         })
     }
 
-    /// The chain of headers.
+    /// Returns the chain of headers.
     pub fn chain(&self) -> &HeaderChain {
         self.headers.chain()
     }
 
-    /// What the client was set up with.
+    /// Returns the configuration of the client.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The first height that is looked at; `None` before the headers are there.
+    /// Returns the first height that the client scans; `None` until the headers are caught up.
     pub fn first(&self) -> Option<u32> {
         self.follower.as_ref().map(Follower::first)
     }
 
-    /// The height up to which everything is settled, from [`first`](Self::first) on: each height
-    /// has a "no" that counts for everything watched, or its block was scanned and its hits were
-    /// found. `None` if the first is not.
+    /// Returns the height up to which every height from [`first`](Self::first) on is settled.
+    ///
+    /// A height is settled if a valid filter excludes everything watched, or if its block was
+    /// scanned and its hits were found. `None` if the first height is not settled.
     pub fn settled_to(&self) -> Option<u32> {
         self.follower.as_ref()?.settled_to()
     }
 
-    /// Returns `true` if everything that the connected peers have is seen.
+    /// Returns `true` if the client has processed all blocks that the connected peers have.
     pub fn is_caught_up(&self) -> bool {
         self.caught_up
     }
 
-    /// What a "no" is worth, in runs of heights with one grade, from the first height on.
+    /// Returns the grades of the heights from the first height on, one entry per range of heights
+    /// with equal grade.
     ///
     /// # Cost
-    /// A look at each height.
+    /// Linear in the number of heights.
     pub fn grades(&self) -> Vec<Graded> {
         match &self.follower {
             None => Vec::new(),
@@ -283,62 +293,66 @@ impl Client {
         }
     }
 
-    /// A wallet's hits; those in no block first.
+    /// Returns the hits of a wallet, the unconfirmed ones first.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }
 
-    /// How far the client is.
+    /// Returns the current progress of the client.
     pub fn progress(&self) -> Progress {
         let tip = self.chain().tip();
         let end = self.config.last.unwrap_or(u32::MAX).min(tip.height);
         Progress { tip, work: self.chain().work(), end, settled_to: self.settled_to() }
     }
 
-    /// How many updates wait until the storage is done. While they are many, hand over no more
-    /// messages: the queue is as long as the storage is slow.
+    /// Returns the number of updates that wait for writes to become durable. While the number is
+    /// large, pass in no more messages: with a slow storage, this queue would grow without a limit.
     pub fn waiting_updates(&self) -> usize {
         self.outbox.num_waiting()
     }
 
-    /// A number that grows with each step forward.
+    /// Returns a number that increases whenever the client makes progress.
     pub fn steps(&self) -> u64 {
         self.steps + self.follower.as_ref().map_or(0, Follower::progress)
     }
 
-    /// The services that a peer must offer to be of use beyond headers.
+    /// Returns the services that a peer must offer to be used for more than headers.
     pub fn services(&self) -> ServiceFlags {
         services(self.config.protocol)
     }
 
-    /// The number of the last update. All up to it are given out once what was written is durable,
-    /// whatever else happens.
+    /// Returns the number of the newest update. All updates up to this number are delivered once
+    /// the writes so far are durable, whatever other events follow.
     pub fn last_update(&self) -> UpdateId {
         self.outbox.last()
     }
 
-    /// Whether a connected peer offers what is needed.
+    /// Returns `true` if at least one connected peer offers the [`services`](Self::services).
     pub fn is_served(&self) -> bool {
         self.peers.values().any(|peer| peer.services.has(self.services()))
     }
 
-    /// A connected peer that does not offer what is needed.
+    /// Returns a connected peer that does not offer the [`services`](Self::services), if there is
+    /// one.
     pub fn unneeded_peer(&self) -> Option<PeerId> {
         let lacks = |peer: &&PeerInfo| !peer.services.has(self.services());
         let mut peers = self.peers.iter();
         peers.find(|(_, peer)| lacks(peer)).map(|(id, _)| *id)
     }
 
-    /// Whether the headers are there, so that blocks are looked at.
+    /// Returns `true` once the headers were caught up for the first time and, unless the protocol
+    /// is [`Protocol::HeadersOnly`], the scan of blocks has started.
     pub fn has_started(&self) -> bool {
         matches!(self.start, Start::Done)
     }
 
-    /// Takes an event and returns what to do, in order. `now` is the time since the Unix epoch; it
-    /// may be set back, and waiting goes on from there.
+    /// Takes an event and returns the actions to carry out, in order.
+    ///
+    /// `now` is the time since the Unix epoch. The clock may be set back: timeouts continue to run
+    /// from the moment at which it was set back.
     ///
     /// # Cost
-    /// That of the part that the event goes to.
+    /// The cost of the part that handles the event.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.unix = now;
@@ -350,27 +364,33 @@ impl Client {
             Event::Connected(id, info) => self.connected(id, info, now),
             Event::Disconnected(id) => self.forget_peer(id, now),
             Event::Message(id, message) => self.message(id, message, now),
+            // Ids with a zero byte at the start are internal, and long ids would make the journal
+            // large.
             Event::Watch(id, _) if !id.is_valid() => {
                 let finding = Finding::WalletRefused(id);
                 self.outbox.push(None, false, News::Finding(finding));
             }
             Event::Watch(id, wallet) => self.watch(&id, *wallet, now),
+            // The caller must not remove the internal wallet of a broadcast.
             Event::Forget(id) if id.is_internal() => {}
             Event::Forget(id) => self.forget_wallet(&id, now),
             Event::Rescan(from) => {
                 self.changes += 1;
+                // No wallet wants the heights below the first.
                 let first = self.follower.as_ref().map_or(0, Follower::first);
                 self.follow(follower::Event::Rescan(from.max(first)), now);
             }
             Event::Stored(id) => self.stored(id, now),
             Event::Acknowledged(id) => {
                 self.acknowledged(id);
-                // While a reader is slow there may be no tick for long.
+                // Write the acknowledgement at once: while a reader is slow, there may be no tick
+                // for a long time.
                 self.flush_journal();
             }
             Event::Contents(File::Filters(file), bytes) => {
                 self.contents(file, bytes.as_deref(), now);
             }
+            // The client reads no other files than filter files after the start.
             Event::Contents(..) => {}
             Event::Broadcast(tx, fee_rate) => self.broadcast(*tx, fee_rate, now),
             Event::GetBlock(hash) => {
@@ -393,6 +413,7 @@ impl Client {
         core::mem::take(&mut self.actions)
     }
 
+    /// Adds a peer. Reports the services that it lacks.
     fn connected(&mut self, id: PeerId, info: PeerInfo, now: Duration) {
         let needed = self.services();
         if !info.services.has(needed) {
@@ -400,6 +421,7 @@ impl Client {
             let finding = Finding::LacksService(info.name.clone(), missing);
             self.outbox.push(None, false, News::Finding(finding));
         }
+        // BIP130: the peer then announces blocks by `headers` and not by `inv`.
         self.actions.push(Action::Send(id, NetworkMessage::SendHeaders));
         let height = info.start_height;
         self.peers.insert(id, info);
@@ -407,7 +429,7 @@ impl Client {
         self.introduce(id, now);
     }
 
-    /// Tells the follower of a peer that offers what is needed.
+    /// Introduces a peer to the follower if the peer offers the needed services.
     fn introduce(&mut self, id: PeerId, now: Duration) {
         let needed = self.services();
         let Some(info) = self.peers.get(&id).filter(|info| info.services.has(needed)) else {
@@ -417,7 +439,9 @@ impl Client {
         self.follow(follower::Event::Connected(id, height), now);
     }
 
+    /// Removes a peer from all parts of the client.
     fn forget_peer(&mut self, id: PeerId, now: Duration) {
+        // The client has already disconnected this peer, or the peer never connected.
         if self.peers.remove(&id).is_none() {
             return;
         }
@@ -426,6 +450,7 @@ impl Client {
         self.follow(follower::Event::Disconnected(id), now);
     }
 
+    /// Disconnects a peer. Does nothing if the peer is disconnected already.
     fn disconnect(&mut self, id: PeerId, reason: Reason, now: Duration) {
         if self.peers.contains_key(&id) {
             self.actions.push(Action::Disconnect(id, reason));
@@ -433,7 +458,9 @@ impl Client {
         }
     }
 
+    /// Passes a message of a peer to every part that may use it.
     fn message(&mut self, id: PeerId, message: NetworkMessage, now: Duration) {
+        // A message that arrived before the caller closed the connection.
         if !self.peers.contains_key(&id) {
             return;
         }
@@ -441,6 +468,7 @@ impl Client {
             NetworkMessage::Headers(headers) => {
                 self.feed_headers(header_sync::Event::Headers(id, headers), now);
             }
+            // Bitcoin Core treats a larger message as misbehaviour too (`MAX_INV_SZ`).
             NetworkMessage::Inv(items)
             | NetworkMessage::GetData(items)
             | NetworkMessage::NotFound(items)
@@ -472,15 +500,20 @@ impl Client {
         }
         let steps = self.broadcasts.take(id, &message);
         self.take_steps(steps);
+        // The header sync may have disconnected the peer because of this message.
         if self.peers.contains_key(&id) {
             self.follow(follower::Event::Message(id, message), now);
         }
     }
 
+    /// Passes an event to the header sync and carries out its actions.
     fn feed_headers(&mut self, event: header_sync::Event<'_>, now: Duration) {
+        // Headers are compared with the caller's clock, since consensus limits their timestamps by
+        // it.
         for action in self.headers.handle(event, self.unix) {
             match action {
                 header_sync::Action::Ask(id, locator_hashes) => {
+                    // A stop hash of zeros asks for as many headers as one message may contain.
                     let (version, stop_hash) = (PROTOCOL_VERSION, BlockHash::all_zeros());
                     let message = GetHeadersMessage { version, locator_hashes, stop_hash };
                     self.actions.push(Action::Send(id, NetworkMessage::GetHeaders(message)));
@@ -493,25 +526,30 @@ impl Client {
             }
         }
         let is_behind = self.headers.is_clock_behind();
+        // The finding is reported once each time the condition begins, and not with every event.
         if is_behind && !self.clock_reported {
             self.outbox.push(None, false, News::Finding(Finding::ClockBehind));
         }
         self.clock_reported = is_behind;
     }
 
+    /// Tells the follower that a peer has a block. A block outside the best chain says nothing
+    /// about the blocks that the follower asks for.
     fn shown(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
         if self.chain().height_of(&hash).is_some() {
             self.follow(follower::Event::Shows(id, hash), now);
         }
     }
 
-    /// The chain has changed: to the storage first, then to the follower.
+    /// Stores a change of the chain first, then forwards it to the follower.
     fn chain_changed(&mut self, events: &[ChainEvent], now: Duration) {
         self.steps += events.len() as u64;
         let chain = self.headers.chain();
         let heights = events.iter().map(|event| match event {
             ChainEvent::Connected { at, .. } | ChainEvent::Disconnected { at } => at.height,
         });
+        // The file contains the best chain only: everything from the lowest changed height is
+        // rewritten.
         if let Some(lowest) = heights.min() {
             let (at, bytes) = (chain.record_offset(lowest), chain.encode_from(lowest));
             self.write(Write::Append { file: File::Headers, at, bytes });
@@ -522,23 +560,25 @@ impl Client {
             self.roll_back(lowest.saturating_sub(1), gone);
         }
         self.follow(follower::Event::Chain(events), now);
-        // A birthday that is a time may be at a lower height on another branch.
+        // A birthday given as a time may be at a lower height on the new branch.
         let first = self.first_wanted();
         if is_reorganized && self.follower.as_ref().is_some_and(|it| first < it.first()) {
             self.follow(follower::Event::Rescan(first), now);
         }
+        // A block that a peer showed on a side branch may be in the best chain now.
         let shown: Vec<_> = self.headers.shown().collect();
         for (id, hash) in shown {
             self.shown(id, hash, now);
         }
     }
 
-    /// The blocks above a height have left the chain, and their hits are withdrawn.
+    /// Withdraws the hits in the blocks above `height`, because these blocks have left the chain.
     fn roll_back(&mut self, height: u32, disconnected: Vec<BlockAt>) {
         let mut withdrawn = self.hits.roll_back(height, &mut self.journal);
         self.flush_journal();
         withdrawn.retain(|(key, _)| self.wallets.contains(&key.wallet));
-        // Before blocks are looked at, the chain may change as it likes, but for hits.
+        // Before the follower starts, no update has reported a block. A reorganisation is reported
+        // then only if it withdraws hits of an earlier run, and without its blocks.
         let disconnected = if self.follower.is_some() { disconnected } else { Vec::new() };
         if self.follower.is_some() || !withdrawn.is_empty() {
             self.push_reorganized(None, height, disconnected, withdrawn.len());
@@ -551,7 +591,8 @@ impl Client {
         }
     }
 
-    /// The update of a reorganisation down to a height; for one wallet if it is told again.
+    /// Queues the update of a reorganisation whose last common block is at `height`. With `again`,
+    /// the update goes to that wallet only, as a repetition.
     fn push_reorganized(
         &mut self,
         again: Option<&WalletId>,
@@ -561,12 +602,14 @@ impl Client {
     ) {
         let chain = self.headers.chain();
         let hash = chain.hash_at(height);
-        // The chain may be shorter than it was, or begin later.
+        // After a loss of the header file, the chain may be shorter or begin above this height.
         let fork = hash.map_or_else(|| chain.tip(), |hash| BlockAt { height, hash });
         let news = News::Reorganized { fork, disconnected, withdrawn };
         self.outbox.push(again.cloned(), again.is_some(), news);
     }
 
+    /// Passes an event to the follower and carries out its actions. Does nothing before the
+    /// follower exists.
     fn follow(&mut self, event: follower::Event<'_>, now: Duration) {
         let Some(follower) = &mut self.follower else { return };
         let mut turn = Turn {
@@ -580,7 +623,9 @@ impl Client {
         follower.handle(event, &mut turn);
         let actions = turn.actions;
         self.take_actions(actions, now);
-        // A script that was paid before its keychain came to it shows that its index is used.
+        // A keychain has derived a script that the wallet already watched through another item.
+        // Earlier hits of this script show that its index is used, so the keychain must look
+        // further ahead.
         for id in self.wallets.take_relabelled() {
             let from = self.advance_by_hits(&id);
             let coins = self.coins(&id);
@@ -588,10 +633,12 @@ impl Client {
         }
     }
 
+    /// Carries out the actions of the follower.
     fn take_actions(&mut self, actions: Vec<follower::Action>, now: Duration) {
         for action in actions {
             match action {
                 follower::Action::Send(id, message) => {
+                    // An earlier action of the same list may have disconnected the peer.
                     if self.peers.contains_key(&id) {
                         self.actions.push(Action::Send(id, message));
                     }
@@ -626,19 +673,23 @@ impl Client {
         }
     }
 
+    /// Returns the printable name of a peer, or its number once the peer has disconnected.
     fn name(&self, id: PeerId) -> String {
         self.peers.get(&id).map_or_else(|| id.0.to_string(), |info| info.name.clone())
     }
 
-    /// Transactions of wallets: to the journal first, then to their readers.
+    /// Writes found transactions to the journal first, then queues the updates for their readers.
     fn found(&mut self, from: Option<PeerId>, hits: Vec<(WalletId, Hit)>) {
         let peer = from.and_then(|id| self.peers.get(&id)).map(|info| info.name.clone());
         let mut news = Vec::new();
         for (wallet, mut hit) in hits {
             hit.peer.clone_from(&peer);
+            // Internal wallets watch broadcast transactions. An internal wallet has neither a
+            // reader nor stored hits.
             if wallet.is_internal() {
                 let Some((at, _)) = hit.place else { continue };
-                // Another transaction may pay to the same script.
+                // Another transaction may pay to the same script: only the broadcast one counts as
+                // mined.
                 if self.broadcasts.set_mined(&hit.txid, at) {
                     let what = BroadcastNews::Mined(at);
                     news.push((None, false, News::Broadcast(hit.txid, what)));
@@ -653,13 +704,16 @@ impl Client {
             news.push((Some(wallet), again, News::Hit(Box::new(hit))));
         }
         self.flush_journal();
-        // A wallet knows of the transaction before it is told that the broadcast is done.
+        // Updates for wallets come first: a wallet then knows the transaction before
+        // [`BroadcastNews::Mined`] reports its block.
         news.sort_by_key(|(wallet, ..)| wallet.is_none());
         for (wallet, again, news) in news {
             self.outbox.push(wallet, again, news);
         }
     }
 
+    /// Adds a wallet or further items of one. Delivers its unacknowledged updates of earlier runs
+    /// again. Starts a scan from its birthday if anything is new.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         let any = match self.wallets.add(id, wallet, self.headers.chain()) {
@@ -669,6 +723,7 @@ impl Client {
                 return self.outbox.push(None, false, News::Finding(finding));
             }
         };
+        // A wallet that is already watched has received its unacknowledged updates in this run.
         if !is_known {
             let (withdrawn, hits) = self.hits.open(id);
             let heights = withdrawn.iter().filter_map(|hit| hit.place);
@@ -687,14 +742,15 @@ impl Client {
         if self.follower.is_some() && any {
             self.advance_by_hits(id);
             let from = self.wallets.first(id, self.headers.chain()).unwrap_or(0);
-            // Its coins are known before any block is looked at for it.
+            // The follower must know the coins of the wallet before it scans a block for it: a
+            // spend is recognised by a known coin.
             let coins = self.coins(id);
             self.follow(follower::Event::Watch(Some(from), coins), now);
             self.caught_up = false;
         }
     }
 
-    /// The coins that a wallet's hits paid to it.
+    /// Returns the coins that the hits of a wallet paid to the wallet, spent ones included.
     fn coins(&self, id: &WalletId) -> Vec<(OutPoint, ScriptBuf)> {
         let received = self.hits.of(id).flat_map(|hit| {
             hit.received.iter().map(|received| {
@@ -705,11 +761,12 @@ impl Client {
         received.flatten().collect()
     }
 
-    /// Watches the indices that follow from a wallet's hits. Returns the lowest height whose hit
-    /// led to indices that were not watched.
+    /// Advances the keychains of a wallet past all indices that its hits use. Returns the lowest
+    /// height with a hit that made new indices watched.
     fn advance_by_hits(&mut self, id: &WalletId) -> Option<u32> {
         let mut lowest: Option<u32> = None;
-        // Indices lead to scripts, and these to the hits of indices further on.
+        // Repeat until nothing changes: a newly derived script may occur in a stored hit, and so
+        // show that a further index is used.
         loop {
             let mut advanced = false;
             let used: Vec<_> = self
@@ -734,11 +791,12 @@ impl Client {
         }
     }
 
+    /// Removes a wallet with its hits and its pending updates.
     fn forget_wallet(&mut self, id: &WalletId, now: Duration) {
         self.changes += 1;
         self.wallets.remove(id);
         self.outbox.forget(id);
-        // Of an internal wallet there are none.
+        // An internal wallet has no stored hits.
         if !id.is_internal() {
             self.hits.forget(id, &mut self.journal);
             self.flush_journal();
@@ -746,7 +804,8 @@ impl Client {
         self.follow(follower::Event::Watch(None, Vec::new()), now);
     }
 
-    /// Makes the follower once the headers are there.
+    /// Creates the follower once the headers are caught up. With [`Protocol::HeadersOnly`] there is
+    /// no follower.
     fn start(&mut self, now: Duration) {
         if !self.headers.is_caught_up() || self.config.protocol == Protocol::HeadersOnly {
             if self.config.protocol == Protocol::HeadersOnly && self.headers.is_caught_up() {
@@ -760,7 +819,9 @@ impl Client {
             let Some(saved) = &saved else {
                 let [a, b, c, d, ..] = self.config.seed;
                 self.bloom.tweak = u32::from_le_bytes([a, b, c, d]);
-                // A filter with another tweak after a crash would give the wallet away.
+                // The tweak must be durable before the first filter is sent. After a crash, a
+                // filter with another tweak would let peers intersect the two filters and identify
+                // the wallet.
                 let first = Saved { bloom: self.bloom.clone(), ..self.saved_now() };
                 let bytes = first.encode(self.config.protocol, self.config.network);
                 let id = self.write(Write::Replace { file: File::State, bytes });
@@ -772,6 +833,7 @@ impl Client {
         self.begin(saved.as_ref(), now);
     }
 
+    /// Notes that writes are durable. Starts the follower if it waits for the write of its tweak.
     fn stored(&mut self, id: WriteId, now: Duration) {
         self.outbox.stored(id);
         if let Start::Tweak(awaited) = self.start
@@ -781,13 +843,18 @@ impl Client {
         }
     }
 
+    /// Creates the follower from the stored state and repeats whatever the stored state does not
+    /// cover.
     fn begin(&mut self, saved: Option<&Saved>, now: Duration) {
         self.start = Start::Done;
         let first = self.first_wanted();
+        // The chain may differ from the one that the hits were found in, for example if the header
+        // file was cut.
         if let Some(lowest) = self.hits.lowest_outside(self.headers.chain()) {
             self.roll_back(lowest.saturating_sub(1), Vec::new());
         }
         let mut again: Option<u32> = saved.and_then(|saved| saved.again);
+        // The journal may have lost hits that the stored progress relies on.
         let lost = saved.and_then(|saved| self.hits.lost_since(saved.journal_events));
         again = again.into_iter().chain(lost).min();
         let ids: Vec<_> = self.wallets.ids().cloned().collect();
@@ -799,16 +866,19 @@ impl Client {
             let digest = self.wallets.digest(id);
             let advanced = self.advance_by_hits(id);
             let since = self.wallets.first(id, self.headers.chain());
+            // The stored scan covers this wallet if it searched for the same items from the same
+            // height or a lower one.
             let was_asked = kept.is_some_and(|kept| {
                 Some(kept.digest) == digest && since.is_some_and(|since| kept.first <= since)
             });
-            // A scan that was saved before the wallet was forgotten rests on hits that are gone.
+            // The hits of a scan that was saved before the wallet was forgotten are deleted. The
+            // scan must find them again.
             let is_forgotten =
                 saved.is_some_and(|saved| self.hits.forgotten_since(id, saved.journal_events));
             let from = if was_asked && !is_forgotten { advanced } else { since };
             again = again.into_iter().chain(from).min();
         }
-        // No wallet wants lower heights.
+        // No wallet wants heights below `first`.
         let again = again.map(|again| again.max(first));
         let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
         let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
@@ -816,6 +886,7 @@ impl Client {
         let follower = if self.config.protocol == Protocol::Bip37 {
             let answered = self.bloom.answered_to(self.headers.chain());
             let kept_first = saved.map_or(first, |saved| saved.first);
+            // The stored progress counts only if it began at or below the first height wanted now.
             let next = match answered {
                 Some(answered) if saved.is_some() && kept_first <= first => answered + 1,
                 _ => first,
@@ -833,7 +904,7 @@ impl Client {
             Follower::Bloom(Box::new(BloomFollower::new(session, first, self.config.last, next)))
         } else {
             let (sync, restored) = self.filter_sync(saved, first);
-            // A sync that starts over asks everything anyway.
+            // A new sync asks about every height anyway.
             rescan = again.filter(|_| restored);
             let config = self.filter_config(sync.first());
             Follower::Filters(Box::new(FilterFollower::new(sync, &config)))
@@ -841,10 +912,13 @@ impl Client {
         let kept_first = follower.first();
         self.follower = Some(follower);
         self.follow(follower::Event::Start { coins, used }, now);
+        // The restored sync may begin above the first height wanted now.
         let lower = (first < kept_first).then_some(first);
         if let Some(from) = rescan.into_iter().chain(lower).min() {
             self.follow(follower::Event::Rescan(from), now);
         }
+        // The follower has not heard of the peers that connected before it existed, nor of their
+        // blocks.
         for id in self.peers.keys().copied().collect::<Vec<_>>() {
             self.introduce(id, now);
         }
@@ -854,7 +928,8 @@ impl Client {
         }
     }
 
-    /// What is known of the filters, and whether an earlier run's knowledge is of use.
+    /// Restores the filter sync from the stored state, or creates a new one. Returns `true` with a
+    /// restored sync.
     fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> (FilterSync, bool) {
         if let Some(saved) = saved {
             let config = self.filter_config(saved.first);
@@ -869,11 +944,13 @@ impl Client {
         (FilterSync::new(self.filter_config(first)), false)
     }
 
+    /// Builds the configuration of the filter sync from `first` on.
     fn filter_config(&self, first: u32) -> bip157::Config {
         filter_config(&self.config, first).expect("checked when the client was made")
     }
 
-    /// The lowest height that anyone wants.
+    /// Returns the lowest height wanted by the configuration or by a wallet. If neither names one,
+    /// only new blocks are wanted, so the tip.
     fn first_wanted(&self) -> u32 {
         let chain = self.headers.chain();
         let own = self.config.first.map(|first| first.height(chain));
@@ -881,20 +958,25 @@ impl Client {
         own.into_iter().chain(wallets).min().unwrap_or(chain.tip().height)
     }
 
+    /// Takes the contents of a filter file, repairs the record of its length and forwards the
+    /// filters to the follower.
     fn contents(&mut self, file: u32, bytes: Option<&[u8]>, now: Duration) {
         match bytes {
             Some(bytes) => {
                 let (_, whole) = filter_cache::decode(bytes);
-                // A crash leaves part of the last filter, after which none would be found.
+                // A crash can leave an incomplete filter at the end. A filter appended after it
+                // would never be found, so the incomplete part is overwritten.
                 if whole < bytes.len() {
                     self.cache.cut(file, whole as u64);
                 }
             }
+            // The storage has lost the file.
             None => self.cache.lose(file),
         }
         self.follow(follower::Event::Contents(file, bytes), now);
     }
 
+    /// Records an acknowledgement in the journal.
     fn acknowledged(&mut self, id: UpdateId) {
         match self.outbox.acknowledged(id) {
             Some(Subject::Hit(key)) => self.hits.acknowledge(&key, &mut self.journal),
@@ -905,11 +987,14 @@ impl Client {
         }
     }
 
+    /// Offers a transaction to the peers. An internal wallet watches for the block that contains
+    /// it.
     fn broadcast(&mut self, tx: Transaction, fee_rate: Option<FeeRate>, now: Duration) {
         let wallet = WalletId::of_broadcast(&tx.compute_txid());
         if self.config.protocol != Protocol::HeadersOnly && !self.wallets.contains(&wallet) {
-            // A block with it is found by the scripts that it pays to, of which one is enough. It
-            // may be in the last block already.
+            // The block with the transaction is found by one of its output scripts, the first that
+            // the protocol can watch. The birthday is the tip, because the last block may already
+            // contain the transaction.
             let birthday = Birthday::Height(self.chain().tip().height);
             let mut items = tx.output.iter().map(|it| Item::Script(it.script_pubkey.clone()));
             let watches = items.find_map(|item| {
@@ -920,11 +1005,13 @@ impl Client {
                 self.watch(&wallet, watches, now);
             }
         }
+        // The limit on broadcasts drops the oldest: nothing needs their internal wallets any more.
         for dropped in self.broadcasts.add(tx, fee_rate, now) {
             self.forget_wallet(&WalletId::of_broadcast(&dropped), now);
         }
     }
 
+    /// Carries out the steps of broadcasts and replaces the ids of peers by their names.
     fn take_steps(&mut self, steps: Vec<broadcast::Step>) {
         for step in steps {
             match step {
@@ -949,7 +1036,8 @@ impl Client {
         }
     }
 
-    /// Goes on with broadcasts and with blocks that the caller asked for.
+    /// Continues the broadcasts and the block downloads that the caller asked for. Only peers with
+    /// `NODE_NETWORK` take part, since they serve every block.
     fn serve(&mut self, now: Duration) {
         let full = |info: &PeerInfo| info.services.has(ServiceFlags::NETWORK);
         let peers: BTreeSet<_> =
@@ -964,12 +1052,14 @@ impl Client {
         }
     }
 
+    /// Queues a write and returns its id.
     fn write(&mut self, write: Write) -> WriteId {
         let (id, write) = self.outbox.write(write);
         self.actions.push(Action::Write(id, write));
         id
     }
 
+    /// Writes the new journal records in one append.
     fn flush_journal(&mut self) {
         if self.journal.is_empty() {
             return;
@@ -979,7 +1069,7 @@ impl Client {
         self.write(Write::Append { file: File::Journal, at, bytes });
     }
 
-    /// What the state is now, but for what only the follower knows.
+    /// Returns the state to store, without the parts that only the follower knows.
     fn saved_now(&self) -> Saved {
         let wallets = self.wallets.ids().filter(|id| !id.is_internal()).map(|id| {
             let digest = self.wallets.digest(id).unwrap_or_default();
@@ -995,7 +1085,8 @@ impl Client {
         }
     }
 
-    /// Writes the state. The hits that it rests on are written before.
+    /// Writes the state. The journal is written first: the stored progress must not cover hits that
+    /// are not stored.
     fn save(&mut self, now: Duration) {
         self.flush_journal();
         let Some(follower) = &self.follower else { return };
@@ -1016,11 +1107,13 @@ impl Client {
         self.saved = (self.steps(), now);
     }
 
-    /// Looks whether everything is seen, and writes and reports what is due.
+    /// Checks whether the client has caught up. Writes the state and reports progress when they are
+    /// due.
     fn look_for_end(&mut self, now: Duration) {
         let chain = self.headers.chain();
         let follower_done = match &mut self.follower {
             Some(follower) => follower.is_caught_up(chain, now),
+            // The protocol `HeadersOnly` has no follower to wait for.
             None => self.config.protocol == Protocol::HeadersOnly,
         };
         let caught_up = self.headers.is_caught_up() && follower_done;
@@ -1028,8 +1121,8 @@ impl Client {
         self.caught_up = caught_up;
         let steps = self.steps();
         let is_due = now.saturating_sub(self.saved.1) >= SAVE_EVERY;
-        // A peer can announce a block and then have none as often as it likes, and each write has
-        // the whole state.
+        // Catching up is reported only after a change. Otherwise a hostile peer could cause many
+        // writes of the whole state by announcing blocks that it never delivers.
         if is_new && self.told != Some((steps, self.changes)) {
             self.follow(follower::Event::Flush, now);
             self.save(now);
@@ -1037,8 +1130,10 @@ impl Client {
             self.reported = (steps, now);
             self.told = Some((steps, self.changes));
         } else if is_due && (is_new || self.saved.0 != steps) {
+            // While the scan advances, the state is written at intervals.
             self.save(now);
         }
+        // At most one report per interval, and none without progress.
         if self.reported.0 != steps && now.saturating_sub(self.reported.1) >= REPORT_EVERY {
             self.outbox.push(None, false, News::Progress(self.progress()));
             self.reported = (steps, now);
@@ -1046,8 +1141,9 @@ impl Client {
     }
 }
 
-/// The blocks of an `inv` that tell all it has to say about the chain: one that is unknown, and the
-/// highest that is known. Each costs a look at everything that is under way.
+/// Picks at most two blocks of an `inv`: the first unknown block and the highest known block. These
+/// two blocks contain all information of the `inv` about the chain of the peer. Every further block
+/// would cost a pass over the pending requests, and an `inv` may contain 50,000.
 fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
     let hashes = items.iter().filter_map(|item| match item {
         Inventory::Block(hash) | Inventory::WitnessBlock(hash) => Some(*hash),
@@ -1058,6 +1154,7 @@ fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
     unknown.into_iter().chain(known.max_by_key(|hash| chain.height_of(hash))).collect()
 }
 
+/// Returns the services that a peer must offer for this protocol, beyond headers.
 fn services(protocol: Protocol) -> ServiceFlags {
     match protocol {
         Protocol::Bip157 => ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS,
@@ -1066,6 +1163,8 @@ fn services(protocol: Protocol) -> ServiceFlags {
     }
 }
 
+/// Builds the configuration of the filter sync from `first` on. Fails if the height of a checkpoint
+/// is invalid.
 fn filter_config(config: &Config, first: u32) -> Result<bip157::Config, bip157::ConfigError> {
     let mut filters = bip157::Config::new(config.network, first, config.seed);
     filters.last = config.last;
@@ -1077,7 +1176,10 @@ fn filter_config(config: &Config, first: u32) -> Result<bip157::Config, bip157::
     Ok(filters)
 }
 
-/// The chain of the headers kept, and what is to be written so that the file is it.
+/// Decodes the stored chain of headers, and queues the writes that repair the file.
+///
+/// An empty or incomplete preamble gives a new chain. Invalid or incomplete headers at the end are
+/// cut off and reported.
 fn open_headers(
     bytes: Option<&[u8]>,
     config: &Config,
@@ -1090,7 +1192,8 @@ fn open_headers(
         let (id, write) = outbox.write(write);
         actions.push(Action::Write(id, write));
     };
-    // A kill while the file was made leaves part of what every such file begins with.
+    // A crash while the file was created can leave part of the preamble, with which every header
+    // file begins.
     if fresh.encode().starts_with(bytes) {
         write(Write::Replace { file: File::Headers, bytes: fresh.encode() });
         return Ok(fresh);
@@ -1108,6 +1211,7 @@ fn open_headers(
             chain
         }
     };
+    // Headers of another network would never connect to those of the peers.
     if chain.network() != config.network {
         return Err(OpenError::Network { kept: chain.network(), wanted: config.network });
     }

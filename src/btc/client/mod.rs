@@ -1,26 +1,28 @@
-//! The light client: headers, one follower of the chain (BIP157 or BIP37), its peers and their
-//! failover, wallets, broadcast. One machine without sockets, clock and files.
+//! The Bitcoin light client as one state machine: header sync, block scanning by BIP157 or BIP37,
+//! peer failover, wallets and broadcast. The machine opens no sockets, reads no clock and writes no
+//! files.
 //!
 //! # How to drive it
-//! 1. Make a [`Client`] from a [`Config`] and what the storage [kept](Kept).
-//! 2. Hand over what happens as [`Event`]s: peers, their messages, wallets, [`Event::Tick`] a few
-//!    times a second. `now` is the time since the Unix epoch.
-//! 3. Carry out each [`Action`], **in order**. [`Action::Write`] must not be carried out before
-//!    all earlier ones; once one is durable, say so with [`Event::Stored`]. Many may be made
-//!    durable at once: the last id of a group stands for all before it.
-//! 4. Hand [`Action::Update`]s to their readers, and [`Event::Acknowledged`] back once an update is
-//!    dealt with. Hits and withdrawals that were not acknowledged come again after a restart,
-//!    marked with [`Update::again`].
+//! 1. Create a [`Client`] from a [`Config`] and the files of an earlier run ([`Kept`]).
+//! 2. Pass in each event as an [`Event`]: connections, messages of peers, wallets, and an
+//!    [`Event::Tick`] a few times a second. `now` is the time since the Unix epoch.
+//! 3. Carry out each [`Action`], **in order**. Never carry out an [`Action::Write`] before an
+//!    earlier one. Once a write is durable, report it with [`Event::Stored`]. Several writes may be
+//!    made durable together: reporting the last id covers all writes before it.
+//! 4. Deliver each [`Action::Update`] to its reader. Pass in [`Event::Acknowledged`] once the
+//!    reader has processed the update. After a restart, the client delivers unacknowledged hits and
+//!    withdrawals once more and marks them with [`Update::again`].
 //!
-//! # What is never lost
-//! A hit is durable before its update is given out, and the progress of the scan is durable only
-//! after the hits that it led to. A height counts as [settled](Client::settled_to) only while its
-//! filter's "no" counts or its block was scanned; the one keeper of that is
-//! [`FilterSync`](crate::btc::bip157::FilterSync), or [`Session`](crate::btc::bip37::session::Session).
+//! # Crash safety
+//! A hit is durable before its update is delivered. The progress of the scan becomes durable only
+//! after the hits that the scan found. A height is [settled](Client::settled_to) only while a valid
+//! filter excludes everything watched, or once its block was scanned. The client does not record
+//! this itself: it asks [`FilterSync`](crate::btc::bip157::FilterSync) (BIP157) or
+//! [`Session`](crate::btc::bip37::session::Session) (BIP37).
 //!
 //! # Files
-//! The machine encodes everything itself; the storage knows files as sequences of bytes and two
-//! operations ([`Write`]). See [`File`] for which there are.
+//! The machine encodes all files itself. The storage treats a file as a sequence of bytes and needs
+//! the three operations of [`Write`]. [`File`] lists the files.
 
 mod blocks_asked;
 mod bloom;
@@ -65,57 +67,65 @@ pub use machine::{Client, OpenError};
 pub use state::RestoreError;
 pub use wallets::{Birthday, Item, ItemCause, ItemError, Wallet};
 
-/// How blocks are looked through.
+/// The protocol by which the client finds the transactions of wallets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Compact block filters: peers learn only which blocks are fetched.
+    /// Compact block filters (BIP157): peers learn only which blocks the client downloads.
     #[default]
     Bip157,
-    /// Bloom filters: the peer learns most of what is watched, and can leave out what it likes.
+    /// Bloom filters (BIP37): the serving peer learns most of the watched addresses and can omit
+    /// transactions unnoticed.
     Bip37,
-    /// Headers alone: wallets are not looked for.
+    /// Headers only: the client does not search for transactions of wallets.
     HeadersOnly,
 }
 
-/// What a client is set up with.
+/// Configuration of a [`Client`].
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The network.
+    /// The Bitcoin network to follow.
     pub network: Network,
-    /// What begins each message: that of [`network`](Self::network), but for a signet of one's own.
+    /// Network magic, the four bytes at the start of each message: that of
+    /// [`network`](Self::network), except on a custom signet.
     pub magic: Magic,
-    /// How blocks are looked through.
+    /// The protocol by which the client finds the transactions of wallets.
     pub protocol: Protocol,
-    /// The first height wanted even without a wallet; wallets with an earlier birthday lower it.
-    /// `None`: wallets alone decide.
+    /// First block to scan even if no wallet asks for it; a wallet with an earlier birthday lowers
+    /// the first height. `None`: only the birthdays of the wallets determine the first height.
     pub first: Option<Birthday>,
-    /// The last height wanted; `None`: every block, live ones too.
+    /// Height of the last block to scan. `None`: no limit, so new blocks and, with BIP37,
+    /// unconfirmed transactions are followed too.
     pub last: Option<u32>,
-    /// Random bytes that no peer knows: they choose which blocks are audited, and a new BIP37
-    /// filter's tweak.
+    /// Secret random bytes that no peer may know. The seed selects the blocks of the spot audits
+    /// and the tweak of a new BIP37 filter.
     pub seed: [u8; 16],
-    /// How long an answer may take before another peer is asked.
+    /// Time that a peer has to answer before the client asks another peer.
     pub timeout: Duration,
-    /// BIP157: filter headers that the caller trusts, by height, at multiples of 1,000.
+    /// BIP157: filter headers that the caller trusts, keyed by height. Each height must be a
+    /// multiple of 1,000.
     pub checkpoints: BTreeMap<u32, FilterHeader>,
-    /// BIP157: one block in this many is fetched to audit its filter; 0 for none.
+    /// BIP157: on average, one block in this many is downloaded to audit its filter. 0: no spot
+    /// audits.
     pub spot_audits: u32,
-    /// BIP157: how much is fetched and kept at a time. Its timeout is [`timeout`](Self::timeout).
+    /// BIP157: limits on downloads and memory. The timeout in these limits is ignored;
+    /// [`timeout`](Self::timeout) replaces it.
     pub filter_limits: bip157::Limits,
-    /// BIP157: bytes of filters that are kept, so that a rescan downloads nothing twice; 0 keeps
-    /// none.
+    /// BIP157: bytes of filters to store, so that a rescan need not download the same filters
+    /// again. 0: no filters are stored.
     pub kept_filters: u64,
-    /// BIP37: share of foreign elements that match the filter. In (0, 1), 1e-5 by default; a rate
-    /// that no filter meets is reported as [`Finding::NoFilter`].
+    /// BIP37: target false-positive rate, the fraction of unrelated elements that match the filter.
+    /// Must be in (0, 1); 1e-5 by default. If no filter meets the rate, the client reports
+    /// [`Finding::NoFilter`].
     pub fpr: f64,
-    /// BIP37: requests in flight at a time, from 1 to 2,000; 100 by default. With 0 no block is
-    /// requested, and a larger number has no further effect.
+    /// BIP37: maximum number of block requests in flight, from 1 to 2,000; 100 by default. With 0,
+    /// the client requests no block. A number above 2,000 has no further effect.
     pub in_flight: usize,
 }
 
 impl Config {
-    /// BIP157 with 30 s to answer, one audit in 1,000 blocks, no filters kept, every block wanted.
+    /// Creates the default configuration: BIP157, a timeout of 30 s, one spot audit in 1,000
+    /// blocks, no stored filters, no first and no last height.
     pub fn new(network: Network, seed: [u8; 16]) -> Self {
         Self {
             network,
@@ -135,19 +145,20 @@ impl Config {
     }
 }
 
-/// A wallet's name, chosen by the caller: see [`is_valid`](Self::is_valid).
+/// Identifier of a wallet, chosen by the caller; [`is_valid`](Self::is_valid) states the rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WalletId(pub String);
 
 impl WalletId {
-    /// What the ids begin with of wallets that find broadcast transactions in blocks.
+    /// First character of internal ids. The client gives them to the wallets by which it finds
+    /// broadcast transactions in blocks.
     const INTERNAL: char = '\0';
-    /// The most bytes of an id, so that files hold few bytes for it in each hit.
+    /// Maximum length of an id in bytes. The journal repeats the id in the record of each hit, so
+    /// the limit keeps the journal small.
     pub const MAX_BYTES: usize = 255;
 
-    /// Returns `true` if a caller's wallet can have this id: it has 1 to
-    /// [`MAX_BYTES`](Self::MAX_BYTES) bytes and does not begin with a zero byte, as the client's
-    /// own ids do.
+    /// Returns `true` if a caller may use this id: it has 1 to [`MAX_BYTES`](Self::MAX_BYTES) bytes
+    /// and does not begin with a zero byte, which marks the client's internal ids.
     pub fn is_valid(&self) -> bool {
         (1..=Self::MAX_BYTES).contains(&self.0.len()) && !self.is_internal()
     }
@@ -156,7 +167,7 @@ impl WalletId {
         self.0.starts_with(Self::INTERNAL)
     }
 
-    /// The wallet that finds a broadcast transaction in blocks.
+    /// Returns the internal id of the wallet that finds the broadcast transaction `txid` in blocks.
     fn of_broadcast(txid: &Txid) -> Self {
         Self(std::format!("{}{txid}", Self::INTERNAL))
     }
@@ -174,77 +185,81 @@ impl From<&str> for WalletId {
     }
 }
 
-/// What a peer says of itself in its `version`. Nothing shows that it is true.
+/// What a peer claims about itself in its `version` message, unverified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// The name of its address, for people.
+    /// Printable name of the peer, such as its address.
     pub name: String,
-    /// The services that it offers.
+    /// Services that the peer claims to offer.
     pub services: ServiceFlags,
-    /// The height of its chain.
+    /// Height of the best block that the peer claims to have.
     pub start_height: u32,
 }
 
-/// What the client is told.
+/// Input of the [`Client`]: something that has happened.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection is ready: the handshake is done.
+    /// A connection to a peer is ready: the version handshake is complete.
     Connected(PeerId, PeerInfo),
-    /// The connection is gone.
+    /// The connection to the peer has closed.
     Disconnected(PeerId),
     /// The peer sent this message.
     Message(PeerId, NetworkMessage),
-    /// Watch for a wallet. One that is there already gets the items in addition to its own.
+    /// Add a wallet. If a wallet with this id exists, the items are added to the items that the
+    /// wallet already has.
     Watch(WalletId, Box<Wallet>),
-    /// Forget a wallet, with its hits. Until the writes that follow are [`Stored`](Self::Stored), a
-    /// crash brings its acknowledged hits back as such: before that, do not watch under the same id
-    /// with a reader that knows nothing of them.
+    /// Remove a wallet and its hits. If the process crashes before the resulting writes are
+    /// [`Stored`](Self::Stored), the restarted client still treats the old acknowledged hits as
+    /// acknowledged and does not deliver them again. Wait for these writes before adding a wallet
+    /// with the same id for a reader that has not seen the old hits.
     Forget(WalletId),
-    /// Go over the blocks again for all wallets, from this height on.
+    /// Scan the blocks from this height on again, for all wallets.
     Rescan(u32),
-    /// The write with this id, and all before it, are durable.
+    /// The write with this id and all writes before it are durable.
     Stored(WriteId),
-    /// The reader has dealt with this update.
+    /// The reader has processed the update with this id.
     Acknowledged(UpdateId),
-    /// The contents of a file that [`Action::Read`] asked for; `None` if it is not there.
+    /// Contents of a file that [`Action::Read`] asked for; `None` if the file does not exist.
     Contents(File, Option<Vec<u8>>),
-    /// Offer a transaction to the peers. With its fee rate, peers that want more are known.
+    /// Broadcast a transaction. If its fee rate is given, the transaction is not announced to peers
+    /// whose minimum fee rate (BIP133) is higher.
     Broadcast(Box<Transaction>, Option<FeeRate>),
-    /// Fetch a block of the chain; [`Action::Block`] answers.
+    /// Download a block of the best chain; [`Action::Block`] returns the result.
     GetBlock(BlockHash),
-    /// Have the state written now, as before an end.
+    /// Write the scan state now, for example before the program exits.
     Save,
-    /// For so long, until now, the caller has taken nothing from the peers, since a reader was slow:
-    /// nobody is overdue through that.
+    /// The caller read no messages of peers for this long, up to now, because the reader of updates
+    /// was slow. The pause does not count towards the timeouts of peers.
     Paused(Duration),
-    /// Time has passed.
+    /// Time has passed: the client checks its timeouts.
     Tick,
 }
 
-/// What the client wants done.
+/// Output of the [`Client`]: something that the caller must do.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send this to the peer.
+    /// Send this message to the peer.
     Send(PeerId, NetworkMessage),
-    /// Close the connection. [`Event::Disconnected`] is not needed.
+    /// Close the connection. The caller need not pass in [`Event::Disconnected`] for this peer.
     Disconnect(PeerId, Reason),
-    /// Write to the storage: see [`Write`].
+    /// Change a file of the storage; report [`Event::Stored`] with this id once the change is
+    /// durable.
     Write(WriteId, Write),
-    /// Read a file of the storage; [`Event::Contents`] answers.
+    /// Read a file of the storage and pass in [`Event::Contents`].
     Read(File),
-    /// Tell the reader of updates.
+    /// Deliver this update to its reader.
     Update(Update),
-    /// The answer to [`Event::GetBlock`].
+    /// Result of [`Event::GetBlock`].
     Block(BlockHash, Result<Box<Block>, BlockError>),
 }
 
-/// The number of a write. They ascend.
+/// Sequence number of a write. The numbers ascend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct WriteId(pub u64);
 
-/// The number of an update. They ascend, and start over with each run.
+/// Sequence number of an update. The numbers ascend and start again in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpdateId(pub u64);
 
@@ -252,75 +267,82 @@ pub struct UpdateId(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum File {
-    /// What begins each message of the network, 4 bytes: it tells a signet of one's own from others,
-    /// which headers alone do not.
+    /// Network magic, 4 bytes. The magic distinguishes custom signets, which the header file cannot
+    /// tell apart.
     Network,
-    /// Headers, as [`HeaderChain::encode`](crate::btc::headers::HeaderChain::encode) has them.
+    /// Chain of block headers in the format of
+    /// [`HeaderChain::encode`](crate::btc::headers::HeaderChain::encode).
     Headers,
-    /// Hits, withdrawals and acknowledgements.
+    /// Journal of hits, withdrawals and acknowledgements.
     Journal,
-    /// How far the scan is.
+    /// Progress of the scan.
     State,
-    /// Filters of heights 1,000·(n−1)+1 to 1,000·n; file 0 holds the genesis block's.
+    /// Filters of heights 1,000·(n−1)+1 to 1,000·n. File 0 contains the filter of the genesis
+    /// block.
     Filters(u32),
 }
 
-/// A change of a file.
+/// A change of a file in the storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Write {
-    /// Cuts the file to `at` bytes and appends `bytes`. A crash may leave any part of `bytes`.
+    /// Truncates the file to `at` bytes and appends `bytes`. After a crash, the file may end with
+    /// any part of `bytes`.
     Append {
-        /// The file, made if it is not there.
+        /// The file to change; created if it does not exist.
         file: File,
-        /// Its length before the bytes.
+        /// Length of the file in bytes before `bytes` are appended.
         at: u64,
-        /// What is appended.
+        /// Bytes to append.
         bytes: Vec<u8>,
     },
-    /// Replaces the file: after a crash it is the old one or the new one, whole. Everything
-    /// written before must be durable first.
+    /// Replaces the whole file atomically: after a crash, the file has either the old contents or
+    /// the new contents. All earlier writes must be durable first.
     Replace {
-        /// The file, made if it is not there.
+        /// The file to change; created if it does not exist.
         file: File,
-        /// All of it.
+        /// New contents of the whole file.
         bytes: Vec<u8>,
     },
     /// Removes the file.
     Remove(File),
 }
 
-/// What a storage has kept of an earlier run.
+/// Files that the storage kept from an earlier run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// [`File::Network`], if it is there.
+    /// Contents of [`File::Network`]; `None` if the file does not exist.
     pub network: Option<Vec<u8>>,
-    /// [`File::Headers`], if it is there.
+    /// Contents of [`File::Headers`]; `None` if the file does not exist.
     pub headers: Option<Vec<u8>>,
-    /// [`File::Journal`].
+    /// Contents of [`File::Journal`]; `None` if the file does not exist.
     pub journal: Option<Vec<u8>>,
-    /// [`File::State`].
+    /// Contents of [`File::State`]; `None` if the file does not exist.
     pub state: Option<Vec<u8>>,
-    /// The files of filters that are there, with their sizes in bytes.
+    /// Number and size in bytes of each [`File::Filters`] that exists.
     pub filters: Vec<(u32, u64)>,
 }
 
-/// News for the reader of updates.
+/// An update: news for a reader.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Update {
-    /// Its number, to acknowledge it by.
+    /// Sequence number of the update, used to acknowledge it.
     pub id: UpdateId,
-    /// The wallet that it is for; `None` if it is for all.
+    /// The wallet that the update concerns; `None` if the update is for all readers.
     pub wallet: Option<WalletId>,
-    /// It may have been given out before: by an earlier run, or with less.
+    /// `true` if the update may repeat an earlier one: one that an earlier run delivered, or one
+    /// that had fewer outputs or inputs of the same hit.
     pub again: bool,
-    /// What it is.
+    /// Content of the update.
     pub news: News,
 }
 
 impl Update {
-    /// Prepares a queue for dropping a wallet's updates: a reorganisation in it announces as many
-    /// withdrawals less as the wallet has there.
+    /// Adjusts a queue of updates before the updates of `wallet` are removed from it.
+    ///
+    /// Each [`News::Reorganized`] in the queue announces a number of withdrawals. This function
+    /// subtracts the withdrawals of `wallet` that follow such an update. No other update is
+    /// changed, and none is removed.
     pub fn discount<'a>(queue: impl DoubleEndedIterator<Item = &'a mut Self>, wallet: &WalletId) {
         let mut dropped = 0;
         for update in queue.rev() {
@@ -337,204 +359,210 @@ impl Update {
     }
 }
 
-/// What an update tells.
+/// Content of an [`Update`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum News {
-    /// A transaction of the wallet.
+    /// A transaction that concerns the wallet.
     Hit(Box<Hit>),
-    /// The block of a hit has left the chain, and the hit with it. Comes after the
-    /// [`Reorganized`](Self::Reorganized) that it belongs to.
+    /// A hit is withdrawn because its block has left the chain. Follows the
+    /// [`Reorganized`](Self::Reorganized) that caused it.
     Withdrawn(Box<Hit>),
-    /// Blocks have left the chain. With [`Update::again`], only what it withdraws is told again, to
-    /// the wallet whose hits these are.
+    /// Blocks have left the chain. With [`Update::again`], the update repeats only the withdrawals
+    /// of one wallet, for that wallet.
     Reorganized {
-        /// The last block that stayed.
+        /// Highest block that stayed in the chain.
         fork: BlockAt,
-        /// The blocks that left, the highest first; empty if they left while nothing ran.
+        /// The blocks that left, highest first; empty if they left while no client was running.
         disconnected: Vec<BlockAt>,
-        /// How many [`Withdrawn`](Self::Withdrawn) follow, with nothing in between; fewer if their
-        /// wallet is forgotten meanwhile.
+        /// Number of [`Withdrawn`](Self::Withdrawn) updates that follow directly. Fewer follow if a
+        /// wallet is removed in the meantime.
         withdrawn: usize,
     },
-    /// What a "no" about these blocks is worth, from now on.
+    /// New grade of a range of blocks: the evidence that they contain nothing for the wallets
+    /// beyond the reported hits.
     Graded(Graded),
-    /// What was said about these blocks, both included, counts no more, until they are graded
-    /// again.
+    /// Filter answers about this range of heights, both ends included, are no longer valid until
+    /// the heights are graded again.
     Reopened(u32, u32),
-    /// What was found out about peers.
+    /// An observation about peers, filters, wallets or stored files.
     Finding(Finding),
-    /// What became of a transaction that was broadcast.
+    /// Progress of a broadcast transaction.
     Broadcast(Txid, BroadcastNews),
-    /// How far the client is; at most once a second.
+    /// Progress of the client; reported at most once a second.
     Progress(Progress),
-    /// Everything that the connected peers have is seen. Told again once there was progress, or
-    /// the wallets changed.
+    /// The client has processed everything that the connected peers have. This update is repeated
+    /// after further progress, or after a change of the wallets.
     CaughtUp(Progress),
 }
 
-/// How far the client is.
+/// Progress of a [`Client`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// The last block of the chain.
+    /// Tip of the chain of headers.
     pub tip: BlockAt,
-    /// The work of the chain.
+    /// Total proof of work of the chain.
     pub work: Work,
-    /// The last height wanted.
+    /// Height of the last block to scan: [`Config::last`], or the tip if that is lower.
     pub end: u32,
-    /// See [`Client::settled_to`].
+    /// Height up to which everything is settled: see [`Client::settled_to`].
     pub settled_to: Option<u32>,
 }
 
-/// Consecutive heights with one grade.
+/// A range of heights that have the same grade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Graded {
-    /// The first.
+    /// First height of the range.
     pub from: u32,
-    /// The last.
+    /// Last height of the range, included.
     pub to: u32,
-    /// What a "no" is worth there.
+    /// Evidence that these heights contain no further transactions of the wallets.
     pub grade: Grade,
 }
 
-/// A transaction of a wallet.
+/// A transaction that concerns a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hit {
-    /// Its id.
+    /// Transaction id.
     pub txid: Txid,
-    /// The transaction; without witnesses where BIP37 delivered it.
+    /// The transaction. The transaction lacks its witnesses if BIP37 delivered it.
     pub transaction: Transaction,
-    /// The block and the position there; `None` while unconfirmed.
+    /// The block and the index of the transaction in the block; `None` if unconfirmed.
     pub place: Option<(BlockAt, u32)>,
     /// Outputs that pay to the wallet.
     pub received: Vec<Received>,
-    /// Inputs that spend from it.
+    /// Inputs that spend from the wallet.
     pub spent: Vec<Spent>,
-    /// What shows that it is in its block.
+    /// Proof that the transaction is in its block.
     pub evidence: Evidence,
-    /// Why it was looked at.
+    /// Why the client examined the transaction.
     pub why: Why,
-    /// The name of the peer that it came from.
+    /// Name of the peer that sent the transaction; `None` if unknown.
     pub peer: Option<String>,
 }
 
 /// An output that pays to a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// The output.
+    /// Index of the output in its transaction.
     pub vout: u32,
-    /// What it is worth.
+    /// Amount of the output.
     pub value: Amount,
-    /// Its script, and where it stands in the wallet.
+    /// The script of the output and the item of the wallet that it belongs to.
     pub owner: Owner,
 }
 
 /// An input that spends from a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spent {
-    /// The input.
+    /// Index of the input in its transaction.
     pub vin: u32,
-    /// What it spends.
+    /// The coin that the input spends.
     pub outpoint: OutPoint,
-    /// Where it stands in the wallet, as far as is known.
+    /// The item of the wallet that the coin belongs to; `None` if unknown.
     pub owner: Option<Owner>,
-    /// The outpoint is known to be the wallet's. Else the input shows a watched key or script,
-    /// which anyone who knows it can do.
+    /// `true` if the outpoint is known to belong to the wallet. `false` if the input only contains
+    /// a watched key or script, which anyone who knows it can put into an input.
     pub certain: bool,
 }
 
-/// Where a script or coin stands in a wallet.
+/// The item of a wallet that a script or coin belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// The item of the wallet, counted from 0 in the order in which items were given; one that was
-    /// given before is not counted again.
+    /// Number of the item in the wallet, from 0, in the order in which items were added. An item
+    /// that is added again keeps its number.
     pub item: u32,
-    /// Which of a multipath descriptor's alternatives.
+    /// Number of the alternative in a multipath descriptor; `None` for other items.
     pub path: Option<u32>,
-    /// The index of a ranged descriptor.
+    /// Derivation index in a ranged descriptor; `None` for other items.
     pub index: Option<u32>,
-    /// The script, where it is known.
+    /// The script, if it is known.
     pub script: Option<ScriptBuf>,
 }
 
-/// What shows that a transaction is in its block.
+/// Proof that a transaction is in its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The whole block, bound to its header.
+    /// The whole block was received and its transactions match the merkle root of its header.
     Block,
-    /// A path to the header's merkle root.
+    /// A merkle path leads from the transaction to the merkle root of the header.
     MerkleProof,
-    /// Nothing: it is in no block.
+    /// No proof: the transaction is unconfirmed.
     Unconfirmed,
 }
 
-/// Why a transaction was looked at.
+/// Why the client examined a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
-    /// The filter of its block matches.
+    /// The compact filter of the block matches.
     Matched,
-    /// Peers claim different filters for its block.
+    /// Peers claim different filters for the block, so the client scanned the block itself.
     Disputed,
-    /// Its block was fetched to audit a filter.
+    /// The block was downloaded for a spot audit of its filter.
     SpotAudit,
-    /// A peer's answer to a filtered block named it.
+    /// The merkle block with which a peer answered a filtered-block request includes the
+    /// transaction.
     FilteredBlock,
-    /// A peer relayed it.
+    /// A peer relayed the unconfirmed transaction.
     Relayed,
 }
 
-/// What was found out about peers, or is not certain.
+/// An observation about peers, filters, wallets or stored files that the user may want to know.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Finding {
-    /// Peers claim different filters for a block; it is fetched. Each hash with the names of the
-    /// connected peers that claim it.
+    /// Peers claim different filters for a block. The client downloads the block.
     Disputed {
-        /// The block.
+        /// The disputed block.
         at: BlockAt,
-        /// The claims.
+        /// Each claimed filter hash with the names of the connected peers that claim it.
         claims: Vec<(FilterHash, Vec<String>)>,
     },
-    /// The block does not show which filter is its own: it was scanned.
+    /// The block does not decide which of the claimed filters is correct. The block was scanned.
     Undecided(BlockAt),
-    /// The filter that all peers claim looks wrong: the block was scanned.
+    /// All peers claim the same filter, and the filter seems wrong but is not proven wrong. The
+    /// block was scanned.
     Suspicious(BlockAt),
-    /// No peer delivers this block.
+    /// No peer delivers this block. The client keeps trying.
     BlockUnavailable(BlockAt),
-    /// The chain of headers begins above this height, the first wanted.
+    /// The chain of headers begins above this height, which is the first height to scan.
     FirstUnknown(u32),
-    /// The filter of the block matches, and no transaction is seen to concern what is watched. An
-    /// input that shows no script may spend a coin from before.
+    /// The filter of the block matches, but no transaction in the block is seen to concern a
+    /// wallet. An input that reveals no script may spend an unknown earlier coin.
     NoneSeen(BlockAt),
-    /// A transaction of 64 bytes in this block, which cannot be told from an inner node of the
-    /// merkle tree, was passed over.
+    /// A transaction of 64 bytes in this block was ignored: 64 bytes may also be an inner node of
+    /// the merkle tree (CVE-2017-12842).
     Refused(BlockAt, Txid),
-    /// BIP37: more unconfirmed transactions than are kept, at most this many and 16 MB. Further
-    /// ones are passed over until a block has them.
+    /// BIP37: the limit of stored unconfirmed transactions, this many or 16 MiB, is reached.
+    /// Further ones are ignored until they are in a block.
     UnconfirmedLimit(usize),
-    /// BIP37: this many coins are over the limit. Their spends are not seen.
+    /// BIP37: this many coins exceed the limit of watched coins, so that their spends are not
+    /// detected.
     CoinLimit(usize),
-    /// BIP37: what the filter tells its peer.
+    /// BIP37: how much the filter reveals to the peer.
     Privacy(crate::btc::bip37::session::PrivacyReport),
-    /// BIP37: no filter has room for what is watched, or the rate asked for. No block is answered
-    /// any more.
+    /// BIP37: no filter fits the watched elements at the configured false-positive rate. The client
+    /// accepts no more answers to the old filter until fewer elements are watched.
     NoFilter(crate::btc::bip37::SizingError),
-    /// BIP37: the filter is loaded afresh.
+    /// BIP37: the client sends a newly built filter, for this reason.
     FilterRefreshed(crate::btc::bip37::session::RefreshReason),
-    /// A peer lacks a service that the client needs: it is asked for headers only.
+    /// The named peer lacks these services that the protocol needs. The client uses the peer only
+    /// for headers.
     LacksService(String, ServiceFlags),
-    /// This many bytes of headers that were not written whole were cut off at the start.
+    /// The stored header file ended with an incomplete or invalid header. The client cut off this
+    /// many bytes when it was created.
     HeadersCut(u64),
-    /// An item of this wallet cannot be watched, so that nothing new of it is.
+    /// An item of this wallet cannot be watched. No item of the same [`Event::Watch`] is added.
     ItemRefused(WalletId, ItemError),
-    /// A wallet with this id cannot be watched: see [`WalletId::is_valid`].
+    /// The wallet was not added because its id is invalid: see [`WalletId::is_valid`].
     WalletRefused(WalletId),
-    /// What was kept of the scan is of no use, and the scan starts over.
+    /// The stored state of the scan cannot be used. The scan starts over.
     StartedOver(RestoreError),
-    /// The headers of most peers are more than two hours ahead of the clock, which is likely wrong:
-    /// they are refused until it is set. Reported once.
+    /// The headers of most peers are more than two hours ahead of the clock, so the clock is
+    /// probably slow. The client refuses these headers until the clock is corrected. The finding is
+    /// reported once.
     ClockBehind,
 }
 
@@ -542,28 +570,29 @@ pub enum Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its headers.
+    /// The peer broke a rule of header sync or stalled in it.
     #[error(transparent)]
     Headers(header_sync::Reason),
-    /// Its filters and blocks.
+    /// The peer broke a rule of filter sync (BIP157) or stalled in it.
     #[error(transparent)]
     Filters(bip157::Reason),
-    /// Its filtered blocks.
+    /// The peer failed to serve filtered blocks (BIP37).
     #[error(transparent)]
     Bloom(bloom::Reason),
-    /// More items in one `inv`, `getdata` or `notfound` than the protocol allows.
+    /// The peer sent more items in one `inv`, `getdata` or `notfound` than the protocol allows.
     #[error("{0} items in one message, the limit is {MAX_INV_SIZE}")]
     Inventory(usize),
-    /// A block with the hash asked for, and not with its transactions.
-    #[error("it sent a block {0} whose transactions are not those of its header")]
+    /// The peer sent a block with the requested hash whose transactions do not match its header.
+    #[error("block {0} has transactions that do not match its header")]
     FalseBlock(BlockHash),
-    /// A block that it was asked for did not come in time.
+    /// The peer did not deliver a requested block within the timeout.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     BlockStalled(BlockHash, Duration),
 }
 
 impl Reason {
-    /// Returns `true` if the peer broke the protocol or lied, so that it is to be banned.
+    /// Returns `true` if the peer violated the protocol or lied, so that it should be banned.
+    /// `false` for a peer that may be honest but slow.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Headers(reason) => reason.is_misbehaviour(),

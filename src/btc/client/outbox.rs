@@ -1,4 +1,4 @@
-//! Updates on their way to their reader: each waits until what it rests on is durable.
+//! Queue of updates. Each update is delivered only after the writes before it are durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::vec::Vec;
@@ -6,7 +6,7 @@ use std::vec::Vec;
 use super::journal::Key;
 use super::{News, Update, UpdateId, WalletId, Write, WriteId};
 
-/// What an update is about, once it is acknowledged.
+/// The hit or withdrawal that an acknowledged update concerns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Subject {
     Hit(Key),
@@ -21,28 +21,33 @@ impl Subject {
     }
 }
 
-/// Numbers writes and updates, and keeps updates in their order.
+/// Numbers the writes and updates, and delivers updates in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
+    /// The newest write.
     written: WriteId,
+    /// The newest durable write.
     stored: WriteId,
+    /// Number of the newest update.
     next: u64,
+    /// Updates not delivered yet, each with the write that must be durable before.
     waiting: VecDeque<(WriteId, Update)>,
-    /// Not acknowledged.
+    /// Hits and withdrawals that are not acknowledged.
     open: BTreeMap<UpdateId, Subject>,
-    /// The last update about each hit. An acknowledgement of an earlier one counts for nothing: its
-    /// reader has not dealt with what came after it.
+    /// The last update about each hit. Acknowledgements of earlier updates have no effect, because
+    /// the reader has not processed the later update.
     last: BTreeMap<Key, UpdateId>,
 }
 
 impl Outbox {
-    /// Numbers a write.
+    /// Assigns the next number to a write.
     pub(super) fn write(&mut self, write: Write) -> (WriteId, Write) {
         self.written.0 += 1;
         (self.written, write)
     }
 
-    /// Queues an update. It waits for every write so far, and for the updates before it.
+    /// Queues an update. The update is delivered after all writes so far are durable and after all
+    /// updates before it.
     pub(super) fn push(&mut self, wallet: Option<WalletId>, again: bool, news: News) {
         self.next += 1;
         let id = UpdateId(self.next);
@@ -52,6 +57,8 @@ impl Outbox {
             _ => None,
         };
         if let Some(subject) = subject {
+            // A later update about the same hit replaces the earlier one: only it can be
+            // acknowledged.
             if let Some(earlier) = self.last.insert(subject.key().clone(), id) {
                 self.open.remove(&earlier);
             }
@@ -60,36 +67,38 @@ impl Outbox {
         self.waiting.push_back((self.written, Update { id, wallet, again, news }));
     }
 
-    /// The number of the last update.
+    /// Number of the newest update.
     pub(super) fn last(&self) -> UpdateId {
         UpdateId(self.next)
     }
 
-    /// The writes up to this one are durable.
+    /// Notes that the writes up to `id` are durable. A number above the newest write is treated as
+    /// the newest write, so that it does not cover later writes.
     pub(super) fn stored(&mut self, id: WriteId) {
         self.stored = self.stored.max(id.min(self.written));
     }
 
-    /// The updates that need not wait any longer.
+    /// Removes and returns the updates whose writes are durable, in order.
     pub(super) fn take_ready(&mut self) -> Vec<Update> {
         let stored = self.stored;
         let ready = self.waiting.iter().take_while(|(after, _)| *after <= stored).count();
         self.waiting.drain(..ready).map(|(_, update)| update).collect()
     }
 
-    /// How many updates wait for writes.
+    /// Number of updates that wait for writes.
     pub(super) fn num_waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// What an update that is acknowledged was about; `None` if a later one is about the same hit.
+    /// Returns the hit or withdrawal that an acknowledged update concerns. `None` if the update
+    /// needs no acknowledgement, or if a later update concerns the same hit.
     pub(super) fn acknowledged(&mut self, id: UpdateId) -> Option<Subject> {
         let subject = self.open.remove(&id)?;
         self.last.remove(subject.key());
         Some(subject)
     }
 
-    /// A wallet is gone, and nobody reads its updates.
+    /// Removes the updates of a wallet that was removed.
     pub(super) fn forget(&mut self, wallet: &WalletId) {
         Update::discount(self.waiting.iter_mut().map(|(_, update)| update), wallet);
         self.waiting.retain(|(_, update)| update.wallet.as_ref() != Some(wallet));
@@ -124,7 +133,7 @@ mod tests {
         outbox.stored(first);
         let ready: Vec<_> = outbox.take_ready().into_iter().map(|update| update.news).collect();
         assert_eq!(ready, [News::Reopened(1, 1)]);
-        // One that was never given out counts for no later one.
+        // A write id that was never assigned does not cover later writes.
         outbox.stored(WriteId(100));
         let (third, _) = outbox.write(write());
         assert_eq!((second, third), (WriteId(2), WriteId(3)));

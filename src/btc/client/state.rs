@@ -1,14 +1,16 @@
-//! How far a scan is, as bytes: what is known of filters or of blocks answered, and what of each
-//! wallet was asked for. All in one file, so that no part is older than another: a filter that was
-//! asked before an index was derived has not been asked for it.
+//! The state file: the progress of a scan. The file contains the state of the filter sync or the
+//! answered blocks, and the items that each wallet was searched for.
+//!
+//! The state is one file, so that no part is older than another. Otherwise a filter could count as
+//! asked for a script that was derived only later.
 //!
 //! ```text
-//! "CSCS" | version 1 | protocol u8 | network magic 4 | journal records u64 | first u32 | again 5
+//! "CSCS" | version 1 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
 //! | wallets u32, for each: name (length u16) | digest 32 | first u32 | indices u32, each u32
 //! | BIP37: tweak u32 | capacity u32 | blocks u32, for each: height u32, hash 32
 //! | checksum 4: of everything so far | BIP157: `FilterSync::encode`
 //! ```
-//! Numbers are little-endian. `again` is 0 or 1 and a height u32.
+//! Numbers are little-endian. `again` is a flag u8 (0 or 1) and a height u32.
 
 use std::collections::BTreeMap;
 use std::vec::Vec;
@@ -24,37 +26,39 @@ use crate::btc::headers::HeaderChain;
 const MAGIC: [u8; 4] = *b"CSCS";
 const VERSION: u8 = 1;
 
-/// Why what was kept of a scan is of no use.
+/// Why the stored state of a scan cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RestoreError {
-    /// Damaged, or something else.
-    #[error("not the state of a scan, or damaged: {0} bytes")]
+    /// The file is damaged or has another format. Contains its length in bytes.
+    #[error("the stored scan state of {0} bytes is damaged or has another format")]
     Damaged(usize),
-    /// A version that is unknown here.
-    #[error("version {0}, known is {VERSION}")]
+    /// The file has an unknown format version.
+    #[error("the stored scan state has version {0}, the supported version is {VERSION}")]
     Version(u8),
-    /// The state of another network or protocol.
-    #[error("the state of a scan of another network or by another protocol")]
+    /// The state belongs to another network or another protocol.
+    #[error("the stored scan state belongs to another network or protocol")]
     Other,
-    /// What is kept of the filters.
+    /// The stored state of the filter sync cannot be used.
     #[error(transparent)]
     Filters(#[from] crate::btc::bip157::RestoreError),
 }
 
-/// What BIP37 keeps.
+/// The part of the state that only BIP37 uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedBloom {
-    /// Kept for good: two filters of one wallet that differ in it give the wallet away.
+    /// Tweak of the filter, never changed: a peer can intersect two filters with different tweaks
+    /// and so identify the wallet.
     pub(super) tweak: u32,
+    /// Number of elements that the filter is sized for.
     pub(super) capacity: u32,
-    /// Blocks up to which everything is answered: the last, and some before it, for
-    /// reorganisations.
+    /// Height and hash of the last block up to which every block is answered, and of some blocks
+    /// before it, in case of a reorganisation.
     pub(super) answered: Vec<(u32, BlockHash)>,
 }
 
 impl SavedBloom {
-    /// That everything is answered up to a height.
+    /// Stores that every block up to `answered` is answered; `None`: no block is.
     pub(super) fn set_answered(&mut self, answered: Option<u32>, chain: &HeaderChain) {
         self.answered.clear();
         let (mut step, mut height) = (1, answered);
@@ -63,43 +67,46 @@ impl SavedBloom {
         {
             self.answered.push((at, hash));
             height = at.checked_sub(step);
-            // As in a block locator of `getheaders`: few entries, and after a reorganisation one of
-            // them is not far below the fork.
+            // As in a block locator of `getheaders`, the distances double after some entries. The
+            // list stays short, and after a reorganisation one of its blocks is not far below the
+            // fork.
             if self.answered.len() > 10 {
                 step = step.saturating_mul(2);
             }
         }
     }
 
-    /// The height up to which everything is answered, of blocks that are still in the chain.
+    /// Highest height up to which every block is answered, among blocks that are still in the
+    /// chain.
     pub(super) fn answered_to(&self, chain: &HeaderChain) -> Option<u32> {
         let in_chain = |(height, hash): &&(u32, BlockHash)| chain.hash_at(*height) == Some(*hash);
         self.answered.iter().filter(in_chain).map(|(height, _)| *height).max()
     }
 }
 
-/// What a wallet was looked for with.
+/// What the stored scan searched for on behalf of one wallet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedWallet {
-    /// What tells its items from others.
+    /// Hash of the wallet's items: see [`Wallet::digest`](super::Wallet::digest).
     pub(super) digest: [u8; 32],
-    /// The first height that it wanted.
+    /// The first height that the wallet wanted.
     pub(super) first: u32,
-    /// The next index of each of its keychains.
+    /// The next index to derive of each keychain of the wallet.
     pub(super) next: Vec<u32>,
 }
 
-/// What is kept of a scan.
+/// The stored state of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saved {
     /// The value of [`Hits::events`](super::hits::Hits::events) when this was saved.
     pub(super) journal_events: u64,
+    /// First height of the scan.
     pub(super) first: u32,
-    /// The lowest height that is to be answered again.
+    /// The lowest height that must be searched again.
     pub(super) again: Option<u32>,
     pub(super) wallets: BTreeMap<WalletId, SavedWallet>,
     pub(super) bloom: SavedBloom,
-    /// What is known of the filters.
+    /// Encoded state of the filter sync; empty with BIP37.
     pub(super) filters: Vec<u8>,
 }
 
@@ -148,9 +155,12 @@ impl Saved {
         let (saved, kind) = read(&mut rest).ok_or(damaged)?;
         let length = bytes.len() - rest.len();
         let (sum, filters) = rest.split_first_chunk::<4>().ok_or(damaged)?;
+        // The checksum covers everything before it. The filter state has a checksum of its own.
         if checksum(bytes.get(..length).unwrap_or_default()) != *sum {
             return Err(damaged);
         }
+        // This check comes after the checksum, so that a damaged file is not reported as one of
+        // another network.
         if kind != (code(protocol), network.magic().to_bytes()) {
             return Err(RestoreError::Other);
         }
@@ -158,6 +168,7 @@ impl Saved {
     }
 }
 
+/// Reads the fields between the version and the checksum, and the protocol and the network magic.
 fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
     let [_, protocol] = take(rest)?;
     let magic = take(rest)?;
@@ -182,6 +193,7 @@ fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
     Some((saved, (protocol, magic)))
 }
 
+/// Number of the protocol in the file.
 fn code(protocol: Protocol) -> u8 {
     match protocol {
         Protocol::Bip157 => 0,
@@ -225,7 +237,7 @@ mod tests {
             let other = Err(RestoreError::Other);
             assert_eq!(Saved::decode(&bytes, Protocol::Bip37, network), other);
             assert_eq!(Saved::decode(&bytes, protocol, Network::Bitcoin), other);
-            // What is known of the filters has a checksum of its own.
+            // The state of the filter sync has a checksum of its own.
             let own = bytes.len() - saved.filters.len();
             for length in 0..own {
                 assert!(Saved::decode(&bytes[..length], protocol, network).is_err(), "{length}");

@@ -1,8 +1,8 @@
-//! The wallets of a client: what each asked for, which script is whose, and which indices of
-//! descriptors are watched.
+//! The wallets of a client: the items of each wallet, the owner of each script and coin, and the
+//! watched indices of descriptors.
 //!
-//! Which scripts and coins are watched at all, and what of a transaction is theirs, is kept by
-//! [`Watch`], of which the follower of the chain has the only one.
+//! The owners are kept here. Which scripts and coins are watched in total, and which parts of a
+//! transaction concern them, is decided by [`Watch`], of which the follower has the only one.
 
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,48 +22,49 @@ use crate::btc::wallet::{
     WatchedScript,
 };
 
-/// Something that a wallet watches.
+/// An item that a wallet watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Item {
     /// An output script.
     Script(ScriptBuf),
-    /// A public key, with the scripts that Bitcoin Core's descriptor `combo` stands for: P2PK,
-    /// P2PKH, and of a compressed key P2WPKH and P2SH-P2WPKH.
+    /// A public key. Watches the scripts of Bitcoin Core's descriptor `combo`: P2PK and P2PKH, and
+    /// for a compressed key P2WPKH and P2SH-P2WPKH too.
     Key(PublicKey),
-    /// A coin, whose spend is watched.
+    /// A coin. Watches its spend.
     Coin {
-        /// The coin.
+        /// Outpoint of the coin.
         outpoint: OutPoint,
-        /// What it pays to. BIP157 needs it, since filters hold scripts alone.
+        /// The script of the coin. BIP157 requires it, since filters contain scripts only.
         script: Option<ScriptBuf>,
     },
-    /// An output descriptor without private keys. One with a wildcard is watched over the range,
-    /// and as far beyond the last index used as the wallet's gap says.
+    /// An output descriptor without private keys. If it has a wildcard, the indices of the range
+    /// are watched, and as many indices after the last used one as [`Wallet::gap`] states.
     Descriptor(String, RangeInclusive<u32>),
 }
 
-/// The first block in which a wallet's items may have been used.
+/// First block in which the items of a wallet may have been used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Birthday {
-    /// A height.
+    /// The height of the block.
     Height(u32),
-    /// Unix time in seconds. A margin of four hours and eleven blocks is taken off, since the
-    /// times of blocks are not in order.
+    /// Unix time in seconds. Four hours and eleven blocks are subtracted, since the timestamps of
+    /// blocks are not in order.
     Time(u32),
 }
 
-/// Most that the time of a block may be too early, and more: Bitcoin's rules allow two hours.
+/// Margin in seconds for wrong timestamps of blocks: twice the two hours that the rules of Bitcoin
+/// allow a timestamp to be ahead of the clock.
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
-    /// The first height to look at.
+    /// Returns the first height to scan. A time is converted by a binary search over the chain.
     pub fn height(self, chain: &HeaderChain) -> u32 {
         let time = match self {
             Self::Height(height) => return height,
             Self::Time(time) => time.saturating_sub(CLOCK),
         };
-        // Medians of times ascend, which times need not.
+        // Search by the median time past, which, unlike timestamps, ascends with the height.
         let (mut low, mut high) = (chain.start().height, chain.tip().height);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -73,35 +74,33 @@ impl Birthday {
                 high = middle;
             }
         }
-        // A block is later than the median of the eleven before it.
+        // A block is later than the median of the eleven blocks before it.
         low.saturating_sub(11)
     }
 }
 
-/// What a wallet watches, and since when.
+/// The items that a wallet watches, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wallet {
-    /// The first block to look at: nothing was used before, unless `history` says otherwise.
+    /// The first block to scan. The items are assumed unused before, unless `history` states
+    /// otherwise.
     pub birthday: Birthday,
-    /// Whether the items may have been used before the birthday. Used by BIP157 only: BIP37 counts
-    /// it as unknown.
+    /// [`History::Unknown`] if the items may have been used before the birthday. BIP157 uses this
+    /// history; BIP37 treats every history as unknown.
     pub history: History,
-    /// What it watches. The order gives items their numbers.
+    /// The watched items. The order of the items determines their numbers.
     pub items: Vec<Item>,
-    /// How many indices beyond the last one used are watched of each ranged descriptor.
+    /// Number of indices watched after the last used index of each ranged descriptor (gap limit).
     pub gap: u32,
 }
 
 impl Wallet {
-    /// A wallet that was first used at its birthday, with a gap of 20.
+    /// Creates a wallet whose items were not used before the birthday, with a gap of 20.
     pub fn new(birthday: Birthday, items: Vec<Item>) -> Self {
         Self { birthday, history: History::Complete, items, gap: 20 }
     }
 
-    /// Checks that every item can be watched by this protocol.
-    ///
-    /// # Errors
-    /// The first item that cannot, by its number.
+    /// [`ItemError`] with the number of the first item that cannot be watched, and the cause.
     pub fn check(&self, protocol: Protocol) -> Result<(), ItemError> {
         self.items.iter().enumerate().try_for_each(|(number, item)| {
             let checked = check(&expand(item), protocol).and(keychain(item, self.gap).map(drop));
@@ -109,17 +108,18 @@ impl Wallet {
         })
     }
 
-    /// A hash that tells these items, and the gap of descriptors among them, from others. Their
-    /// order and the birthday do not change it.
+    /// Returns a hash that identifies the set of items, and the gap if there are descriptors among
+    /// them. The order of the items and the birthday do not change the hash.
     pub fn digest(&self) -> [u8; 32] {
         digest(self.items.iter().map(|item| (item, self.gap)))
     }
 }
 
-/// A hash of items, each with the gap that it has if it is a descriptor.
+/// Returns a hash of a set of items, each with its gap. The gap is part of the hash for descriptors
+/// only.
 fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
     let line = |(item, gap): (&Item, u32)| match item {
-        // A larger gap finds what a smaller one has passed over.
+        // A larger gap can find transactions that a smaller one missed.
         Item::Descriptor(..) => std::format!("{item:?} gap {gap}"),
         _ => std::format!("{item:?}"),
     };
@@ -133,13 +133,13 @@ fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
     sha256::Hash::from_engine(engine).to_byte_array()
 }
 
-/// Why an item cannot be watched.
+/// An item cannot be watched: which one and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("item {item}: {cause}")]
 pub struct ItemError {
-    /// The item's number, from 0.
+    /// Number of the item, from 0.
     pub item: usize,
-    /// Why.
+    /// Why the item cannot be watched.
     #[source]
     pub cause: ItemCause,
 }
@@ -148,13 +148,13 @@ pub struct ItemError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ItemCause {
-    /// Filters hold scripts, not outpoints.
+    /// BIP157: a coin without its script. Filters contain scripts, not outpoints.
     #[error("BIP157 finds the spend of a coin by its script: give the script too")]
     CoinWithoutScript,
-    /// BIP158 leaves such scripts out of filters.
-    #[error("compact filters leave out empty scripts and those that start with OP_RETURN")]
+    /// BIP157: an empty script or one that starts with `OP_RETURN`. BIP158 omits such scripts.
+    #[error("compact filters omit empty scripts and scripts that start with OP_RETURN")]
     NotInFilters,
-    /// BIP37 matches what a script pushes.
+    /// BIP37: a script without a data push. BIP37 matches pushed data only.
     #[error("BIP37 cannot watch a script that pushes no data")]
     NoPush,
     /// The descriptor is invalid.
@@ -162,7 +162,7 @@ pub enum ItemCause {
     Descriptor(DescriptorError),
 }
 
-/// A script or coin that an item stands for.
+/// A script or coin that an item expands to.
 #[derive(Debug, Clone)]
 struct Expanded {
     script: Option<ScriptBuf>,
@@ -182,7 +182,8 @@ impl Expanded {
     }
 }
 
-/// What an item stands for; nothing for a descriptor, which is derived by its keychain.
+/// Expands an item to its scripts and coins. Returns nothing for a descriptor, whose keychain
+/// derives its scripts.
 fn expand(item: &Item) -> Vec<Expanded> {
     match item {
         Item::Script(script) => std::vec![Expanded::script(script.clone())],
@@ -197,7 +198,7 @@ fn expand(item: &Item) -> Vec<Expanded> {
     }
 }
 
-/// The keychain of an item that is a descriptor.
+/// Returns the keychain of an item if it is a descriptor, else `None`.
 fn keychain(item: &Item, gap: u32) -> Result<Option<Keychain>, ItemCause> {
     match item {
         Item::Descriptor(text, range) => {
@@ -208,9 +209,10 @@ fn keychain(item: &Item, gap: u32) -> Result<Option<Keychain>, ItemCause> {
     }
 }
 
-/// What Bitcoin Core's descriptor `combo` stands for.
+/// Returns the scripts of Bitcoin Core's descriptor `combo` for a key.
 fn key_scripts(key: &PublicKey) -> Vec<ScriptBuf> {
     let mut scripts = std::vec![ScriptBuf::new_p2pk(key), ScriptBuf::new_p2pkh(&key.pubkey_hash())];
+    // Only compressed keys have segwit scripts.
     if let Ok(hash) = key.wpubkey_hash() {
         let native = ScriptBuf::new_p2wpkh(&hash);
         scripts.push(ScriptBuf::new_p2sh(&native.script_hash()));
@@ -219,6 +221,7 @@ fn key_scripts(key: &PublicKey) -> Vec<ScriptBuf> {
     scripts
 }
 
+/// Checks that all scripts and coins can be watched by a protocol.
 fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
     for Expanded { script, outpoint, .. } in expanded {
         match (protocol, script) {
@@ -226,7 +229,7 @@ fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
             (Protocol::Bip157, Some(script)) if script.is_empty() || script.is_op_return() => {
                 return Err(ItemCause::NotInFilters);
             }
-            // A coin is matched by its outpoint.
+            // BIP37 matches a coin by its outpoint, so its script may lack a push.
             (Protocol::Bip37, Some(script))
                 if outpoint.is_none() && element_of(script).is_none() =>
             {
@@ -238,7 +241,7 @@ fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
     Ok(())
 }
 
-/// What is to be watched from now on.
+/// A script or coin that the follower must watch from now on.
 #[derive(Debug, Clone)]
 pub(super) struct ToWatch {
     pub(super) script: Option<ScriptBuf>,
@@ -247,7 +250,7 @@ pub(super) struct ToWatch {
     pub(super) history: History,
 }
 
-/// Whose a script or coin is.
+/// Owner of a script or coin: a wallet and its item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holder {
     wallet: WalletId,
@@ -256,15 +259,16 @@ struct Holder {
     label: Option<Label>,
 }
 
-/// An item of a wallet, in the order of adding.
+/// An item that a wallet watches. A wallet keeps its items in the order of adding.
 #[derive(Debug)]
 struct Watching {
     item: Item,
     gap: u32,
-    /// The keychain of a descriptor.
+    /// Number of the keychain; `None` if the item is no descriptor.
     keychain: Option<u32>,
 }
 
+/// A wallet: its birthday and its items.
 #[derive(Debug)]
 struct Entry {
     birthday: Birthday,
@@ -281,7 +285,7 @@ impl Entry {
     }
 }
 
-/// Whose a keychain is.
+/// Owner of a keychain: a wallet and its item.
 #[derive(Debug, Clone)]
 struct KeychainHolder {
     wallet: WalletId,
@@ -289,7 +293,7 @@ struct KeychainHolder {
     history: History,
 }
 
-/// All wallets.
+/// All wallets of a client.
 #[derive(Debug)]
 pub(super) struct Wallets {
     protocol: Protocol,
@@ -297,18 +301,19 @@ pub(super) struct Wallets {
     by_script: BTreeMap<ScriptBuf, Vec<Holder>>,
     by_outpoint: BTreeMap<OutPoint, Vec<Holder>>,
     keychains: Keychains,
-    /// Whose each keychain is, by its number.
+    /// Owner of each keychain, by the number of the keychain.
     keychain_holders: Vec<KeychainHolder>,
-    /// What the follower has not been given yet.
+    /// Scripts and coins that the follower has not taken yet.
     new: Vec<ToWatch>,
-    /// What the follower is to forget.
+    /// Scripts that the follower must stop watching.
     dropped: BTreeSet<ScriptBuf>,
-    /// Wallets of which a script that was watched before has got a label.
+    /// Wallets in which a keychain has derived a script that the wallet watched already.
     relabelled: BTreeSet<WalletId>,
 }
 
 impl Wallets {
     pub(super) fn new(protocol: Protocol) -> Self {
+        // [`LookAhead`] explains which protocol needs which policy.
         let look_ahead = match protocol {
             Protocol::Bip37 => LookAhead::Sliding,
             _ => LookAhead::InSteps,
@@ -334,27 +339,27 @@ impl Wallets {
         self.entries.contains_key(id)
     }
 
-    /// The first height that a wallet looks at.
+    /// First height that a wallet must scan; `None` if the wallet is unknown.
     pub(super) fn first(&self, id: &WalletId, chain: &HeaderChain) -> Option<u32> {
         Some(self.entries.get(id)?.birthday.height(chain))
     }
 
-    /// The lowest first height of all wallets.
+    /// Lowest first height of all wallets; `None` without wallets.
     pub(super) fn lowest(&self, chain: &HeaderChain) -> Option<u32> {
         self.entries.values().map(|entry| entry.birthday.height(chain)).min()
     }
 
-    /// What tells the items of a wallet from others.
+    /// Hash of the items of a wallet: see [`Wallet::digest`].
     pub(super) fn digest(&self, id: &WalletId) -> Option<[u8; 32]> {
         Some(self.entries.get(id)?.digest())
     }
 
-    /// Adds a wallet, or items to one that is there, whose birthday is the earlier of both. A
-    /// descriptor that is there gets the larger gap of both. Returns `true` if there is anything to
-    /// look for that was not looked for before.
+    /// Adds a wallet, or adds items to an existing wallet. The earlier of both birthdays applies. A
+    /// descriptor that the wallet already has gets the larger of both gaps. Returns `true` if there
+    /// is anything new to search for.
     ///
     /// # Errors
-    /// The first item that cannot be watched. Nothing is added then.
+    /// [`ItemError`] for the first item that cannot be watched. Nothing is added then.
     pub(super) fn add(
         &mut self,
         id: &WalletId,
@@ -377,6 +382,8 @@ impl Wallets {
             let number = u32::try_from(place).unwrap_or(u32::MAX);
             let error = |cause| ItemError { item: place, cause };
             let descriptor = |cause| error(ItemCause::Descriptor(cause));
+            // A known item keeps its number. A larger gap of a known descriptor is new all the
+            // same.
             if let Some(&place) = known.get(&item) {
                 if let Some(Watching { gap: narrower, keychain: Some(keychain), .. }) =
                     entry.items.get_mut(place).filter(|known| known.gap < gap)
@@ -410,9 +417,11 @@ impl Wallets {
         Ok(is_new)
     }
 
-    /// Notes whose a script or coin is, and has it watched if it is new to the wallet. Returns
-    /// `true` if anything is new: a script that the wallet has of another item shows that an index
-    /// of this one is used.
+    /// Records the owner of a script or coin, and queues it for the follower if it is new to the
+    /// wallet.
+    ///
+    /// Returns `true` if anything is new. A known script with a new label is new too: its earlier
+    /// transactions show that the index is used.
     fn watch(&mut self, id: &WalletId, item: u32, expanded: Expanded, history: History) -> bool {
         let Expanded { script, outpoint, path, label } = expanded;
         let holder = Holder { wallet: id.clone(), item, path, label };
@@ -423,17 +432,19 @@ impl Wallets {
         };
         let of_wallet = holders.iter().filter(|known| known.wallet == *id);
         let labels: Vec<_> = of_wallet.map(|known| known.label).collect();
+        // Known with this label, or known already and without a label to add.
         if labels.contains(&label) || !labels.is_empty() && label.is_none() {
             return false;
         }
-        // A wallet is told of the index of a descriptor rather than of the same script by itself.
+        // Owners with a label come first, so that hits name the index of a descriptor rather than
+        // the same script as a separate item.
         let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
         holders.insert(first.unwrap_or(holders.len()), holder);
         if !labels.is_empty() {
             self.relabelled.insert(id.clone());
             return true;
         }
-        // It may be watched again before the follower was told to forget it.
+        // The follower has not yet dropped this script, so it must not do so now.
         if let Some(script) = &script {
             self.dropped.remove(script);
         }
@@ -441,7 +452,8 @@ impl Wallets {
         true
     }
 
-    /// Forgets a wallet.
+    /// Removes a wallet. Scripts that no other wallet watches are queued for removal from the
+    /// follower.
     pub(super) fn remove(&mut self, id: &WalletId) {
         self.entries.remove(id);
         let dropped = &mut self.dropped;
@@ -456,47 +468,49 @@ impl Wallets {
             holders.retain(|holder| holder.wallet != *id);
             !holders.is_empty()
         });
-        // Filters are asked for the scripts of coins that other wallets watch.
+        // Keep the scripts of coins that other wallets watch: filters are matched against these
+        // scripts.
         for watching in self.entries.values().flat_map(|entry| &entry.items) {
             if let Item::Coin { script: Some(script), .. } = &watching.item {
                 dropped.remove(script);
             }
         }
-        // What the follower was not given yet need not be watched at all.
+        // Dropped scripts that the follower has not taken yet need not be watched at all.
         self.new.retain(|new| new.script.as_ref().is_none_or(|script| !dropped.contains(script)));
     }
 
-    /// What the follower is to watch in addition; it is given once.
+    /// Removes and returns the scripts and coins that the follower must watch in addition.
     pub(super) fn take_new(&mut self) -> Vec<ToWatch> {
         core::mem::take(&mut self.new)
     }
 
-    /// Scripts that no wallet watches any more; they are given once.
+    /// Removes and returns the scripts that no wallet watches any more.
     pub(super) fn take_dropped(&mut self) -> BTreeSet<ScriptBuf> {
         core::mem::take(&mut self.dropped)
     }
 
-    /// Wallets of which a script that was watched before has got a label; they are given once.
+    /// Removes and returns the wallets in which a keychain has derived an already watched script.
     pub(super) fn take_relabelled(&mut self) -> BTreeSet<WalletId> {
         core::mem::take(&mut self.relabelled)
     }
 
-    /// An index of a keychain is used: has those watched that are to be ahead of it. Returns `true`
-    /// if there are any.
+    /// Notes that an index of a keychain is used, and watches the indices that must be ahead of it.
+    /// Returns `true` if any script is new to the follower.
     pub(super) fn advance(&mut self, used: Label) -> bool {
-        // What was derived once can be derived further, up to the last index there is.
+        // An error is ignored: a descriptor that has derived one index can derive all further ones
+        // up to the last.
         let derived = self.keychains.advance(used).unwrap_or_default();
         self.watch_derived(derived)
     }
 
-    /// The next index of each keychain of a wallet.
+    /// Returns the next index to derive of each keychain of a wallet.
     pub(super) fn next_indices(&self, id: &WalletId) -> Vec<u32> {
         let next = self.keychains.next_indices();
         let keychains = self.entries.get(id).into_iter().flat_map(Entry::keychains);
         keychains.filter_map(|number| next.get(number as usize).copied()).collect()
     }
 
-    /// Derives up to these indices, one for each keychain of the wallet.
+    /// Derives and watches the indices below these, one for each keychain of the wallet in order.
     pub(super) fn derive_to(&mut self, id: &WalletId, next: &[u32]) {
         let Some(entry) = self.entries.get(id) else { return };
         let mut all = std::vec![0; self.keychain_holders.len()];
@@ -509,13 +523,14 @@ impl Wallets {
         self.watch_derived(derived);
     }
 
+    /// Watches derived scripts. Returns `true` if any script is new to the follower.
     fn watch_derived(&mut self, derived: Vec<KeychainScript>) -> bool {
         let before = self.new.len();
         for derived in derived {
             let Some(label) = derived.label else { continue };
             let holder = self.keychain_holders.get(label.keychain as usize).cloned();
             let Some(KeychainHolder { wallet, item, history }) = holder else { continue };
-            // A wallet that is gone has nothing watched any more.
+            // The keychain of a removed wallet remains, but its scripts are not watched.
             if self.entries.contains_key(&wallet) {
                 self.watch(&wallet, item, Expanded::derived(derived), history);
             }
@@ -523,13 +538,14 @@ impl Wallets {
         self.new.len() > before
     }
 
-    /// The labels of a script, one for each keychain that derives it.
+    /// Returns the labels of a script, one for each keychain that derives the script.
     pub(super) fn labels<'a>(&'a self, script: &Script) -> impl Iterator<Item = Label> + 'a {
         let holders = self.by_script.get(script).into_iter().flatten();
         holders.filter_map(|holder| holder.label)
     }
 
-    /// Whose a script or a coin is. A wallet comes once.
+    /// Returns the owners of a script or coin. Each wallet occurs once; an item that names the coin
+    /// takes precedence over one that names the script.
     pub(super) fn owners(
         &self,
         script: Option<&Script>,
@@ -549,7 +565,7 @@ impl Wallets {
         owners
     }
 
-    /// A transaction as the hits of the wallets that it concerns.
+    /// Converts a found transaction into one hit for each wallet that it concerns.
     pub(super) fn hits(
         &self,
         found: &RelevantTransaction,

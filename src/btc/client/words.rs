@@ -1,4 +1,4 @@
-//! What updates say, in words, and the names that programs tell them apart by.
+//! Text of findings and of other values in updates, and the fixed names that programs can compare.
 
 use core::fmt;
 use std::string::String;
@@ -9,7 +9,7 @@ use crate::btc::headers::BlockAt;
 use crate::btc::peer::service_names;
 
 impl Protocol {
-    /// Its name: `bip157`, `bip37` or `headers_only`.
+    /// Returns the fixed name of the protocol: `bip157`, `bip37` or `headers_only`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bip157 => "bip157",
@@ -26,7 +26,7 @@ impl fmt::Display for Protocol {
 }
 
 impl Evidence {
-    /// Its name: `block`, `merkle_proof` or `unconfirmed`.
+    /// Returns the fixed name of the evidence: `block`, `merkle_proof` or `unconfirmed`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Block => "block",
@@ -47,7 +47,8 @@ impl fmt::Display for Evidence {
 }
 
 impl Why {
-    /// Its name: `matched`, `disputed`, `spot_audit`, `filtered_block` or `relayed`.
+    /// Returns the fixed name of the reason: `matched`, `disputed`, `spot_audit`, `filtered_block`
+    /// or `relayed`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Matched => "matched",
@@ -66,7 +67,7 @@ impl fmt::Display for Why {
 }
 
 impl Finding {
-    /// The name of its kind: that of the variant in lower case, its words joined by underscores.
+    /// Returns the fixed name of the kind of finding: the name of the variant in snake case.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Disputed { .. } => "disputed",
@@ -90,7 +91,7 @@ impl Finding {
         }
     }
 
-    /// The block that it is about, if it is about one.
+    /// Returns the block that the finding concerns; `None` if it concerns no single block.
     pub fn at(&self) -> Option<BlockAt> {
         match self {
             Self::Disputed { at, .. }
@@ -119,45 +120,45 @@ impl fmt::Display for Finding {
             }
             Self::Undecided(at) => write!(
                 f,
-                "{at}: the block does not show which filter is its own; it was scanned itself"
+                "{at}: the block does not decide which filter is correct; the block was scanned"
             ),
             Self::Suspicious(at) => {
                 write!(
                     f,
-                    "{at}: the filter that all peers claim looks wrong; the block was scanned"
+                    "{at}: the filter that all peers claim seems wrong; the block was scanned"
                 )
             }
-            Self::BlockUnavailable(at) => write!(f, "{at}: no peer delivers all of it"),
+            Self::BlockUnavailable(at) => write!(f, "{at}: no peer delivers the complete block"),
             Self::FirstUnknown(first) => {
-                write!(f, "the headers begin above height {first}, the first that is wanted")
+                write!(f, "the headers begin above height {first}, the first height to scan")
             }
             Self::NoneSeen(at) => write!(
                 f,
-                "{at}: its filter matches, and no transaction is seen to concern what is watched; \
-                 an input that shows no script may spend a coin from before"
+                "{at}: the filter matches, but no transaction is seen to concern a wallet; an \
+                 input that reveals no script may spend an unknown earlier coin"
             ),
             Self::Refused(at, txid) => write!(
                 f,
-                "{at}: transaction {txid} of 64 bytes is passed over: it may be an inner node of \
-                 the merkle tree"
+                "{at}: transaction {txid} of 64 bytes is ignored: it may be an inner node of the \
+                 merkle tree"
             ),
             Self::UnconfirmedLimit(limit) => write!(
                 f,
-                "{limit} unconfirmed transactions at most are kept, and 16 MB of them: further ones \
-                 are passed over until a block has them"
+                "the limit of {limit} unconfirmed transactions or 16 MiB is reached: further ones \
+                 are ignored until a block contains them"
             ),
             Self::CoinLimit(count) => {
-                write!(f, "{count} coins are over the limit: their spends are not seen")
+                write!(f, "{count} coins exceed the limit: their spends are not detected")
             }
             Self::Privacy(report) => write!(f, "filter: {report}"),
-            Self::NoFilter(error) => write!(f, "no filter has room for what is watched: {error}"),
-            Self::FilterRefreshed(reason) => write!(f, "the filter is loaded afresh: {reason}"),
+            Self::NoFilter(error) => write!(f, "no filter fits the watched elements: {error}"),
+            Self::FilterRefreshed(reason) => write!(f, "the peer gets a new filter: {reason}"),
             Self::LacksService(peer, missing) => {
                 let missing = service_names(*missing).join("|");
-                write!(f, "peer {peer}: offers no {missing}: it is asked for headers only")
+                write!(f, "peer {peer}: offers no {missing}: the peer is used for headers only")
             }
             Self::HeadersCut(bytes) => {
-                write!(f, "headers: {bytes} bytes that were not written whole are cut off")
+                write!(f, "headers: {bytes} invalid bytes at the end of the file are cut off")
             }
             Self::ItemRefused(wallet, error) => write!(f, "wallet {wallet}: {error}"),
             Self::WalletRefused(id) => write!(
@@ -167,11 +168,11 @@ impl fmt::Display for Finding {
                 super::WalletId::MAX_BYTES
             ),
             Self::StartedOver(error) => {
-                write!(f, "what was kept of the scan is of no use: {error}: it starts over")
+                write!(f, "the scan starts over: {error}")
             }
             Self::ClockBehind => f.write_str(
-                "the headers of most peers are more than two hours ahead of the clock: if it is \
-                 wrong, set it",
+                "the headers of most peers are more than two hours ahead of the clock: correct the \
+                 clock if it is wrong",
             ),
         }
     }

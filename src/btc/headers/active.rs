@@ -1,4 +1,4 @@
-//! The chain with most work, as a vector of headers.
+//! The chain with the most work, as a vector of headers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,28 +10,29 @@ use hashbrown::HashTable;
 
 use super::{Anchor, BlockAt};
 
-/// Headers between two stored sums of work.
+/// Number of headers between two stored sums of work.
 const MARK_SPAN: usize = 2016;
 
-/// Consecutive headers, with the sum of their work, found by height and by hash.
+/// Consecutive headers and the sum of their work, searchable by height and by hash.
 #[derive(Clone)]
 pub(super) struct ActiveChain {
-    /// Where the headers may change from: those below are the anchor's.
+    /// The height of the trusted start. The headers up to this height are the anchor's and never
+    /// change.
     start: u32,
-    /// The height of the first header.
+    /// The height of the first header in `headers`.
     base: u32,
     headers: Vec<Header>,
     tip: BlockHash,
-    /// The work up to the tip.
+    /// The total work of the chain up to the tip.
     work: Work,
-    /// The work up to the start, and up to each `MARK_SPAN`-th height behind it.
+    /// The total work up to the start, and up to every `MARK_SPAN`-th height after the start.
     marks: Vec<Work>,
-    /// Heights, by the hashes of their headers.
+    /// The height of each header, found by the header's hash.
     index: HashTable<u32>,
 }
 
 impl ActiveChain {
-    /// The chain of an anchor that was checked, at `start`.
+    /// Creates the chain of a checked anchor, whose block is `start`.
     pub(super) fn new(anchor: &Anchor, start: BlockAt) -> Self {
         let mut chain = Self {
             start: start.height,
@@ -65,7 +66,7 @@ impl ActiveChain {
         self.work
     }
 
-    /// The headers from `height` on, which is the base or above; none above the tip.
+    /// Returns the headers from `height` on; `height` is at least the base. Empty above the tip.
     pub(super) fn headers_from(&self, height: u32) -> &[Header] {
         let place = height.checked_sub(self.base).map(|above| above as usize);
         place.and_then(|place| self.headers.get(place..)).unwrap_or_default()
@@ -76,6 +77,8 @@ impl ActiveChain {
     }
 
     pub(super) fn hash_at(&self, height: u32) -> Option<BlockHash> {
+        // Hashes are not stored: each header contains the hash of its parent, and `tip` is that of
+        // the last.
         if height == self.tip().height {
             return Some(self.tip);
         }
@@ -87,13 +90,13 @@ impl ActiveChain {
         self.index.find(index_hash(hash), |&height| self.hash_at(height) == Some(*hash)).copied()
     }
 
-    /// The headers at `height` and below, the highest first.
+    /// Iterates over the headers from `height` down, highest first.
     pub(super) fn back_from(&self, height: u32) -> impl Iterator<Item = &Header> {
         let count = height.checked_sub(self.base).map_or(0, |above| above as usize + 1);
         self.headers.iter().take(count).rev()
     }
 
-    /// The work up to `height`, between start and tip.
+    /// Returns the total work up to `height`, which is between the start and the tip.
     pub(super) fn work_at(&self, height: u32) -> Work {
         if height == self.tip().height {
             return self.work;
@@ -105,7 +108,7 @@ impl ActiveChain {
         sum_of_work(self.marks[mark], behind)
     }
 
-    /// Adds a header that builds on the tip; `work` is the chain's with it.
+    /// Adds a header that builds on the tip. `work` is the total work including that header.
     pub(super) fn push(&mut self, header: Header, hash: BlockHash, work: Work) {
         self.headers.push(header);
         self.tip = hash;
@@ -117,7 +120,8 @@ impl ActiveChain {
         self.add_to_index(height);
     }
 
-    /// Takes the tip off, unless it is the start. Returns it with the work up to it.
+    /// Removes the tip, unless it is the start. Returns the tip and the total work up to and
+    /// including it.
     pub(super) fn pop(&mut self) -> Option<(BlockAt, Header, Work)> {
         let (at, work) = (self.tip(), self.work);
         if at.height == self.start {
@@ -137,7 +141,7 @@ impl ActiveChain {
         Some((at, header, work))
     }
 
-    /// How many headers are found by their hashes.
+    /// Number of headers that can be found by hash.
     #[cfg(test)]
     pub(super) fn indexed(&self) -> usize {
         self.index.len()
@@ -152,7 +156,7 @@ impl ActiveChain {
     }
 }
 
-/// `work` and that of `headers`, dividing only where the bits change.
+/// Adds the work of `headers` to `work`. Divides only where the bits change.
 pub(super) fn sum_of_work(work: Work, headers: &[Header]) -> Work {
     let runs = headers.chunk_by(|a, b| a.bits == b.bits);
     runs.fold(work, |work, run| {
@@ -161,8 +165,8 @@ pub(super) fn sum_of_work(work: Work, headers: &[Header]) -> Work {
     })
 }
 
-/// The bits of a hash that a table of hashes goes by: its first bytes, which proof of work leaves
-/// random.
+/// Returns the first eight bytes of a hash as the key for the hash table. Proof of work restricts
+/// only the last bytes of a hash, so the first bytes are random.
 fn index_hash(hash: &BlockHash) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = hash.to_byte_array();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])

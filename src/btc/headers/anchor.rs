@@ -1,4 +1,4 @@
-//! A trusted start of a chain of headers.
+//! Trusted starting point of a chain of headers.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,38 +13,39 @@ use super::active::sum_of_work;
 use super::rules::{MEDIAN_SPAN, PERIOD};
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
-/// The highest start: heights are `int` in Core.
+/// The highest height of a start: Core stores heights as `int`.
 const MAX_HEIGHT: u32 = i32::MAX as u32;
 
-/// A block that the user trusts to be in the chain, and what the rules for the blocks behind it
-/// need of the blocks before it.
+/// A trusted block, with the facts about earlier blocks that the rules for later blocks need.
 ///
-/// Nothing shows that an anchor is right: who starts from one trusts whoever gave it, for the
-/// height and the sum of work as for the block itself. A start at a height that 2016 divides
-/// needs eleven headers and the sum of work; elsewhere the first header of the period comes too.
+/// Nothing proves that an anchor is right: a caller trusts the source of an anchor for its height
+/// and its total work as much as for the block itself.
+///
+/// An anchor whose height is a multiple of 2016 needs eleven headers and the total work. At other
+/// heights, it also needs the first header of the period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Anchor {
-    /// The height of the block.
+    /// The height of the trusted block.
     pub height: u32,
-    /// The eleven headers that end with the block's own, in the order of the chain; all of them
-    /// from genesis where there are fewer.
+    /// The eleven headers that end with the block's own header, lowest first. Near genesis, all
+    /// headers from genesis on.
     pub headers: Vec<Header>,
-    /// The header at the last height, not above the block's, that 2016 divides. The block's own
-    /// where that is its height.
+    /// The header at the highest multiple of 2016 that is not above `height`. At a multiple of
+    /// 2016, this is the block's own header.
     pub period_first: Header,
-    /// The work of the chain up to the block, which counts: Core's `nChainWork`, `chainwork` in
-    /// the answer of `getblockheader`.
+    /// The total work of the chain up to and including the block: Core's `nChainWork`, `chainwork`
+    /// in the answer of `getblockheader`.
     pub work: Work,
 }
 
 impl Anchor {
-    /// The genesis block of `network`.
+    /// Returns the anchor at the genesis block of `network`.
     pub fn genesis(network: Network) -> Self {
         let header = genesis_block(network).header;
         Self { height: 0, headers: vec![header], period_first: header, work: header.work() }
     }
 
-    /// Checks what can be checked, and returns the block.
+    /// Checks that the anchor is consistent, and returns its block.
     pub(super) fn check(&self, network: Network) -> Result<BlockAt, AnchorError> {
         let height = self.height;
         if height > MAX_HEIGHT {
@@ -54,6 +55,7 @@ impl Anchor {
         if count != needed {
             return Err(AnchorError::HeaderCount { height, count, needed });
         }
+        // Below half of the range, the sums of work with later headers cannot overflow.
         if self.work.to_be_bytes()[0] >> 7 != 0 {
             return Err(AnchorError::TooMuchWork { work: self.work });
         }
@@ -78,7 +80,8 @@ impl Anchor {
                 return Err(AnchorError::PeriodFirst { height, hash, first: first_hash });
             }
         }
-        // The work is known where the headers reach down to genesis; elsewhere there is more of it.
+        // Headers that reach down to genesis determine the work exactly. Otherwise the blocks below
+        // them add work.
         let sum = sum_of_work(self.headers[0].work(), &self.headers[1..]);
         if self.work < sum || (self.base() == 0) != (self.work == sum) {
             return Err(AnchorError::OtherWork { work: self.work, height, sum });
@@ -86,67 +89,67 @@ impl Anchor {
         Ok(BlockAt { height, hash })
     }
 
-    /// The height of the lowest of the headers.
+    /// Returns the height of the lowest header of the anchor.
     pub(super) fn base(&self) -> u32 {
         self.height.saturating_sub(MEDIAN_SPAN - 1)
     }
 }
 
-/// Why an anchor can't be the start of a chain.
+/// Reason why an anchor is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnchorError {
-    /// A height over Core's `int`.
+    /// The height exceeds the limit, since Core stores heights as `int`.
     #[error("height {height}, the limit is {limit}")]
     TooHigh {
-        /// The height.
+        /// The height of the anchor.
         height: u32,
-        /// The highest allowed.
+        /// The highest allowed height.
         limit: u32,
     },
-    /// Too few or too many headers.
-    #[error("{count} headers for a start at height {height}, needed are {needed}")]
+    /// The number of headers is wrong.
+    #[error("{count} headers for a start at height {height}, {needed} are needed")]
     HeaderCount {
-        /// The height of the start.
+        /// The height of the anchor.
         height: u32,
-        /// The headers given.
+        /// The number of headers given.
         count: usize,
-        /// The headers needed.
+        /// The number of headers needed.
         needed: usize,
     },
-    /// Half of the largest number or more: no chain has that, and sums could overflow.
+    /// The work is 2^255 or more: no chain has that much, and sums of work could overflow.
     #[error("work {work:x}, the limit is 2^255")]
     TooMuchWork {
-        /// The work.
+        /// The work of the anchor.
         work: Work,
     },
-    /// Less work than the headers have, or not theirs and that of blocks below them, if there are
-    /// any.
-    #[error("work {work:x} at height {height}, where the last headers have {sum:x}")]
+    /// The total work contradicts the headers: it must equal the sum of their work if they reach
+    /// down to genesis, and exceed that sum otherwise.
+    #[error("work {work:x} at height {height} contradicts the headers, whose work is {sum:x}")]
     OtherWork {
-        /// The work.
+        /// The total work that the anchor states.
         work: Work,
-        /// The height of the start.
+        /// The height of the anchor.
         height: u32,
-        /// The work of the headers.
+        /// The sum of the work of the anchor's headers.
         sum: Work,
     },
-    /// A header without proof of work.
+    /// A header has no valid proof of work.
     #[error("height {height}: {error}")]
     ProofOfWork {
         /// The height of the header.
         height: u32,
-        /// What is wrong.
+        /// The failed check.
         #[source]
         error: ProofOfWorkError,
     },
-    /// A header that does not build on the one before.
-    #[error("the header at height {height} does not build on the one before")]
+    /// A header does not build on the header before it.
+    #[error("the header at height {height} does not build on the header before it")]
     NotLinked {
         /// The height of the header.
         height: u32,
     },
-    /// Another genesis block than the network's.
+    /// The header at height 0 is not the network's genesis block.
     #[error("genesis {hash}, the network's is {genesis}")]
     Genesis {
         /// The hash of the header at height 0.
@@ -154,14 +157,14 @@ pub enum AnchorError {
         /// The hash of the network's genesis block.
         genesis: BlockHash,
     },
-    /// The first header of the period is given twice and differs.
-    #[error("header {hash} at height {height}, and the period's first is {first}")]
+    /// The first header of the period is given twice, and the two headers differ.
+    #[error("header {hash} at height {height} differs from the period's first header {first}")]
     PeriodFirst {
-        /// The height where the period starts.
+        /// The height of the first block of the period.
         height: u32,
-        /// The hash among the headers.
+        /// The hash of the header at that height among `headers`.
         hash: BlockHash,
-        /// The hash of the header that is given as the period's first.
+        /// The hash of `period_first`.
         first: BlockHash,
     },
 }

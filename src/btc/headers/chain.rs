@@ -1,4 +1,4 @@
-//! The chain: headers in, events out.
+//! The chain of headers: takes headers, returns chain events.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -12,14 +12,15 @@ use super::side::{SideBranches, SideHeader};
 use super::{Anchor, AnchorError, BlockAt, ChainEvent, HeaderError};
 use crate::btc::proof_of_work::check_proof_of_work;
 
-/// How many headers a `headers` message has at most: Core's `MAX_HEADERS_RESULTS`.
+/// Maximum number of headers in a `headers` message: Core's `MAX_HEADERS_RESULTS`.
 pub const MAX_HEADERS: usize = 2000;
 
-/// How many headers of side branches are kept unless stated otherwise: up to some 20 MB.
+/// Default limit on the number of side-branch headers that are kept: up to about 20 MB.
 pub const SIDE_HEADERS: usize = 131_072;
 
-/// The chain of headers with most work, and side branches. The [module](super) says what is
-/// checked.
+/// The chain of headers with the most work, and the known side branches.
+///
+/// The [module documentation](super) lists the rules that headers are checked against.
 ///
 /// # Examples
 /// ```
@@ -33,7 +34,7 @@ pub const SIDE_HEADERS: usize = 131_072;
 /// let events = chain.accept(&[block_1], 1_231_470_000)?;
 /// assert_eq!(events, [ChainEvent::Connected { at: chain.tip(), header: block_1 }]);
 /// assert_eq!(chain.tip().height, 1);
-/// // Again: known already, and no error.
+/// // A header that is already known is not an error.
 /// assert_eq!(chain.accept(&[block_1], 1_231_470_000)?, []);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -45,33 +46,34 @@ pub struct HeaderChain {
     side: SideBranches,
 }
 
-/// New headers, each on top of the one before, that are checked and not yet in the chain.
+/// Consecutive new headers that are checked and not yet added to the chain.
 struct Run {
-    /// The place of the first in the message.
+    /// Index of the first header in the message.
     index: usize,
-    /// The block that the first builds on.
+    /// Hash of the block that the first header builds on.
     parent: BlockHash,
     context: Context,
     headers: Vec<(BlockHash, SideHeader)>,
 }
 
 impl HeaderChain {
-    /// The chain of `network` with nothing but its genesis block.
+    /// Creates the chain of `network` that contains only the genesis block.
     pub fn new(network: Network) -> Self {
         Self::from_anchor(network, Anchor::genesis(network)).expect("genesis is a start")
     }
 
-    /// A chain that starts from a block that the user trusts. It never leaves that block.
+    /// Creates a chain that starts from a block that the caller trusts. Reorganisations never go
+    /// below that block.
     ///
     /// # Errors
-    /// An anchor that contradicts itself: see [`AnchorError`].
+    /// Returns an error if the anchor contradicts itself: see [`AnchorError`].
     pub fn from_anchor(network: Network, anchor: Anchor) -> Result<Self, AnchorError> {
         let start = anchor.check(network)?;
         let active = ActiveChain::new(&anchor, start);
         Ok(Self { network, anchor, active, side: SideBranches::new(SIDE_HEADERS) })
     }
 
-    /// The same chain, keeping at most `limit` headers of side branches. Those over it go.
+    /// Limits the number of side-branch headers to `limit` and drops those in excess.
     #[must_use]
     pub fn with_side_limit(mut self, limit: usize) -> Self {
         self.side.limit = limit;
@@ -79,16 +81,16 @@ impl HeaderChain {
         self
     }
 
-    /// Takes headers: one `headers` message or many, in the order in which they build on each
-    /// other. `now` is the time, in Unix seconds.
+    /// Adds headers, for example those of one or more `headers` messages, in the order in which
+    /// they build on each other. `now` is the current time in Unix seconds.
     ///
-    /// Headers that are known already are passed over. Returned is what became of the active
-    /// chain: without a reorganization, one [`ChainEvent::Connected`] per new header on the tip.
-    /// Of two branches with the same work the one that had it first is active.
+    /// Headers that are already known are skipped. The result lists the changes of the active
+    /// chain: without a reorganisation, one [`ChainEvent::Connected`] for each new header on the
+    /// tip. Of two branches with the same work, the branch that reached it first stays active.
     ///
     /// # Errors
-    /// The first header that is refused, by its place. **Those before it are taken, and their
-    /// events are in the error**; those behind it are not looked at.
+    /// Returns the first header that is refused, with its index. **The headers before it are added,
+    /// and the error contains their events**; the headers after it are not read.
     pub fn accept(
         &mut self,
         headers: &[Header],
@@ -100,14 +102,16 @@ impl HeaderChain {
             .iter()
             .enumerate()
             .try_for_each(|(index, header)| self.take(index, header, now, &mut run, &mut events));
-        // The run's headers come before the refused one, and so does their error.
+        // The headers of the last run precede the refused header, so an error of the run comes
+        // first.
         match self.settle(run, &mut events).and(refused) {
             Ok(()) => Ok(events),
             Err((index, cause)) => Err(HeadersError { index, cause, events }),
         }
     }
 
-    /// Checks a header and adds it to `run`; one that doesn't build on it begins another.
+    /// Checks a header and adds it to `run`. A header that does not build on `run` begins a new
+    /// run.
     fn take(
         &mut self,
         index: usize,
@@ -121,6 +125,8 @@ impl HeaderChain {
         let parent = header.prev_blockhash;
         if run.as_ref().is_none_or(|run| run.context.at.hash != parent) {
             self.settle(run.take(), events)?;
+            // Only the first header of a run can be known: the children of a new header are new
+            // too.
             if self.contains(&hash) {
                 return Ok(());
             }
@@ -135,13 +141,14 @@ impl HeaderChain {
         Ok(())
     }
 
-    /// Puts a run where it belongs: into the active chain if it ends with more work.
+    /// Moves a run to the active chain if the run ends with more work, else to the side branches.
     fn settle(
         &mut self,
         run: Option<Run>,
         events: &mut Vec<ChainEvent>,
     ) -> Result<(), (usize, HeaderError)> {
         let Some(run) = run else { return Ok(()) };
+        // Strictly more work is required: of two equal branches, the earlier one stays active.
         if run.context.work > self.active.work() {
             self.activate(run, events);
             return Ok(());
@@ -150,6 +157,8 @@ impl HeaderChain {
             self.side.insert(hash, side);
         }
         self.side.trim();
+        // If `trim` has dropped a header of this run, the caller must learn that the header is
+        // missing.
         let mut places = (run.index..).zip(&run.headers);
         match places.find(|(_, (hash, _))| self.side.get(hash).is_none()) {
             None => Ok(()),
@@ -160,7 +169,7 @@ impl HeaderChain {
         }
     }
 
-    /// Makes a run the tip of the active chain, with the side branch that it builds on.
+    /// Makes a run the end of the active chain, together with the side branch that it builds on.
     fn activate(&mut self, run: Run, events: &mut Vec<ChainEvent>) {
         let mut branch = self.side.take_branch(run.parent);
         let fork = branch.last().map_or(run.parent, |(_, side)| side.header.prev_blockhash);
@@ -178,18 +187,21 @@ impl HeaderChain {
         self.side.trim();
     }
 
-    /// Of the period of a block of the active chain, which is not below the start.
+    /// Returns the time and bits of the first block of the period of an active block, which is not
+    /// below the start.
     fn period_first(&self, height: u32) -> PeriodFirst {
         let first = self.header_at(height - height % PERIOD);
         let first = first.unwrap_or(&self.anchor.period_first);
         (first.time, first.bits)
     }
 
-    /// The context of a known block. Looks at no more than eleven blocks, and at those of the
-    /// active chain behind the last kept sum of work.
+    /// Returns the context of a known block. Reads at most eleven headers, plus the headers of the
+    /// active chain above the last stored sum of work.
     fn context(&self, hash: &BlockHash) -> Result<Context, HeaderError> {
         let (height, work, first) = match (self.side.get(hash), self.active.height_of(hash)) {
             (Some(side), _) => (side.height, side.work, side.first),
+            // The headers of the anchor below the start are known, but a branch from there would
+            // leave the trusted block.
             (None, Some(height)) => match self.active.start() {
                 start if height < start => {
                     return Err(HeaderError::BelowStart { parent: height, start });
@@ -201,7 +213,7 @@ impl HeaderChain {
         Ok(Context::new(BlockAt { height, hash: *hash }, work, self.back_from(*hash), first))
     }
 
-    /// The header of a known block and those before it, the highest first.
+    /// Iterates over the header of a known block and those of its ancestors, highest first.
     fn back_from(&self, hash: BlockHash) -> impl Iterator<Item = &Header> {
         let mut side = Some(hash);
         let mut active = None;
@@ -218,74 +230,77 @@ impl HeaderChain {
         })
     }
 
-    /// Whether the header is in the active chain or a side branch.
+    /// Returns `true` if the header is in the active chain or in a side branch.
     pub fn contains(&self, hash: &BlockHash) -> bool {
         self.active.height_of(hash).is_some() || self.side.get(hash).is_some()
     }
 
-    /// The last block of the active chain.
+    /// Returns the last block of the active chain.
     pub fn tip(&self) -> BlockAt {
         self.active.tip()
     }
 
-    /// The network.
+    /// Returns the network that the chain belongs to.
     pub fn network(&self) -> Network {
         self.network
     }
 
-    /// The block that the chain started from: genesis or the anchor.
+    /// Returns the block that the chain started from: genesis or the anchor's block.
     pub fn start(&self) -> BlockAt {
         let height = self.active.start();
         BlockAt { height, hash: self.active.hash_at(height).expect("the start is in the chain") }
     }
 
-    /// What the chain started from.
+    /// Returns the anchor that the chain started from.
     pub fn anchor(&self) -> &Anchor {
         &self.anchor
     }
 
-    /// The header at `height` of the active chain; also the anchor's below the start.
+    /// Returns the header at `height` of the active chain, including the anchor's headers below the
+    /// start.
     pub fn header_at(&self, height: u32) -> Option<&Header> {
         self.active.header_at(height)
     }
 
-    /// The headers of the active chain from `height` on, up to the tip. None where `height` is
-    /// above the tip or below the lowest header of the anchor.
+    /// Returns the headers of the active chain from `height` to the tip. Empty if `height` is above
+    /// the tip or below the lowest header of the anchor.
     pub fn headers_from(&self, height: u32) -> &[Header] {
         self.active.headers_from(height)
     }
 
-    /// The hash of the header at `height` of the active chain; also the anchor's below the start.
+    /// Returns the hash of the header at `height` of the active chain, including the anchor's
+    /// headers below the start.
     pub fn hash_at(&self, height: u32) -> Option<BlockHash> {
         self.active.hash_at(height)
     }
 
-    /// The height of a header of the active chain, found by its hash; also the anchor's below
-    /// the start. `None` for side branches.
+    /// Returns the height of an active header with this hash, including the anchor's headers below
+    /// the start. `None` for headers of side branches.
     pub fn height_of(&self, hash: &BlockHash) -> Option<u32> {
         self.active.height_of(hash)
     }
 
-    /// A header of a side branch.
+    /// Returns a header of a side branch.
     #[cfg(feature = "std")]
     pub(in crate::btc) fn side_header(&self, hash: &BlockHash) -> Option<&SideHeader> {
         self.side.get(hash)
     }
 
-    /// How many headers of side branches are kept.
+    /// Returns the number of side-branch headers that are kept.
     pub fn side_headers(&self) -> usize {
         self.side.len()
     }
 
-    /// The work of the active chain: Core's `nChainWork`.
+    /// Returns the total work of the active chain: Core's `nChainWork`.
     pub fn work(&self) -> Work {
         self.active.work()
     }
 
-    /// The median time of the eleven blocks that end at `height`, or of all from genesis where
-    /// there are fewer, in Unix seconds: Core's `GetMedianTimePast`. A block above has to be later.
+    /// Returns the median time of the eleven blocks that end at `height`, in Unix seconds: Core's
+    /// `GetMedianTimePast`. Near genesis, the median covers the fewer blocks that exist. The next
+    /// block's time must be later than this median.
     ///
-    /// `None` above the tip and below the start.
+    /// Returns `None` above the tip and below the start.
     pub fn median_time_past(&self, height: u32) -> Option<u32> {
         if height < self.active.start() || height > self.tip().height {
             return None;
@@ -299,8 +314,8 @@ impl HeaderChain {
         Some(median(&mut times[..count]))
     }
 
-    /// Hashes for a `getheaders` message: the last eleven or so, then ever larger steps back, and
-    /// the lowest header. Core's `GetLocator`.
+    /// Returns the block hashes for a `getheaders` message: about eleven hashes from the tip down,
+    /// then hashes at steps that double, and the hash of the lowest header. Core's `GetLocator`.
     pub fn locator(&self) -> Vec<BlockHash> {
         let (base, mut height) = (self.active.base(), self.tip().height);
         let mut step = 1;
@@ -311,6 +326,7 @@ impl HeaderChain {
                 break;
             }
             height = height.saturating_sub(step).max(base);
+            // Ten steps of one, then doubling: Core's `LocatorEntries`.
             if hashes.len() > 10 {
                 step = step.saturating_mul(2);
             }
@@ -318,12 +334,15 @@ impl HeaderChain {
         hashes
     }
 
-    /// The answer to a `getheaders` message, as Core gives it: the headers behind the first hash
-    /// of `locator` that is in the active chain, or behind the lowest header if none is; up to
-    /// the one with hash `stop`, [`MAX_HEADERS`] at most. Without a locator, the header with hash
+    /// Returns the answer to a `getheaders` message, as Core sends it: at most [`MAX_HEADERS`]
+    /// headers, up to the header with hash `stop`.
+    ///
+    /// The headers start after the first hash of `locator` that is in the active chain, or after
+    /// the lowest header if no hash is. If `locator` is empty, the answer is the header with hash
     /// `stop` alone, if it is in the active chain.
     ///
-    /// Core disconnects peers whose locator has more than 101 hashes; that is up to the caller.
+    /// Core disconnects peers whose locator has more than 101 hashes; this check is left to the
+    /// caller.
     pub fn headers_after(&self, locator: &[BlockHash], stop: BlockHash) -> &[Header] {
         let stop = self.height_of(&stop);
         let first = if locator.is_empty() {
@@ -354,16 +373,16 @@ impl fmt::Debug for HeaderChain {
     }
 }
 
-/// A header that was refused, and what the headers before it did.
+/// Error for a refused header, with the events of the headers before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("header {index} of the message: {cause}")]
 pub struct HeadersError {
-    /// The place in the message of the first header that was refused.
+    /// Index in the message of the first header that was refused.
     pub index: usize,
-    /// Why it was refused.
+    /// The reason why the header was refused.
     #[source]
     pub cause: HeaderError,
-    /// The events of the headers before it, which are taken.
+    /// The events of the headers before it, which were added.
     pub events: Vec<ChainEvent>,
 }
 

@@ -1,6 +1,6 @@
-//! Bytes that a chain is kept as: a preamble, and 80 bytes per header.
+//! Serialised form of a chain of headers: a preamble, and 80 bytes per header.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | `csheader` |
 //! | 1 | version: 1 |
@@ -10,7 +10,7 @@
 //! | 80 | the first header of the start's period |
 //! | 80 × min(11, height + 1) | the headers that end with the start |
 //! | 4 | first bytes of the double SHA-256 of all the bytes so far |
-//! | 80 × n | the headers behind the start |
+//! | 80 × n | the headers after the start |
 
 use alloc::vec::Vec;
 
@@ -29,13 +29,13 @@ const HEADER_LEN: usize = Header::SIZE;
 const CHECKSUM_LEN: usize = 4;
 
 impl HeaderChain {
-    /// The active chain as bytes, which [`decode`](Self::decode) reads. Side branches are left out.
+    /// Encodes the active chain as bytes for [`decode`](Self::decode). Side branches are left out.
     ///
-    /// The bytes are a preamble of up to a kilobyte, which never changes, and then the headers
-    /// behind the start, 80 bytes each. So who keeps them in a file need not write it anew with
-    /// each block: after a [`ChainEvent::Connected`](super::ChainEvent::Connected) at height `h`,
-    /// and after a whole reorganization whose lowest one that is, cut the file to
-    /// [`record_offset(h)`](Self::record_offset) and append
+    /// The bytes are a preamble of at most a kilobyte, which never changes, and 80 bytes for each
+    /// header after the start. A caller that keeps the bytes in a file need not rewrite the file
+    /// for each block. Let `h` be the lowest height of the
+    /// [`ChainEvent::Connected`](super::ChainEvent::Connected) events that one call returned.
+    /// Truncate the file to [`record_offset(h)`](Self::record_offset), then append
     /// [`encode_from(h)`](Self::encode_from).
     ///
     /// # Examples
@@ -76,32 +76,36 @@ impl HeaderChain {
         bytes
     }
 
-    /// The headers from `height` on as [`encode`](Self::encode) has them. None from the start or
-    /// below, whose headers are in the preamble.
+    /// Encodes the headers from `height` on, as [`encode`](Self::encode) does. The headers up to
+    /// the start are left out, because they are in the preamble.
     pub fn encode_from(&self, height: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
         append(&mut bytes, self.headers_from(height.max(self.anchor().height + 1)));
         bytes
     }
 
-    /// Where in the bytes of [`encode`](Self::encode) the header at `height` is, or would be. For
-    /// heights up to the start, where the preamble ends.
+    /// Returns the offset of the header at `height` in the bytes of [`encode`](Self::encode). The
+    /// header need not exist yet. For heights up to the start, returns the length of the preamble.
     pub fn record_offset(&self, height: u32) -> u64 {
         let above = height.saturating_sub(self.anchor().height + 1);
         preamble_len(self.anchor().height) as u64 + HEADER_LEN as u64 * u64::from(above)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote, whole: nothing of it is taken on trust but the
-    /// anchor. Each header is checked as [`accept`](Self::accept) checks it, except against the
-    /// clock; that takes one hash a header. Side headers are kept up to the usual limit.
+    /// Decodes the bytes of [`encode`](Self::encode). Only the anchor is trusted.
     ///
-    /// The preamble has a checksum. The headers need none: damage to one changes its hash, which
-    /// then has no proof of work. On regtest it has in half of the cases, and the next header
-    /// shows the damage, if there is one.
+    /// Each header is checked as in [`accept`](Self::accept), except against the clock. Side
+    /// headers are kept up to the default limit.
+    ///
+    /// The preamble has a checksum. The headers need none: damage changes a header's hash, and the
+    /// changed hash has no valid proof of work. On regtest, half of the changed hashes are still
+    /// valid; then the next header, if there is one, reveals the damage.
+    ///
+    /// # Cost
+    /// One hash for each header.
     ///
     /// # Errors
-    /// The first thing that is wrong. If it is in a header, those before it are intact, and
-    /// [`HeaderFileError::intact_len`] says where to cut.
+    /// Returns the first fault. If a header is at fault, the bytes before that header are intact,
+    /// and [`HeaderFileError::intact_len`] returns their length.
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFileError> {
         let (mut chain, records) = decode_preamble(bytes)?;
         let (records, cut) = records.as_chunks::<HEADER_LEN>();
@@ -109,6 +113,8 @@ impl HeaderChain {
         for records in records.chunks(MAX_HEADERS) {
             let headers: Vec<Header> = records.iter().map(header).collect();
             let refused = chain.accept(&headers, u32::MAX).err();
+            // `accept` also takes headers of side branches and known headers. The file must contain
+            // the active chain alone.
             let taken = headers.iter().zip(chain.headers_from(height + 1));
             let taken = taken.take_while(|(record, header)| record == header).count();
             if taken < headers.len() {
@@ -131,7 +137,7 @@ impl HeaderChain {
     }
 }
 
-/// The length of the preamble of a chain that starts at `height`.
+/// Returns the length in bytes of the preamble of a chain that starts at `height`.
 fn preamble_len(height: u32) -> usize {
     let headers = height.saturating_add(1).min(MEDIAN_SPAN) as usize + 1;
     MAGIC.len() + 1 + 32 + 4 + 32 + HEADER_LEN * headers + CHECKSUM_LEN
@@ -153,7 +159,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM_LEN] {
     [a, b, c, d]
 }
 
-/// The chain up to its start, and the bytes behind the preamble.
+/// Decodes the preamble. Returns the chain up to its start, and the bytes after the preamble.
 fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError> {
     let mut rest = bytes;
     if take(&mut rest, bytes)? != MAGIC {
@@ -171,6 +177,7 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
         return Err(HeaderFileError::PreambleCut { length: bytes.len(), needed: length });
     };
     let (preamble, sum) = preamble.split_at(length - CHECKSUM_LEN);
+    // Before the fields are used: a damaged field would be reported as an invalid anchor.
     if checksum(preamble) != sum {
         return Err(HeaderFileError::Checksum);
     }
@@ -183,7 +190,7 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
     Ok((HeaderChain::from_anchor(network, anchor)?, records))
 }
 
-/// Takes the next bytes off `rest`, which is the end of `bytes`.
+/// Takes the next `N` bytes from `rest`, which is the end of `bytes`.
 fn take<const N: usize>(rest: &mut &[u8], bytes: &[u8]) -> Result<[u8; N], HeaderFileError> {
     let Some((taken, behind)) = rest.split_first_chunk() else {
         let needed = bytes.len() - rest.len() + N;
@@ -193,73 +200,73 @@ fn take<const N: usize>(rest: &mut &[u8], bytes: &[u8]) -> Result<[u8; N], Heade
     Ok(*taken)
 }
 
-/// Why bytes are not a chain of headers.
+/// Reason why bytes are not a valid chain of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderFileError {
-    /// Does not begin with `csheader`.
-    #[error("not a file of headers")]
+    /// The bytes do not begin with `csheader`.
+    #[error("not a header file: the bytes do not begin with `csheader`")]
     Magic,
-    /// A version from later than this code.
+    /// The version is newer than this code.
     #[error("version {version}, the newest known is {newest}")]
     Version {
-        /// The version.
+        /// The version of the bytes.
         version: u8,
-        /// The newest version that is read.
+        /// The newest version that this code reads.
         newest: u8,
     },
-    /// Ends in the preamble.
+    /// The bytes end inside the preamble.
     #[error("{length} bytes, at least {needed} are needed")]
     PreambleCut {
-        /// The bytes there are.
+        /// The number of bytes given.
         length: usize,
-        /// The bytes needed.
+        /// The number of bytes that the preamble needs.
         needed: usize,
     },
-    /// The preamble is damaged.
-    #[error("the checksum of the preamble is wrong")]
+    /// The checksum of the preamble does not match: the preamble is damaged.
+    #[error("the checksum of the preamble does not match")]
     Checksum,
-    /// Of another network than `bitcoin` knows.
-    #[error("no network has genesis {genesis}")]
+    /// The genesis block is not that of a network known to the `bitcoin` crate.
+    #[error("no known network has genesis block {genesis}")]
     UnknownChain {
-        /// The hash of the genesis block.
+        /// The hash of the unknown genesis block.
         genesis: ChainHash,
     },
-    /// No start of a chain.
+    /// The preamble contains an invalid anchor.
     #[error(transparent)]
     Anchor(#[from] AnchorError),
-    /// A header that is refused.
+    /// A header is refused by the rules.
     #[error("header at offset {offset}: {cause}")]
     Header {
-        /// The height where it is.
+        /// The height of the header.
         height: u32,
-        /// Where it is in the bytes.
+        /// The offset of the header in the bytes.
         offset: u64,
-        /// Why it is refused.
+        /// The reason why the header is refused.
         #[source]
         cause: HeaderError,
     },
-    /// A header that is good elsewhere: it does not build on the one before.
+    /// A header is valid by itself and does not build on the header before it.
     #[error("the header at offset {offset} does not build on height {}", height - 1)]
     NotLinked {
-        /// The height where it is.
+        /// The height of the header.
         height: u32,
-        /// Where it is in the bytes.
+        /// The offset of the header in the bytes.
         offset: u64,
     },
-    /// Ends inside a header.
-    #[error("{left} of the 80 bytes of the header at offset {offset}")]
+    /// The bytes end inside a header.
+    #[error("only {left} of the 80 bytes of the header at offset {offset}")]
     Cut {
-        /// Where the header begins.
+        /// The offset of the incomplete header.
         offset: u64,
-        /// The bytes that are there.
+        /// The number of bytes left after that offset.
         left: usize,
     },
 }
 
 impl HeaderFileError {
-    /// The length to which the bytes are intact: cut there, they decode. `None` if the preamble
-    /// is not intact.
+    /// Returns the length of the intact bytes: truncated to this length, they decode. `None` if the
+    /// preamble is damaged.
     pub fn intact_len(&self) -> Option<u64> {
         match self {
             Self::Header { offset, .. }

@@ -1,41 +1,50 @@
-//! A chain of block headers: which blocks there are, and which chain of them has most work.
+//! Block header chain: validates headers and follows the branch with the most work.
 //!
-//! [`HeaderChain`] takes headers as they come from peers nobody trusts, checks them as Bitcoin
-//! Core checks headers, and says which blocks joined and left the chain with most work. It is a
-//! state machine without sockets and without a clock: the time comes in with each call.
+//! [`HeaderChain`] takes headers from untrusted peers, checks them with Bitcoin Core's rules for
+//! headers, and reports which blocks joined and left the chain with the most work. The type is a
+//! state machine without sockets and without a clock: the caller passes the time with each call.
 //!
-//! Checked, as `CheckBlockHeader` and `ContextualCheckBlockHeader` do: the link to a known header,
-//! proof of work, the bits that the network asks for at this height, the time against the median
-//! of eleven and against the clock, BIP94's limit on stepping back in time, and the versions that
-//! BIP34, BIP66 and BIP65 made obsolete. Not checked: the blocks behind the headers, and on
-//! signet the signature, which is in the block: **anyone with some computing power can extend
-//! signet's headers here**, so there a chain is worth what the peers are worth.
+//! As in Core's `CheckBlockHeader` and `ContextualCheckBlockHeader`, each header is checked for:
 //!
-//! | network | bits |
+//! - the link to a known header;
+//! - proof of work, and the bits that the network requires at this height;
+//! - a time after the median of the last eleven blocks, at most two hours ahead of the clock, and
+//!   within BIP94's limit on stepping back in time;
+//! - a version that BIP34, BIP66 and BIP65 have not made obsolete.
+//!
+//! The blocks of the headers are not checked. On signet, the signature is inside the block, so it
+//! is not checked either: **anyone with some computing power can extend signet's headers here**. A
+//! chain of signet headers is therefore only as trustworthy as the peers that sent it.
+//!
+//! | network | required bits |
 //! |---|---|
 //! | mainnet, signet | a new target every 2016 blocks, from the time that 2015 of them took, at most 4 times easier or harder |
-//! | testnet3 | and, 20 minutes after the block before, the easiest target for one block |
-//! | testnet4 | and the new target comes from the *first* block of the 2016 (BIP94) |
+//! | testnet3 | as mainnet, but a block more than 20 minutes after its parent has the easiest target, except the first of a period |
+//! | testnet4 | as testnet3, but the new target is computed from the bits of the *first* block of the 2016 (BIP94) |
 //! | regtest | always the easiest target |
 //!
 //! # Side branches
-//! Headers of branches with less work are kept, up to a limit on their number
-//! ([`SIDE_HEADERS`], [`HeaderChain::with_side_limit`]), so that nobody fills the memory with
-//! cheap headers. Where there are too many, the branches whose tips have least work go, until a
-//! quarter of the room is free; if this meets the headers just given, they are refused with
-//! [`HeaderError::SideBranchesFull`]. The limit is never in the way of a stronger chain that
-//! comes in one call: **headers given in one [`HeaderChain::accept`] that end with more work than
-//! the active chain become the active chain, however deep the fork and however full the side
-//! branches.** A caller who is refused collects the branch and gives it in one piece.
+//! Headers of branches with less work are kept, up to a limit on their number ([`SIDE_HEADERS`],
+//! [`HeaderChain::with_side_limit`]). The limit stops peers from filling the memory with cheap
+//! headers. When the limit is exceeded, the branch tips with the least work are dropped until a
+//! quarter of the room is free. If headers of the current call are dropped this way, the call
+//! returns [`HeaderError::SideBranchesFull`].
 //!
-//! Headers of low work, as anyone can mine on genesis in seconds, take up room in that limit and
-//! nothing else. Who starts from nothing should still compare [`HeaderChain::work`] with a sum of
-//! work that the network is known to have reached before trusting the tip, as Core does with
-//! `nMinimumChainWork`, or start from an [`Anchor`].
+//! The limit never blocks a stronger chain that is given in one call: **if the headers of one
+//! [`HeaderChain::accept`] end with more work than the active chain, they become the active chain,
+//! however deep the fork is and however full the side branches are.** A caller that gets the error
+//! collects the whole branch and passes it in one call.
+//!
+//! Anyone can mine headers of low work on top of genesis in seconds. Such headers take up room in
+//! the limit and have no other effect. A caller that starts from genesis should compare
+//! [`HeaderChain::work`] with a total work that the network is known to have reached before it
+//! trusts the tip, as Core does with `nMinimumChainWork`. The alternative is to start from an
+//! [`Anchor`].
 //!
 //! # Cost
-//! 80 bytes for a header of the active chain and 6 to 12 for finding it by hash: about 85 MB for
-//! 930,000 headers. The hash is not stored: the next header has it.
+//! Each header of the active chain takes 80 bytes, and 6 to 12 bytes in the index by hash: about 85
+//! MB for 930,000 headers. Hashes are not stored, because each header contains the hash of its
+//! parent.
 //!
 //! Source: Bitcoin Core 28.1, `validation.cpp`, `pow.cpp`, `chain.cpp`, `kernel/chainparams.cpp`.
 
@@ -57,12 +66,12 @@ pub use encoding::HeaderFileError;
 
 pub use rules::HeaderError;
 
-/// A block by its place and its hash.
+/// A block, identified by its height and its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockAt {
-    /// The height: 0 for genesis.
+    /// The block's height: 0 for genesis.
     pub height: u32,
-    /// The hash of the header.
+    /// The hash of the block's header.
     pub hash: BlockHash,
 }
 
@@ -74,20 +83,20 @@ impl fmt::Display for BlockAt {
 
 /// A change of the active chain.
 ///
-/// When another branch gets more work, the blocks down to the fork are disconnected, the tip
-/// first, and then those of the branch are connected upwards.
+/// When another branch gets more work, the blocks above the fork are disconnected, highest first.
+/// Then the blocks of the new branch are connected, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChainEvent {
-    /// The block on top of the tip; it is the tip now.
+    /// A block was connected on top of the tip and is now the tip.
     Connected {
-        /// The block.
+        /// The connected block.
         at: BlockAt,
-        /// Its header.
+        /// The header of the connected block.
         header: Header,
     },
-    /// The tip is no longer in the chain; the block before it is the tip now.
+    /// The tip was disconnected; its parent is now the tip.
     Disconnected {
-        /// The block that left.
+        /// The disconnected block.
         at: BlockAt,
     },
 }

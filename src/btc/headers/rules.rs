@@ -1,4 +1,4 @@
-//! What the rules of a network ask of the next header.
+//! The rules of each network for the next header.
 
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, CompactTarget, Network, Work};
@@ -6,114 +6,115 @@ use bitcoin::{BlockHash, CompactTarget, Network, Work};
 use super::BlockAt;
 use crate::btc::proof_of_work::ProofOfWorkError;
 
-/// How many times the median is taken of: Core's `nMedianTimeSpan`.
+/// Number of block times whose median a new block must exceed: Core's `nMedianTimeSpan`.
 pub(super) const MEDIAN_SPAN: u32 = 11;
 
-/// How far a header's time may be ahead of the clock, in seconds: Core's
+/// Maximum number of seconds that a header's time may be ahead of the clock: Core's
 /// `MAX_FUTURE_BLOCK_TIME`.
 const MAX_FUTURE: u32 = 2 * 60 * 60;
 
-/// How far the first block of a period may step back behind the block before, in seconds, under
+/// Maximum number of seconds that the first block of a period may be earlier than its parent under
 /// BIP94: Core's `MAX_TIMEWARP`.
 const MAX_TIMEWARP: u32 = 600;
 
-/// Blocks between two changes of the target, on every network with such changes.
+/// Number of blocks between two changes of the target, on every network with such changes.
 pub(super) const PERIOD: u32 = 2016;
 
-/// Whether `height` is the first of a period.
+/// Returns `true` if `height` is the first height of a period.
 pub(super) const fn starts_period(height: u32) -> bool {
     height.is_multiple_of(PERIOD)
 }
 
-/// Why a header is refused.
+/// Reason why a header is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// No proof of work, under the header's own bits.
+    /// The header has no valid proof of work for its own bits.
     #[error(transparent)]
     ProofOfWork(#[from] ProofOfWorkError),
-    /// Builds on a header that is not known: ask for the headers before it.
-    #[error("the parent {parent} is not known")]
+    /// The parent is unknown. The caller should request the headers before this one.
+    #[error("the parent {parent} is unknown")]
     Orphan {
-        /// The hash of the missing header.
+        /// The hash of the unknown parent.
         parent: BlockHash,
     },
-    /// Builds on a block below the trusted start, which can't be left.
+    /// The header builds on a block below the trusted start, where no branch is accepted.
     #[error("builds on height {parent}, below the start at {start}")]
     BelowStart {
         /// The height of the parent.
         parent: u32,
-        /// The height of the start.
+        /// The height of the trusted start.
         start: u32,
     },
-    /// Not the bits that the network asks for at this height.
-    #[error("bits {bits:#010x} at height {height}, required are {required:#010x}")]
+    /// The bits are not those that the network requires at this height.
+    #[error("bits {bits:#010x} at height {height}, the network requires {required:#010x}")]
     WrongBits {
-        /// The height.
+        /// The height of the header.
         height: u32,
-        /// The header's bits.
+        /// The header's bits, in consensus encoding.
         bits: u32,
-        /// The required bits.
+        /// The required bits, in consensus encoding.
         required: u32,
     },
-    /// Not later than the median time of the eleven blocks before.
+    /// The time is not later than the median time of the eleven blocks before.
     #[error("time {time} at height {height} is not after the median time {median}")]
     TimeTooOld {
-        /// The height.
+        /// The height of the header.
         height: u32,
-        /// The header's time, Unix seconds.
+        /// The header's time, in Unix seconds.
         time: u32,
-        /// The median, Unix seconds.
+        /// The median of the last eleven times, in Unix seconds.
         median: u32,
     },
-    /// The first block of a period is more than 600 seconds earlier than the block before
-    /// (BIP94).
-    #[error("time {time} at height {height}, where a period starts, is before {earliest}")]
+    /// The first block of a period is more than 600 seconds earlier than its parent (BIP94).
+    #[error("time {time} at height {height}, the first of a period, is before {earliest}")]
     TimeWarp {
-        /// The height.
+        /// The height of the header.
         height: u32,
-        /// The header's time, Unix seconds.
+        /// The header's time, in Unix seconds.
         time: u32,
-        /// The earliest time allowed.
+        /// The earliest allowed time, in Unix seconds.
         earliest: u32,
     },
-    /// More than two hours ahead of the clock. The header may be good later.
+    /// The time is more than two hours ahead of the clock. The header may become valid later.
     #[error("time {time} at height {height} is after {latest}, two hours from now")]
     TimeTooNew {
-        /// The height.
+        /// The height of the header.
         height: u32,
-        /// The header's time, Unix seconds.
+        /// The header's time, in Unix seconds.
         time: u32,
-        /// The latest time allowed.
+        /// The latest allowed time, in Unix seconds.
         latest: u32,
     },
-    /// A version that is obsolete at this height.
+    /// The version is obsolete at this height.
     #[error("version {version} at height {height}, at least {least} is required")]
     Version {
-        /// The height.
+        /// The height of the header.
         height: u32,
         /// The header's version.
         version: i32,
         /// The lowest version allowed.
         least: i32,
     },
-    /// A header of a weak branch, for which there is no room. The module's documentation says how
-    /// a stronger branch gets in.
+    /// The side branches are full, and the branch of this header is among those with the least
+    /// work. The [module documentation](super) explains how a stronger branch is still accepted.
     #[error("no room for the side header at height {height}: the limit is {limit}")]
     SideBranchesFull {
-        /// The height.
+        /// The height of the header.
         height: u32,
-        /// The number of side headers that are kept.
+        /// The maximum number of side headers.
         limit: usize,
     },
 }
 
-/// The bits that a header with time `time` has to have behind a block at `height` with the time
-/// and bits of `last`, in a period that began with the time and bits of `first`.
+/// Returns the bits that the next header must have: Core's `GetNextWorkRequired`.
 ///
-/// The answer of Core's `GetNextWorkRequired`. Where Core goes back to the last block that wasn't
-/// mined under the 20-minute rule of the testnets, this takes the first of the period: within a
-/// period all others have its bits, or the easiest.
+/// `height`, and the time and bits in `last`, are those of the parent. `first` is the time and bits
+/// of the first block of the parent's period. `time` is the time of the next header.
+///
+/// On the testnets, Core walks back to the last block that was not mined under the 20-minute rule.
+/// This function uses the first block of the period instead: all other blocks of the period have
+/// its bits, or the easiest.
 fn required_bits(
     network: Network,
     height: u32,
@@ -123,27 +124,34 @@ fn required_bits(
 ) -> CompactTarget {
     let params = network.params();
     let easiest = params.max_attainable_target.to_compact_lossy();
+    // Regtest never changes its target.
     if params.no_pow_retargeting {
         return easiest;
     }
+    // Inside a period the target stays, except under the 20-minute rule of the testnets.
     if !starts_period(height + 1) {
         let late = u64::from(time) > u64::from(last.0) + 2 * params.pow_target_spacing;
         return if params.allow_min_difficulty_blocks && late { easiest } else { first.1 };
     }
+    // BIP94: the last block of a testnet4 period may have the easiest target, and the new target
+    // must not start from that.
     let base = if is_bip94(network) { first.1 } else { last.1 };
-    // Core's timespan may be negative; it is raised to a quarter of the target's either way.
+    // Core's timespan can be negative. Core then raises it to the minimum, a quarter of the target
+    // timespan, and so does the function called here.
     let timespan = u64::from(last.0.saturating_sub(first.0));
     CompactTarget::from_next_work_required(base, timespan, params)
 }
 
-/// Core's `enforce_BIP94` of the network.
+/// Returns `true` if the network enforces BIP94: Core's `enforce_BIP94`.
 fn is_bip94(network: Network) -> bool {
     matches!(network, Network::Testnet4)
 }
 
-/// The lowest version that is not obsolete at `height`: 2, 3 and 4 from the heights on where
-/// BIP34, BIP66 and BIP65 were buried, by `kernel/chainparams.cpp`. `bitcoin`'s `Params` has
-/// older heights for regtest.
+/// Returns the lowest version that is not obsolete at `height`: 2, 3 and 4 from the heights where
+/// BIP34, BIP66 and BIP65 were buried.
+///
+/// Source: Core's `kernel/chainparams.cpp`. The `Params` of the `bitcoin` crate have older heights
+/// for regtest.
 fn least_version(network: Network, height: u32) -> i32 {
     let [bip34, bip66, bip65] = match network {
         Network::Bitcoin => [227_931, 363_725, 388_381],
@@ -161,25 +169,27 @@ fn least_version(network: Network, height: u32) -> i32 {
 /// Time and bits of the first block of a period.
 pub(super) type PeriodFirst = (u32, CompactTarget);
 
-/// A block as the rules of the next header see it.
+/// The facts about a block that the rules for the next header need.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Context {
     pub(super) at: BlockAt,
-    /// The work of the chain up to here.
+    /// The total work of the chain up to and including the block.
     pub(super) work: Work,
     time: u32,
     bits: CompactTarget,
-    /// The work of a header with `bits`: a division saved for each header.
+    /// The work of a header with `bits`. Stored to avoid a division for each header.
     bits_work: Work,
-    /// The last times, at their heights modulo 11.
+    /// The times of the last eleven blocks, each at its height modulo 11.
     times: [u32; MEDIAN_SPAN as usize],
-    /// Of the running period.
+    /// Time and bits of the first block of the current period.
     pub(super) first: PeriodFirst,
 }
 
 impl Context {
-    /// The context of the block `at` from its header and those before it, the latest first, eleven
-    /// or down to genesis, and from the first block of the period.
+    /// Creates the context of the block `at`.
+    ///
+    /// `back` yields the header of `at` and those before it, highest first: eleven headers, or all
+    /// down to genesis. `first` is the first block of the period.
     pub(super) fn new<'a>(
         at: BlockAt,
         work: Work,
@@ -195,14 +205,14 @@ impl Context {
         Self { at, work, time: last.time, bits: last.bits, bits_work: last.work(), times, first }
     }
 
-    /// Core's `GetMedianTimePast`.
+    /// Returns the median of the last eleven times: Core's `GetMedianTimePast`.
     pub(super) fn median_time_past(&self) -> u32 {
         let mut times = self.times;
-        // Below height 11 the times lie from 0 on.
+        // Below height 10, only the first `height + 1` slots contain times.
         median(&mut times[..self.at.height.saturating_add(1).min(MEDIAN_SPAN) as usize])
     }
 
-    /// Core's `ContextualCheckBlockHeader`.
+    /// Checks the next header: Core's `ContextualCheckBlockHeader`.
     pub(super) fn check(
         &self,
         header: &Header,
@@ -217,6 +227,7 @@ impl Context {
             let (bits, required) = (header.bits.to_consensus(), required.to_consensus());
             return Err(HeaderError::WrongBits { height, bits, required });
         }
+        // The order of the checks is that of Core.
         let median = self.median_time_past();
         if time <= median {
             return Err(HeaderError::TimeTooOld { height, time, median });
@@ -236,7 +247,7 @@ impl Context {
         Ok(())
     }
 
-    /// The context of `header`, which comes next.
+    /// Moves the context to `header`, the next header.
     pub(super) fn advance(&mut self, header: &Header, hash: BlockHash) {
         self.at = BlockAt { height: self.at.height + 1, hash };
         if header.bits != self.bits {
@@ -252,7 +263,7 @@ impl Context {
     }
 }
 
-/// The time in the middle, the later one of two.
+/// Returns the time in the middle; of an even number of times, the later one of the middle two.
 pub(super) fn median(times: &mut [u32]) -> u32 {
     times.sort_unstable();
     times[times.len() / 2]

@@ -9,18 +9,19 @@ use bitcoin::{BlockHash, Work};
 
 use super::rules::PeriodFirst;
 
-/// A header off the active chain.
+/// A header that is not in the active chain.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::btc) struct SideHeader {
     pub(in crate::btc) header: Header,
     pub(in crate::btc) height: u32,
-    /// The work of its chain up to it.
+    /// The total work of the header's branch up to and including the header.
     pub(in crate::btc) work: Work,
-    /// Of its period. Without it, a header on top would cost a walk back through the period.
+    /// Time and bits of the first block of the header's period. Stored here, because the rules for
+    /// a child need it and would otherwise walk back through the period.
     pub(super) first: PeriodFirst,
 }
 
-/// Side headers, by hash. The parent of each is another one or in the active chain.
+/// Side headers by hash. The parent of each is another side header or an active header.
 #[derive(Clone)]
 pub(super) struct SideBranches {
     headers: BTreeMap<BlockHash, SideHeader>,
@@ -44,7 +45,8 @@ impl SideBranches {
         self.headers.insert(hash, header);
     }
 
-    /// Takes out the branch that ends with `tip`, down to the active chain. The highest first.
+    /// Removes and returns the branch that ends with `tip`, down to the active chain, highest
+    /// first.
     pub(super) fn take_branch(&mut self, tip: BlockHash) -> Vec<(BlockHash, SideHeader)> {
         let mut branch = Vec::new();
         let mut hash = tip;
@@ -55,11 +57,13 @@ impl SideBranches {
         branch
     }
 
-    /// Over the limit, drops the tips with least work until a quarter of the room is free.
+    /// If the limit is exceeded, drops the tips with the least work until a quarter of the room is
+    /// free.
     pub(super) fn trim(&mut self) {
         if self.headers.len() <= self.limit {
             return;
         }
+        // Only tips are dropped, so that the parent of each side header stays known.
         let mut children = BTreeMap::<BlockHash, usize>::new();
         for side in self.headers.values() {
             *children.entry(side.header.prev_blockhash).or_default() += 1;
@@ -67,6 +71,8 @@ impl SideBranches {
         let tips = self.headers.iter().filter(|(hash, _)| !children.contains_key(*hash));
         let mut tips: BinaryHeap<_> =
             tips.map(|(hash, side)| Reverse((side.work, *hash))).collect();
+        // Each call looks at every side header. With a quarter of the room free, a call for each
+        // new header is avoided.
         let kept = self.limit - self.limit / 4;
         while self.headers.len() > kept {
             let Some(Reverse((_, hash))) = tips.pop() else { return };

@@ -1,4 +1,4 @@
-//! What a peer is told of without asking: new blocks and transactions.
+//! Announcements of new blocks and transactions to a peer.
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec;
@@ -15,37 +15,39 @@ use super::ServedChain;
 use super::outbox::Outbox;
 use crate::btc::bip37::BloomFilter;
 
-/// More new blocks are announced by the last one alone (`net_processing.cpp`,
-/// `MAX_BLOCKS_TO_ANNOUNCE`).
+/// Maximum number of new blocks announced by `headers`. If there are more, only the last one is
+/// announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_HEADERS_ANNOUNCED: usize = 8;
-/// The most transactions that one announcement names.
+/// Maximum number of transactions in one `inv`.
 const MAX_INV_ANNOUNCED: usize = 1000;
-/// Transactions of the peer itself that are remembered, the last ones.
+/// Maximum number of remembered transactions that came from the peer itself. The oldest is
+/// forgotten first.
 const MAX_OWN: usize = 5_000;
 
-/// What a peer knows of the chain.
+/// What was announced to a peer so far.
 #[derive(Debug)]
 pub(super) struct Announcer {
-    /// The version of the chain at the last look.
+    /// Version number of the chain at the last check.
     version: u64,
-    /// The tip that it was told of, or that was there when it came.
+    /// The last announced tip, or the tip at the time of the connection.
     tip: BlockHash,
-    /// The last header that it was sent.
+    /// The last header that the peer was sent.
     best_sent: Option<BlockHash>,
-    /// Whether it wants headers and no `inv` (BIP130).
+    /// `true` if the peer wants blocks announced by `headers` (BIP130).
     send_headers: bool,
-    /// Whether it wants transactions.
+    /// `true` if the peer wants transactions announced.
     relay: bool,
-    /// Transactions of the mempool that it was told of, or was not to be told of.
+    /// Transactions of the mempool that were announced to the peer or need no announcement.
     told: HashSet<Txid>,
-    /// The last transactions that came from it: nobody is told of what he told.
+    /// The last transactions that came from the peer, which are not announced back to it.
     own: BTreeSet<Txid>,
+    /// The same transactions, oldest first.
     own_order: VecDeque<Txid>,
 }
 
 impl Announcer {
-    /// For a peer that comes now: what is there already is not announced. To know it, the peer
-    /// has to ask (BIP35).
+    /// Creates the state for a peer that connects now. Existing transactions are not announced; the
+    /// peer can request them by `mempool` (BIP35).
     pub(super) fn new(chain: &ServedChain, relay: bool) -> Self {
         Self {
             version: chain.version(),
@@ -59,20 +61,22 @@ impl Announcer {
         }
     }
 
+    /// Notes that the peer wants blocks announced by `headers` (BIP130).
     pub(super) fn send_headers(&mut self) {
         self.send_headers = true;
     }
 
+    /// Notes that the peer wants transactions announced.
     pub(super) fn relay(&mut self) {
         self.relay = true;
     }
 
-    /// The peer was sent headers up to this one.
+    /// Notes that the peer was sent headers up to this one.
     pub(super) fn sent_header(&mut self, hash: BlockHash) {
         self.best_sent = Some(hash);
     }
 
-    /// The transaction came from the peer.
+    /// Notes that a transaction came from the peer.
     pub(super) fn came_from_peer(&mut self, txid: Txid) {
         if self.own.insert(txid) {
             self.own_order.push_back(txid);
@@ -84,15 +88,15 @@ impl Announcer {
         }
     }
 
-    /// Queues what is new since the last call. Returns `true` if the chain has changed since; it
-    /// may be that nothing was queued.
+    /// Queues announcements of everything new since the last call. Returns `true` if the chain or
+    /// the mempool has changed since, even if nothing was queued.
     pub(super) fn announce(
         &mut self,
         chain: &ServedChain,
         filter: Option<&mut BloomFilter>,
         outbox: &mut Outbox,
     ) -> bool {
-        // One look for all changes since the last one: a peer that reads slowly makes no queue.
+        // One check covers all changes since the last one, so that a slow peer causes no queue.
         if mem::replace(&mut self.version, chain.version()) == chain.version() {
             return false;
         }
@@ -100,12 +104,13 @@ impl Announcer {
         if self.relay {
             self.announce_transactions(chain, filter, outbox);
         } else {
-            // Who loads a filter later is not told of what came before it.
+            // A peer that loads a filter later gets announcements of later transactions only.
             self.told = chain.mempool().iter().map(|(txid, _)| txid).collect();
         }
         true
     }
 
+    /// Queues the announcement of a new tip, by `headers` if possible, else by `inv`.
     fn announce_tip(&mut self, chain: &ServedChain, outbox: &mut Outbox) {
         let tip = chain.tip();
         if mem::replace(&mut self.tip, tip.hash) == tip.hash {
@@ -120,15 +125,16 @@ impl Announcer {
         }
     }
 
-    /// The headers up to the tip, if the peer wants headers and has the one before them.
+    /// Returns the headers up to the tip, if the peer wants headers and has the parent of the
+    /// first. `None` if the tip must be announced by `inv`.
     fn headers_to_announce(&self, chain: &ServedChain) -> Option<Vec<Header>> {
         let known = chain.fork_height(self.best_sent.filter(|_| self.send_headers)?)?;
         let headers = chain.headers().headers_from(known.checked_add(1)?);
         (1..=MAX_HEADERS_ANNOUNCED).contains(&headers.len()).then(|| headers.to_vec())
     }
 
-    /// Queues the names of all transactions of the mempool, or of those that the filter matches,
-    /// whatever was named before (BIP35).
+    /// Queues the ids of all transactions of the mempool that the filter matches, or of all without
+    /// a filter. Earlier announcements do not matter (BIP35).
     pub(super) fn name_mempool(
         &mut self,
         chain: &ServedChain,
@@ -136,11 +142,13 @@ impl Announcer {
         outbox: &mut Outbox,
     ) {
         self.told.clear();
+        // A request for the mempool lists the transactions of the peer itself too.
         let own = mem::take(&mut self.own);
         self.announce_transactions(chain, filter, outbox);
         self.own = own;
     }
 
+    /// Queues the ids of the transactions that were not announced before.
     fn announce_transactions(
         &mut self,
         chain: &ServedChain,
@@ -154,7 +162,8 @@ impl Announcer {
             if !self.told.insert(txid) {
                 continue;
             }
-            // Asked of the peer's own ones too, so that the filter takes up their outputs.
+            // Match the transactions of the peer itself too, so that the filter grows by their
+            // outputs.
             let matches = filter.as_mut().is_none_or(|filter| filter.is_relevant_and_update(tx));
             if matches && !self.own.contains(&txid) {
                 items.push(Inventory::Transaction(txid));

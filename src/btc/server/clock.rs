@@ -6,19 +6,20 @@ use crate::btc::protocol::{PEER_CONNECT_TIMEOUT, PING_INTERVAL, TIMEOUT_INTERVAL
 
 use super::Reason;
 
-/// When a peer was last heard, and what it was pinged with.
+/// The times of a connection and its pending ping.
 #[derive(Debug)]
 pub(super) struct Clock {
+    /// When the connection was made.
     connected: Duration,
-    /// When the last message came.
+    /// When the last message was received.
     heard: Duration,
     /// When the last ping was sent, or the connection was made.
     pinged: Duration,
-    /// The nonce of a ping without an answer.
+    /// Nonce of the ping that has no answer yet.
     ping: Option<u64>,
-    /// The nonce of the next ping.
+    /// Nonce of the next ping.
     next_nonce: u64,
-    /// Since when messages are being written, if any are.
+    /// Since when messages are being written; `None` if none is.
     busy: Option<Duration>,
 }
 
@@ -27,20 +28,23 @@ impl Clock {
         Self { connected: now, heard: now, pinged: now, ping: None, next_nonce: nonce, busy: None }
     }
 
-    /// The time from the connection to now.
+    /// Returns the time since the connection was made.
     pub(super) fn since_connected(&self, now: Duration) -> Duration {
         now.saturating_sub(self.connected)
     }
 
+    /// Notes that a message was received.
     pub(super) fn heard(&mut self, now: Duration) {
         self.heard = now;
     }
 
+    /// Notes a `pong`. A wrong nonce does not answer the ping.
     pub(super) fn pong(&mut self, nonce: u64) {
         self.ping = self.ping.filter(|sent| *sent != nonce);
     }
 
-    /// The nonce of a ping that is due, which is to be sent now.
+    /// Returns the nonce of a ping to send now, if a ping is due. Only one ping is pending at a
+    /// time.
     pub(super) fn take_ping(&mut self, now: Duration) -> Option<u64> {
         if self.ping.is_some() || now.saturating_sub(self.pinged) <= PING_INTERVAL {
             return None;
@@ -52,14 +56,14 @@ impl Clock {
         self.ping
     }
 
-    /// Messages are being written from now on.
+    /// Notes that messages are being written from now on.
     pub(super) fn busy(&mut self, now: Duration) {
         self.busy.get_or_insert(now);
     }
 
-    /// All messages are written. The time since [`busy`](Self::busy) counts for no timeout: the
-    /// caller reads nothing in it, so that the peer's next message, or its answer to a ping, may
-    /// have come long ago.
+    /// Notes that all messages were written. The time since [`busy`](Self::busy) does not count
+    /// towards timeouts: the caller does not read while it writes, so the next message of the peer,
+    /// or its answer to a ping, may be waiting unread.
     pub(super) fn idle(&mut self, now: Duration) {
         let Some(since) = self.busy.take() else { return };
         let spent = now.saturating_sub(since);
@@ -67,8 +71,10 @@ impl Clock {
         self.pinged = self.pinged.saturating_add(spent).min(now);
     }
 
+    /// Checks the timeouts.
+    ///
     /// # Errors
-    /// Returns the timeout that is over.
+    /// The timeout that has expired. While messages are being written, none expires.
     pub(super) fn check(&self, is_ready: bool, now: Duration) -> Result<(), Reason> {
         let over = |since: Duration| now.saturating_sub(since) > TIMEOUT_INTERVAL;
         if self.busy.is_some() {

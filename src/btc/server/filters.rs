@@ -1,27 +1,29 @@
-//! Compact filters: `getcfilters`, `getcfheaders` and `getcfcheckpt` answered as Bitcoin Core does.
+//! Server of compact filters: answers `getcfilters`, `getcfheaders` and `getcfcheckpt` as Bitcoin
+//! Core does.
 //!
-//! [`FilterServer`] knows the chain of headers and a [`FilterStore`], and says of each request
-//! what to send, or that the peer is to be disconnected. It has no state: filters are sent from a
-//! [`Reply`] one by one, as fast as the peer takes them, and a thousand of them are never in
-//! memory together. A caller finishes one reply before it reads the peer's next request, as Core
-//! does, so that requests cannot pile up.
+//! [`FilterServer`] takes the chain of headers and a [`FilterStore`]. For each request, it returns
+//! the messages to send, or the reason to disconnect the peer. The server has no state. A [`Reply`]
+//! returns its filters one by one, as fast as the peer receives them, so 1,000 filters are never in
+//! memory together. The caller finishes one reply before it reads the next request of the peer, as
+//! Core does, so requests cannot accumulate.
 //!
 //! | request | answer | limit |
 //! |---|---|---|
-//! | `getcfilters` | a `cfilter` for each block, in the order of the chain | [`MAX_FILTERS`] |
-//! | `getcfheaders` | one `cfheaders`: the filter header before the range, and its filter hashes | [`MAX_HASHES`] |
+//! | `getcfilters` | one `cfilter` per block, in the order of the chain | [`MAX_FILTERS`] |
+//! | `getcfheaders` | one `cfheaders`: the filter header before the range, and the filter hashes of the range | [`MAX_HASHES`] |
 //! | `getcfcheckpt` | one `cfcheckpt`: the filter header at every [`CHECKPOINT_INTERVAL`] blocks | none |
 //!
 //! # Blocks that left the chain
-//! A client may ask for a block that a reorganization has just removed. As Core does, the server
-//! answers up to a block off the active chain if the node once had it checked, which here means
-//! that the store has its filter, and if it is less than 30 days behind the tip, by its time and
-//! by its work. Older ones could tell one node from another, and count as unknown. The header has
-//! to be among the chain's side branches, and the answer is for the branch that ends in it.
+//! A client may ask for a block that a reorganisation has just removed. As Core does, the server
+//! answers for a block off the active chain under two conditions. The node must have validated the
+//! block once, which here means that the store has its filter. The block must also be less than 30
+//! days behind the tip, by time and by work. Older blocks could identify the node, so they are
+//! treated as unknown. The header must be among the side branches of the chain. The answer follows
+//! the branch that ends in the block.
 //!
-//! # Where Core is silent
-//! A block that the store has no filter of, because it still catches up, gets no answer, and the
-//! peer stays. Core sends nothing then of a range either, nor does the server.
+//! # Missing filters
+//! While the store still catches up, it may lack a filter of the requested range. The request then
+//! gets no answer, and the peer stays connected, as in Core.
 //!
 //! Source: BIP157; Bitcoin Core 28.1, `net_processing.cpp` (`PrepareBlockFilterRequest`,
 //! `BlockRequestAllowed`) and `index/blockfilterindex.cpp`.
@@ -47,24 +49,24 @@ use crate::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL, MAX_FILTERS, MAX_HAS
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 
-/// The blocks that the network finds in [`STALE_RELAY_AGE_LIMIT`], one in ten minutes on every
-/// network.
+/// Number of blocks expected in [`STALE_RELAY_AGE_LIMIT`]: one every ten minutes on every network.
 const STALE_BLOCK_LIMIT: u32 = 4320;
 
-/// The filters that a node has, by the hashes of their blocks.
+/// The compact filters of a node, by block hash.
 ///
-/// A block has all three or none of them. A store that reads from a disk should compare a filter
-/// with its hash before it gives it, as Core does: clients take a wrong one for a lie.
+/// For each block, a store has the filter, its hash and its header, or none of them. A store that
+/// reads from a disk should compare a filter with its hash before returning it, as Core does: a
+/// client treats a wrong filter as a lie.
 pub trait FilterStore {
-    /// The bytes of the basic filter of `block`.
+    /// Returns the encoded basic filter of `block`; `None` if the store lacks it.
     fn filter(&self, block: &BlockHash) -> Option<Vec<u8>>;
-    /// The hash of the filter of `block`.
+    /// Returns the hash of the filter of `block`; `None` if the store lacks it.
     fn filter_hash(&self, block: &BlockHash) -> Option<FilterHash>;
-    /// The filter header at `block`.
+    /// Returns the filter header of `block`; `None` if the store lacks it.
     fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader>;
 }
 
-/// Answers requests for filters.
+/// Answers requests for compact filters.
 #[derive(Debug)]
 pub struct FilterServer<'a, S: ?Sized> {
     chain: &'a HeaderChain,
@@ -73,15 +75,15 @@ pub struct FilterServer<'a, S: ?Sized> {
 }
 
 impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
-    /// A server for a node that offers `services` to the peer.
+    /// Creates a server for a node that offers `services` to the peer.
     pub fn new(chain: &'a HeaderChain, store: &'a S, services: ServiceFlags) -> Self {
         Self { chain, store, services }
     }
 
-    /// What to do about `message`; `None` of one that is no request for filters.
+    /// Returns the answer to `message`; `None` if `message` is no request for compact filters.
     ///
     /// # Cost
-    /// A look-up for each block of the range, for two hashes at most each.
+    /// One look-up per block of the range, each with at most two hashes.
     pub fn answer(&self, message: &NetworkMessage) -> Option<Answer> {
         let answer = match message {
             NetworkMessage::GetCFilters(request) => self.filters(request),
@@ -92,6 +94,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         Some(answer.map_or_else(Answer::from, Answer::Send))
     }
 
+    /// Answers `getcfilters`.
     fn filters(&self, request: &GetCFilters) -> Result<Reply, Refusal> {
         let GetCFilters { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
@@ -105,12 +108,14 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         Ok(Reply(Messages::Filters(blocks.into_iter())))
     }
 
+    /// Answers `getcfheaders`.
     fn headers(&self, request: &GetCFHeaders) -> Result<Reply, Refusal> {
         let GetCFHeaders { filter_type, start_height, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
         branch.check_range(start_height, MAX_HASHES)?;
         let previous_filter_header = match start_height.checked_sub(1) {
             Some(height) => self.filter_header_at(&branch, height)?,
+            // BIP157: the filter header before genesis is zero.
             None => FilterHeader::all_zeros(),
         };
         let filter_hashes = (start_height..=branch.stop.height)
@@ -123,6 +128,7 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         Ok(Reply::one(NetworkMessage::CFHeaders(message)))
     }
 
+    /// Answers `getcfcheckpt`.
     fn checkpoints(&self, request: &GetCFCheckpt) -> Result<Reply, Refusal> {
         let GetCFCheckpt { filter_type, stop_hash } = *request;
         let branch = self.branch(filter_type, stop_hash)?;
@@ -133,12 +139,13 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         Ok(Reply::one(NetworkMessage::CFCheckpt(message)))
     }
 
+    /// Returns the filter header at a height of a branch.
     fn filter_header_at(&self, branch: &Branch<'_>, height: u32) -> Result<FilterHeader, Refusal> {
         let block = branch.hash_at(height)?;
         self.store.filter_header(&block).ok_or(Refusal::Silent { height })
     }
 
-    /// The chain of blocks that ends in `stop`, if the peer may ask for it.
+    /// Returns the chain of blocks that ends in `stop`, if the peer may request it.
     fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, Violation> {
         if !self.services.has(ServiceFlags::COMPACT_FILTERS) {
             return Err(Violation::NotOffered);
@@ -154,13 +161,16 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         self.stale_branch(stop).ok_or(Violation::UnknownStop(stop))
     }
 
-    /// The same for a block off the active chain: Core's `BlockRequestAllowed`.
+    /// Returns the branch that ends in a block off the active chain, if the block is recent enough:
+    /// Core's `BlockRequestAllowed`.
     fn stale_branch(&self, stop: BlockHash) -> Option<Branch<'a>> {
         let chain = self.chain;
         let side = chain.side_header(&stop)?;
+        // Core requires that the block was valid once. Here, a stored filter shows that.
         self.store.filter_hash(&stop)?;
         let tip = chain.header_at(chain.tip().height)?;
         let age = i64::from(tip.time) - i64::from(side.header.time);
+        // Old stale blocks could identify the node (fingerprinting).
         if age >= i64::from(STALE_RELAY_AGE_LIMIT)
             || has_30_days_more_work(chain.work(), side.work, tip.work())
         {
@@ -177,9 +187,9 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 }
 
-/// Whether a chain with work `tip` is ahead of one with work `block` by what the network does in
-/// 30 days, at `proof` a block: Core's `GetBlockProofEquivalentTime`, with the division turned
-/// into steps.
+/// Returns `true` if the work `tip` exceeds the work `block` by at least 30 days of mining, with
+/// `proof` per block. Core's `GetBlockProofEquivalentTime`, with repeated subtraction instead of a
+/// division.
 fn has_30_days_more_work(tip: Work, block: Work, proof: Work) -> bool {
     if block > tip {
         return false;
@@ -194,16 +204,16 @@ fn has_30_days_more_work(tip: Work, block: Work, proof: Work) -> bool {
     true
 }
 
-/// The blocks up to the one that a request ends with.
+/// The chain of blocks that ends in the stop block of a request.
 struct Branch<'a> {
     chain: &'a HeaderChain,
     stop: BlockAt,
-    /// The blocks off the active chain, the stop first.
+    /// The blocks off the active chain, from the stop block downwards.
     stale: Vec<BlockHash>,
 }
 
 impl Branch<'_> {
-    /// Core's comparison: `stop - start >= limit` is too much.
+    /// Checks the size of a range. As in Core, `stop - start` must be less than `limit`.
     fn check_range(&self, start: u32, limit: u32) -> Result<(), Violation> {
         let stop = self.stop.height;
         match stop.checked_sub(start) {
@@ -213,8 +223,8 @@ impl Branch<'_> {
         }
     }
 
-    /// The block at `height`, which is not above the stop. A chain that does not begin with
-    /// genesis lacks its first ones.
+    /// Returns the block at `height`, which must not be above the stop block. A chain that does not
+    /// begin with genesis lacks its first blocks.
     fn hash_at(&self, height: u32) -> Result<BlockHash, Refusal> {
         let below = (self.stop.height - height) as usize;
         let hash = self.stale.get(below).copied().or_else(|| self.chain.hash_at(height));
@@ -222,22 +232,22 @@ impl Branch<'_> {
     }
 }
 
-/// What to do about a request.
+/// Result of a request for compact filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// Send the messages of this reply, in their order.
+    /// Send the messages of this reply, in order.
     Send(Reply),
-    /// Send nothing: the store has no filter of the block at `height`. No fault of the peer.
+    /// Send nothing: the store has no filter of the block at `height`. The peer is not at fault.
     Silent {
-        /// The lowest height found missing.
+        /// Height of the first missing filter that was found.
         height: u32,
     },
-    /// Disconnect the peer.
+    /// Disconnect the peer, for this reason.
     Disconnect(Violation),
 }
 
-/// An [`Answer`] without messages.
+/// An [`Answer`] that sends no messages.
 enum Refusal {
     Silent { height: u32 },
     Disconnect(Violation),
@@ -258,8 +268,8 @@ impl From<Refusal> for Answer {
     }
 }
 
-/// The messages that answer a request. It borrows nothing: the chain may go on between two of
-/// them, and the filters asked for stay those of the same blocks.
+/// The messages that answer a request. A reply borrows nothing: if the chain changes between two
+/// messages, the reply continues with the same blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply(Messages);
 
@@ -286,7 +296,7 @@ impl Reply {
         Self(Messages::One(Some(message)))
     }
 
-    /// The messages still to send.
+    /// Returns the number of messages that are not sent yet.
     pub fn remaining(&self) -> usize {
         match &self.0 {
             Messages::Filters(blocks) => blocks.len(),
@@ -294,8 +304,8 @@ impl Reply {
         }
     }
 
-    /// The next message, read from `store`. `None` at the end, and early if the store has lost a
-    /// filter since the request: the rest is not sent then.
+    /// Returns the next message, with the filter read from `store`. `None` at the end, and if the
+    /// store has lost the filter since the request; the reply then ends early.
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,
@@ -311,35 +321,35 @@ impl Reply {
     }
 }
 
-/// Why a peer is to be disconnected.
+/// Violation of BIP157 in a request, for which the peer is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
     /// The node does not offer `NODE_COMPACT_FILTERS` to the peer.
-    #[error("filters asked of a node that does not offer them")]
+    #[error("the node does not offer compact filters")]
     NotOffered,
-    /// A type of filter that there is not.
-    #[error("filter type {0}, the only one is {BASIC_FILTER}")]
+    /// The filter type does not exist.
+    #[error("filter type {0}, the only supported type is {BASIC_FILTER}")]
     FilterType(u8),
-    /// A block that is not known, or too far off the active chain.
-    #[error("no block {0} to stop at")]
+    /// The stop block is unknown, or it left the active chain too long ago.
+    #[error("unknown stop block {0}")]
     UnknownStop(BlockHash),
-    /// A range that ends before it starts.
-    #[error("a range from height {start}, its stop is at height {stop}")]
+    /// The start height is above the height of the stop block.
+    #[error("start height {start} is above the stop block at height {stop}")]
     StartAfterStop {
-        /// The first height asked for.
+        /// First requested height.
         start: u32,
-        /// The height of the stop block.
+        /// Height of the stop block.
         stop: u32,
     },
-    /// More than a request may ask for.
+    /// The range is larger than a request of this kind may have.
     #[error("heights {start} to {stop}, the limit is {limit} blocks")]
     TooMany {
-        /// The first height asked for.
+        /// First requested height.
         start: u32,
-        /// The height of the stop block.
+        /// Height of the stop block.
         stop: u32,
-        /// The most that a request of this kind may ask for.
+        /// Maximum number of blocks in a request of this kind.
         limit: u32,
     },
 }

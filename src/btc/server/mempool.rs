@@ -1,4 +1,4 @@
-//! Transactions that wait for a block.
+//! The mempool: transactions that are in no block yet.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -9,30 +9,34 @@ use std::collections::{HashMap, HashSet};
 use bitcoin::{OutPoint, Transaction, TxIn, Txid, Wtxid};
 use thiserror::Error;
 
-/// The most transactions of peers that a mempool keeps.
+/// Maximum number of transactions of peers in a mempool.
 pub const MAX_ACCEPTED: usize = 10_000;
-/// The most bytes of transactions of peers that a mempool keeps, in their encoding with witnesses.
+/// Maximum total size in bytes of the transactions of peers in a mempool, encoded with witnesses.
 pub const MAX_ACCEPTED_BYTES: usize = 64 << 20;
-/// The heaviest transaction of a peer that a mempool keeps (`policy/policy.h`,
+/// Maximum weight of a transaction of a peer, in weight units (`policy/policy.h`,
 /// `MAX_STANDARD_TX_WEIGHT`).
 pub const MAX_ACCEPTED_WEIGHT: u64 = 400_000;
 
-/// The transactions of a node that no block has yet.
+/// The transactions of a node that are in no block yet.
 ///
-/// It has two sources: the operator, who gives any transactions and replaces them as a whole, and
-/// peers, whose transactions are bounded and checked as far as
-/// [`ServedChain::add_transaction`](super::ServedChain::add_transaction) says. Which of them may
-/// still come into a block depends on the chain: the others are kept, and come back when the block
-/// that has them, or that conflicts with them, leaves the chain.
+/// There are two sources. The operator adds any transactions, and replaces them as a whole. Peers
+/// add transactions that are bounded and checked as
+/// [`ServedChain::add_transaction`](super::ServedChain::add_transaction) describes.
+///
+/// A transaction is *open* if it may still be mined, which means that it may enter a block of the
+/// active chain. The other transactions are kept too. Such a transaction becomes open again if the
+/// block that contains it, or that conflicts with it, leaves the chain.
 #[derive(Debug, Default)]
 pub struct Mempool {
+    /// All transactions, open or not.
     all: BTreeMap<Txid, Entry>,
     wtxids: HashMap<Wtxid, Txid>,
-    /// Those that may still come into a block, parents before their children, so that a filter
-    /// which takes up a parent's outputs sees the child after it.
+    /// The open transactions, parents before their children. A filter that grows by the outputs of
+    /// a parent then matches the child after it.
     open: Vec<Txid>,
+    /// The open transactions as a set.
     is_open: HashSet<Txid>,
-    /// What the open ones spend.
+    /// The outputs that open transactions spend, each with the spending transaction.
     spent: HashMap<OutPoint, Txid>,
     accepted: Accepted,
 }
@@ -40,10 +44,11 @@ pub struct Mempool {
 #[derive(Debug)]
 struct Entry {
     tx: Arc<Transaction>,
+    /// `true` if the transaction came from a peer.
     is_accepted: bool,
 }
 
-/// How much peers have filled.
+/// Number and total size of the transactions of peers.
 #[derive(Debug, Default, Clone, Copy)]
 struct Accepted {
     count: usize,
@@ -63,47 +68,52 @@ impl Accepted {
 }
 
 impl Mempool {
-    /// Those that may still come into a block, parents first.
+    /// Returns the transactions that may still be mined, parents before their children.
     pub fn iter(&self) -> impl Iterator<Item = (Txid, &Arc<Transaction>)> {
         self.open.iter().filter_map(|txid| Some((*txid, &self.all.get(txid)?.tx)))
     }
 
-    /// The number of transactions that may still come into a block.
+    /// Returns the number of transactions that may still be mined.
     pub fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Returns `true` if no transaction may still come into a block.
+    /// Returns `true` if no transaction may still be mined.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// Returns `true` if this transaction may still come into a block.
+    /// Returns `true` if the mempool has this transaction and it may still be mined.
     pub fn contains(&self, txid: &Txid) -> bool {
         self.is_open.contains(txid)
     }
 
-    /// A transaction that may still come into a block.
+    /// Returns a transaction that may still be mined, by its txid.
     pub fn get(&self, txid: &Txid) -> Option<&Arc<Transaction>> {
         self.is_open.get(txid).and_then(|txid| self.all.get(txid)).map(|entry| &entry.tx)
     }
 
-    /// A transaction that may still come into a block, by the id that commits to its witnesses.
+    /// Returns a transaction that may still be mined, by its wtxid, which commits to its witnesses.
     pub fn get_by_wtxid(&self, wtxid: &Wtxid) -> Option<&Arc<Transaction>> {
         self.get(self.wtxids.get(wtxid)?)
     }
 
-    /// Replaces the operator's transactions; [`settle`](Self::settle) is to follow.
+    /// Replaces the transactions of the operator. The caller must call [`settle`](Self::settle)
+    /// next.
     pub(super) fn set_given(&mut self, transactions: impl IntoIterator<Item = Arc<Transaction>>) {
         self.drop_where(|_, entry| !entry.is_accepted);
         for tx in transactions {
-            // What the operator gives has no limit, and stays until it is taken back.
+            // Transactions of the operator have no limit and stay until the operator replaces them.
             self.insert(tx.compute_txid(), Entry { tx, is_accepted: false });
         }
     }
 
-    /// Adds a peer's transaction, of which the chain has found nothing against it: `has_output`
-    /// says whether the chain has an output.
+    /// Adds a transaction of a peer. The caller has already checked it against the spends of the
+    /// chain. `has_output` returns `true` if the chain has an output.
+    ///
+    /// # Errors
+    /// [`TransactionError`] if the transaction is known, too heavy, spends an unknown or spent
+    /// output, or if the mempool is full.
     pub(super) fn accept(
         &mut self,
         tx: Arc<Transaction>,
@@ -118,6 +128,7 @@ impl Mempool {
             return Err(TransactionError::TooHeavy(weight));
         }
         for TxIn { previous_output: outpoint, .. } in &tx.input {
+            // No replacement of transactions (BIP125): the first one stays.
             if let Some(by) = self.spent.get(outpoint) {
                 return Err(TransactionError::Spent { outpoint: *outpoint, by: *by });
             }
@@ -128,14 +139,15 @@ impl Mempool {
             }
         }
         if !self.has_room(&tx) {
-            // Those in blocks, or in conflict with one, are kept for a reorganisation alone.
+            // Transactions that are not open are only needed after a reorganisation, so they are
+            // dropped first.
             self.drop_settled();
         }
         if !self.has_room(&tx) {
             return Err(TransactionError::Full(self.accepted.count));
         }
         self.spent.extend(tx.input.iter().map(|input| (input.previous_output, txid)));
-        // Its parents are open already, so that it comes after them.
+        // The parents of the transaction are open already, so that it comes after them.
         self.open.push(txid);
         self.is_open.insert(txid);
         self.insert(txid, Entry { tx, is_accepted: true });
@@ -148,7 +160,7 @@ impl Mempool {
             self.accepted.add(&entry.tx);
         }
         if let Some(before) = self.all.insert(txid, entry) {
-            // It may be the same transaction with another witness.
+            // The replaced transaction may have another witness, so its wtxid must be removed.
             self.wtxids.remove(&before.tx.compute_wtxid());
             if before.is_accepted {
                 self.accepted.remove(&before.tx);
@@ -157,18 +169,20 @@ impl Mempool {
         self.wtxids.insert(wtxid, txid);
     }
 
+    /// Returns `true` if the limits on transactions of peers allow one more.
     fn has_room(&self, tx: &Transaction) -> bool {
         self.accepted.count < MAX_ACCEPTED
             && self.accepted.bytes + tx.total_size() <= MAX_ACCEPTED_BYTES
     }
 
-    /// Drops the transactions of peers that cannot come into a block.
+    /// Drops the transactions of peers that are not open.
     fn drop_settled(&mut self) {
         let open = core::mem::take(&mut self.is_open);
         self.drop_where(|txid, entry| entry.is_accepted && !open.contains(txid));
         self.is_open = open;
     }
 
+    /// Drops the transactions for which `is_dropped` returns `true`.
     fn drop_where(&mut self, is_dropped: impl Fn(&Txid, &Entry) -> bool) {
         let (wtxids, accepted) = (&mut self.wtxids, &mut self.accepted);
         self.all.retain(|txid, entry| {
@@ -183,8 +197,10 @@ impl Mempool {
         });
     }
 
-    /// Finds those that may still come into a block: no block has them, none spends what they
-    /// spend, and the same holds for their parents except that a block may have these.
+    /// Determines the open transactions from the outputs that the active chain spends.
+    ///
+    /// A transaction is open if no block contains it, no block spends one of its inputs, and each
+    /// of its parents in the mempool is open or in a block.
     pub(super) fn settle(&mut self, spent: &HashMap<OutPoint, Txid>) {
         self.open.clear();
         self.is_open.clear();
@@ -192,7 +208,7 @@ impl Mempool {
         let mut lost = HashSet::new();
         let mut visited = HashSet::new();
         for &txid in self.all.keys() {
-            // A stack of its own: the chain of parents may be long.
+            // An explicit stack instead of recursion, since the chain of parents may be long.
             let mut stack = vec![(txid, false)];
             while let Some((txid, parents_done)) = stack.pop() {
                 let Some(Entry { tx, .. }) = self.all.get(&txid) else { continue };
@@ -208,9 +224,13 @@ impl Mempool {
                 let spenders = tx.input.iter().map(|input| spent.get(&input.previous_output));
                 let has_lost_parent =
                     tx.input.iter().any(|input| lost.contains(&input.previous_output.txid));
+                // A block of the active chain contains the transaction. Its children may still be
+                // open.
                 if spenders.clone().flatten().any(|spender| *spender == txid) {
                     continue;
                 }
+                // A coinbase only occurs in its block. The other conditions are a conflict with a
+                // block, and a parent with such a conflict.
                 if tx.is_coinbase() || has_lost_parent || spenders.flatten().next().is_some() {
                     lost.insert(txid);
                 } else {
@@ -223,40 +243,41 @@ impl Mempool {
     }
 }
 
-/// Why a transaction of a peer is not added.
+/// Why a transaction of a peer is not added to the mempool.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TransactionError {
-    /// No inputs or no outputs.
+    /// The transaction has no inputs or no outputs.
     #[error("a transaction without inputs or without outputs")]
     Empty,
-    /// A coinbase transaction, which comes with its block only.
+    /// The transaction is a coinbase, which is valid only in its block.
     #[error("a coinbase transaction outside of a block")]
     Coinbase,
-    /// The mempool has it.
+    /// The transaction is in the mempool already.
     #[error("transaction {0} is in the mempool already")]
     AlreadyThere(Txid),
-    /// A block of the active chain has it.
+    /// The transaction is in a block of the active chain already.
     #[error("transaction {0} is in a block already")]
     InBlock(Txid),
-    /// Heavier than what nodes relay.
+    /// The transaction is heavier than nodes relay.
     #[error("a transaction of {0} weight units, the limit is {MAX_ACCEPTED_WEIGHT}")]
     TooHeavy(u64),
-    /// An input that neither a block nor the mempool has.
-    #[error("output {0}, which it spends, is not known")]
+    /// The transaction spends an output that neither a block nor the mempool contains.
+    #[error("the transaction spends the unknown output {0}")]
     MissingInput(OutPoint),
-    /// An input that another transaction spends, in a block or in the mempool.
-    #[error("output {outpoint}, which it spends, is spent by {by}")]
+    /// The transaction spends an output that another transaction already spends, in a block or in
+    /// the mempool.
+    #[error("the transaction spends output {outpoint}, which {by} already spends")]
     Spent {
-        /// The output.
+        /// The spent output.
         outpoint: OutPoint,
-        /// The transaction that spends it already.
+        /// The transaction that already spends the output.
         by: Txid,
     },
-    /// No room for more transactions of peers.
+    /// The limits on transactions of peers are reached.
     #[error(
-        "{0} transactions of peers are there, the limits are {MAX_ACCEPTED} and \
-         {MAX_ACCEPTED_BYTES} bytes"
+        "the mempool is full with {0} transactions of peers, the limits are {MAX_ACCEPTED} \
+         transactions and {MAX_ACCEPTED_BYTES} bytes"
     )]
     Full(usize),
 }

@@ -1,22 +1,25 @@
-//! The node's side of Bitcoin's protocol: headers, blocks, Bloom filters (BIP37), compact filters
-//! (BIP157) and the mempool, answered as Bitcoin Core does. A machine without sockets and clock.
+//! The server side of the Bitcoin protocol. Answers requests for headers, blocks, Bloom filters
+//! (BIP37), compact filters (BIP157) and the mempool as Bitcoin Core does. The state machine has no
+//! sockets and no clock.
 //!
-//! A node has one [`ServedChain`] and, for each connection, one [`Peer`], which takes
-//! [`Event`]s and returns [`Action`]s.
+//! A node has one [`ServedChain`] and one [`Peer`] per connection. A [`Peer`] takes [`Event`]s and
+//! returns [`Action`]s.
 //!
 //! # How to drive it
-//! 1. [`Peer::new`] for each connection that comes. The peer speaks first.
-//! 2. [`Event::Message`] for each of its messages, but [`Event::FilterLoad`] for a `filterload`.
-//! 3. Write what [`Action::Send`] says, then hand over [`Event::Sent`], which gives the next
-//!    message, and so on until there is none. Each event gives **at most one** `Send`, and none
-//!    while one is being written: the next message is made when the last one is written, so that
-//!    a reply of a thousand filters or blocks is never in memory as a whole.
-//! 4. Read the peer's next message when it [is idle](Peer::is_idle), not before: as in Core, one
-//!    request is answered to its end before the next is read, so that requests cannot pile up.
-//! 5. [`Event::Tick`] some times a second, and at any time [`Event::ChainChanged`] when the chain
-//!    or its mempool has changed. Both look for something to announce; the second is there for
-//!    callers who want no delay.
-//! 6. On [`Action::Disconnect`], close the connection. Nothing comes of the machine after it.
+//! 1. Call [`Peer::new`] for each incoming connection. The remote side sends the first message.
+//! 2. Pass in each of its messages as [`Event::Message`], except `filterload`, which is
+//!    [`Event::FilterLoad`].
+//! 3. Write the message of [`Action::Send`], then pass in [`Event::Sent`]. The event returns the
+//!    next message, as long as there is one. Each event returns **at most one** `Send`, and none
+//!    while a message is being written. The next message is created only after the last one was
+//!    written, so a reply of 1,000 filters or blocks is never in memory as a whole.
+//! 4. Read the next message of the peer only when the peer [is idle](Peer::is_idle). As in Core,
+//!    one request is answered completely before the next one is read, so requests cannot
+//!    accumulate.
+//! 5. Pass in [`Event::Tick`] a few times a second. Pass in [`Event::ChainChanged`] after the chain
+//!    or its mempool has changed. Both events check for announcements; the second one avoids the
+//!    delay until the next tick.
+//! 6. On [`Action::Disconnect`], close the connection. The machine returns no further actions.
 //!
 //! ```
 //! use core::time::Duration;
@@ -24,7 +27,7 @@
 //! use chainsieve::bitcoin::p2p::message::NetworkMessage;
 //! use chainsieve::btc::server::{Action, Config, Event, Peer, ServedChain};
 //!
-//! /// Hands over an event; returns the messages that the caller would write.
+//! /// Passes in an event; returns the messages that the caller would write.
 //! fn drive(peer: &mut Peer, chain: &ServedChain, event: Event) -> Vec<NetworkMessage> {
 //!     let (mut next, mut written) = (Some(event), Vec::new());
 //!     while let Some(event) = next.take() {
@@ -40,22 +43,24 @@
 //!
 //! let chain = ServedChain::new(Network::Regtest, true);
 //! let mut peer = Peer::new(Config::default(), &chain, 1, 1_700_000_000, Duration::ZERO);
-//! // Nothing is answered before the peer's `version`.
+//! // Nothing is answered before the `version` of the peer.
 //! assert!(drive(&mut peer, &chain, Event::Message(NetworkMessage::GetAddr)).is_empty());
 //! assert!(peer.is_idle() && !peer.is_ready());
 //! ```
 //!
 //! # Transactions of peers
-//! With [`Config::accept_transactions`] a peer's `inv` is answered by a `getdata`, and a
-//! transaction that comes is given to the caller in [`Action::Accept`], who adds it with
-//! [`ServedChain::add_transaction`]. All other peers are then told of it, as far as their filters
-//! match: wallets can broadcast to the node. Offers, requests and the mempool are bounded.
+//! With [`Config::accept_transactions`], the node answers the `inv` of a peer by `getdata`. The
+//! [`Peer`] returns a received transaction in [`Action::Accept`], and the caller adds the
+//! transaction with [`ServedChain::add_transaction`]. The node then announces the transaction to
+//! all other peers, unless their filters exclude it. Wallets can therefore broadcast through the
+//! node. Offers, requests and the mempool are bounded.
 //!
-//! # Left out
-//! The node asks its peers for no blocks and no addresses, knows no address to tell, and keeps no
-//! account of misbehaviour beyond the connection.
+//! # Not implemented
+//! The node requests no blocks and no addresses from its peers. The node knows no addresses to
+//! send. The only punishment for misbehaviour is that the connection is closed.
 //!
-//! Source: Bitcoin Core 28.1, `net_processing.cpp`, at each branch that is not obvious.
+//! Source: Bitcoin Core 28.1, `net_processing.cpp`; each branch that is not obvious names its
+//! function.
 
 mod announcer;
 mod clock;
@@ -87,19 +92,21 @@ pub use mempool::{
 pub use peer::Peer;
 pub use served_chain::{Added, BlockError, IncomingBlock, ServedChain};
 
-/// What a node offers its peers. The default: Bloom filters and compact filters, and no
-/// transactions of peers.
+/// Services that a node offers to its peers. By default, it offers Bloom filters and compact
+/// filters and accepts no transactions of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
-    /// Whether Bloom filters are served (BIP37, BIP111) and the mempool is named (BIP35).
+    /// `true` to serve Bloom filters (BIP37, BIP111) and to list the mempool (BIP35).
     pub bip37: bool,
-    /// Whether compact filters are served (BIP157), as long as the chain has them all.
+    /// `true` to serve compact filters (BIP157). The node serves them only while the chain has all
+    /// its filters.
     pub bip157: bool,
-    /// Whether transactions are taken from peers.
+    /// `true` to accept transactions from peers.
     pub accept_transactions: bool,
-    /// The least fee rate that peers are told with `feefilter` (BIP133), in satoshis for 1,000
-    /// virtual bytes. The node does not hold anybody to it: it knows no fees.
+    /// Minimum fee rate that is announced to peers by `feefilter` (BIP133), in satoshis per 1,000
+    /// virtual bytes. The node does not enforce the rate, since it does not know fees. `None`: no
+    /// announcement.
     pub fee_filter: Option<u64>,
 }
 
@@ -110,8 +117,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The service bits, as far as `chain` can keep what they promise: without all filters of the
-    /// active chain, `NODE_COMPACT_FILTERS` is not offered.
+    /// Returns the service bits to offer. `NODE_COMPACT_FILTERS` is offered only if `chain` has all
+    /// filters of its active chain.
     pub fn services(&self, chain: &ServedChain) -> ServiceFlags {
         let mut services = ServiceFlags::NETWORK | ServiceFlags::WITNESS;
         if self.bip37 {
@@ -124,93 +131,96 @@ impl Config {
     }
 }
 
-/// What happened.
+/// Input of a [`Peer`]: something that has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer sent a message.
+    /// The peer sent this message.
     Message(NetworkMessage),
-    /// The peer sent a `filterload` with this payload. It has an event of its own because Core
-    /// takes more than `bitcoin` decodes: it masks unknown flags, and ignores trailing bytes.
+    /// The peer sent a `filterload` with this payload. A separate event, because Core accepts more
+    /// than `bitcoin` decodes: Core masks unknown flags and ignores trailing bytes.
     FilterLoad(Vec<u8>),
-    /// The message of the last [`Action::Send`] is written, and the connection takes the next.
+    /// The message of the last [`Action::Send`] was written, and the connection can take the next
+    /// one.
     Sent,
-    /// The chain or its mempool has changed.
+    /// The chain or its mempool has changed: check for announcements.
     ChainChanged,
-    /// Time has passed.
+    /// Time has passed: check the timeouts and for announcements.
     Tick,
 }
 
-/// What is to be done.
+/// Output of a [`Peer`]: something that the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Write this message, then hand over [`Event::Sent`].
+    /// Write this message, then pass in [`Event::Sent`].
     Send(NetworkMessage),
-    /// The handshake is done: [`Peer::user_agent`] and [`Peer::protocol`] are known. Comes once.
+    /// The handshake is complete: [`Peer::user_agent`] and [`Peer::protocol`] are known. Returned
+    /// once.
     Ready,
-    /// The peer sent a transaction: [`ServedChain::add_transaction`]. The peer is told nothing if
-    /// it is refused, as Core does.
+    /// The peer sent this transaction: pass it to [`ServedChain::add_transaction`]. As in Core, the
+    /// peer is not told if the transaction is refused.
     Accept(Transaction),
-    /// Close the connection.
+    /// Close the connection, for this reason.
     Disconnect(Reason),
 }
 
-/// Why a connection is to be closed.
+/// Why a connection must be closed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The peer broke the protocol, or its version cannot be spoken with.
+    /// The peer violated the protocol, or its protocol version is too old.
     #[error(transparent)]
     Violation(#[from] Violation),
-    /// No `verack` within [`PEER_CONNECT_TIMEOUT`].
+    /// The peer sent no `verack` within [`PEER_CONNECT_TIMEOUT`].
     #[error("no handshake within {} s", PEER_CONNECT_TIMEOUT.as_secs())]
     HandshakeTimeout,
-    /// No message within [`TIMEOUT_INTERVAL`].
-    #[error("nothing for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
+    /// The peer sent no message within [`TIMEOUT_INTERVAL`].
+    #[error("no message for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
     Silent,
-    /// No answer to a ping within [`TIMEOUT_INTERVAL`].
+    /// The peer did not answer a ping within [`TIMEOUT_INTERVAL`].
     #[error("no answer to a ping for {} minutes", TIMEOUT_INTERVAL.as_secs() / 60)]
     PingTimeout,
-    /// The caller handed over this many requests while an answer was being written. It is to wait
-    /// until the peer [is idle](Peer::is_idle).
-    #[error("{0} answers are waiting, the caller read on before they were written")]
+    /// The caller passed in this many requests while an answer was being written. The caller must
+    /// wait until the peer [is idle](Peer::is_idle).
+    #[error("{0} answers are waiting: the caller read further requests before they were written")]
     Backlog(usize),
 }
 
 impl Reason {
-    /// Returns `true` if the peer broke the protocol.
+    /// Returns `true` if the peer violated the protocol; `false` for timeouts and errors of the
+    /// caller.
     pub fn is_misbehaviour(&self) -> bool {
         matches!(self, Self::Violation(_))
     }
 }
 
-/// How a peer broke the protocol.
+/// How a peer violated the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A protocol version that is too old.
-    #[error("protocol {0}, the least is {MIN_PEER_PROTO_VERSION}")]
+    /// The protocol version of the peer is too old.
+    #[error("protocol version {0}, the minimum is {MIN_PEER_PROTO_VERSION}")]
     Protocol(u32),
-    /// A user agent of too many bytes.
+    /// The user agent has too many bytes.
     #[error("a user agent of {0} bytes, the limit is {MAX_SUBVERSION_LENGTH}")]
     UserAgent(usize),
-    /// A block locator of too many hashes.
+    /// A block locator has too many hashes.
     #[error("a locator of {0} hashes, the limit is {MAX_LOCATOR_SIZE}")]
     Locator(usize),
-    /// An `inv`, `getdata` or `notfound` of too many items.
+    /// An `inv`, `getdata` or `notfound` has too many items.
     #[error("{0} items, the limit is {MAX_INV_SIZE}")]
     TooManyItems(usize),
-    /// A message that needs a service which the node does not offer.
-    #[error("{0}, which is not offered: see the service bits")]
+    /// The peer sent a message that needs a service which the node does not offer.
+    #[error("{0} needs a service that the node does not offer")]
     NotOffered(&'static str),
-    /// A Bloom filter, or data to add to one, over the limits.
+    /// A Bloom filter, or data to add to one, exceeds the limits.
     #[error(transparent)]
     BloomFilter(PayloadError),
-    /// `filteradd` before a filter was loaded.
+    /// The peer sent `filteradd` before it loaded a filter.
     #[error("filteradd without a filter")]
     NoFilter,
-    /// A request for compact filters that breaks BIP157.
+    /// A request for compact filters violates BIP157.
     #[error(transparent)]
     Filters(filters::Violation),
 }

@@ -1,4 +1,4 @@
-//! Transactions that a peer offers, and which of them it is asked for.
+//! Transactions that a peer offers by `inv`, and the requests for them.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -11,31 +11,32 @@ use bitcoin::p2p::message_blockdata::Inventory;
 use super::ServedChain;
 use super::outbox::TxName;
 
-/// The most transactions that a peer may have offered and not delivered (`txrequest.h`,
-/// `MAX_PEER_TX_ANNOUNCEMENTS`). More offers are not kept.
+/// Maximum number of transactions that a peer has offered and not delivered (`txrequest.h`,
+/// `MAX_PEER_TX_ANNOUNCEMENTS`). Further offers are ignored.
 const MAX_OFFERS: usize = 5_000;
-/// The most transactions asked for at a time (`net_processing.cpp`,
+/// Maximum number of transactions requested at a time (`net_processing.cpp`,
 /// `MAX_PEER_TX_REQUEST_IN_FLIGHT`).
 const MAX_IN_FLIGHT: usize = 100;
-/// After this time a request counts as refused (`net_processing.cpp`, `GETDATA_TX_INTERVAL`).
+/// Time after which a request counts as refused (`net_processing.cpp`, `GETDATA_TX_INTERVAL`).
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The offers of one peer.
 #[derive(Debug, Default)]
 pub(super) struct Offered {
-    /// Not asked for yet, in the order of the offers: parents come before their children.
+    /// Offers not requested yet, in order: parents are offered before their children.
     waiting: VecDeque<TxName>,
+    /// The same offers as a set.
     is_waiting: BTreeSet<TxName>,
-    /// Asked for, and when.
+    /// Pending requests, each with the time at which it was sent.
     in_flight: BTreeMap<TxName, Duration>,
 }
 
 impl Offered {
-    /// Takes the transactions of an `inv` that the chain does not have.
+    /// Adds the offers of an `inv` that the chain does not have.
     pub(super) fn add(&mut self, items: &[Inventory], chain: &ServedChain) {
         for tx in items.iter().filter_map(|item| TxName::of(*item)) {
             if self.waiting.len() + self.in_flight.len() >= MAX_OFFERS {
-                // Core drops them too; an honest wallet offers again.
+                // Core ignores further offers too. An honest wallet offers again later.
                 return;
             }
             let is_new = !tx.is_in(chain) && !self.in_flight.contains_key(&tx);
@@ -45,13 +46,13 @@ impl Offered {
         }
     }
 
-    /// The peer delivered a transaction, asked for or not.
+    /// Notes that the peer delivered a transaction, requested or not.
     pub(super) fn delivered(&mut self, tx: &Transaction) {
         self.remove(TxName::Txid(tx.compute_txid()));
         self.remove(TxName::Wtxid(tx.compute_wtxid()));
     }
 
-    /// The peer does not have these.
+    /// Notes that the peer does not have these transactions.
     pub(super) fn not_found(&mut self, items: &[Inventory]) {
         items.iter().filter_map(|item| TxName::of(*item)).for_each(|tx| self.remove(tx));
     }
@@ -63,9 +64,10 @@ impl Offered {
         }
     }
 
-    /// The next request, if one is due. A peer without `witness` (`NODE_WITNESS`) is asked for
-    /// transactions without witnesses, as Core's `GetFetchFlags` has it; wallets answer with the
-    /// witnesses all the same.
+    /// Returns the next `getdata`, if one is due.
+    ///
+    /// Without `witness` (the peer does not offer `NODE_WITNESS`), transactions are requested
+    /// without witnesses, as in Core's `GetFetchFlags`. Wallets answer with witnesses nevertheless.
     pub(super) fn request(
         &mut self,
         chain: &ServedChain,
@@ -78,7 +80,7 @@ impl Offered {
             && let Some(tx) = self.waiting.pop_front()
         {
             self.is_waiting.remove(&tx);
-            // Another peer may have delivered it since.
+            // Another peer may have delivered the transaction in the meantime.
             if !tx.is_in(chain) {
                 self.in_flight.insert(tx, now);
                 items.push(tx.request(witness));

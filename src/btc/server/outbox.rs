@@ -1,4 +1,4 @@
-//! The answers to a peer, made one message at a time.
+//! Queue of answers to a peer, which creates one message at a time.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -17,11 +17,12 @@ use super::filters;
 use crate::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use crate::btc::protocol::MSG_FILTERED_BLOCK;
 
-/// Answers whose messages are still to be made, in their order.
+/// Answers whose messages are not all created yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     replies: VecDeque<Reply>,
-    /// When the peer asks for this block, there are more than `getblocks` was answered with.
+    /// Last block of a `getblocks` answer that was cut at its limit. When the peer requests this
+    /// block, it is told that more follow.
     continue_at: Option<BlockHash>,
 }
 
@@ -29,12 +30,12 @@ pub(super) struct Outbox {
 enum Reply {
     One(Box<NetworkMessage>),
     Filters(filters::Reply),
-    /// What a `getdata` names.
+    /// The items of a `getdata`, and those of them that were not found.
     Items {
         items: vec::IntoIter<Inventory>,
         missing: Vec<Inventory>,
     },
-    /// The transactions after a merkle block.
+    /// The matched transactions that follow a merkle block.
     Matched {
         block: Arc<Block>,
         indices: vec::IntoIter<usize>,
@@ -42,30 +43,33 @@ enum Reply {
 }
 
 impl Outbox {
-    /// The number of answers of which a message is still to be made.
+    /// Returns the number of answers that are not complete.
     pub(super) fn len(&self) -> usize {
         self.replies.len()
     }
 
+    /// Queues a single message.
     pub(super) fn push(&mut self, message: NetworkMessage) {
         self.replies.push_back(Reply::One(Box::new(message)));
     }
 
+    /// Queues compact filters.
     pub(super) fn push_filters(&mut self, reply: filters::Reply) {
         self.replies.push_back(Reply::Filters(reply));
     }
 
-    /// The items of a `getdata`.
+    /// Queues the answer to the items of a `getdata`.
     pub(super) fn push_items(&mut self, items: Vec<Inventory>) {
         self.replies.push_back(Reply::Items { items: items.into_iter(), missing: Vec::new() });
     }
 
-    /// `getblocks` was answered up to this block, and there are more after it.
+    /// Notes that a `getblocks` answer was cut after this block, and that more blocks follow.
     pub(super) fn continue_at(&mut self, hash: BlockHash) {
         self.continue_at = Some(hash);
     }
 
-    /// Makes the next message. `filter` is the peer's, which takes up what it matches.
+    /// Creates the next message. `filter` is the Bloom filter of the peer, which grows by the
+    /// outpoints that it matches.
     pub(super) fn next(
         &mut self,
         chain: &ServedChain,
@@ -107,7 +111,8 @@ impl Outbox {
         }
     }
 
-    /// What an item of a `getdata` asks for; queues what follows it.
+    /// Returns the message that answers an item of a `getdata`, and queues the messages that must
+    /// follow it. `None` if the item has no answer.
     fn item(
         &mut self,
         item: Inventory,
@@ -127,6 +132,7 @@ impl Outbox {
             }
             // Core names no missing block in a `notfound`.
             Wanted::Block { hash, witness } => whole_block(chain.block(hash)?, *witness),
+            // Without a loaded filter, Core gives no answer to a request for a filtered block.
             Wanted::Filtered(hash) => {
                 let block = chain.block(hash)?;
                 let (message, indices) = filtered(filter?, block)?;
@@ -136,10 +142,13 @@ impl Outbox {
             }
             Wanted::Unknown => return None,
         };
+        // As with Core's `hashContinue`: the peer has requested the last block that `getblocks`
+        // listed, so an `inv` with the tip tells it to ask again.
         if let Some(hash) = wanted.block_hash()
             && self.continue_at == Some(hash)
         {
-            // After the block and its transactions, before the next item.
+            // The `inv` comes after the block and its matched transactions, and before the next
+            // item.
             let more = NetworkMessage::Inv(vec![Inventory::Block(chain.tip().hash)]);
             let place = usize::from(matches!(self.replies.front(), Some(Reply::Matched { .. })));
             self.replies.insert(place, Reply::One(Box::new(more)));
@@ -149,7 +158,7 @@ impl Outbox {
     }
 }
 
-/// What an item of a `getdata` asks for.
+/// The object that an item of a `getdata` requests.
 enum Wanted {
     Transaction { tx: TxName, witness: bool },
     Block { hash: BlockHash, witness: bool },
@@ -164,7 +173,7 @@ impl Wanted {
         }
         match item {
             Inventory::Block(hash) => Self::Block { hash, witness: false },
-            // Core, too, sends the whole of a block that is not one of the last.
+            // Core, too, answers `MSG_CMPCT_BLOCK` with the full block if the block is not recent.
             Inventory::WitnessBlock(hash) | Inventory::CompactBlock(hash) => {
                 Self::Block { hash, witness: true }
             }
@@ -183,7 +192,7 @@ impl Wanted {
     }
 }
 
-/// A transaction by either of its ids.
+/// A transaction id: txid or wtxid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TxName {
     Txid(Txid),
@@ -191,7 +200,7 @@ pub(super) enum TxName {
 }
 
 impl TxName {
-    /// The transaction that an inventory item names.
+    /// Returns the id of the transaction that an inventory item names.
     pub(super) fn of(item: Inventory) -> Option<Self> {
         match item {
             Inventory::Transaction(txid) | Inventory::WitnessTransaction(txid) => {
@@ -202,7 +211,7 @@ impl TxName {
         }
     }
 
-    /// The item of a `getdata` for it.
+    /// Returns the item that requests this transaction in a `getdata`.
     pub(super) fn request(self, witness: bool) -> Inventory {
         match self {
             Self::Txid(txid) if witness => Inventory::WitnessTransaction(txid),
@@ -211,6 +220,7 @@ impl TxName {
         }
     }
 
+    /// Returns `true` if the mempool of the chain has the transaction.
     pub(super) fn is_in(&self, chain: &ServedChain) -> bool {
         self.find(chain).is_some()
     }
@@ -243,20 +253,20 @@ fn strip(tx: &mut Transaction) {
     tx.input.iter_mut().for_each(|input| input.witness.clear());
 }
 
-/// The merkle block for a filter, which takes up what it matches, and the places of the
-/// transactions that are to follow.
+/// Creates the merkle block for a filter. Also returns the indices of the transactions that must
+/// follow it. The filter grows by the outpoints that it matches.
 fn filtered(filter: &mut BloomFilter, block: &Block) -> Option<(NetworkMessage, Vec<usize>)> {
     let elements = BlockElements::from_block(block);
     let matches = filter.match_block(&elements);
     let matched: Vec<u32> = matches.iter().map(|found| found.index).collect();
-    // A block that is linked has transactions, and no more than a block can have.
+    // A linked block has transactions, and no more than a block may have, so this cannot fail.
     let merkle_block = MerkleBlock::new(&block.header, elements.txids(), &matched).ok()?;
     let message = bitcoin::MerkleBlock::try_from(&merkle_block).ok()?;
     let indices = matched.into_iter().map(|index| index as usize).collect();
     Some((NetworkMessage::MerkleBlock(message), indices))
 }
 
-/// The next transaction after a merkle block, without its witness as Core sends it.
+/// Returns the next transaction after a merkle block. As in Core, it has no witnesses.
 fn next_matched(block: &Block, indices: &mut vec::IntoIter<usize>) -> Option<NetworkMessage> {
     Some(transaction(block.txdata.get(indices.next()?)?, false))
 }

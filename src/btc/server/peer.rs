@@ -1,4 +1,4 @@
-//! One connection: the handshake, and the answer to each message.
+//! One connection of the server: the handshake and the answers to messages.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,13 +25,13 @@ use crate::btc::protocol::{
     MIN_PEER_PROTO_VERSION, PROTOCOL_VERSION, USER_AGENT,
 };
 
-/// The most blocks that `getblocks` is answered with (`ProcessMessage`, `nLimit`).
+/// Maximum number of blocks in the answer to `getblocks` (`ProcessMessage`, `nLimit`).
 const MAX_BLOCKS: u32 = 500;
-/// The most answers that wait while one is being written. A caller that waits until the peer is
-/// idle never has more than the few of one message.
+/// Maximum number of answers that wait while one is being written. If the caller waits until the
+/// peer is idle, only the few answers to one message wait.
 const MAX_BACKLOG: usize = 16;
 
-/// How far the handshake is.
+/// Stage of the handshake: the message that is expected next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Version,
@@ -41,7 +41,7 @@ enum Stage {
     Closed,
 }
 
-/// What the peer says of itself. Nothing shows that it is true.
+/// What the peer claims about itself in `version`, unverified.
 #[derive(Debug)]
 struct Remote {
     user_agent: String,
@@ -49,30 +49,35 @@ struct Remote {
     services: ServiceFlags,
 }
 
-/// The node's side of one connection.
+/// The server side of one connection.
 #[derive(Debug)]
 pub struct Peer {
     config: Config,
-    /// What this peer is offered, from its connection on.
+    /// The services offered to this peer, fixed when it connects.
     services: ServiceFlags,
+    /// Nonce of the own `version`.
     nonce: u64,
-    /// The time of the connection in Unix seconds.
+    /// Unix time in seconds at which the peer connected.
     unix_time: u64,
     stage: Stage,
     remote: Remote,
     clock: Clock,
+    /// The Bloom filter that the peer has loaded.
     filter: Option<BloomFilter>,
     announcer: Announcer,
     offered: Offered,
     outbox: Outbox,
-    /// Whether an [`Action::Send`] waits for its [`Event::Sent`].
+    /// `true` while an [`Action::Send`] waits for its [`Event::Sent`].
     is_sending: bool,
 }
 
 impl Peer {
-    /// A peer that connects at `now`, counted from any one moment, which is `unix_time` in Unix
-    /// seconds. `nonce` is random: it is that of our `version`, and those of pings count on from
-    /// it; no more depends on it than that the peer cannot answer a ping that has not come.
+    /// Creates the state for a peer that connects at `now`.
+    ///
+    /// `now` is a time since any fixed moment, and `unix_time` is the same time in Unix seconds.
+    /// `nonce` is random: it is the nonce of the own `version`, and the nonces of pings are the
+    /// numbers after it. A random nonce prevents the peer from answering pings in advance; nothing
+    /// else depends on it.
     pub fn new(
         config: Config,
         chain: &ServedChain,
@@ -98,37 +103,40 @@ impl Peer {
         }
     }
 
-    /// Returns `true` once the handshake is done, until the peer is disconnected.
+    /// Returns `true` from the end of the handshake until the peer is disconnected.
     pub fn is_ready(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// Returns `true` if there is nothing to write: the peer's next message is to be read.
+    /// Returns `true` if there is nothing to write, so that the caller may read the peer's next
+    /// message.
     pub fn is_idle(&self) -> bool {
         !self.is_sending
     }
 
-    /// The user agent of the peer's `version`, 256 bytes at most: a stranger's words, with any
-    /// characters. Empty before the handshake.
+    /// Returns the user agent of the peer's `version`, of at most 256 bytes. The text is untrusted
+    /// and may contain any characters. Empty before `version`.
     pub fn user_agent(&self) -> &str {
         &self.remote.user_agent
     }
 
-    /// The protocol version of the peer's `version`, 0 before it.
+    /// Returns the protocol version in the peer's `version`; 0 before `version`.
     pub fn protocol(&self) -> u32 {
         self.remote.protocol
     }
 
-    /// Takes an event at the time `now`, counted as in [`new`](Self::new), and returns what to
-    /// do, in order: at most one [`Action::Send`]. `chain` is the node's chain after the event.
+    /// Takes an event and returns the actions to carry out, in order, with at most one
+    /// [`Action::Send`].
+    ///
+    /// `now` is the time as in [`new`](Self::new). `chain` is the node's chain after the event.
     ///
     /// # Cost
-    /// In proportion to the message and to the answer's next message. For a block that is asked
-    /// for through a Bloom filter, its matching; after a change of the chain, a look at the
-    /// mempool.
+    /// In proportion to the message and to the next message of the answer. A filtered block costs
+    /// its matching against the filter. A change of the chain costs a pass over the mempool.
     #[must_use]
     pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
+        // After a disconnect, all events are ignored.
         if self.stage == Stage::Closed {
             return actions;
         }
@@ -137,6 +145,7 @@ impl Peer {
             actions.push(Action::Disconnect(reason));
             return actions;
         }
+        // The next message is created only after the last one was written.
         if self.is_sending {
             return actions;
         }
@@ -151,6 +160,7 @@ impl Peer {
         actions
     }
 
+    /// Handles an event: queues answers, updates the clock and checks timeouts.
     fn take(
         &mut self,
         chain: &ServedChain,
@@ -160,7 +170,8 @@ impl Peer {
     ) -> Result<(), Reason> {
         if matches!(event, Event::Message(_) | Event::FilterLoad(_)) {
             self.clock.heard(now);
-            // Each answer is bounded; this bounds their number where the caller does not wait.
+            // Each answer is bounded. This check bounds the number of answers if the caller does
+            // not wait until the peer is idle.
             if self.is_sending && self.outbox.len() >= MAX_BACKLOG {
                 return Err(Reason::Backlog(self.outbox.len()));
             }
@@ -168,7 +179,7 @@ impl Peer {
         match event {
             Event::Message(message) => self.message(message, chain, now, actions)?,
             Event::FilterLoad(payload) => {
-                // Core ignores what comes before the handshake is done.
+                // Core ignores messages before the end of the handshake.
                 if self.is_ready() {
                     self.load(BloomFilter::decode_prefix(&payload).map(|(filter, _)| filter))?;
                 }
@@ -180,7 +191,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Frees what the peer had.
+    /// Frees the memory of a closed connection.
     fn close(&mut self) {
         self.stage = Stage::Closed;
         self.filter = None;
@@ -189,7 +200,8 @@ impl Peer {
         self.is_sending = false;
     }
 
-    /// The next message, made now: answers first, and what nobody asked for when there are none.
+    /// Creates the next message: answers first, then pings, requests for transactions, and
+    /// announcements.
     fn next_message(&mut self, chain: &ServedChain, now: Duration) -> Option<NetworkMessage> {
         loop {
             if let Some(message) = self.outbox.next(chain, self.filter.as_mut()) {
@@ -211,6 +223,7 @@ impl Peer {
         }
     }
 
+    /// Handles a message according to the stage of the handshake.
     fn message(
         &mut self,
         message: NetworkMessage,
@@ -227,17 +240,18 @@ impl Peer {
                 actions.push(Action::Ready);
                 self.send_fee_filter();
             }
-            // Taken before verack too.
+            // Core accepts `sendheaders` before `verack` too.
             (Stage::Verack | Stage::Done, NetworkMessage::SendHeaders) => {
                 self.announcer.send_headers();
             }
             (Stage::Done, message) => self.answer(message, chain, actions)?,
-            // Core ignores what comes too early, and a second version.
+            // Core ignores messages that are too early, and a second `version`.
             _ => {}
         }
         Ok(())
     }
 
+    /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
     fn meet(
         &mut self,
         version: VersionMessage,
@@ -259,8 +273,10 @@ impl Peer {
         Ok(())
     }
 
+    /// Creates the own `version`.
     fn version(&self, chain: &ServedChain, now: Duration) -> VersionMessage {
-        // Core sends the same: nobody learns our address from us, nor his own.
+        // Unspecified addresses, as in Core: `version` reveals neither the address of the node nor
+        // that of the peer.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let time = self.unix_time.saturating_add(self.clock.since_connected(now).as_secs());
         VersionMessage {
@@ -276,15 +292,17 @@ impl Peer {
         }
     }
 
+    /// Queues `feefilter`, if a rate is configured.
     fn send_fee_filter(&mut self) {
         let Some(rate) = self.config.fee_filter else { return };
-        // Core's `MaybeSendFeefilter` spares older peers.
+        // Core's `MaybeSendFeefilter` sends nothing to peers with an older protocol version.
         if self.remote.protocol >= FEEFILTER_VERSION {
             let rate = i64::try_from(rate).unwrap_or(i64::MAX);
             self.outbox.push(NetworkMessage::FeeFilter(rate));
         }
     }
 
+    /// Handles a message after the handshake.
     fn answer(
         &mut self,
         message: NetworkMessage,
@@ -314,7 +332,7 @@ impl Peer {
             NetworkMessage::FilterClear => {
                 self.offered(ServiceFlags::BLOOM, "filterclear")?;
                 self.filter = None;
-                // Core: without a filter all transactions are wanted.
+                // As in Core, a peer without a filter wants all transactions announced.
                 self.announcer.relay();
             }
             NetworkMessage::GetCFilters(_)
@@ -333,13 +351,15 @@ impl Peer {
             NetworkMessage::Tx(tx) if self.config.accept_transactions => {
                 self.transaction(tx, chain, actions);
             }
-            // A node that knows no other has no address to tell, and Core then sends nothing.
+            // Other messages get no answer, not even `getaddr`: the node knows no addresses, and
+            // Core then sends nothing.
             _ => {}
         }
         Ok(())
     }
 
-    /// Core takes transactions that it has not asked for too.
+    /// Takes a transaction of the peer, requested or not, as Core does. A transaction that the
+    /// mempool has is not passed to the caller again.
     fn transaction(&mut self, tx: Transaction, chain: &ServedChain, actions: &mut Vec<Action>) {
         let txid = tx.compute_txid();
         self.offered.delivered(&tx);
@@ -349,6 +369,7 @@ impl Peer {
         }
     }
 
+    /// Loads a Bloom filter. As in Core, the peer then wants transactions announced.
     fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Violation> {
         self.offered(ServiceFlags::BLOOM, "filterload")?;
         self.filter = Some(filter.map_err(Violation::BloomFilter)?);
@@ -356,11 +377,13 @@ impl Peer {
         Ok(())
     }
 
-    /// Core disconnects a peer that asks for what was not offered (BIP111).
+    /// Checks that the service which a message needs is offered. Core disconnects a peer that uses
+    /// a service without the offer (BIP111).
     fn offered(&self, service: ServiceFlags, message: &'static str) -> Result<(), Violation> {
         if self.services.has(service) { Ok(()) } else { Err(Violation::NotOffered(message)) }
     }
 
+    /// Answers `getheaders`.
     fn headers(
         &mut self,
         request: &GetHeadersMessage,
@@ -368,23 +391,27 @@ impl Peer {
     ) -> Result<(), Violation> {
         let GetHeadersMessage { locator_hashes: locator, stop_hash, .. } = request;
         check_locator(locator)?;
+        // Without a locator, `getheaders` requests the single header `stop_hash`. As in Core, a
+        // block that may not be served gets no answer.
         if locator.is_empty() && chain.block(stop_hash).is_none() {
             return Ok(());
         }
         let headers = match chain.headers().headers_after(locator, *stop_hash) {
-            // Of a block that left the chain.
+            // The single header of a block that has left the chain.
             [] if locator.is_empty() => {
                 chain.block(stop_hash).map(|block| block.header).into_iter().collect()
             }
             headers => headers.to_vec(),
         };
-        // A peer that is told that there is nothing more has our tip.
+        // An empty answer means that the peer has the tip.
         let sent = headers.last().map_or(chain.tip().hash, Header::block_hash);
         self.announcer.sent_header(sent);
         self.outbox.push(NetworkMessage::Headers(headers));
         Ok(())
     }
 
+    /// Answers `getblocks`: the ids of at most 500 blocks after the locator, without the stop
+    /// block.
     fn blocks(&mut self, request: &GetBlocksMessage, chain: &ServedChain) -> Result<(), Violation> {
         check_locator(&request.locator_hashes)?;
         let headers = chain.headers();
@@ -392,6 +419,7 @@ impl Peer {
         let first = common.next().unwrap_or(0).saturating_add(1);
         let hashes = (first..).take(MAX_BLOCKS as usize).map_while(|at| headers.hash_at(at));
         let hashes: Vec<_> = hashes.take_while(|hash| *hash != request.stop_hash).collect();
+        // The answer is cut at its limit, so the peer must ask again later.
         if hashes.len() == MAX_BLOCKS as usize
             && let Some(last) = hashes.last()
         {
@@ -404,6 +432,7 @@ impl Peer {
         Ok(())
     }
 
+    /// Answers a request for compact filters (BIP157).
     fn filters(&mut self, request: &NetworkMessage, chain: &ServedChain) -> Result<(), Violation> {
         let Some(store) = chain.filters() else {
             return Err(Violation::NotOffered("a request for filters"));
@@ -411,17 +440,19 @@ impl Peer {
         match FilterServer::new(chain.headers(), store, self.services).answer(request) {
             Some(Answer::Send(reply)) => self.outbox.push_filters(reply),
             Some(Answer::Disconnect(violation)) => return Err(Violation::Filters(violation)),
-            // Core sends nothing where it lacks a filter.
+            // Core sends no answer if it lacks a filter of the range.
             Some(Answer::Silent { .. }) | None => {}
         }
         Ok(())
     }
 }
 
+/// Core disconnects a peer that sends a longer locator.
 fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
     if locator.len() > MAX_LOCATOR_SIZE { Err(Violation::Locator(locator.len())) } else { Ok(()) }
 }
 
+/// Core treats a message with more items as misbehaviour.
 fn check_items(items: &[Inventory]) -> Result<(), Violation> {
     if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
 }

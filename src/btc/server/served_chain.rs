@@ -1,5 +1,4 @@
-//! What a node serves: blocks, the best chain among them, its filters, and transactions that no
-//! block has.
+//! The data that a node serves: blocks, the best chain, compact filters and the mempool.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -17,26 +16,28 @@ use crate::btc::bip158::{BindError, BlockFilter, BoundBlock, BuildError};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError};
 use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 
-/// The blocks that a node serves, with the best chain among them, their compact filters, and the
+/// The blocks that a node serves, with the best chain among them, their compact filters and the
 /// [mempool](Mempool). All connections of a node share one.
 ///
-/// Blocks come from the node's operator, in any order, and are all kept in memory: it is for
-/// wallets' tests and for chains that are small. A block is checked as far as its bytes go (proof
-/// of work, difficulty, time, merkle root, witness commitment); scripts, signatures and amounts
-/// are not.
+/// The operator of the node adds the blocks, in any order. All blocks stay in memory, so the type
+/// suits tests of wallets and small chains. A block is checked as far as its own bytes allow: proof
+/// of work, difficulty, time, merkle root and witness commitment. Scripts, signatures and amounts
+/// are not checked.
 #[derive(Debug)]
 pub struct ServedChain {
     headers: HeaderChain,
+    /// The linked blocks of all branches.
     blocks: HashMap<BlockHash, Held>,
-    /// Blocks whose parent is not there yet, by the parent.
+    /// Blocks whose parent is missing, by the hash of the parent.
     waiting: HashMap<BlockHash, Vec<IncomingBlock>>,
-    /// The scripts of all outputs of all blocks. A txid stands for its outputs on every branch,
-    /// so that none is ever taken back.
+    /// The scripts of all outputs of all blocks. A txid determines its outputs on every branch, so
+    /// no entry ever has to be removed.
     outputs: HashMap<OutPoint, ScriptBuf>,
-    /// What blocks of the active chain spend, and the transaction that does.
+    /// The outputs that blocks of the active chain spend, each with the spending transaction.
     spent: HashMap<OutPoint, Txid>,
     filters: Option<MemoryFilterStore>,
     mempool: Mempool,
+    /// Number of changes of the chain or the mempool.
     version: u64,
 }
 
@@ -44,17 +45,18 @@ pub struct ServedChain {
 struct Held {
     block: Arc<Block>,
     prevouts: Option<Vec<ScriptBuf>>,
-    /// Core gives no block away that it never had in its chain.
+    /// `true` if the block was in the active chain once. Core serves no other block off the active
+    /// chain.
     was_active: bool,
 }
 
-/// A block for a [`ServedChain`]. A [`Block`] converts into one.
+/// A block to add to a [`ServedChain`]. A [`Block`] converts into one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncomingBlock {
-    /// The block.
+    /// The block with its transactions.
     pub block: Block,
-    /// The scripts of the outputs that it spends, in the order of its inputs without the
-    /// coinbase's, if its source has them. Without them they are looked up in the other blocks.
+    /// Scripts of the spent outputs, in the order of the inputs and without the coinbase, if the
+    /// source of the block has them. With `None`, the scripts are looked up in the other blocks.
     pub prevouts: Option<Vec<ScriptBuf>>,
 }
 
@@ -64,23 +66,24 @@ impl From<Block> for IncomingBlock {
     }
 }
 
-/// What became of a block.
+/// Result of adding a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
 pub struct Added {
-    /// The blocks that are linked to genesis now: this one and those that waited for it.
+    /// Number of blocks that are newly linked to genesis: this block and those that waited for it.
     pub linked: usize,
-    /// The blocks that left the active chain.
+    /// Number of blocks that left the active chain.
     pub disconnected: usize,
-    /// What is wrong with any of them. A block may be linked and have no filter.
+    /// Errors of these blocks. A block with [`BlockError::NoFilter`] is still linked.
     pub errors: Vec<BlockError>,
 }
 
 impl ServedChain {
-    /// The chain of `network` with its genesis block, and filters if `with_filters`.
+    /// Creates the chain of `network` with its genesis block. The chain has compact filters if
+    /// `with_filters` is `true`.
     ///
     /// # Cost
-    /// A filter takes the time to hash what its block pays and spends.
+    /// Building a filter hashes the scripts that its block creates and spends.
     pub fn new(network: Network, with_filters: bool) -> Self {
         let mut chain = Self {
             headers: HeaderChain::new(network),
@@ -100,8 +103,8 @@ impl ServedChain {
         chain
     }
 
-    /// Adds the outputs of a transaction that no block here has and that blocks spend: their
-    /// filters need the scripts.
+    /// Adds the outputs of a transaction that is in no added block, if added blocks spend them. The
+    /// filters of these blocks need the scripts.
     pub fn add_outputs(&mut self, tx: &Transaction) {
         let txid = tx.compute_txid();
         for (vout, output) in (0..).zip(&tx.output) {
@@ -109,12 +112,14 @@ impl ServedChain {
         }
     }
 
-    /// Adds a block, and those that waited for it. `now` is the time in Unix seconds: a block
-    /// whose header is more than two hours ahead of it is refused. A block whose parent is not
-    /// there waits; one that is there already changes nothing.
+    /// Adds a block, and the blocks that waited for it.
+    ///
+    /// `now` is the Unix time in seconds. A block whose header is more than two hours ahead of
+    /// `now` is refused. A block whose parent is missing waits for it. A known block changes
+    /// nothing.
     ///
     /// # Cost
-    /// In proportion to the blocks that are linked, and to the mempool if there are any.
+    /// In proportion to the newly linked blocks. If there are any, also to the mempool.
     pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: u32) -> Added {
         let mut added = Added::default();
         let mut next = vec![block.into()];
@@ -131,7 +136,7 @@ impl ServedChain {
         added
     }
 
-    /// Returns `true` if the block was new and is linked now.
+    /// Links a block to its parent. Returns `true` if the block was new and is linked now.
     fn link(
         &mut self,
         hash: BlockHash,
@@ -151,6 +156,7 @@ impl ServedChain {
             Ok(events) => events,
             Err(error) if matches!(error.cause, HeaderError::Orphan { .. }) => {
                 let waiting = self.waiting.entry(header.prev_blockhash).or_default();
+                // A block that is added twice waits once.
                 if waiting.iter().all(|other| other.block.block_hash() != hash) {
                     waiting.push(incoming);
                 }
@@ -172,17 +178,20 @@ impl ServedChain {
         true
     }
 
+    /// Stores a block and the scripts of its outputs.
     fn hold(&mut self, hash: BlockHash, IncomingBlock { block, prevouts }: IncomingBlock) {
         block.txdata.iter().for_each(|tx| self.add_outputs(tx));
         self.blocks.insert(hash, Held { block: Arc::new(block), prevouts, was_active: false });
     }
 
+    /// Adds a block to the active chain and builds its filter.
     fn connect(&mut self, at: BlockAt, added: &mut Added) {
         let Some(held) = self.blocks.get_mut(&at.hash) else { return };
         held.was_active = true;
         self.spent.extend(spends(&held.block));
         let Some(filters) = &mut self.filters else { return };
-        // A filter header goes on from the one before: where one is missing, none can follow.
+        // A filter header depends on the one before. There can be no further filter headers after a
+        // missing filter.
         let previous = filters.tip().unwrap_or_else(BlockHash::all_zeros);
         if previous != held.block.header.prev_blockhash {
             return;
@@ -199,6 +208,7 @@ impl ServedChain {
         }
     }
 
+    /// Removes the last block from the active chain.
     fn disconnect(&mut self, at: BlockAt, added: &mut Added) {
         added.disconnected += 1;
         let Some(held) = self.blocks.get(&at.hash) else { return };
@@ -206,6 +216,7 @@ impl ServedChain {
             self.spent.remove(&outpoint);
         }
         if let Some(filters) = &mut self.filters
+            // If the block has no filter, the filters end below it already.
             && filters.tip() == Some(at.hash)
             && let Err(error) = filters.rollback(&held.block.header.prev_blockhash)
         {
@@ -213,7 +224,7 @@ impl ServedChain {
         }
     }
 
-    /// Replaces the operator's transactions in the mempool. Those of peers stay.
+    /// Replaces the transactions of the operator in the mempool. The transactions of peers stay.
     ///
     /// # Cost
     /// In proportion to the mempool.
@@ -223,15 +234,15 @@ impl ServedChain {
         self.version += 1;
     }
 
-    /// Adds a transaction of a peer to the mempool: what
-    /// [`Action::Accept`](super::Action::Accept) asks for. All peers are then told of it.
+    /// Adds a transaction of a peer to the mempool, as [`Action::Accept`](super::Action::Accept)
+    /// requires. The node then announces it to its peers.
     ///
-    /// Checked are its inputs (each is an output of a block or of the mempool, and nothing else
-    /// spends it), its weight, and the room ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)). Signatures,
-    /// amounts and fees are not, and no transaction replaces another (BIP125).
+    /// The checks cover the inputs (each spends an output of a block or of the mempool that nothing
+    /// else spends), the weight, and the limits ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)).
+    /// Signatures, amounts and fees are not checked. No transaction replaces another (BIP125).
     ///
     /// # Errors
-    /// Returns what is wrong with the transaction; the mempool is as before.
+    /// [`TransactionError`] with the failed check. The mempool is unchanged then.
     pub fn add_transaction(
         &mut self,
         tx: impl Into<Arc<Transaction>>,
@@ -258,27 +269,27 @@ impl ServedChain {
         Ok(())
     }
 
-    /// A number that grows with each change of the chain or of the mempool.
+    /// Returns a number that increases with each change of the chain or of the mempool.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The network.
+    /// Returns the network of the chain.
     pub fn network(&self) -> Network {
         self.headers.network()
     }
 
-    /// The chain of headers.
+    /// Returns the chain of headers.
     pub fn headers(&self) -> &HeaderChain {
         &self.headers
     }
 
-    /// The last block of the active chain.
+    /// Returns the last block of the active chain.
     pub fn tip(&self) -> BlockAt {
         self.headers.tip()
     }
 
-    /// The filters, unless none are to be served.
+    /// Returns the compact filters; `None` if the chain was created without.
     pub fn filters(&self) -> Option<&MemoryFilterStore> {
         self.filters.as_ref()
     }
@@ -288,13 +299,15 @@ impl ServedChain {
         self.filters.as_ref().is_some_and(|filters| filters.tip() == Some(self.tip().hash))
     }
 
-    /// The transactions that no block of the active chain has nor conflicts with, parents first.
+    /// Returns the mempool. The mempool lists the transactions that no block of the active chain
+    /// contains or conflicts with, parents first.
     pub fn mempool(&self) -> &Mempool {
         &self.mempool
     }
 
-    /// A block that a peer may ask for: one of the active chain, or one that left it less than
-    /// [`STALE_RELAY_AGE_LIMIT`] ago (Core's `BlockRequestAllowed`, its limit on time).
+    /// Returns a block that a peer may request: one of the active chain, or one that was in it and
+    /// is less than [`STALE_RELAY_AGE_LIMIT`] older than the tip (the time limit of Core's
+    /// `BlockRequestAllowed`). `None` for any other block.
     pub fn block(&self, hash: &BlockHash) -> Option<&Arc<Block>> {
         let held = self.blocks.get(hash)?;
         let tip = self.headers.header_at(self.tip().height)?;
@@ -303,7 +316,8 @@ impl ServedChain {
         allowed.then_some(&held.block)
     }
 
-    /// The height of the last block of the active chain that is `hash` or before it.
+    /// Returns the height of the highest block of the active chain that is `hash` or one of its
+    /// ancestors. `None` if `hash` is unknown.
     pub fn fork_height(&self, mut hash: BlockHash) -> Option<u32> {
         loop {
             if let Some(height) = self.headers.height_of(&hash) {
@@ -313,62 +327,63 @@ impl ServedChain {
         }
     }
 
-    /// The number of blocks that wait for their parent, and a missing block that some of them
-    /// wait for. `None` if none waits.
+    /// Returns the number of blocks that wait for their parent, and the hash of a missing block
+    /// that some of them wait for. `None` if no block waits.
     pub fn waiting(&self) -> Option<(usize, BlockHash)> {
         let count = self.waiting.values().map(Vec::len).sum();
-        // One that waits for no other that waits.
+        // Only a parent that does not itself wait is really missing.
         let here: HashSet<BlockHash> =
             self.waiting.values().flatten().map(|incoming| incoming.block.block_hash()).collect();
         let missing = self.waiting.keys().filter(|parent| !here.contains(*parent)).min();
         missing.map(|missing| (count, *missing))
     }
 
-    /// The number of blocks that are linked to genesis, on all branches; genesis counts.
+    /// Returns the number of blocks that are linked to genesis on all branches, genesis included.
     #[expect(clippy::len_without_is_empty, reason = "genesis is always there")]
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 }
 
-/// What a block spends, and which transaction of it does.
+/// Returns the outputs that a block spends, each with the spending transaction.
 fn spends(block: &Block) -> impl Iterator<Item = (OutPoint, Txid)> {
+    // The coinbase spends no output.
     block.txdata.iter().skip(1).flat_map(|tx| {
         let txid = tx.compute_txid();
         tx.input.iter().map(move |input| (input.previous_output, txid))
     })
 }
 
-/// What is wrong with a block.
+/// Error of adding a block.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
-    /// Its transactions are not those of its header. It is not added.
+    /// The transactions of the block do not match its header. The block is not added.
     #[error("block {block}: {error}")]
     Block {
-        /// The block.
+        /// Hash of the block.
         block: BlockHash,
-        /// Why.
+        /// How the block differs from its header.
         error: BindError,
     },
-    /// Its header breaks a rule. It is not added.
+    /// The header of the block breaks a consensus rule. The block is not added.
     #[error("block {block}: {error}")]
     Header {
-        /// The block.
+        /// Hash of the block.
         block: BlockHash,
-        /// The rule.
+        /// The broken rule.
         error: HeaderError,
     },
-    /// It is added, but a script that it spends is not known: this block and all after it have
-    /// no filter.
+    /// The block is added, but a script that it spends is unknown. This block and all blocks after
+    /// it have no filter.
     #[error("block {}, height {}: no filters from here on: {error}", at.hash, at.height)]
     NoFilter {
-        /// The block.
+        /// The first block without a filter.
         at: BlockAt,
-        /// What its filter lacks.
+        /// Why the filter cannot be built.
         error: BuildError,
     },
-    /// The filters do not follow the chain.
+    /// The filter store disagrees with the chain.
     #[error("filters: {0}")]
     Filters(StoreError),
 }

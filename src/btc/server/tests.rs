@@ -1,4 +1,4 @@
-//! What the tests of the node's side share.
+//! Helpers shared by the tests of the server.
 
 use alloc::vec::Vec;
 
@@ -6,15 +6,15 @@ use bitcoin::{Block, Network};
 
 use super::{Added, ServedChain};
 
-/// A time at which all blocks here have been found.
+/// A Unix time later than the timestamp of every block in these tests.
 pub(super) const NOW: u32 = 1_700_000_000;
 
-/// Adds blocks; whatever is wrong with one is in its result.
+/// Adds blocks and returns one result per block, with its errors.
 pub(super) fn add(chain: &mut ServedChain, blocks: &[Block]) -> Vec<Added> {
     blocks.iter().map(|block| chain.add_block(block.clone(), NOW)).collect()
 }
 
-/// A chain with filters that has added these blocks.
+/// Returns a chain with filters and these blocks.
 pub(super) fn chain_of(blocks: &[Block]) -> ServedChain {
     let mut chain = ServedChain::new(Network::Regtest, true);
     for added in add(&mut chain, blocks) {

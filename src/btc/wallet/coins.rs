@@ -1,40 +1,41 @@
-//! The outputs that are watched: those given by hand, those found, and a bounded number of
-//! unconfirmed ones.
+//! The watched outputs: those added by the caller, those found in transactions, and a bounded
+//! number of unconfirmed ones.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bitcoin::{Amount, OutPoint};
 
-/// An output whose spend is looked for.
+/// An output whose spend is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchedOutput {
-    /// The index of its script; `None` if the output was added by hand without its script.
+    /// Index of its script in the watch; `None` if the caller added the output without its script.
     pub script: Option<usize>,
-    /// Its value, if a transaction showed it.
+    /// Amount, if the transaction that created the output was seen.
     pub value: Option<Amount>,
-    /// The height of the block that created it, if one was seen.
+    /// Height of the block that created the output; `None` if unknown.
     pub created: Option<u32>,
-    /// The height of the block that spent it, if one was seen.
+    /// Height of the block that spent the output; `None` if no spend is known.
     pub spent: Option<u32>,
-    /// Whether it was added by hand: it then stays whatever blocks leave the chain.
+    /// `true` if the caller added the output. Such an output is kept even if its block leaves the
+    /// chain.
     pub is_given: bool,
 }
 
-/// The most unconfirmed outputs that are remembered: they cost nothing to make up, so a peer can
-/// send as many as it likes.
+/// Maximum number of remembered unconfirmed outputs. Without a limit, a peer could fill the memory:
+/// unconfirmed transactions cost nothing to invent.
 const MAX_UNCONFIRMED: usize = 1_000;
 
-/// The wallet's outputs.
+/// The outputs of the wallet.
 #[derive(Debug, Clone)]
 pub(super) struct Coins {
     outputs: BTreeMap<OutPoint, WatchedOutput>,
-    /// At this many outputs, no more are kept than those given by hand.
+    /// At this number of outputs, no further ones are kept except those that the caller adds.
     limit: usize,
     unconfirmed: Unconfirmed,
 }
 
-/// Outputs of unconfirmed transactions with the index of their script; the oldest is dropped
+/// Outputs of unconfirmed transactions, each with the index of its script. The oldest is dropped
 /// first.
 #[derive(Debug, Clone, Default)]
 struct Unconfirmed {
@@ -42,19 +43,20 @@ struct Unconfirmed {
     order: VecDeque<OutPoint>,
 }
 
-/// An output that is known to be the wallet's.
+/// An output that is known to belong to the wallet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
-    /// The index of its script, if that is known.
+    /// Index of the script of the output, if it is known.
     pub(super) script: Option<usize>,
 }
 
 impl Coins {
+    /// Creates an empty set of outputs with a limit.
     pub(super) fn with_limit(limit: usize) -> Self {
         Self { outputs: BTreeMap::new(), limit, unconfirmed: Unconfirmed::default() }
     }
 
-    /// Adds an output by hand.
+    /// Adds an output on behalf of the caller, regardless of the limit.
     pub(super) fn give(&mut self, outpoint: OutPoint, script: Option<usize>) {
         let new = WatchedOutput { script, value: None, created: None, spent: None, is_given: true };
         let kept = self.outputs.entry(outpoint).or_insert(new);
@@ -62,8 +64,8 @@ impl Coins {
         kept.is_given = true;
     }
 
-    /// Keeps an output that a transaction of a block shows; `height` is `None` if that block has
-    /// left the chain. Returns `false` if the limit is reached.
+    /// Adds or updates an output that a transaction in a block creates. `height` is `None` if that
+    /// block has left the chain. Returns `false` if the limit is reached.
     pub(super) fn keep(
         &mut self,
         outpoint: OutPoint,
@@ -88,12 +90,13 @@ impl Coins {
         true
     }
 
-    /// Remembers an output of an unconfirmed transaction for a while.
+    /// Remembers an output of an unconfirmed transaction until [`MAX_UNCONFIRMED`] newer ones
+    /// replace it.
     pub(super) fn keep_unconfirmed(&mut self, outpoint: OutPoint, script: usize) {
         self.unconfirmed.insert(outpoint, script);
     }
 
-    /// Whether an output is the wallet's, unconfirmed ones included.
+    /// Returns the output if it belongs to the wallet, unconfirmed ones included; else `None`.
     pub(super) fn known(&self, outpoint: &OutPoint) -> Option<Known> {
         match self.outputs.get(outpoint) {
             Some(output) => Some(Known { script: output.script }),
@@ -103,7 +106,7 @@ impl Coins {
         }
     }
 
-    /// Notes that a block of the chain spends `outpoint`, if it is kept.
+    /// Notes that the block at `height` spends `outpoint`, if that output is kept.
     pub(super) fn spend(&mut self, outpoint: &OutPoint, height: u32) {
         if let Some(output) = self.outputs.get_mut(outpoint) {
             output.spent = Some(height);
@@ -122,14 +125,14 @@ impl Coins {
         self.outputs.remove(outpoint)
     }
 
-    /// Removes the outputs of these scripts.
+    /// Removes all outputs of these scripts.
     pub(super) fn remove_scripts(&mut self, scripts: &BTreeSet<usize>) {
         self.outputs.retain(|_, output| output.script.is_none_or(|it| !scripts.contains(&it)));
         self.unconfirmed.remove_scripts(scripts);
     }
 
-    /// Forgets outputs created above `height`, but for those given by hand, and what blocks
-    /// above it spent.
+    /// Removes the outputs created above `height`, except those added by the caller. Marks outputs
+    /// spent above `height` as unspent.
     pub(super) fn rewind(&mut self, height: u32) {
         let is_above = |at: Option<u32>| at.is_some_and(|at| at > height);
         self.outputs.retain(|_, output| output.is_given || !is_above(output.created));
@@ -143,7 +146,7 @@ impl Coins {
         }
     }
 
-    /// Keeps all outputs, and forgets the heights from `height` on.
+    /// Keeps all outputs, but removes the heights of creation and spend from `height` on.
     pub(super) fn unconfirm_from(&mut self, height: u32) {
         for output in self.outputs.values_mut() {
             output.created.take_if(|at| *at >= height);
@@ -151,6 +154,7 @@ impl Coins {
         }
     }
 
+    /// Removes the outputs that were spent at `height` or below.
     pub(super) fn forget_spent(&mut self, height: u32) {
         self.outputs.retain(|_, output| output.spent.is_none_or(|spent| spent > height));
     }

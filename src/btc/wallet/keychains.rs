@@ -1,4 +1,4 @@
-//! The scripts of ranged descriptors, derived ahead of the last index used (feature
+//! Keychains: derive the scripts of ranged descriptors ahead of the last used index (feature
 //! `descriptors`).
 
 use alloc::string::String;
@@ -12,29 +12,34 @@ use crate::btc::descriptors::{
     DescriptorError, DescriptorScript, NUM_INDICES, descriptor_scripts, is_ranged,
 };
 
-/// How far scripts are derived once an index is used.
+/// Policy for how far a keychain derives scripts ahead of a used index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LookAhead {
-    /// After each use, until the gap, or the range that was asked for at first if that is larger,
-    /// stays whole after the index used.
+    /// Derive after each use, so that the gap always follows the used index. If the initial range
+    /// is larger than the gap, as many indices as in that range follow.
     ///
-    /// For BIP37: a node filters blocks by the scripts that it knew when it was asked, so the
-    /// scripts to come are sent as early as possible.
+    /// For BIP37: a node filters a block by the scripts that it has at the time of the request, so
+    /// the coming scripts are sent as early as possible.
     Sliding,
-    /// Only when fewer than the gap stay after the index used, and then twice the gap.
+    /// Derive only if fewer indices than the gap follow the used index, and then up to twice the
+    /// gap.
     ///
-    /// For compact filters: new scripts mean that filters are asked again, so larger steps pay.
+    /// For compact filters: new scripts make the client match filters again, so fewer and larger
+    /// steps cost less.
     InSteps,
 }
 
-/// A descriptor, and the next index to derive of it.
+/// A descriptor and the next index to derive from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keychain {
     descriptor: String,
+    /// First index of the initial range.
     first: u32,
+    /// Next index to derive.
     next: u32,
-    /// The number of indices in the first range.
+    /// Number of indices in the initial range.
     window: u32,
+    /// Minimum number of indices to derive after a used one.
     gap: u32,
     is_ranged: bool,
 }
@@ -42,32 +47,35 @@ pub struct Keychain {
 /// A script that a keychain has derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeychainScript {
-    /// The number of the keychain and the index; `None` if the descriptor has no wildcard.
+    /// Number of the keychain and derivation index; `None` if the descriptor has no wildcard.
     pub label: Option<Label>,
-    /// Which of a multipath descriptor's alternatives, from 0; 0 where there is one.
+    /// Position of the alternative of a multipath descriptor, from 0; 0 for a descriptor with one
+    /// path.
     pub path: u32,
-    /// The script.
+    /// The derived script.
     pub script: ScriptBuf,
 }
 
 impl Keychain {
-    /// The keychain of `descriptor`, with the indices in `range` to begin with, and at least `gap`
-    /// indices after each one used. Without a wildcard it has one script for each alternative,
-    /// and never advances.
+    /// Creates the keychain of `descriptor`. The keychain starts with the indices in `range`, and
+    /// later has at least `gap` indices after each used one.
+    ///
+    /// A descriptor without a wildcard ignores `range`, has one script per alternative and never
+    /// advances.
     ///
     /// # Errors
-    /// A descriptor that [`descriptor_scripts`] does not derive, or a range that ends at 2³¹ or
-    /// above.
+    /// Returns an error if [`descriptor_scripts`] cannot derive the descriptor, or if `range` ends
+    /// at 2³¹ or above.
     pub fn new(
         descriptor: &str,
         range: RangeInclusive<u32>,
         gap: u32,
     ) -> Result<Self, DescriptorError> {
         let (first, last) = (*range.start(), *range.end());
-        // One index shows whether the descriptor can be derived at all.
+        // Derive one index to find out whether the descriptor can be derived at all.
         descriptor_scripts(descriptor, last..=last)?;
         let is_ranged = is_ranged(descriptor)?;
-        // Without a wildcard the range counts for nothing: one index stands for the descriptor.
+        // Without a wildcard, the range is ignored: one index stands for the descriptor.
         let first = if is_ranged { first } else { 0 };
         let window = match last.checked_sub(first) {
             _ if !is_ranged => 1,
@@ -77,17 +85,18 @@ impl Keychain {
         Ok(Self { descriptor: descriptor.into(), first, next: first, window, gap, is_ranged })
     }
 
-    /// The descriptor.
+    /// Returns the text of the descriptor.
     pub fn descriptor(&self) -> &str {
         &self.descriptor
     }
 
-    /// The next index to derive.
+    /// Returns the next index to derive.
     pub fn next_index(&self) -> u32 {
         self.next
     }
 
-    /// The end of the indices to derive after this one was used; `None` if they are there.
+    /// Returns the end (exclusive) of the indices to derive after this index was used; `None` if
+    /// enough are derived already.
     fn end_after(&self, used: u32, look_ahead: LookAhead) -> Option<u32> {
         let (ahead, steps) = match look_ahead {
             LookAhead::Sliding => (self.gap.max(self.window), 1),
@@ -99,7 +108,7 @@ impl Keychain {
         (!is_there).then_some(end)
     }
 
-    /// Derives the indices before `end` that are not derived yet.
+    /// Derives the indices below `end` that are not derived yet.
     fn derive(&mut self, keychain: u32, end: u32) -> Result<Vec<KeychainScript>, DescriptorError> {
         if end <= self.next {
             return Ok(Vec::new());
@@ -120,7 +129,7 @@ impl Keychain {
 /// # Examples
 /// ```
 /// use chainsieve::btc::wallet::{History, Keychain, Keychains, LookAhead, Watch};
-/// // BIP84's test wallet: twenty receiving and change addresses ahead, in steps of ten.
+/// // The test wallet of BIP84: twenty receiving and twenty change addresses, and a gap of ten.
 /// let wallet = "wpkh([73c5da0a/84'/0'/0']xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/<0;1>/*)";
 /// let mut keychains = Keychains::new(LookAhead::InSteps);
 /// let (number, scripts) = keychains.add(Keychain::new(wallet, 0..=19, 10)?)?;
@@ -129,7 +138,7 @@ impl Keychain {
 ///     watch.add_script(new.script, new.label, History::Complete);
 /// }
 /// assert_eq!((number, watch.num_scripts()), (0, 40));
-/// // A block pays to index 15: index 25 is to be watched, and so are the ten after it.
+/// // A block pays to index 15. Index 25 must be watched now, and the step adds ten more after it.
 /// let label = watch.script(15).and_then(|script| script.label()).unwrap();
 /// assert_eq!(keychains.advance(label)?.len(), 2 * 16);
 /// assert_eq!(keychains.next_indices(), [36]);
@@ -142,15 +151,15 @@ pub struct Keychains {
 }
 
 impl Keychains {
-    /// No keychains yet.
+    /// Creates an empty set of keychains.
     pub fn new(look_ahead: LookAhead) -> Self {
         Self { keychains: Vec::new(), look_ahead }
     }
 
-    /// Adds a keychain, and returns its number and the scripts of its range.
+    /// Adds a keychain. Returns its number and the scripts of its initial range.
     ///
     /// # Errors
-    /// A range that cannot be derived; the keychain is not added then.
+    /// Returns an error if an index of the range cannot be derived. The keychain is not added then.
     pub fn add(
         &mut self,
         mut keychain: Keychain,
@@ -162,11 +171,11 @@ impl Keychains {
         Ok((number, scripts))
     }
 
-    /// Gives a keychain a larger gap, and returns the scripts that are to be watched now. A smaller
-    /// gap changes nothing.
+    /// Enlarges the gap of a keychain and returns the scripts that must be watched in addition. A
+    /// smaller gap, and an unknown keychain, change nothing.
     ///
     /// # Errors
-    /// An index that cannot be derived.
+    /// Returns an error if an index cannot be derived.
     pub fn widen(
         &mut self,
         keychain: u32,
@@ -180,27 +189,28 @@ impl Keychains {
             return Ok(Vec::new());
         }
         chain.gap = gap;
-        // The old gap is whole after the last index used, wherever that is.
+        // The old gap is complete after the last used index, whichever that is. Deriving the
+        // difference therefore completes the new gap.
         chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
     }
 
-    /// The keychains, by number.
+    /// Returns the keychains in the order of their numbers.
     pub fn keychains(&self) -> &[Keychain] {
         &self.keychains
     }
 
-    /// The next index to derive of each keychain: to be stored, and given to
-    /// [`derive_to`](Self::derive_to) when the wallet is resumed.
+    /// Returns the next index to derive of each keychain. Store these indices and pass them to
+    /// [`derive_to`](Self::derive_to) when the wallet is loaded again.
     pub fn next_indices(&self) -> Vec<u32> {
         self.keychains.iter().map(|keychain| keychain.next).collect()
     }
 
-    /// Derives up to these indices, one for each keychain in its order, and returns the new
-    /// scripts. Indices above 2³¹ count as 2³¹.
+    /// Derives the indices below the given ones, one for each keychain in order, and returns the
+    /// new scripts. An index above 2³¹ is treated as 2³¹.
     ///
     /// # Errors
-    /// An index that cannot be derived. The keychains before it are derived; the scripts are
-    /// dropped.
+    /// Returns an error if an index cannot be derived. The keychains before it have advanced, but
+    /// their scripts are lost.
     pub fn derive_to(&mut self, next: &[u32]) -> Result<Vec<KeychainScript>, DescriptorError> {
         let mut scripts = Vec::new();
         for ((number, keychain), &end) in (0..).zip(&mut self.keychains).zip(next) {
@@ -211,11 +221,12 @@ impl Keychains {
         Ok(scripts)
     }
 
-    /// Derives what is to be watched now that this index is used, and returns the new scripts.
-    /// None if the index was used before, or the keychain is not there.
+    /// Notes that an index is used: derives the indices that must now be watched and returns their
+    /// scripts. Returns no scripts if enough indices are derived already, or if the keychain is
+    /// unknown.
     ///
     /// # Errors
-    /// An index that cannot be derived.
+    /// Returns an error if an index cannot be derived.
     pub fn advance(&mut self, used: Label) -> Result<Vec<KeychainScript>, DescriptorError> {
         let look_ahead = self.look_ahead;
         let Some(keychain) = self.keychains.get_mut(used.keychain as usize) else {

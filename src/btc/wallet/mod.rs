@@ -1,12 +1,12 @@
-//! What a wallet watches, and what of a transaction or block is the wallet's.
+//! The watched scripts, keys and coins of a wallet, and which parts of a transaction or block
+//! concern them.
 //!
-//! [`Watch`] keeps scripts, keys and coins and compares them exactly, without a filter. It is the
-//! same whether a whole block comes ([`Watch::scan`], after a match of a compact filter) or single
-//! transactions do ([`Watch::relevance`], from a BIP37 peer), and both give a
-//! [`RelevantTransaction`].
+//! [`Watch`] stores scripts, keys and coins and compares them exactly, without a filter.
+//! [`Watch::scan`] handles a whole block, after a compact filter has matched. [`Watch::relevance`]
+//! handles a single transaction from a BIP37 peer. Both lead to a [`RelevantTransaction`].
 //!
 //! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors and looks
-//! ahead of the last index used.
+//! ahead of the last used index.
 
 mod coins;
 #[cfg(feature = "descriptors")]

@@ -1,4 +1,4 @@
-//! What of one transaction is the wallet's.
+//! The outputs and inputs of a transaction that concern a wallet.
 
 use alloc::vec::Vec;
 
@@ -9,39 +9,42 @@ use super::scripts::{Label, Scripts};
 use crate::btc::headers::BlockAt;
 use crate::btc::script::pushes;
 
-/// A transaction that concerns the wallet, whether a block was scanned or a peer filtered it.
+/// A transaction that concerns the wallet, found by the scan of a block or delivered by a BIP37
+/// peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelevantTransaction {
-    /// The transaction. From BIP37 it has no witnesses: no id commits to them there.
+    /// The transaction. Its witnesses are missing if BIP37 delivered it, since a txid does not
+    /// commit to witnesses.
     pub transaction: Transaction,
-    /// The transaction's id.
+    /// Transaction id.
     pub txid: Txid,
-    /// The block and the position in it; `None` while unconfirmed.
+    /// The block and the position in the block; `None` if unconfirmed.
     pub place: Option<Place>,
-    /// What of it is the wallet's.
+    /// The outputs and inputs that concern the wallet.
     pub relevance: Relevance,
 }
 
 /// The place of a transaction in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The block.
+    /// The block that contains the transaction.
     pub block: BlockAt,
-    /// The position of the transaction in the block: 0 is the coinbase.
+    /// Position of the transaction in the block; 0 is the coinbase.
     pub index: u32,
 }
 
-/// What of a transaction is the wallet's, compared exactly, without a filter.
+/// The outputs and inputs of a transaction that concern a wallet. These are found by exact
+/// comparison, not by a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Relevance {
-    /// The outputs that pay to the wallet, in their order.
+    /// Outputs that pay to the wallet, in ascending order of `vout`.
     pub received: Vec<Received>,
-    /// The inputs that spend from the wallet, or seem to, in their order.
+    /// Inputs that spend from the wallet or seem to, in ascending order of `vin`.
     pub spent: Vec<Spent>,
 }
 
 impl Relevance {
-    /// Whether nothing of the transaction is the wallet's.
+    /// Returns `true` if no output and no input concerns the wallet.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty() && self.spent.is_empty()
     }
@@ -50,32 +53,32 @@ impl Relevance {
 /// An output that pays to the wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// The position of the output.
+    /// Index of the output in the transaction.
     pub vout: u32,
-    /// Its value.
+    /// Amount of the output.
     pub value: Amount,
-    /// The index of its script.
+    /// Index of the script in the watch.
     pub script: usize,
-    /// The script's place in the wallet, if the caller gave one.
+    /// Label of the script, if the caller gave one.
     pub label: Option<Label>,
 }
 
 /// An input that spends from the wallet, or seems to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spent {
-    /// The position of the input.
+    /// Index of the input in the transaction.
     pub vin: u32,
-    /// The output that it spends.
+    /// The output that the input spends.
     pub outpoint: OutPoint,
-    /// The index of the output's script, if that is known; of the script that it seems to have,
-    /// if the spend is not certain.
+    /// Index of the script of the spent output, if it is known. If the spend is not certain, the
+    /// index of the script that the output seems to have.
     pub script: Option<usize>,
-    /// Whether the output is known to be the wallet's. Otherwise the input shows one of the
-    /// wallet's keys or scripts, which anyone who knows the key or script can do.
+    /// `true` if the output is known to belong to the wallet. `false` if the input only contains a
+    /// key or script of the wallet, which anyone who knows it can put into an input.
     pub certain: bool,
 }
 
-/// The outputs of `tx` that pay to a watched script.
+/// Returns the outputs of `tx` that pay to a watched script.
 pub(super) fn received(scripts: &Scripts, tx: &Transaction) -> Vec<Received> {
     let outputs = (0..).zip(&tx.output);
     let received = outputs.filter_map(|(vout, output)| {
@@ -86,7 +89,8 @@ pub(super) fn received(scripts: &Scripts, tx: &Transaction) -> Vec<Received> {
     received.collect()
 }
 
-/// What of a transaction that came alone is the wallet's.
+/// Returns the outputs and inputs of a single transaction, outside of a block scan, that concern
+/// the wallet.
 pub(super) fn relevance(scripts: &Scripts, coins: &Coins, tx: &Transaction) -> Relevance {
     let inputs = (0..).zip(&tx.input);
     let spent = inputs.filter_map(|(vin, input)| {
@@ -94,8 +98,8 @@ pub(super) fn relevance(scripts: &Scripts, coins: &Coins, tx: &Transaction) -> R
         if let Some(known) = coins.known(&outpoint) {
             return Some(Spent { vin, outpoint, script: known.script, certain: true });
         }
-        // P2PKH shows the key itself. Hashes that an input shows are not tried: a node that
-        // filters does not match them, so such a spend does not come.
+        // A P2PKH spend contains the key itself. Scripts that hash to a watched one are not tried:
+        // a node that filters by BIP37 does not match them, so such a spend does not arrive.
         let script =
             pushes(input.script_sig.as_bytes()).find_map(|data| scripts.index_of_key(data))?;
         Some(Spent { vin, outpoint, script: Some(script), certain: false })

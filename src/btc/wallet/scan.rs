@@ -1,13 +1,14 @@
-//! The scan of a whole block: which of its transactions concern a wallet, and why.
+//! Scan of a whole block: finds the transactions that concern a wallet.
 //!
-//! A block shows what it creates, and names what it spends without showing the scripts. So the
-//! outputs that are found are kept with the index of their script, and are seen spent in the same
-//! block or any later one.
+//! A block contains the scripts of the outputs that it creates, but not of the outputs that it
+//! spends. The scan therefore keeps the outputs that it finds, with the index of their script. The
+//! spend of such an output is then recognised in the same block or any later one.
 //!
-//! The spend of an output that was never seen, paid before its script was watched, shows in the
-//! compact filter and not for certain in the block. Where the input shows a key or script that
-//! hashes to a watched one, the spend is reported as not certain; where it shows nothing, as
-//! taproot's key path does, the block is no certain false positive: [`Outcome::NoneSeen`].
+//! The spend of an unknown output, which was paid before its script was watched, matches the
+//! compact filter but is not certain in the block. If the input contains a key or script that
+//! hashes to a watched one, the spend is reported as not certain. If the input reveals nothing, as
+//! with the key path of taproot, the filter match may be a false positive or a spend of an unknown
+//! output: [`Outcome::NoneSeen`].
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -21,21 +22,22 @@ use crate::btc::bip158::revealed::{any_candidate, wrapped_script};
 use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
 
-/// What a block holds for a wallet.
+/// Result of the scan of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockScan {
-    /// The transactions that concern the wallet, in the order of the block.
+    /// Transactions that concern the wallet, in the order of the block.
     pub transactions: Vec<RelevantTransaction>,
-    /// The number of inputs that show no watched script and may spend one all the same, of
+    /// Number of inputs that reveal no watched script, but may spend one with
     /// [`History::Unknown`](super::History::Unknown).
     pub open_inputs: usize,
-    /// The number of outputs that are not kept since the limit is reached: their spends go unseen.
+    /// Number of outputs that were not kept because the limit is reached, so that their spends will
+    /// not be detected.
     pub over_limit: usize,
 }
 
 impl BlockScan {
-    /// What the match of the block's filter came to.
+    /// Returns the result of the filter match that led to this scan.
     pub fn outcome(&self) -> Outcome {
         match (self.transactions.is_empty(), self.open_inputs) {
             (false, _) => Outcome::Relevant,
@@ -45,19 +47,19 @@ impl BlockScan {
     }
 }
 
-/// What the match of a block's filter came to.
+/// Result of a filter match, after the scan of the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// At least one transaction is relevant, or seems so.
+    /// At least one transaction is relevant, or seems to be.
     Relevant,
-    /// No transaction is relevant, for certain.
+    /// Certainly no transaction is relevant.
     FalsePositive,
-    /// No transaction is seen to be relevant, and at least one input may spend an output of a
-    /// watched script that the watch does not know.
+    /// No transaction is seen to be relevant, but at least one input may spend an unknown output of
+    /// a watched script.
     NoneSeen,
 }
 
-/// Finds what concerns the wallet in the block at `height`, and keeps the outputs found.
+/// Scans the block at `height` for the wallet, and keeps the outputs found.
 pub(super) fn scan(
     scripts: &Scripts,
     coins: &mut Coins,
@@ -66,7 +68,7 @@ pub(super) fn scan(
 ) -> BlockScan {
     let transactions = &block.block().txdata;
     let mut found = BlockScan { transactions: Vec::new(), open_inputs: 0, over_limit: 0 };
-    // All outputs first, so that a spend in the same block finds its coin.
+    // Collect all outputs first, so that a spend in the same block finds its coin.
     let mut paid = Vec::new();
     for (tx, &txid) in transactions.iter().zip(block.txids()) {
         let received = received(scripts, tx);
@@ -82,14 +84,14 @@ pub(super) fn scan(
     let by_index = (0_u32..).zip(transactions).zip(block.txids()).zip(paid);
     for (((index, tx), &txid), received) in by_index {
         let mut spent = Vec::new();
-        // The coinbase spends nothing.
+        // The coinbase spends no output.
         for (vin, input) in (0..).zip(&tx.input).filter(|_| index > 0) {
             let outpoint = input.previous_output;
             if let Some(known) = coins.known(&outpoint) {
                 coins.spend(&outpoint, height);
                 spent.push(Spent { vin, outpoint, script: known.script, certain: true });
             } else if in_block.contains(&outpoint.txid) {
-                // Its script is in the block, and is not a watched one.
+                // The output was created in this block and does not pay to a watched script.
             } else if let Some(script) = candidate(scripts, input) {
                 spent.push(Spent { vin, outpoint, script: Some(script), certain: false });
             } else if may_spend(scripts, input, block.witnesses()) {
@@ -106,11 +108,12 @@ pub(super) fn scan(
     found
 }
 
-/// A watched script whose key or script the input shows.
+/// Returns the index of a watched script whose key or script the input reveals.
 fn candidate(scripts: &Scripts, input: &TxIn) -> Option<usize> {
     let mut found = None;
-    // A taproot candidate costs as much as a signature check, and one of complete history cannot
-    // be spent without a known coin: it is worked out only for scripts of unknown history.
+    // Computing a taproot candidate costs as much as a signature check. A script of complete
+    // history can only be spent through a known coin. Taproot candidates are therefore computed
+    // only if a taproot script of unknown history is watched.
     any_candidate(input, scripts.has_unknown(Kind::OtherWitness), |script| {
         found = scripts.index_of(script);
         found.is_some()
@@ -118,14 +121,20 @@ fn candidate(scripts: &Scripts, input: &TxIn) -> Option<usize> {
     found
 }
 
-/// Whether an input that shows no watched script may spend one of unknown history all the same.
+/// Returns `true` if an input that reveals no watched script may still spend one of unknown
+/// history.
 fn may_spend(scripts: &Scripts, input: &TxIn, witnesses: Witnesses) -> bool {
-    // Before segwit, and where witnesses were left out, the lack of one tells nothing.
+    // If the block does not commit to witnesses (before segwit) or has lost them, a missing witness
+    // proves nothing.
     let is_committed = witnesses == Witnesses::Committed;
+    // With a witness, only a taproot or later spend can hide its script. A wrapped script would be
+    // revealed by the input.
     if is_committed && !input.witness.is_empty() {
         return scripts.has_unknown(Kind::OtherWitness) && wrapped_script(input).is_none();
     }
+    // The spend of a native witness program has an empty scriptSig (BIP141).
     let may_be_native = !is_committed || input.script_sig.is_empty();
+    // A script can stay hidden only in an input of the form that spends this kind of script.
     scripts.has_unknown(Kind::Bare)
         || scripts.has_unknown(Kind::OtherWitness) && may_be_native
         || scripts.has_unknown(Kind::WitnessV0) && !is_committed

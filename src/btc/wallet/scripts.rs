@@ -1,4 +1,4 @@
-//! The scripts and keys that are watched, each script with an index.
+//! The watched scripts and keys. Each script has an index.
 
 use alloc::collections::BTreeSet;
 use alloc::collections::btree_map::{BTreeMap, Entry};
@@ -6,27 +6,27 @@ use alloc::vec::Vec;
 
 use bitcoin::{PublicKey, Script, ScriptBuf};
 
-/// The place of a key or script in a wallet: the keychain, and the index of derivation there.
+/// Position of a key or script in a wallet: keychain and derivation index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
-    /// The keychain, for example 0 for receiving and 1 for change.
+    /// Number of the keychain, for example 0 for receiving and 1 for change.
     pub keychain: u32,
-    /// The index of derivation.
+    /// Derivation index.
     pub index: u32,
 }
 
-/// What is known of a script's past.
+/// States whether all payments to a script so far are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// Every output that ever paid to the script is known to the watch, or is in a block that will
-    /// be scanned, and not after a block that spends it: the script is new, or the scan starts
-    /// before its first use.
+    /// be scanned no later than the block that spends the output. This holds if the script is new,
+    /// or if the scan starts before its first use.
     Complete,
-    /// The script may have been paid in a block that is not scanned.
+    /// The script may have received payments in blocks that are not scanned.
     Unknown,
 }
 
-/// A script that is watched.
+/// A watched script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedScript {
     script: ScriptBuf,
@@ -38,47 +38,48 @@ pub struct WatchedScript {
 }
 
 impl WatchedScript {
-    /// The script.
+    /// Returns the script.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// The script's place in the wallet, if the caller gave one.
+    /// Returns the label of the script, if the caller gave one.
     pub fn label(&self) -> Option<Label> {
         self.label
     }
 
-    /// What is known of the script's past.
+    /// Returns the history that the caller stated for the script.
     pub fn history(&self) -> History {
         self.history
     }
 
-    /// Whether the script itself was added, and not only a key that it pays to.
+    /// Returns `true` if the caller added the script itself, and not only a key that it pays to.
     pub(in crate::btc) fn is_named(&self) -> bool {
         self.is_named
     }
 
-    /// Whether it is the P2PKH script of a key that is watched, so that each spend shows the key.
+    /// Returns `true` if this is the P2PKH script of a watched key, so that each spend of the
+    /// script contains the key.
     pub(in crate::btc) fn is_key_hash(&self) -> bool {
         self.is_key_hash
     }
 }
 
-/// How the spend of a script shows in the input.
+/// What the input that spends a script reveals about the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// P2PKH or P2SH: the last push of the scriptSig hashes to it.
+    /// P2PKH or P2SH: the last push of the scriptSig hashes to the hash in the script.
     Hash,
-    /// P2WPKH or P2WSH: the last item of the witness hashes to it.
+    /// P2WPKH or P2WSH: the last item of the witness hashes to the hash in the script.
     WitnessV0,
-    /// Taproot or a later witness program: it may not show at all.
+    /// Taproot or a later witness program: the input may reveal nothing.
     OtherWitness,
-    /// Anything else: it does not show.
+    /// Any other script: the input does not reveal it.
     Bare,
 }
 
 impl Kind {
-    /// How many kinds there are.
+    /// Number of kinds.
     const COUNT: usize = 4;
 
     fn of(script: &Script) -> Self {
@@ -94,32 +95,32 @@ impl Kind {
     }
 }
 
-/// A key that is watched, and the index of its P2PKH script.
+/// A watched key and the index of its P2PKH script.
 #[derive(Debug, Clone, Copy)]
 struct WatchedKey {
     key: PublicKey,
     key_hash_script: usize,
 }
 
-/// Scripts by their index, which a script keeps for good; and the keys that some of them pay to.
+/// The watched scripts by index, and the watched keys. A script keeps its index for ever.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Scripts {
     indices: BTreeMap<ScriptBuf, usize>,
-    /// `None` where a script was removed: no index is given twice.
+    /// Scripts by index. `None` for a removed script, whose index is never used again.
     by_index: Vec<Option<WatchedScript>>,
-    /// By the key's bytes, as an input shows them.
+    /// Keys by their encoded bytes, as an input contains them.
     keys: BTreeMap<Vec<u8>, WatchedKey>,
-    /// The number of scripts of [`History::Unknown`], by kind.
+    /// Number of scripts of [`History::Unknown`], by kind.
     unknown: [usize; Kind::COUNT],
-    /// The number of scripts with a label.
+    /// Number of scripts with a label.
     labelled: usize,
 }
 
 impl Scripts {
-    /// Adds a script that the caller names, and returns its index.
+    /// Adds a script on behalf of the caller and returns its index.
     ///
-    /// A script that is there keeps its index. A new label replaces the one before; the history
-    /// is complete once it was said to be.
+    /// A known script keeps its index. A new label replaces the old one. The history becomes
+    /// complete if the caller states so once.
     pub(super) fn add(
         &mut self,
         script: ScriptBuf,
@@ -133,7 +134,7 @@ impl Scripts {
         index
     }
 
-    /// Adds the scripts that pay to `key` alone, P2PKH first, and returns their indices.
+    /// Adds a key and the scripts that pay to it alone. Returns their indices, P2PKH first.
     pub(super) fn add_key(
         &mut self,
         key: &PublicKey,
@@ -188,8 +189,8 @@ impl Scripts {
         }
     }
 
-    /// Removes scripts, and the keys whose P2PKH script is among them. Passes over an index
-    /// that has no script.
+    /// Removes scripts, and the keys whose P2PKH script is among them. Ignores indices without a
+    /// script.
     pub(super) fn remove(&mut self, indices: &BTreeSet<usize>) {
         for &index in indices {
             let Some(watched) = self.by_index.get_mut(index).and_then(Option::take) else {
@@ -215,7 +216,7 @@ impl Scripts {
         self.indices.get(script).copied()
     }
 
-    /// The index of the P2PKH script of the key with these bytes, if the key is watched.
+    /// Returns the index of the P2PKH script of the key with these bytes, if the key is watched.
     pub(super) fn index_of_key(&self, key: &[u8]) -> Option<usize> {
         self.keys.get(key).map(|key| key.key_hash_script)
     }
@@ -232,12 +233,12 @@ impl Scripts {
         self.indices.len()
     }
 
-    /// The number of scripts with a label.
+    /// Returns the number of scripts with a label.
     pub(super) fn num_labelled(&self) -> usize {
         self.labelled
     }
 
-    /// Whether there is a script of this kind with [`History::Unknown`].
+    /// Returns `true` if a script of this kind with [`History::Unknown`] is watched.
     pub(super) fn has_unknown(&self, kind: Kind) -> bool {
         self.unknown[kind as usize] > 0
     }

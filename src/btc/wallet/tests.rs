@@ -1,5 +1,5 @@
-//! The watch by itself. Scans of blocks are compared with a plain walk over the chain in
-//! `tests/filter_audit`, sessions in `bip37::session`.
+//! Tests of the watch and of keychains. `tests/filter_audit` compares scans of blocks with a plain
+//! walk over the chain, and `bip37::session` tests sessions.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::hashes::Hash as _;
@@ -43,7 +43,7 @@ fn coin(byte: u8) -> OutPoint {
     OutPoint::new(Txid::from_byte_array([byte; 32]), 0)
 }
 
-/// Shows `tx` to the watch as one of the block at `height`.
+/// Passes `tx` to the watch as a transaction of the block at `height`.
 fn confirm(watch: &mut Watch, tx: &Transaction, height: u32) -> usize {
     let relevance = watch.relevance(tx);
     watch.learn(tx.compute_txid(), &relevance, Some(height))
@@ -69,18 +69,18 @@ fn a_removed_script_leaves_the_others_their_indices() {
         relevance.received.iter().map(|it| (it.vout, it.script)).collect::<Vec<_>>(),
         [(1, 2)]
     );
-    // Its coins are gone with it, the others' are there.
+    // The coins of the removed script are removed too. Those of other scripts remain.
     let outputs: Vec<_> = watch.outputs().map(|(outpoint, _)| outpoint.vout).collect();
     assert_eq!(outputs, [1]);
     let spends = tx(&[(coin(1), ScriptBuf::new()), (coin(9), ScriptBuf::new())], &[]);
     assert!(watch.relevance(&spends).is_empty());
-    // Added again it is a new one.
+    // A removed script that is added again gets a new index.
     assert_eq!(watch.add_script(script(1), None, History::Complete), 4);
     assert_eq!(watch.add_script(script(2), Some(label(7)), History::Complete), 2);
     assert_eq!(watch.script(2).and_then(super::WatchedScript::label), Some(label(7)));
 }
 
-/// An input that shows the key counts, though not for certain, until the key is removed.
+/// An input that contains the key is an uncertain spend, until the key is removed.
 #[test]
 fn a_key_and_its_scripts() {
     let key: PublicKey =
@@ -110,7 +110,8 @@ fn a_key_and_its_scripts() {
     assert_eq!(watch.keys().count(), 0);
 }
 
-/// Outputs found are bounded, those given by hand count and are kept all the same.
+/// The number of found outputs is limited. Outputs added by the caller count towards the limit but
+/// are always kept.
 #[test]
 fn outputs_are_bounded() {
     let mut watch = Watch::with_output_limit(2);
@@ -118,11 +119,11 @@ fn outputs_are_bounded() {
     watch.add_outpoint(coin(1), None);
     let three = tx(&[], &[script(0), script(0), script(0)]);
     assert_eq!(confirm(&mut watch, &three, 1), 2);
-    // One that is kept is no further one.
+    // An output that is kept already does not count again.
     assert_eq!(confirm(&mut watch, &three, 1), 2);
     watch.add_outpoint(coin(2), None);
     assert_eq!(watch.outputs().len(), 3);
-    // The last thousand unconfirmed ones are remembered.
+    // The last 1,000 unconfirmed outputs are remembered.
     let txid = |number: u32| Txid::hash(&number.to_le_bytes());
     let pays = watch.relevance(&tx(&[], &[script(0)]));
     for number in 0..1_001 {
@@ -135,7 +136,7 @@ fn outputs_are_bounded() {
     assert_eq!([0, 1, 1_000].map(is_known), [false, true, true]);
 }
 
-/// After a reorganisation outputs go, or only the heights do.
+/// After a reorganisation, either the outputs are removed or only their heights.
 #[test]
 fn outputs_of_blocks_that_left_the_chain() {
     let mut watch = Watch::new();
@@ -155,7 +156,7 @@ fn outputs_of_blocks_that_left_the_chain() {
     watch.unconfirm_from(6);
     assert_eq!(heights(&watch, low_coin), Some((Some(5), None)));
     assert_eq!(heights(&watch, high_coin), Some((None, None)));
-    // A block that has left the chain gives a coin, and no height.
+    // A transaction whose block has left the chain gives a coin without a height.
     let relevance = watch.relevance(&high);
     watch.learn(high.compute_txid(), &relevance, None);
     assert_eq!(heights(&watch, high_coin), Some((None, None)));
@@ -169,7 +170,7 @@ mod keychains {
     use crate::btc::descriptors::{DescriptorError, descriptor_scripts};
     use crate::btc::wallet::{Keychain, KeychainScript, Keychains, Label, LookAhead};
 
-    /// BIP84's test wallet.
+    /// The test wallet of BIP84.
     const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
 
     fn indices(scripts: &[KeychainScript]) -> Vec<u32> {
@@ -190,7 +191,7 @@ mod keychains {
         Label { keychain: 0, index }
     }
 
-    /// BIP84's own addresses: the first two for receiving, and the first for change.
+    /// The addresses in BIP84: the first two receiving addresses and the first change address.
     #[test]
     fn the_scripts_of_bip84() {
         let mut keychains = Keychains::new(LookAhead::Sliding);
@@ -207,7 +208,7 @@ mod keychains {
         assert_eq!(scripts.len(), 4);
     }
 
-    /// The window of five stays whole after each index used.
+    /// Five indices always follow the used index, as many as in the initial range.
     #[test]
     fn a_sliding_window() {
         let mut keychains = keychains(LookAhead::Sliding);
@@ -218,7 +219,7 @@ mod keychains {
         assert_eq!(keychains.next_indices(), [10]);
     }
 
-    /// Nothing while the gap of three is there, and then two gaps.
+    /// No derivation while three indices follow the used one, then up to twice the gap.
     #[test]
     fn steps() {
         let mut keychains = keychains(LookAhead::InSteps);
@@ -227,7 +228,7 @@ mod keychains {
         assert_eq!(indices(&keychains.advance(used(2)).unwrap()), [5, 6, 7, 8]);
         assert_eq!(keychains.advance(used(5)), Ok(vec![]));
         assert_eq!(keychains.next_indices(), [9]);
-        // A keychain that is not there.
+        // An unknown keychain.
         assert_eq!(keychains.advance(Label { keychain: 1, index: 0 }), Ok(vec![]));
     }
 

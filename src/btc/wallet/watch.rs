@@ -1,4 +1,5 @@
-//! The watch: scripts, keys and coins, and what they are compared with.
+//! [`Watch`]: the watched scripts, keys and coins, and their comparison with blocks and
+//! transactions.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -11,42 +12,42 @@ use super::scan::{BlockScan, scan};
 use super::scripts::{History, Label, Scripts, WatchedScript};
 use crate::btc::bip158::BoundBlock;
 
-/// Something to watch.
+/// An item to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
-    /// A public key, with all outputs that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
+    /// A public key, with the scripts that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
     /// compressed.
     Key {
-        /// The key.
+        /// The public key.
         key: PublicKey,
-        /// The key's place in the wallet.
+        /// Label of the key in the wallet.
         label: Option<Label>,
     },
     /// An output script.
     Script {
         /// The script.
         script: ScriptBuf,
-        /// The script's place in the wallet.
+        /// Label of the script in the wallet.
         label: Option<Label>,
     },
-    /// An output that is known to be the wallet's: its spend is looked for.
+    /// An output that is known to belong to the wallet, and whose spend is watched.
     OutPoint {
-        /// The output.
+        /// Outpoint of the output.
         outpoint: OutPoint,
-        /// The output's script, if it is known. Payments to it are then looked for too. Compact
-        /// filters hold scripts only, so they find the spend only if it is known.
+        /// Script of the output, if it is known. Payments to the script are then watched too.
+        /// Compact filters find the spend only with the script, since they contain scripts only.
         script: Option<ScriptBuf>,
     },
 }
 
-/// Scripts, keys and outputs that are looked for in blocks and transactions.
+/// The watched scripts, keys and outputs of a wallet, compared with blocks and transactions.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::ScriptBuf;
 /// use chainsieve::btc::bip158::BoundBlock;
 /// use chainsieve::btc::wallet::{History, Outcome, Watch};
-/// /// Prints what a block, fetched because its filter matched, holds for a wallet.
+/// /// Prints the transactions that concern a wallet, in a block whose filter has matched.
 /// fn after_match(watch: &mut Watch, height: u32, block: &BoundBlock<'_>) {
 ///     let scan = watch.scan(height, block);
 ///     for tx in &scan.transactions {
@@ -74,21 +75,22 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// A watch of nothing yet, without a limit on outputs.
+    /// Creates an empty watch without a limit on outputs.
     pub fn new() -> Self {
         Self::with_output_limit(usize::MAX)
     }
 
-    /// A watch that keeps no further outputs once it has `limit` of them. Outputs added by hand
-    /// count, and are always kept.
+    /// Creates an empty watch that keeps no further outputs once it has `limit` outputs. Outputs
+    /// added by the caller count towards the limit, but are always kept.
     pub fn with_output_limit(limit: usize) -> Self {
         Self { scripts: Scripts::default(), coins: Coins::with_limit(limit) }
     }
 
-    /// Adds a script, and returns its index: the number of different scripts added before it.
+    /// Adds a script and returns its index, which is the number of different scripts added before
+    /// it.
     ///
-    /// A script that is there keeps its index. A new label replaces the one before; the history
-    /// is complete once it was said to be.
+    /// A known script keeps its index. A new label replaces the old one. The history becomes
+    /// complete if the caller states so once.
     pub fn add_script(
         &mut self,
         script: ScriptBuf,
@@ -99,8 +101,8 @@ impl Watch {
     }
 
     /// Adds a key with the scripts that pay to it alone, and returns their indices: P2PKH, P2PK,
-    /// and P2WPKH if the key is compressed. An input that shows the key counts as its spend, though
-    /// not for certain.
+    /// and P2WPKH if the key is compressed. An input that contains the key is reported as an
+    /// uncertain spend.
     pub fn add_key(
         &mut self,
         key: &PublicKey,
@@ -110,16 +112,16 @@ impl Watch {
         self.scripts.add_key(key, label, history)
     }
 
-    /// Adds an output by hand, as Lightning watches its channels. Its script is looked for too, if
-    /// it is given; its index is returned. The script's history is unknown, unless it was said
-    /// to be complete.
+    /// Adds a known output, for example a Lightning channel. If its script is given, the script is
+    /// watched too and its index is returned. The history of the script is unknown, unless the
+    /// caller stated before that it is complete.
     pub fn add_outpoint(&mut self, outpoint: OutPoint, script: Option<ScriptBuf>) -> Option<usize> {
         let script = script.map(|script| self.add_script(script, None, History::Unknown));
         self.coins.give(outpoint, script);
         script
     }
 
-    /// Adds what an item stands for. `history` is that of the scripts of keys and scripts.
+    /// Adds an item with its scripts. `history` applies to keys and scripts, not to outputs.
     pub fn add(&mut self, item: Watched, history: History) {
         match item {
             Watched::Key { key, label } => drop(self.add_key(&key, label, history)),
@@ -132,10 +134,10 @@ impl Watch {
         }
     }
 
-    /// Removes the scripts with these indices, with their outputs, and the keys whose P2PKH script
-    /// is among them. The other scripts keep their indices, and no index is given again.
+    /// Removes the scripts with these indices, their outputs, and the keys whose P2PKH script is
+    /// among them. The other scripts keep their indices. No index is used again.
     ///
-    /// A script that two wallets share is one script: remove it when neither wants it.
+    /// A script that two wallets share is stored once: remove it only when neither wallet needs it.
     ///
     /// # Cost
     /// One pass over all outputs.
@@ -145,80 +147,82 @@ impl Watch {
         self.coins.remove_scripts(&indices);
     }
 
-    /// Removes an output, and returns what was known of it. If its script is watched and a block
-    /// with it is scanned again, the output is found again.
+    /// Removes an output and returns its record. If its script is watched and its block is scanned
+    /// again, the output is found again.
     pub fn remove_outpoint(&mut self, outpoint: &OutPoint) -> Option<WatchedOutput> {
         self.coins.remove(outpoint)
     }
 
-    /// The script with this index; `None` if there is none, or it was removed.
+    /// Returns the script with this index; `None` if there is no such script or it was removed.
     pub fn script(&self, index: usize) -> Option<&WatchedScript> {
         self.scripts.get(index)
     }
 
-    /// The index of a script, if it is watched.
+    /// Returns the index of a script, if it is watched.
     pub fn index_of(&self, script: &Script) -> Option<usize> {
         self.scripts.index_of(script)
     }
 
-    /// The scripts with their indices, in the order of adding.
+    /// Returns the scripts with their indices, in the order of adding.
     pub fn scripts(&self) -> impl Iterator<Item = (usize, &WatchedScript)> {
         self.scripts.iter()
     }
 
-    /// The keys, in the order of their bytes.
+    /// Returns the keys, in the order of their encoded bytes.
     pub fn keys(&self) -> impl Iterator<Item = &PublicKey> {
         self.scripts.keys()
     }
 
-    /// The number of different scripts that are watched.
+    /// Returns the number of different watched scripts.
     pub fn num_scripts(&self) -> usize {
         self.scripts.len()
     }
 
-    /// The number of scripts with a label.
+    /// Returns the number of scripts with a label.
     pub(in crate::btc) fn num_labelled(&self) -> usize {
         self.scripts.num_labelled()
     }
 
-    /// The outputs added and found, spent ones included, in the order of their outpoints; not the
-    /// unconfirmed ones.
+    /// Returns the outputs added and found, in the order of their outpoints. Includes spent
+    /// outputs, but not unconfirmed ones.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {
         self.coins.iter()
     }
 
-    /// What is known of an output; `None` if it is not kept.
+    /// Returns the record of an output; `None` if the output is not kept.
     pub fn output(&self, outpoint: &OutPoint) -> Option<&WatchedOutput> {
         self.coins.get(outpoint)
     }
 
-    /// Finds what concerns the wallet in the block at `height`, and keeps the outputs found.
+    /// Scans the block at `height` for the wallet, and keeps the outputs found.
     ///
-    /// Scan blocks in the order of the chain: a block that spends an output before the output is
-    /// found shows less, and the output stays unspent. The same block may be scanned again after
-    /// scripts were added: it gives what it gave, and what is new.
+    /// Scan blocks in the order of the chain. If the block that spends an output is scanned before
+    /// the block that creates it, the spend is not recognised and the output stays unspent. The
+    /// same block may be scanned again after scripts were added: the result then contains the
+    /// earlier findings and the new ones.
     ///
     /// # Cost
-    /// A look-up for each output and input, and the hashes of what inputs show; with a taproot
-    /// script of [`History::Unknown`], as much as a signature check for each taproot script path.
+    /// One look-up per output and input, and the hashes of the keys and scripts that inputs reveal.
+    /// If a taproot script of [`History::Unknown`] is watched, also about one signature check per
+    /// taproot script path.
     pub fn scan(&mut self, height: u32, block: &BoundBlock<'_>) -> BlockScan {
         scan(&self.scripts, &mut self.coins, height, block)
     }
 
-    /// What of a transaction is the wallet's. Nothing is kept of it before
-    /// [`learn`](Self::learn) or [`learn_unconfirmed`](Self::learn_unconfirmed).
+    /// Returns the outputs and inputs of a transaction that concern the wallet. Stores nothing:
+    /// call [`learn`](Self::learn) or [`learn_unconfirmed`](Self::learn_unconfirmed) for that.
     ///
     /// # Cost
-    /// A look-up for each output, input, and push of an input's scriptSig.
+    /// One look-up per output, per input, and per push of the scriptSig of an input.
     pub fn relevance(&self, tx: &Transaction) -> Relevance {
         relevance(&self.scripts, &self.coins, tx)
     }
 
-    /// Keeps the outputs of a confirmed transaction, of which [`relevance`](Self::relevance) found
-    /// `relevance`, and notes what it spends for certain. `height` is that of its block, or `None`
+    /// Keeps the outputs of a confirmed transaction and records its certain spends. `relevance` is
+    /// the result of [`relevance`](Self::relevance). `height` is the height of its block, or `None`
     /// if the block has left the chain.
     ///
-    /// Returns the number of outputs that are not kept since the limit is reached.
+    /// Returns the number of outputs that were not kept because the limit is reached.
     pub fn learn(&mut self, txid: Txid, relevance: &Relevance, height: Option<u32>) -> usize {
         let mut over_limit = 0;
         for received in &relevance.received {
@@ -233,7 +237,8 @@ impl Watch {
         over_limit
     }
 
-    /// Remembers the outputs of an unconfirmed transaction for a while: the last 1,000 of all.
+    /// Remembers the outputs of an unconfirmed transaction until 1,000 newer unconfirmed outputs
+    /// replace them.
     pub fn learn_unconfirmed(&mut self, txid: Txid, relevance: &Relevance) {
         for received in &relevance.received {
             let outpoint = OutPoint { txid, vout: received.vout };
@@ -241,27 +246,29 @@ impl Watch {
         }
     }
 
-    /// Returns to what was known when `height` was the last block, after a reorganisation: outputs
-    /// created above `height` are forgotten, except those added by hand, and outputs spent above
-    /// it are unspent.
+    /// Undoes the effect of the blocks above `height`, after a reorganisation. Outputs created
+    /// above `height` are removed, except those added by the caller. Outputs spent above `height`
+    /// become unspent.
     ///
-    /// For scans of whole blocks, which find the outputs again in the blocks to come.
+    /// For scans of whole blocks: the scan of the new branch finds the outputs again.
     pub fn rewind(&mut self, height: u32) {
         self.coins.rewind(height);
     }
 
-    /// Forgets in which blocks from `height` on outputs were created and spent, after a
-    /// reorganisation. The outputs stay watched.
+    /// Removes the heights of creation and spend from `height` on, after a reorganisation. The
+    /// outputs stay watched.
     ///
-    /// For BIP37: an output whose block left the chain may be spent by an unconfirmed transaction,
-    /// which comes without the output's own.
+    /// For BIP37: an unconfirmed transaction may spend an output whose block left the chain, and a
+    /// peer may send it without the transaction that created the output.
     pub fn unconfirm_from(&mut self, height: u32) {
         self.coins.unconfirm_from(height);
     }
 
-    /// Forgets outputs that were spent in blocks up to `height`, which are too deep to leave the
-    /// chain. Do not scan the blocks that created and spent them again: the outputs would come up
-    /// as unspent, and the spends not at all.
+    /// Removes the outputs that were spent at `height` or below, in blocks too deep to leave the
+    /// chain.
+    ///
+    /// Do not scan the blocks that created and spent them again: the outputs would then appear as
+    /// unspent, and their spends would not be found.
     pub fn forget_spent(&mut self, height: u32) {
         self.coins.forget_spent(height);
     }

@@ -1,4 +1,4 @@
-//! The answered logs: what they say by themselves, and which block each belongs to.
+//! The logs of an answer: the block of each, and the errors that show without receipts.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -18,38 +18,40 @@ use crate::eth::header::HeaderChain;
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::ResolvedBlocks;
 
-/// A log whose block is one of those that were asked for.
+/// A log of the answer whose block is in the queried range.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Placed {
     /// Number of the block on the chain.
     pub(super) number: u64,
-    /// Index into the answer.
+    /// Index of the log in the answer.
     pub(super) at: usize,
     pub(super) existence: Existence,
 }
 
-/// Whether a log is in its block.
+/// Result of the search for a log in its block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Existence {
+    /// The receipts were not compared with the log.
     Unknown,
-    /// It is, in this receipt.
+    /// The log is in the receipt with this index.
     InReceipt(u64),
-    /// It is not, or it repeats another.
+    /// The log is in no receipt, or it repeats another log of the answer.
     No,
 }
 
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     logs: &'a [LocatedLog],
-    /// By block, then by index.
+    /// Sorted by block number, then by index in the answer.
     placed: Vec<Placed>,
-    /// Hashes of the transactions of blocks, by number.
+    /// Transaction hashes of blocks, by block number.
     transactions: BTreeMap<u64, Vec<B256>>,
+    /// Number of logs whose transaction hash was compared with nothing.
     unbound: usize,
 }
 
 impl<'a> Answer<'a> {
-    /// Sorts the logs into blocks, and adds what they and the headers alone show.
+    /// Assigns the logs to blocks, and adds the findings that need no receipts.
     pub(super) fn new(
         question: &Question<'a>,
         range: &RangeInclusive<u64>,
@@ -63,6 +65,7 @@ impl<'a> Answer<'a> {
             let number = places.number_of(log);
             let grounds = number.map_or(Grounds::Answer, |n| Grounds::of_block(n, anchored_to));
             let mut found = |grounds, kind| findings.push(Finding { block: number, grounds, kind });
+            // A log marked as removed is not delivered, so nothing else about it is checked.
             if log.removed {
                 found(grounds, FindingKind::Removed { at });
                 continue;
@@ -76,6 +79,8 @@ impl<'a> Answer<'a> {
                 found(Grounds::Answer, FindingKind::OutOfRange { at });
                 continue;
             }
+            // The provider may have resolved a tag to another number. A number in the query leaves
+            // no such choice.
             let outside = |number| {
                 if may_ask_for(question.query, number, &log.block_hash) {
                     FindingKind::BeyondTag { at }
@@ -84,6 +89,7 @@ impl<'a> Answer<'a> {
                 }
             };
             let Some(number) = number else {
+                // The block is not on the chain, so only its claimed number can be judged.
                 if range.contains(&log.block_number) {
                     let grounds = Grounds::of_block(log.block_number, anchored_to);
                     found(grounds, FindingKind::OtherFork { at });
@@ -118,14 +124,14 @@ impl<'a> Answer<'a> {
         &self.logs[at]
     }
 
-    /// The logs of a block.
+    /// Returns the logs of a block.
     pub(super) fn of_block(&mut self, number: u64) -> &mut [Placed] {
         let start = self.placed.partition_point(|placed| placed.number < number);
         let length = self.placed[start..].partition_point(|placed| placed.number == number);
         &mut self.placed[start..start + length]
     }
 
-    /// Keeps the hashes of a block's transactions, which are the block's.
+    /// Stores the hashes of a block's transactions, which the caller has verified.
     pub(super) fn bind_transactions(&mut self, number: u64, encodings: &[Bytes]) {
         if !self.of_block(number).is_empty() {
             let hashes = encodings.iter().map(|bytes| B256::new(keccak256(bytes))).collect();
@@ -133,7 +139,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Adds what could only be said at the end.
+    /// Adds the findings that depend on all events: forgeries shown by filters, and wrong
+    /// transaction hashes.
     pub(super) fn finish(
         &mut self,
         question: &Question<'_>,
@@ -147,6 +154,7 @@ impl<'a> Answer<'a> {
             let log = &self.logs[at];
             let grounds = Grounds::of_block(number, anchored_to);
             let stretch = question.profile.at(number);
+            // Checked blocks were compared with their receipts, which show more than the filter.
             if existence == Existence::Unknown && !blocks.is_checked(number) {
                 let usable = stretch.bloom.proves_absence()
                     && !unsound.iter().any(|numbers| numbers.contains(&number));
@@ -159,12 +167,16 @@ impl<'a> Answer<'a> {
                 }
             }
             let Some(claimed) = log.transaction_hash else { continue };
+            // For a log that is in the block the true index is used: a wrong index is reported as
+            // one finding, not as a wrong hash too.
             let index = match existence {
                 Existence::No => continue,
                 Existence::InReceipt(index) => index,
                 Existence::Unknown => log.transaction_index,
             };
             let hashes = self.transactions.get(&number);
+            // Where nodes also return logs outside of receipts, such a log's index may not be that
+            // of a transaction in the trie.
             let hashes = hashes.filter(|_| stretch.receipts == ReceiptsScope::EveryLog);
             let Some(hashes) = hashes else {
                 self.unbound += 1;
@@ -183,8 +195,10 @@ impl<'a> Answer<'a> {
         self.unbound
     }
 
-    /// Takes out logs that are the same in block, place and content. Where nodes also return logs
-    /// that no receipt has, their places are not known to be unique, and nothing is taken out.
+    /// Removes logs that are equal in block, indices and content, and reports them as duplicates.
+    ///
+    /// Where nodes also return logs outside of receipts, the indices of logs may not be unique. No
+    /// log is removed there.
     fn set_repetitions_aside(&mut self, question: &Question<'_>, findings: &mut Vec<Finding>) {
         let logs = self.logs;
         let by_log = |a: &Placed, b: &Placed| {
@@ -210,7 +224,7 @@ pub(super) fn forged(at: usize, log: &LocatedLog, forgery: Forgery) -> FindingKi
     FindingKind::ForgedLog(Box::new(forged))
 }
 
-/// Place and content of logs of one block.
+/// Compares the indices and the content of two logs of one block.
 fn compare(a: &LocatedLog, b: &LocatedLog) -> Ordering {
     let place = |log: &LocatedLog| (log.log_index, log.transaction_index, log.log.address);
     place(a)
@@ -230,10 +244,11 @@ fn not_wanted(question: &Question<'_>, at: usize, log: &LocatedLog) -> Option<Fi
     }
 }
 
-/// Numbers of blocks by hash.
+/// Finds the blocks of logs on the chain.
 struct Places<'a> {
     chain: &'a HeaderChain,
-    /// All blocks by hash, made when a log's own number does not lead to its block.
+    /// All blocks by hash. Built only when a log's block number does not lead to its block, since
+    /// this is rare and costs a sort over all blocks.
     by_hash: Option<Vec<(B256, u64)>>,
 }
 
@@ -242,7 +257,8 @@ impl<'a> Places<'a> {
         Self { chain, by_hash: None }
     }
 
-    /// The number of the log's block on the chain.
+    /// Returns the number of the block with the log's `blockHash`, or `None` if the block is not on
+    /// the chain.
     fn number_of(&mut self, log: &LocatedLog) -> Option<u64> {
         let hash = log.block_hash;
         if self.chain.block(log.block_number).is_some_and(|block| block.hash == hash) {

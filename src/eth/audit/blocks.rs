@@ -1,4 +1,4 @@
-//! The blocks that an audit looks into, and how far it is with each.
+//! The blocks that an audit examines, and the state of each.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -10,27 +10,29 @@ use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
 use crate::eth::header::HeaderChain;
 use crate::eth::scan;
 
+/// State of a block that an audit examines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
-    /// Its receipts are wanted.
+    /// The audit waits for the block's receipts.
     Open,
-    /// Nobody has them.
+    /// No source has the block's receipts.
     GivenUp,
-    /// They came, and can't be hashed.
+    /// The receipts arrived without post-state roots, so that they cannot be hashed.
     PostStateMissing,
-    /// Compared with the answer.
+    /// The receipts were compared with the answer.
     Checked,
-    /// Compared with the answer, and not all that nodes return.
+    /// The receipts were compared with the answer, but they lack logs that nodes also return.
     PartlyChecked,
 }
 
-/// The blocks that their filters don't rule out.
+/// The blocks that an audit examines: their filters cannot rule out a match.
 #[derive(Debug)]
 pub(super) struct Blocks {
-    /// Ascending.
+    /// Number and state of each block, ascending by number.
     states: Vec<(u64, State)>,
+    /// Hash and number of each block, ascending by hash.
     by_hash: Vec<(B256, u64)>,
-    /// Blocks whose filter lacks bits, against what the profile says.
+    /// Blocks whose filter lacks bits, although the profile claims that it lacks none.
     contradicted: Vec<u64>,
 }
 
@@ -46,6 +48,7 @@ impl Blocks {
                     add(numbers.start() + at as u64);
                 }
             } else {
+                // A "no" of these filters proves nothing, so every block is examined.
                 numbers.for_each(&mut add);
             }
         }
@@ -59,7 +62,7 @@ impl Blocks {
         self.states.iter().map(|(number, _)| *number)
     }
 
-    /// The blocks whose receipts are wanted.
+    /// Returns the numbers of the blocks whose receipts are awaited.
     pub(super) fn open(&self) -> impl Iterator<Item = u64> {
         let open = self.states.iter().filter(|(_, state)| *state == State::Open);
         open.map(|(number, _)| *number)
@@ -74,12 +77,13 @@ impl Blocks {
         self.states.get(self.index(number)?).map(|(_, state)| *state)
     }
 
-    /// Whether the block's receipts were compared with the answer.
+    /// Returns `true` if the block's receipts were compared with the answer.
     pub(super) fn is_checked(&self, number: u64) -> bool {
         matches!(self.state(number), Some(State::Checked | State::PartlyChecked))
     }
 
-    /// Whether all of them were compared with the answer, and with all that nodes return.
+    /// Returns `true` if the receipts of all blocks were checked and contain all logs that nodes
+    /// return.
     pub(super) fn are_all_checked(&self) -> bool {
         self.states.iter().all(|(_, state)| *state == State::Checked)
     }
@@ -102,12 +106,14 @@ impl Blocks {
         self.set(number, State::PostStateMissing);
     }
 
-    /// The filter of this block lacks bits.
+    /// Records that the filter of this block lacks bits, against the profile.
     pub(super) fn contradict(&mut self, number: u64) {
         self.contradicted.push(number);
     }
 
-    /// The parts of the range of which the profile says what a block has shown to be wrong.
+    /// Returns the parts of the range for which a block has contradicted the profile.
+    ///
+    /// One contradiction withdraws the profile's statement for all blocks of its `Stretch`.
     pub(super) fn unsound_parts(
         &self,
         profile: &ChainProfile,
@@ -147,7 +153,8 @@ impl Blocks {
     }
 }
 
-/// The parts of a range of which a profile says the same, each with the stretch's index.
+/// Splits a range into parts with the same properties in the profile, each with the index of its
+/// `Stretch`.
 fn stretches(
     profile: &ChainProfile,
     range: &RangeInclusive<u64>,
@@ -161,7 +168,7 @@ fn stretches(
     })
 }
 
-/// The filters of these blocks, which are on the chain.
+/// Returns the filters of these blocks, which must be on the chain.
 fn blooms<'a>(chain: &'a HeaderChain, numbers: &RangeInclusive<u64>) -> &'a [Bloom] {
     let index = |number: u64| {
         let first = chain.numbers().map_or(number, |numbers| *numbers.start());

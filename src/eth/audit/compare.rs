@@ -1,4 +1,4 @@
-//! The logs of an answer against all logs of their block.
+//! Comparison of an answer's logs with all logs of their block.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -17,16 +17,18 @@ use crate::eth::header::ChainBlock;
 use crate::eth::log::LocatedLog;
 use crate::eth::receipts::{BloomAgreement, ReceiptProof, VerifiedLog, VerifiedReceipts};
 
-/// Whether a header's filter is to the block's logs as the profile says.
+/// Returns a finding if the relation of a header's filter to the block's logs contradicts the
+/// profile.
 pub(super) fn contradiction(
     block: &ChainBlock<'_>,
     stretch: &Stretch,
     verified: &VerifiedReceipts<'_>,
 ) -> Option<FindingKind> {
-    BloomView::from(block.bloom).informative()?; // one that says nothing may stand anywhere
+    // A filter with all bits set claims nothing, so it contradicts no profile.
+    BloomView::from(block.bloom).informative()?;
     let claimed = stretch.bloom;
     let (missing_bits, extra_bits) = match (claimed, verified.header_bloom()) {
-        // Where receipts have not every log, the other bits may be of the logs that they lack.
+        // If the receipts lack logs, the extra bits may belong to those logs.
         (BloomSoundness::Exact, BloomAgreement::Superset { extra_bits })
             if stretch.receipts == ReceiptsScope::EveryLog =>
         {
@@ -41,19 +43,21 @@ pub(super) fn contradiction(
     Some(FindingKind::ProfileContradicted { claimed, missing_bits, extra_bits })
 }
 
-/// One block: its logs, and which of them the answer has.
+/// Comparison of one block's logs with the answer.
 ///
-/// Each log of the answer is paired with a log of the block that has the same address, topics and
-/// data, or with none. Pairs that agree in more go first, so that a wrong index is never taken for
-/// an omission and a forgery: place and transaction, then transaction, then place, then neither.
+/// Each log of the answer is paired with at most one log of the block that has the same address,
+/// topics and data. Pairs that also agree in their indices are made first. So a wrong index is
+/// never mistaken for an omission and a forgery. The order of the passes is: equal log index and
+/// transaction index; equal transaction index; equal log index; neither.
 pub(super) struct Comparison<'c, 'a, 'v> {
     question: &'c Question<'a>,
     block: &'c ChainBlock<'c>,
     scope: ReceiptsScope,
     verified: &'c VerifiedReceipts<'v>,
     logs: Vec<VerifiedLog<'v>>,
-    /// For each of them the log of the answer that is paired with it.
+    /// For each log of the block, the index in the answer of the log that is paired with it.
     paired: Vec<Option<usize>>,
+    /// Proofs of receipts, by transaction index.
     proofs: BTreeMap<u64, Arc<ReceiptProof>>,
 }
 
@@ -75,7 +79,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         Self { question, block, scope, verified, logs, paired, proofs: BTreeMap::new() }
     }
 
-    /// The logs of the block that the query wants.
+    /// Returns the logs of the block that match the query.
     pub(super) fn wanted(&self) -> impl Iterator<Item = LocatedLog> {
         let Question { query, semantics, .. } = self.question;
         let wanted = self.logs.iter().filter(|own| query.matches(own.log, *semantics));
@@ -94,6 +98,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let pairs = self.pair(answer, &placed);
         let forged = placed.iter().zip(&pairs).filter(|(_, pair)| pair.is_none());
         let forged = forged.map(|(placed, _)| answer.log(placed.at).transaction_index);
+        // If nodes also return logs outside of receipts, a log without a pair is no forgery, and a
+        // pair may be another log with the same content. Then only omissions are reported.
         let accuses = self.scope == ReceiptsScope::EveryLog;
         self.prove(forged.filter(|_| accuses));
         if accuses {
@@ -118,7 +124,9 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         }
     }
 
-    /// Pairs the answered logs with those of the block. Returns the index of each one's pair.
+    /// Pairs the logs of the answer with those of the block.
+    ///
+    /// Returns for each log of the answer the index in the block of its pair.
     fn pair(&mut self, answer: &Answer<'a>, placed: &[Placed]) -> Vec<Option<usize>> {
         let log_of = |index: usize| answer.log(placed[index].at);
         let mut pairs = vec![None; placed.len()];
@@ -127,6 +135,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             paired[own] = Some(placed[index].at);
             pairs[index] = Some(own);
         };
+        // Pass 1: equal log index and transaction index.
         for index in 0..placed.len() {
             let log = log_of(index);
             match self.free_at(log) {
@@ -136,12 +145,14 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
                 _ => rest.push(index),
             }
         }
+        // Pass 2: equal transaction index.
         let mut free = self.free_by(&rest, |own| (own.transaction_index, content(own.log)));
         rest.retain(|&index| {
             let log = log_of(index);
             let own = free.get_mut(&(log.transaction_index, content(&log.log))).and_then(Vec::pop);
             own.map(|own| take(&mut self.paired, index, own)).is_none()
         });
+        // Pass 3: equal log index.
         rest.retain(|&index| match self.free_at(log_of(index)) {
             Some(own) => {
                 take(&mut self.paired, index, own);
@@ -149,6 +160,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             }
             None => true,
         });
+        // Pass 4: equal content alone.
         let mut free = self.free_by(&rest, |own| content(own.log));
         rest.retain(|&index| {
             let own = free.get_mut(&content(&log_of(index).log)).and_then(Vec::pop);
@@ -157,13 +169,16 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         pairs
     }
 
-    /// The log of the block at the index of an answered one, if it is the same and not yet paired.
+    /// Returns the position of the block's log at the log index of an answered log, if both have
+    /// the same content and the block's log is not yet paired.
     fn free_at(&self, log: &LocatedLog) -> Option<usize> {
         let (own, verified) = self.at(log.log_index)?;
         (*verified.log == log.log && self.paired[own].is_none()).then_some(own)
     }
 
-    /// The logs of the block that are not yet paired, the last first; nothing if nobody asks.
+    /// Returns the unpaired logs of the block by key, in descending order for each key.
+    ///
+    /// Returns an empty map if `rest`, the unpaired logs of the answer, is empty.
     fn free_by<K: Ord>(
         &self,
         rest: &[usize],
@@ -180,14 +195,16 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         free
     }
 
-    /// The log of the block at this index.
+    /// Returns the block's log with this log index, and its position in `logs`.
     fn at(&self, log_index: u64) -> Option<(usize, &VerifiedLog<'v>)> {
         let at = usize::try_from(log_index).ok()?;
         Some((at, self.logs.get(at)?))
     }
 
-    /// A log that is not in the block, or not once more.
+    /// Reports a log of the answer without a pair: a duplicate or a forgery.
     fn not_there(&self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
+        // If the block's log at this index has the same content, another log of the answer is
+        // paired with it: this log repeats that one.
         let own = self.at(log.log_index).map(|(own, verified)| (own, *verified));
         if let Some((own, verified)) = own
             && *verified.log == log.log
@@ -198,6 +215,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         }
         let in_same = own.filter(|(_, own)| own.transaction_index == log.transaction_index);
         let instead = in_same.map(|(_, own)| own.log.clone());
+        // The filter is the smaller evidence: the header alone shows it. It is used only if the
+        // filter is sound and has all bits of the block's own logs.
         let proven_by_bloom = self.question.profile.at(self.block.number).bloom.proves_absence()
             && !matches!(self.verified.header_bloom(), BloomAgreement::Missing { .. });
         let bits = BloomView::from(self.block.bloom).informative();
@@ -209,7 +228,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         found(FindingKind::ForgedLog(Box::new(forged)));
     }
 
-    /// A log of the block that the answer lacks, if the query wants it.
+    /// Returns the finding for a log of the block that the answer lacks, if the log matches.
     fn not_answered(&self, index: usize) -> Option<FindingKind> {
         let VerifiedLog { transaction_index, log, .. } = self.logs[index];
         let query = self.question.query;
@@ -217,6 +236,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             return None;
         }
         let located = self.located(&self.logs[index]);
+        // A provider that follows the other rules rightly leaves this log out.
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }
@@ -227,12 +247,12 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         Some(FindingKind::OmittedLog(Box::new(omitted)))
     }
 
-    /// The log as a node without transactions would answer it.
+    /// Returns the log with its position, but without a transaction hash.
     fn located(&self, own: &VerifiedLog<'_>) -> LocatedLog {
         own.located((*self.block).into(), self.block.timestamp)
     }
 
-    /// Makes one proof for all findings of a receipt.
+    /// Builds one proof for each receipt that has a finding.
     fn prove(&mut self, forged: impl Iterator<Item = u64>) {
         let Question { query, semantics, .. } = self.question;
         let omitted = self
@@ -249,7 +269,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
     }
 }
 
-/// What is wrong of the place of a log that is in the block.
+/// Reports wrong indices of a log that is in the block.
 fn wrong_places(
     log: &LocatedLog,
     own: &VerifiedLog<'_>,

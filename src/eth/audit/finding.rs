@@ -1,4 +1,4 @@
-//! What is wrong with an answer.
+//! Findings: the differences between an answer and the chain.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -14,44 +14,47 @@ use crate::eth::chain_profile::BloomSoundness;
 use crate::eth::log::LocatedLog;
 use crate::eth::receipts::ReceiptProof;
 
-/// Something about an answer that is not as it would be if it were complete and true.
+/// A difference between an answer and the complete, correct answer.
 ///
-/// It speaks of a set of logs relative to a chain. Whose answer that is, nothing here shows.
-///
-/// [`Display`](fmt::Display) says it in a line.
+/// A finding is about a set of logs, relative to a chain. It does not show which provider gave the
+/// answer. [`Display`](fmt::Display) writes the finding as one line.
 ///
 /// # JSON
-/// As `serde` it is one object. Numbers are JSON numbers; hashes, logs and the nodes of proofs are
-/// as in JSON-RPC.
+/// `serde` writes one object. Numbers are JSON numbers. Hashes, logs and the nodes of proofs are
+/// written as in JSON-RPC.
 ///
 /// | member | value |
 /// |---|---|
 /// | `block` | [number](Self::block) or null |
 /// | `grounds` | `"answer"`, `"anchored"` or `"unanchored"` ([`Grounds`]) |
-/// | `kind` | the name of the [`FindingKind`], as `"omitted_log"` |
-/// | the rest | the members that the table of [`FindingKind`] has for this kind |
+/// | `kind` | the name of the [`FindingKind`], for example `"omitted_log"` |
+/// | the rest | the members that the table of [`FindingKind`] lists for this kind |
 ///
-/// Other members are ignored. Nothing is verified by being read: an omission or a forgery is
-/// shown by [`OmittedLog::verify`] or [`ForgedLog::verify`].
+/// Unknown members are ignored. Reading verifies nothing: use [`OmittedLog::verify`] or
+/// [`ForgedLog::verify`] to verify an omission or a forgery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Number of the block on the chain; none where the finding belongs to no block of it.
+    /// Number of the block on the chain, or `None` if the finding belongs to no block of the chain.
     pub block: Option<u64>,
-    /// What shows it.
+    /// The data that the finding rests on.
     pub grounds: Grounds,
-    /// What it is.
+    /// The kind of difference, with its evidence.
     #[serde(flatten)]
     pub kind: FindingKind,
 }
 
 impl Finding {
-    /// Whether the answer is proven not to be the right one: an omission, a forgery, a wrong field
-    /// (other than a timestamp of zero), a log twice or one that was not asked for, and not only
-    /// relative to headers above the anchor.
+    /// Returns `true` if the finding proves that the answer is wrong.
+    ///
+    /// Proofs are: an omission, a forgery, a wrong field (except a timestamp of zero), a duplicate,
+    /// and a log that the query does not select. A finding that rests on headers above the anchor
+    /// is never a proof.
     pub fn is_proof(&self) -> bool {
+        // Anyone can make headers above the anchor, so even an honest answer can differ from them.
         self.grounds != Grounds::Unanchored
             && match self.kind {
                 FindingKind::WrongField { field, .. } => {
+                    // Some honest nodes write a timestamp of 0 instead of the true timestamp.
                     !matches!(field, WrongField::BlockTimestamp { answered: 0, .. })
                 }
                 FindingKind::OmittedLog(_)
@@ -59,6 +62,7 @@ impl Finding {
                 | FindingKind::Duplicate { .. }
                 | FindingKind::NotMatching { .. }
                 | FindingKind::OutOfRange { .. } => true,
+                // An honest provider can give each of these answers, as their docs explain.
                 FindingKind::BeyondTag { .. }
                 | FindingKind::OtherFork { .. }
                 | FindingKind::ArityDependent { .. }
@@ -67,7 +71,9 @@ impl Finding {
             }
     }
 
-    /// The log that it is about, as an index into the answer; none for what the answer lacks.
+    /// Returns the index in the answer of the log that the finding is about.
+    ///
+    /// Returns `None` if the finding is about no log of the answer, for example for an omission.
     pub fn at(&self) -> Option<usize> {
         match &self.kind {
             FindingKind::ForgedLog(forged) => Some(forged.at),
@@ -84,15 +90,18 @@ impl Finding {
     }
 }
 
-/// What shows a finding. As `serde` it is the name in lower case, as `"anchored"`.
+/// The data that a finding rests on.
+///
+/// `serde` writes the name of the variant in lower case, for example `"anchored"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grounds {
     /// The query and the answer alone.
     Answer,
-    /// Blocks up to the anchor.
+    /// Authentic headers: blocks up to the highest anchor.
     Anchored,
-    /// Blocks above the anchor, which anyone can make: it proves nothing against the answer.
+    /// Headers above the highest anchor. Anyone can make such headers, so the finding proves
+    /// nothing against the answer.
     Unanchored,
 }
 
@@ -106,10 +115,10 @@ impl Grounds {
     }
 }
 
-/// The kinds of findings. `at` is an index into the answer, from 0.
+/// The kind of a finding, with its evidence. `at` is an index into the answer, from 0.
 ///
 /// # JSON
-/// As `serde` it is an object with the kind's name and the kind's members:
+/// `serde` writes an object with the kind's name and the kind's members:
 ///
 /// | `kind` | other members |
 /// |---|---|
@@ -124,139 +133,150 @@ impl Grounds {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
-    /// A log that the block has and the query wants is not in the answer.
+    /// The block contains a matching log that is not in the answer.
     OmittedLog(Box<OmittedLog>),
-    /// A log that is not in the block that it names. If it is another log with an altered address,
-    /// topic or data, that log is omitted besides.
+    /// The answer contains a log that is not in the block that the log names.
+    ///
+    /// If the log is a real log with an altered address, topic or data, the real log is reported as
+    /// omitted too.
     ForgedLog(Box<ForgedLog>),
-    /// The log is in the block; this the answer says wrongly of it.
+    /// The log is in the block, but the answer has a wrong value in one of its fields.
     WrongField {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
-        /// Which field, and what is right.
+        /// The wrong field, and the correct value.
         #[serde(flatten)]
         field: WrongField,
     },
-    /// The same log of the same block for a second time.
+    /// The answer contains the same log of the same block twice.
     Duplicate {
-        /// The repetition.
+        /// Index of the repetition in the answer.
         at: usize,
-        /// The log that it repeats.
+        /// Index of the log that is repeated.
         first: usize,
     },
-    /// The query does not want a log like this.
+    /// The address or topics of the log do not match the query.
     NotMatching {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
     },
-    /// The log is of a block that was not asked for.
+    /// The log belongs to a block that the query does not select.
     OutOfRange {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
     },
-    /// The log is of a block outside the range, where the range ends by a tag as `latest`, not by
-    /// a number of the query. No lie by itself: the provider may have had another head than the
-    /// one by which the tag was resolved.
+    /// The log belongs to a block outside the resolved range, and the query gives this end of the
+    /// range by a tag such as `latest`.
+    ///
+    /// This is no proof of a lie: the provider may have had another head than the one that the tag
+    /// was resolved to.
     BeyondTag {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
     },
-    /// The log's block has a number of the range, and is not on the chain. No lie by itself: the
-    /// answer, or this log of it, is of another fork.
+    /// The log's block number is in the range, but its block is not on this chain.
+    ///
+    /// This is no proof of a lie: the log, or the whole answer, may be from another branch.
     OtherFork {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
     },
-    /// Whether the query wants this log is where [geth and alloy
-    /// differ](crate::eth::log_query): the answer is right by the rules that were not chosen.
+    /// The log matches by only one of the rules of [geth and alloy](crate::eth::log_query).
+    ///
+    /// The answer is correct by the rules that were not chosen.
     ArityDependent {
-        /// The log in the answer, which the chosen rules don't want; none for a log that they
-        /// want and that is missing.
+        /// Index in the answer of a log that does not match by the chosen rules; `None` for a log
+        /// that matches by the chosen rules and is missing.
         at: Option<usize>,
         /// The log.
         log: Box<LocatedLog>,
     },
-    /// The log is marked as removed from the chain by a reorganisation: it delivers nothing.
+    /// The log is marked as removed from the chain by a reorganisation. The audit treats the log as
+    /// not delivered.
     Removed {
-        /// Which log.
+        /// Index of the log in the answer.
         at: usize,
     },
-    /// The filter of the header and the block's receipts are not to each other as the profile
-    /// says. It is about the chain or the choice of the profile, not about the answer.
+    /// The relation of the header's filter to the block's receipts is not the one that the profile
+    /// states.
     ///
-    /// Where bits are missing, the filters are not used for any block of which the profile says
-    /// the same.
+    /// The finding is about the chain or the choice of the profile, not about the answer. If the
+    /// filter lacks bits, the audit uses no filter in the whole range of blocks for which the
+    /// profile makes this statement.
     ProfileContradicted {
-        /// What the profile says.
+        /// The relation that the profile states.
         claimed: BloomSoundness,
-        /// How many bits of logs the filter lacks.
+        /// Number of bits of the block's logs that the filter lacks.
         missing_bits: u32,
-        /// How many bits it has that no log explains.
+        /// Number of bits in the filter that belong to no log of the block.
         extra_bits: u32,
     },
 }
 
-/// A field of a log that is otherwise in the block, with the right value.
+/// A wrong field of a log that is in the block, with the correct value.
 ///
 /// # JSON
-/// As `serde` it is an object: `field` is the field's name in JSON-RPC, as `"logIndex"`, and
-/// `actual` the right value: a JSON number, or for `"transactionHash"` a hash or null.
-/// `"blockTimestamp"` has `answered` too, a JSON number.
+/// `serde` writes an object. `field` is the field's name in JSON-RPC, for example `"logIndex"`.
+/// `actual` is the correct value: a JSON number, or for `"transactionHash"` a hash or null.
+/// `"blockTimestamp"` also has `answered`, a JSON number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "field", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WrongField {
-    /// `blockNumber`: the block with the log's `blockHash` has another.
+    /// `blockNumber` is wrong: the block with the log's `blockHash` has another number.
     BlockNumber {
-        /// The number of that block.
+        /// Number of the block with the log's `blockHash`.
         actual: u64,
     },
-    /// `blockTimestamp`.
+    /// `blockTimestamp` is wrong.
     BlockTimestamp {
-        /// The answer's, in seconds. Some nodes write 0 where they don't fill it in: it proves
-        /// nothing against the answer, but nobody should read it.
+        /// Timestamp in the answer, in seconds. Some nodes write 0 instead of the timestamp: a 0
+        /// proves nothing against the answer, but must not be used as a timestamp.
         answered: u64,
-        /// The block's, in seconds.
+        /// Timestamp of the block, in seconds.
         actual: u64,
     },
-    /// `transactionIndex`.
+    /// `transactionIndex` is wrong.
     TransactionIndex {
-        /// Index of the receipt that has the log.
+        /// Index of the receipt that contains the log.
         actual: u64,
     },
-    /// `logIndex`.
+    /// `logIndex` is wrong.
     LogIndex {
         /// Index of the log in the block.
         actual: u64,
     },
-    /// `transactionHash`, known only if the block's transactions were given.
+    /// `transactionHash` is wrong. Checked only if the block's transactions were given.
     TransactionHash {
-        /// Hash of the transaction at the log's index; none if the block has no such transaction.
+        /// Hash of the transaction at the log's index, or `None` if the block has no transaction
+        /// with this index.
         actual: Option<B256>,
     },
 }
 
-/// How a forgery is shown.
+/// The evidence for a forged log.
 ///
 /// # JSON
-/// As `serde` it is an object: `shown_by` is `"bloom"` or `"receipts"`, and `receipt_proof` the
-/// [proof](ReceiptProof), where there is one.
+/// `serde` writes an object. `shown_by` is `"bloom"` or `"receipts"`. `receipt_proof` is the
+/// [proof](ReceiptProof), if there is one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "shown_by", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Forgery {
-    /// The header's filter lacks bits of the log: the header shows it, if its filter is what the
-    /// profile says.
+    /// The header's filter lacks bits of the log. The header alone is the evidence, if the filter
+    /// is as the profile states.
     Bloom,
-    /// The block's receipts don't have the log.
+    /// The block's receipts do not contain the log.
     Receipts {
-        /// The proof of the receipt in which it would be; none if there is none of this index.
+        /// Proof of the receipt with the log's transaction index, or `None` if the block has no
+        /// such receipt.
         #[serde(rename = "receipt_proof", default, skip_serializing_if = "Option::is_none")]
         proof: Option<Arc<ReceiptProof>>,
     },
 }
 
-/// What is wrong, and what shows it, as `twice: log 5 of the answer is log 3 again`.
+/// Writes the finding with its evidence as one line, for example `duplicate: log 5 of the answer
+/// repeats log 3`.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.kind.fmt(f)
@@ -275,36 +295,36 @@ impl fmt::Display for FindingKind {
             }
             Self::WrongField { at, field } => write!(f, "wrong: log {at} of the answer: {field}"),
             Self::Duplicate { at, first } => {
-                write!(f, "twice: log {at} of the answer is log {first} again")
+                write!(f, "duplicate: log {at} of the answer repeats log {first}")
             }
             Self::NotMatching { at } => {
-                write!(f, "not asked for: log {at} of the answer does not match the query")
+                write!(f, "not requested: log {at} of the answer does not match the query")
             }
             Self::OutOfRange { at } => {
-                write!(f, "not asked for: log {at} of the answer is of a block outside the range")
+                write!(f, "not requested: the block of log {at} of the answer is outside the range")
             }
             Self::BeyondTag { at } => write!(
                 f,
-                "beyond a tag: log {at} of the answer is of a block outside what the tag was taken \
-                 for"
+                "beyond the tag: the block of log {at} of the answer is outside the range that the \
+                 tag was resolved to"
             ),
             Self::OtherFork { at } => write!(
                 f,
                 "of another fork: the block of log {at} of the answer is not on this chain"
             ),
             Self::ArityDependent { at: Some(at), .. } => {
-                write!(f, "by other rules: log {at} of the answer matches by them alone")
+                write!(f, "other rules: log {at} of the answer matches only by the other rules")
             }
             Self::ArityDependent { at: None, log } => {
-                write!(f, "by other rules: {} is rightly missing by them", place(log))
+                write!(f, "other rules: {} does not match by the other rules", place(log))
             }
             Self::Removed { at } => {
-                write!(f, "removed: log {at} of the answer says that its block left the chain")
+                write!(f, "removed: log {at} of the answer is marked as removed from the chain")
             }
             Self::ProfileContradicted { claimed, missing_bits, extra_bits } => write!(
                 f,
-                "the filter is not {claimed} as the chain's profile says: {missing_bits} bits \
-                 missing, {extra_bits} too many"
+                "the filter is not {claimed} as the chain's profile claims: it lacks \
+                 {missing_bits} bits and has {extra_bits} bits too many"
             ),
         }
     }
@@ -315,7 +335,7 @@ impl fmt::Display for WrongField {
         match self {
             Self::BlockNumber { actual } => write!(f, "blockNumber is {actual}"),
             Self::BlockTimestamp { answered: 0, actual } => {
-                write!(f, "blockTimestamp is {actual}, not filled in by the node, perhaps")
+                write!(f, "blockTimestamp is {actual}; the node may have left it unset")
             }
             Self::BlockTimestamp { actual, .. } => write!(f, "blockTimestamp is {actual}"),
             Self::TransactionIndex { actual } => write!(f, "transactionIndex is {actual}"),

@@ -1,48 +1,51 @@
-//! Whether an answer to a log query is complete and true, block by block.
+//! Audit of the answer to a log query: decides per block if the answer is complete and correct.
 //!
-//! Under an authentic header two things are certain of a block: a log whose bits its filter lacks
-//! is not in it, and with all its receipts, each log that is in it is known. An [`Audit`] takes
-//! the headers of a range, a query and what a provider answered; it asks for all receipts of each
-//! block that the filter can't rule out, and ends in an [`AuditReport`]: a [`Verdict`] for each
-//! block and a [`Finding`] for each log that is missing or not as the chain has it. It does no
-//! I/O: receipts come from anyone, since the header says whether they are the block's.
+//! An authentic header gives two proofs about its block. A log whose bits are missing in the
+//! header's filter is not in the block. And all receipts of the block, verified against the
+//! receipts root, show every log of the block.
 //!
-//! A returned log explains nothing about its neighbours (a second log of the same address and
-//! topics adds no bit), so every block that may hold a match needs all its receipts.
+//! An [`Audit`] takes the headers of a range, a query and the answer of a provider. It requests all
+//! receipts of each block that the filter cannot rule out. It ends in an [`AuditReport`] with a
+//! [`Verdict`] for each block and a [`Finding`] for each log that is missing or differs from the
+//! chain. The audit does no I/O. The receipts may come from an untrusted source, because they are
+//! verified against the header.
 //!
-//! # How to drive it
-//! 1. Make an [`Audit`] from a [`Question`] and the answer, and send [`Event::Begin`].
-//! 2. Carry out each [`Action`]: for [`Action::FetchReceipts`] send what comes as
+//! A returned log proves nothing about other logs of its block, because a second log with the same
+//! address and topics sets no further bit. So the audit needs all receipts of every block that may
+//! contain a match.
+//!
+//! # How to run an audit
+//! 1. Create an [`Audit`] from a [`Question`] and the answer, and send [`Event::Begin`].
+//! 2. Carry out each [`Action`]. For [`Action::FetchReceipts`] send the receipts as
 //!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].
-//! 3. Which blocks are still open is asked of the audit ([`open`](Audit::open),
-//!    [`is_open`](Audit::is_open)); [`finish`](Audit::finish) ends it at any time.
+//! 3. Query the audit for the blocks that are still open ([`open`](Audit::open),
+//!    [`is_open`](Audit::is_open)). [`finish`](Audit::finish) ends the audit at any time.
 //!
-//! Reports and findings are `serde`: what is stored can be read and its evidence verified again.
-//! The JSON of each type is in its documentation.
+//! Reports and findings implement `serde`: a stored report can be read, and its evidence can be
+//! verified again. The documentation of each type describes its JSON.
 //!
 //! # What is claimed, and what is not
-//! - **Relative to the chain.** A verdict or finding holds for the chain that ends at the anchor.
-//!   Headers above the highest anchor are [`Unanchored`](Undecidable::Unanchored): whatever is
-//!   found there is compared with headers that anyone can make.
-//! - **Relative to the answer.** Findings say what is wrong with a set of logs. Replies are not
-//!   signed: whose they are is the caller's word.
-//! - **Relative to the profile.** What headers commit to is said by the
-//!   [`ChainProfile`]. Where its word turns out wrong
-//!   ([`ProfileContradicted`](FindingKind::ProfileContradicted)), nothing is concluded from it.
-//!   Where receipts don't commit to every log
-//!   ([`NotEveryLog`](crate::eth::chain_profile::ReceiptsScope::NotEveryLog)), an omission is
-//!   claimed only if the answer has fewer logs of the same address, topics and data in the block
-//!   than the receipts have, and no log is called forged for not being in them.
-//! - **Not the transaction hash**, which receipts don't hold: it is checked where the block's
-//!   transactions are given ([`Event::Transactions`]), else counted as
-//!   [unbound](AuditReport::unbound_transaction_hashes).
-//! - **Not the order.** Nodes answer in the chain's order; a set in another order has the same
-//!   logs.
+//! - **Relative to the chain.** A verdict or finding is valid for the chain that ends at the
+//!   anchor. Headers above the highest anchor are [`Unanchored`](Undecidable::Unanchored): anyone
+//!   can make such headers, so a difference from them proves nothing.
+//! - **Relative to the answer.** Findings describe errors in a set of logs. Replies are not signed,
+//!   so only the caller knows which provider sent them.
+//! - **Relative to the profile.** The [`ChainProfile`] states what headers commit to. If a block
+//!   contradicts the profile ([`ProfileContradicted`](FindingKind::ProfileContradicted)), the audit
+//!   concludes nothing from that statement. If the receipts do not commit to every log
+//!   ([`NotEveryLog`](crate::eth::chain_profile::ReceiptsScope::NotEveryLog)), the audit claims an
+//!   omission only if the block's receipts have more logs with the same address, topics and data
+//!   than the answer has. It then calls no log forged because the receipts lack the log.
+//! - **Not the transaction hash.** Receipts do not contain it. The audit checks transaction hashes
+//!   against the block's transactions if they are given ([`Event::Transactions`]). Otherwise it
+//!   counts them as [unbound](AuditReport::unbound_transaction_hashes).
+//! - **Not the order.** Nodes answer in the order of the chain, but the same logs in another order
+//!   are still a complete answer.
 //!
-//! A log marked `removed` says that its block has left the chain. `eth_getLogs` has no such logs
-//! (they come from subscriptions and `eth_getFilterChanges`), and who reads one takes it away. So
-//! it delivers nothing here: it is set aside with a [finding](FindingKind::Removed), and if the
-//! block is on this chain, its log counts as not delivered.
+//! A log marked `removed` claims that its block has left the chain. `eth_getLogs` never returns
+//! such logs: only subscriptions and `eth_getFilterChanges` do. A client that reads such a log
+//! deletes it. So the audit sets the log aside with a [finding](FindingKind::Removed). If the block
+//! is on this chain, the log counts as missing in the answer.
 
 mod answer;
 mod blocks;
@@ -71,142 +74,147 @@ pub use finding::{Finding, FindingKind, Forgery, Grounds, WrongField};
 pub use proof::{EvidenceError, ForgedLog, OmittedLog};
 pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
 
-/// What was asked, and what is trusted.
+/// The query to audit, and the data that the caller trusts.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// Headers of the queried blocks, and of others below and above, as far as an anchor if need
-    /// be.
+    /// Headers of all queried blocks. They may extend below and above the range, and must extend
+    /// to an anchor for the blocks to be decidable.
     pub chain: &'a HeaderChain,
-    /// Hashes that are trusted. The blocks up to the highest that is on the chain are authentic.
+    /// Trusted block hashes. All blocks up to the highest one that is on the chain are authentic.
     pub anchors: &'a [B256],
-    /// Which logs.
+    /// The query for logs.
     pub query: &'a LogQuery,
-    /// The query's blocks by number, as [resolved](LogQuery::resolve) against the provider's head
-    /// when it was asked. Where that is not known exactly, a tag must be resolved too low rather
-    /// than too high: the logs of a block that the provider did not have yet are omitted logs
-    /// here, while one too many is [no proof](FindingKind::BeyondTag).
+    /// The query's blocks, as [resolved](LogQuery::resolve) against the provider's head at the time
+    /// of the request.
+    ///
+    /// If that head is not known exactly, resolve a tag too low rather than too high. A block that
+    /// the provider did not have yet would give false omissions. A log above the resolved block
+    /// gives only a finding that is [no proof](FindingKind::BeyondTag).
     pub blocks: ResolvedBlocks,
-    /// By whose rules a log matches.
+    /// The rules by which a log matches the query.
     pub semantics: Semantics,
     /// What the chain's headers commit to.
     pub profile: &'a ChainProfile,
 }
 
-/// Why an audit can't begin.
+/// Reason why an audit cannot begin.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// The range ends before it begins.
+    /// The last block of the range precedes the first block.
     #[error("the range ends at block {last}, before it begins at block {first}")]
     Reversed {
-        /// Its first block.
+        /// Number of the first block of the range.
         first: u64,
-        /// Its last block.
+        /// Number of the last block of the range.
         last: u64,
     },
-    /// The blocks are not those of the query.
-    #[error("the query names other blocks than {blocks:?}")]
+    /// The given blocks are not the blocks of the query.
+    #[error("the query selects other blocks than {blocks:?}")]
     OtherBlocks {
         /// The blocks given.
         blocks: ResolvedBlocks,
     },
-    /// Headers of the range are missing at its beginning.
+    /// Headers are missing at the beginning of the range.
     #[error("headers of blocks {} to {} are missing", .missing.start(), .missing.end())]
     MissingBelow {
-        /// The numbers.
+        /// Numbers of the blocks whose headers are missing.
         missing: RangeInclusive<u64>,
     },
-    /// Headers of the range are missing at its end, or altogether.
+    /// Headers are missing at the end of the range, or the chain has no headers at all.
     #[error("headers of blocks {} to {} are missing", .missing.start(), .missing.end())]
     MissingAbove {
-        /// The numbers.
+        /// Numbers of the blocks whose headers are missing.
         missing: RangeInclusive<u64>,
     },
-    /// The query asks for a block that is not on the chain.
+    /// The query selects a block by hash, and the chain does not contain the block.
     #[error("block {hash} is not on the chain")]
     NotOnChain {
-        /// Its hash.
+        /// Hash of the block.
         hash: B256,
     },
 }
 
-/// What happened outside.
+/// Input of an [`Audit`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// The first event: asks for the receipts of each [open](Audit::open) block. Sent again, it asks
-    /// again for what is still missing.
+    /// Requests the receipts of each [open](Audit::open) block. This is the first event; if it is
+    /// sent again, the receipts that are still missing are requested again.
     Begin,
-    /// Somebody sent the receipts of a block.
+    /// The receipts of a block have arrived.
     Receipts {
         /// Hash of the block.
         block_hash: B256,
-        /// All its receipts.
+        /// All receipts of the block.
         receipts: &'a BlockReceipts,
     },
-    /// Nobody has the receipts of a block: it stays undecided.
+    /// No source has the receipts of a block: the block stays undecided.
     ReceiptsUnavailable {
         /// Hash of the block.
         block_hash: B256,
     },
-    /// Somebody sent the transactions of a block, for the hashes in the answer.
+    /// The transactions of a block have arrived, to check the transaction hashes in the answer.
     Transactions {
         /// Hash of the block.
         block_hash: B256,
-        /// Each as it is in the trie of transactions (EIP-2718: legacy ones `rlp([…])`, typed ones
-        /// `type || rlp([…])`), in order.
+        /// The block's transactions in order, encoded as in the transactions trie (EIP-2718):
+        /// `rlp([…])` for legacy transactions, `type || rlp([…])` for typed transactions.
         encodings: &'a [Bytes],
     },
 }
 
-/// What to do next.
+/// Output of an [`Audit`]: what the caller must do or know.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Get all receipts of this block, from anyone.
+    /// Fetch all receipts of this block; the source may be untrusted.
     FetchReceipts {
         /// Number of the block.
         number: u64,
         /// Hash of the block.
         block_hash: B256,
     },
-    /// What was sent is not the block's. It says nothing about the audited answer.
+    /// The receipts or transactions in the event are not those of the block.
+    ///
+    /// This proves nothing about the audited answer.
     Rejected {
         /// The block's hash in the event.
         block_hash: B256,
-        /// What is wrong.
+        /// Reason for the rejection.
         why: Rejection,
     },
-    /// What is known of this block now.
+    /// The verdict on this block is known, or has changed.
     Settled {
         /// Number of the block.
         number: u64,
-        /// The verdict.
+        /// The current verdict on the block.
         verdict: Verdict,
     },
 }
 
-/// Why what was sent is not used.
+/// Reason why an audit rejects the receipts or transactions of an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// The block is not one of those whose receipts are wanted, or were.
-    #[error("no receipts of a block with this hash were asked for")]
+    /// The audit does not need the receipts of this block: the block is not in the range, or its
+    /// filter rules out a match.
+    #[error("no receipts of a block with this hash were requested")]
     UnknownBlock,
-    /// The receipts are not the block's.
+    /// The receipts are not those of the block.
     #[error(transparent)]
     Receipts(VerifyError),
-    /// The transactions are not the block's.
-    #[error("the transactions have the root {computed}, the header says {expected}")]
+    /// The transactions are not those of the block.
+    #[error("the transactions have the root {computed}, the header has {expected}")]
     Transactions {
-        /// Their root.
+        /// Computed root of the transactions.
         computed: B256,
-        /// The root in the header.
+        /// The transactions root in the header.
         expected: B256,
     },
 }
 
-/// An audit under way.
+/// An audit in progress.
 ///
 /// # Examples
 /// ```
@@ -227,7 +235,7 @@ pub enum Rejection {
 /// # let mut chain = HeaderChain::new();
 /// # chain.extend_from_rlp(&header).unwrap();
 /// # let trusted = chain.last_hash().unwrap();
-/// // The provider says that USDT moved in block 17686111 not once.
+/// // The provider claims that block 17686111 has no transfer of USDT.
 /// let tether = "0xdac17f958d2ee523a2206206994597c13d831ec7".parse().unwrap();
 /// let query = LogQuery::new()
 ///     .from_block(17_686_111)
@@ -250,7 +258,7 @@ pub enum Rejection {
 /// }
 /// let report = audit.finish();
 /// assert_eq!(report.status(), Status::Wrong);
-/// // Each missing log with a proof for whoever trusts the block's hash.
+/// // Each omitted log has a proof that convinces everyone who trusts the block's hash.
 /// let header = chainsieve::eth::header::HeaderView::decode(&header)?;
 /// for omitted in report.omitted() {
 ///     omitted.verify(&header, &query, Semantics::Geth, &[])?;
@@ -266,28 +274,30 @@ pub struct Audit<'a> {
     blocks: Blocks,
     answer: Answer<'a>,
     findings: Vec<Finding>,
-    /// The logs that the query wants, where there is no answer to audit.
+    /// The matching logs, if the audit collects logs instead of auditing an answer.
     collected: Option<Vec<LocatedLog>>,
 }
 
 impl<'a> Audit<'a> {
-    /// Begins an audit of `logs`, what a provider answered.
+    /// Begins an audit of `logs`, the answer of a provider.
     ///
     /// # Errors
-    /// [`AuditError`]: the chain does not cover the range, or the blocks are not the query's.
+    /// Returns an [`AuditError`] if the chain does not cover the range, or if the blocks are not
+    /// those of the query.
     ///
     /// # Cost
-    /// One scan of the range's filters; memory for each block that they can't rule out and each
-    /// log of the answer.
+    /// One scan of the range's filters. Memory for each block that its filter cannot rule out, and
+    /// for each log of the answer.
     pub fn new(question: Question<'a>, logs: &'a [LocatedLog]) -> Result<Self, AuditError> {
         Self::begin(question, logs, None)
     }
 
-    /// Collects the logs that the query wants from receipts, where there is no answer:
-    /// [`finish_collecting`](Self::finish_collecting) returns them.
+    /// Begins to collect the matching logs from receipts, without an answer to audit.
+    ///
+    /// [`finish_collecting`](Self::finish_collecting) returns the logs.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the same errors as [`new`](Self::new).
     pub fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
         Self::begin(question, &[], Some(Vec::new()))
     }
@@ -307,24 +317,26 @@ impl<'a> Audit<'a> {
         Ok(audit)
     }
 
-    /// The blocks whose receipts are still missing, and not given up, in order.
+    /// Returns the open blocks in ascending order: their receipts are missing and not given up.
     pub fn open(&self) -> impl Iterator<Item = BlockRef> {
         self.blocks.open().filter_map(|number| {
             Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
         })
     }
 
-    /// Whether the receipts of the block with this hash are still missing, and not given up.
+    /// Returns `true` if the receipts of the block with this hash are missing and not given up.
     pub fn is_open(&self, block_hash: B256) -> bool {
         self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
     }
 
-    /// Takes note of an event; returns what follows from it. Receipts that are not the block's
-    /// are rejected and asked for again; send [`Event::ReceiptsUnavailable`] to give up.
+    /// Handles an event and returns the resulting actions.
+    ///
+    /// Receipts that are not those of the block are rejected and requested again. Send
+    /// [`Event::ReceiptsUnavailable`] to give up.
     ///
     /// # Cost
-    /// Receipts: their hashes, and a proof for each receipt of which something is missing or
-    /// forged. Nothing of them is kept but the findings.
+    /// For receipts: their hashes, and one proof for each receipt with an omitted or forged log.
+    /// Only the findings are kept, not the receipts.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
         match event {
@@ -349,27 +361,29 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Ends the audit. Blocks that are still open are undecided.
+    /// Ends the audit and returns the report. Blocks that are still open are undecided.
     pub fn finish(self) -> AuditReport {
         self.end().0
     }
 
-    /// The logs that were [collected](Self::collecting) so far, in the order in which they came.
+    /// Returns the logs [collected](Self::collecting) so far, in the order of arrival.
     pub fn collected(&self) -> &[LocatedLog] {
         self.collected.as_deref().unwrap_or_default()
     }
 
-    /// Ends an audit that [collects](Self::collecting); returns the logs of the blocks that were
-    /// checked by their receipts besides, in the order of the chain. They are all if the report has
-    /// no undecided block.
+    /// Ends an audit that [collects](Self::collecting), and returns the report and the logs.
+    ///
+    /// The logs are those of the blocks that were checked by their receipts, in the order of the
+    /// chain. They are complete if the report has no undecided block.
     pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
         let (report, collected, _) = self.end();
         (report, collected)
     }
 
-    /// Ends the audit; returns besides what was collected, in the order of the chain, and whether
-    /// the receipts of all examined blocks came and have every log that nodes return, anchored or
-    /// not.
+    /// Ends the audit and returns the report, the collected logs and a flag.
+    ///
+    /// The logs are in the order of the chain. The flag is `true` if the receipts of all examined
+    /// blocks were checked and contain every log that nodes return. It ignores anchors.
     pub(crate) fn end(mut self) -> (AuditReport, Vec<LocatedLog>, bool) {
         let unsound = self.blocks.unsound_parts(self.question.profile, &self.range);
         let (anchored_to, blocks) = (self.anchored_to, &self.blocks);
@@ -384,7 +398,7 @@ impl<'a> Audit<'a> {
         (report, collected, is_whole)
     }
 
-    /// A block of the range without receipts needs none sent.
+    /// Checks all blocks whose receipts root is that of no receipts, without requesting receipts.
     fn settle_empty_blocks(&mut self) {
         let empty = BlockReceipts::default();
         let open: Vec<u64> = self.blocks.open().collect();
@@ -398,6 +412,7 @@ impl<'a> Audit<'a> {
 
     fn receipts(&mut self, block_hash: B256, receipts: &BlockReceipts) -> Vec<Action> {
         let Some((block, state)) = self.examined(block_hash) else { return unknown(block_hash) };
+        // A second comparison would repeat the findings of the block.
         if matches!(state, State::Checked | State::PartlyChecked) {
             return Vec::new();
         }
@@ -410,7 +425,8 @@ impl<'a> Audit<'a> {
                 self.compare(&block, &verified, receipts);
                 self.settled(block.number)
             }
-            // Where every receipt has a status, nothing is missing that another source lacks too.
+            // Before Byzantium the root also covers post-state roots, which many nodes no longer
+            // store. So no other source may be able to send receipts that can be hashed.
             Err(error) if error.is_undecidable() && !has_statuses => {
                 self.blocks.miss_post_states(block.number);
                 self.settled(block.number)
@@ -432,6 +448,8 @@ impl<'a> Audit<'a> {
         let stretch = self.question.profile.at(block.number);
         if let Some(kind) = compare::contradiction(block, stretch, verified) {
             let lacks = matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. });
+            // Only an authentic header may withdraw the profile's statement: anyone can make an
+            // unanchored header whose filter lacks bits.
             if lacks && grounds == Grounds::Anchored {
                 self.blocks.contradict(block.number);
             }
@@ -464,12 +482,12 @@ impl<'a> Audit<'a> {
         Vec::new()
     }
 
-    /// Whether the filter of the block with this hash does not rule a log out.
+    /// Returns `true` if the filter of the block with this hash cannot rule out a match.
     pub(crate) fn is_examined(&self, block_hash: B256) -> bool {
         self.examined(block_hash).is_some()
     }
 
-    /// A block whose receipts were asked for.
+    /// Returns a block that its filter cannot rule out, with its state.
     fn examined(&self, block_hash: B256) -> Option<(ChainBlock<'a>, State)> {
         let number = self.blocks.number_of(block_hash)?;
         Some((self.question.chain.block(number)?, self.blocks.state(number)?))
@@ -485,7 +503,7 @@ fn unknown(block_hash: B256) -> Vec<Action> {
     vec![Action::Rejected { block_hash, why: Rejection::UnknownBlock }]
 }
 
-/// The queried numbers, all of them on the chain.
+/// Returns the range of queried block numbers, after checking that the chain has all of them.
 fn range(question: &Question<'_>) -> Result<RangeInclusive<u64>, AuditError> {
     let blocks = question.blocks;
     let (first, last) = match blocks {
@@ -496,6 +514,7 @@ fn range(question: &Question<'_>) -> Result<RangeInclusive<u64>, AuditError> {
             (number, number)
         }
     };
+    // A tag can resolve to any number, so only numbers are compared.
     let is_other = |asked: Option<BlockTag>, given: u64| matches!(asked, Some(BlockTag::Number(asked)) if asked != given);
     let other = match (*question.query.blocks(), blocks) {
         (BlockSelection::AtHash(asked), ResolvedBlocks::AtHash(given)) => asked != given,

@@ -1,4 +1,4 @@
-//! Findings that others can verify, who have the header and the answer.
+//! Findings that anyone who has the header and the answer can verify.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,49 +13,49 @@ use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::{ProofError, Receipt, ReceiptProof};
 
-/// A log that a block has, a query wants and an answer lacks.
+/// A log that is in a block, matches the query and is missing in the answer.
 ///
 /// # JSON
-/// As `serde` it is an object: `log` as a [`LocatedLog`], `index_in_receipt` as a JSON number,
-/// `receipt_proof` as a [`ReceiptProof`]. Other members are ignored.
+/// `serde` writes an object: `log` as a [`LocatedLog`], `index_in_receipt` as a JSON number,
+/// `receipt_proof` as a [`ReceiptProof`]. Unknown members are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedLog {
-    /// The log and its place, as far as header and receipts say it: without the transaction's
-    /// hash.
+    /// The log with its position, but without a transaction hash, which neither header nor receipts
+    /// contain.
     pub log: LocatedLog,
-    /// Which log of its receipt it is, from 0.
+    /// Index of the log in its receipt, from 0.
     pub index_in_receipt: usize,
-    /// The proof of the receipt.
+    /// The proof of the receipt that contains the log.
     #[serde(rename = "receipt_proof")]
     pub proof: Arc<ReceiptProof>,
 }
 
-/// A log of an answer that its block does not have.
+/// A log of an answer that is not in its block.
 ///
 /// # JSON
-/// As `serde` it is an object: `at` as a JSON number, `log` as a [`LocatedLog`], the members of the
-/// [`Forgery`], and `instead`, where there is one: an object with `address`, `topics` and `data`
-/// as in JSON-RPC. Other members are ignored.
+/// `serde` writes an object: `at` as a JSON number, `log` as a [`LocatedLog`], the members of the
+/// [`Forgery`], and `instead`, if there is one: an object with `address`, `topics` and `data`
+/// as in JSON-RPC. Unknown members are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForgedLog {
-    /// Its index in the answer.
+    /// Index of the log in the answer, from 0.
     pub at: usize,
-    /// The log as it was answered.
+    /// The log as the answer contains it.
     pub log: LocatedLog,
-    /// How it is shown.
+    /// The evidence for the forgery.
     #[serde(flatten)]
     pub forgery: Forgery,
-    /// The log that the block has at this log index, if its receipts are known and it is of the
-    /// same transaction: what was altered, perhaps.
+    /// The block's log with the same log index, if the receipts are known and both logs are of the
+    /// same transaction. The forged log is perhaps an altered copy of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Log>,
 }
 
-/// Why a finding is not shown by its evidence.
+/// Reason why the evidence does not prove a finding.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EvidenceError {
-    /// The header is of another block.
+    /// The header belongs to another block than the log.
     #[error("the header hashes to {found}, the log is of block {expected}")]
     OtherHeader {
         /// Hash of the log's block.
@@ -63,73 +63,78 @@ pub enum EvidenceError {
         /// Hash of the header.
         found: B256,
     },
-    /// A field says something else than header or receipt.
+    /// A field of the log differs from the header or the receipt proof.
     #[error("{field} is {found}, it should be {expected}")]
     Field {
         /// The field's name in JSON-RPC.
         field: &'static str,
-        /// By the header or the proof.
+        /// Value in the header or the proof.
         expected: u64,
-        /// In the finding.
+        /// Value in the finding.
         found: u64,
     },
     /// The proof does not prove a receipt of the block.
     #[error(transparent)]
     Proof(#[from] ProofError),
-    /// There is no proof: the block is said to have no transaction of the log's index, which the
-    /// header alone does not show.
+    /// The finding has no receipt proof. It claims that the block has no transaction with the log's
+    /// index, which the header alone does not prove.
     #[error("no receipt proof")]
     NoProof,
-    /// The receipt has no such log there.
-    #[error("log {index} of the receipt is not the one that is said to be omitted")]
+    /// The receipt has another log, or no log, at the claimed index.
+    #[error("log {index} of the receipt is not the log that is claimed to be omitted")]
     NotInReceipt {
-        /// Which log of the receipt.
+        /// Index of the log in the receipt.
         index: usize,
     },
-    /// The query does not want the log.
-    #[error("the query does not want the log")]
+    /// The address or topics of the log do not match the query.
+    #[error("the log does not match the query")]
     NotMatching,
-    /// Whether the query wants the log is where geth and alloy differ, so that its absence is no
-    /// omission by the one or the other.
-    #[error("the query wants the log by geth's or alloy's rules alone")]
+    /// The log matches the query by only one of the rules of geth and alloy. So a provider that
+    /// follows the other rules rightly leaves it out.
+    #[error("the log matches the query by only one of the rules of geth and alloy")]
     ArityDependent,
-    /// The query names other blocks.
-    #[error("the query does not ask for block {0}")]
+    /// The query does not select the log's block.
+    #[error("the query does not select block {0}")]
     OtherBlock(u64),
-    /// The answer has the log as often as the receipt.
-    #[error("the answer has {answered} such logs of the transaction, the receipt {proven}")]
+    /// The number of equal logs in the answer does not prove the finding.
+    ///
+    /// An omission needs fewer logs in the answer than in the receipt; a forgery needs more.
+    #[error("the answer has {answered} such logs of the transaction, the receipt has {proven}")]
     Answered {
-        /// How many the answer has.
+        /// Number of such logs in the answer.
         answered: usize,
-        /// How many the receipt has.
+        /// Number of such logs in the receipt.
         proven: usize,
     },
-    /// The filter has all bits of the log.
+    /// The filter has all bits of the log, so it does not prove a forgery.
     #[error("the filter has all bits of the log")]
     InBloom,
-    /// The answer has another log there, or none, or one that is marked as removed.
-    #[error("log {at} of the answer is not the one that is said to be forged")]
+    /// The answer has another log or no log at this index, or the log is marked as removed.
+    #[error("log {at} of the answer is not the log that is claimed to be forged")]
     OtherAnswer {
-        /// Index into the answer.
+        /// Index in the answer.
         at: usize,
     },
 }
 
 impl OmittedLog {
-    /// Whether the log is in the block of this header, is wanted by the query (by geth's and by
-    /// alloy's rules), and is not in the answer. The caller has to know that the header is
-    /// authentic and, where the query names its blocks by tags, that the block is one of those
-    /// that were asked for.
+    /// Verifies that the log is in the block of this header, matches the query, and is missing in
+    /// the answer.
     ///
-    /// The answer is asked for the log under this transaction's index. A log that it has under
-    /// another is not delivered either, but what is wrong is then the index.
+    /// The log must match by geth's and by alloy's rules. The caller must know that the header is
+    /// authentic. If the query gives its blocks by tags, the caller must also know that the block
+    /// is one of the requested blocks.
     ///
-    /// Not proven is [`log_index`](LocatedLog::log_index), which counts the logs of other receipts
-    /// too. So where a transaction has several logs of the same address, topics and data, what is
-    /// shown is that the answer has fewer of them.
+    /// The log is searched in the answer under its transaction index. If the answer has the log
+    /// under another transaction index, the omission is verified too, although the real error is
+    /// then the index.
+    ///
+    /// [`log_index`](LocatedLog::log_index) is not verified, because it counts the logs of other
+    /// receipts too. So if a transaction has several logs with the same address, topics and data,
+    /// the evidence proves only that the answer has fewer of them.
     ///
     /// # Errors
-    /// [`EvidenceError`] names what is not shown.
+    /// Returns an [`EvidenceError`] for the first condition that the evidence does not prove.
     pub fn verify(
         &self,
         header: &HeaderView<'_>,
@@ -166,18 +171,21 @@ impl OmittedLog {
 }
 
 impl ForgedLog {
-    /// Whether the answer has this log, and the block of this header has not. The caller has to
-    /// know that the header is authentic and, where the filter shows it, that the chain's filters
-    /// [lack no bits](crate::eth::chain_profile::BloomSoundness::proves_absence); where receipts
-    /// do, that they have
+    /// Verifies that the log is in the answer and not in the block of this header.
+    ///
+    /// The caller must know that the header is authentic. For [`Forgery::Bloom`] the caller must
+    /// also know that the chain's filters
+    /// [lack no bits](crate::eth::chain_profile::BloomSoundness::proves_absence). For
+    /// [`Forgery::Receipts`] the caller must know that the receipts have
     /// [every log](crate::eth::chain_profile::ReceiptsScope::EveryLog).
     ///
-    /// What receipts show is that the transaction of this index has no such log, or fewer than the
-    /// answer: of several that are equal but for their log index, not which is forged. A log that
-    /// is marked as removed says nothing about the block, so that it is none that is forged.
+    /// Receipts prove that the transaction with this index has no such log, or fewer such logs than
+    /// the answer. If several logs are equal except for their log index, the evidence does not show
+    /// which of them is forged. A log that is marked as removed claims nothing about the block, so
+    /// it is never a forgery.
     ///
     /// # Errors
-    /// [`EvidenceError`] names what is not shown.
+    /// Returns an [`EvidenceError`] for the first condition that the evidence does not prove.
     pub fn verify(
         &self,
         header: &HeaderView<'_>,
@@ -207,7 +215,7 @@ impl ForgedLog {
     }
 }
 
-/// Whether a filter lacks bits of a log.
+/// Returns `true` if a filter lacks bits of a log.
 pub(super) fn lacks(bits: &[u8; bloom::BYTES], log: &Log) -> bool {
     let mut of_log = [0; bloom::BYTES];
     bloom::accrue_log(&mut of_log, log);
@@ -223,7 +231,7 @@ fn check(field: &'static str, expected: u64, found: u64) -> Result<(), EvidenceE
     if expected == found { Ok(()) } else { Err(EvidenceError::Field { field, expected, found }) }
 }
 
-/// Whether a block may be one of the query's: tags may stand for any number.
+/// Returns `true` if the query can select a block: a tag may resolve to any number.
 pub(super) fn may_ask_for(query: &LogQuery, number: u64, hash: &B256) -> bool {
     match *query.blocks() {
         BlockSelection::AtHash(asked) => asked == *hash,
@@ -234,13 +242,15 @@ pub(super) fn may_ask_for(query: &LogQuery, number: u64, hash: &B256) -> bool {
     }
 }
 
-/// How often a receipt has a log's address, topics and data.
+/// Returns the number of logs in a receipt with the address, topics and data of `log`.
 fn copies(receipt: &Receipt, log: &LocatedLog) -> usize {
     receipt.logs.iter().filter(|other| **other == log.log).count()
 }
 
-/// How often an answer has a log of the same block and transaction with the same address, topics
-/// and data, repetitions apart.
+/// Returns the number of logs in an answer with the same block, transaction index, address, topics
+/// and data as `log`.
+///
+/// Logs with an equal log index are counted once, so that repetitions do not add to the number.
 fn count(answer: &[LocatedLog], log: &LocatedLog) -> usize {
     let same = |other: &&LocatedLog| {
         !other.removed

@@ -1,4 +1,4 @@
-//! What an audit ends in.
+//! The report of an audit: verdicts, counts and status.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -12,108 +12,113 @@ use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
 use crate::eth::header::{BlockRef, HeaderChain};
 
-/// What is known of a block.
+/// The result of an audit for one block.
 ///
 /// # JSON
-/// As `serde` it is an object: `verdict` is `"absent_by_bloom"`, `"checked_by_receipts"` or
-/// `"undecidable"`, the last with `why`, an [`Undecidable`].
+/// `serde` writes an object. `verdict` is `"absent_by_bloom"`, `"checked_by_receipts"` or
+/// `"undecidable"`. `"undecidable"` has a second member `why`, an [`Undecidable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
 pub enum Verdict {
-    /// Its filter rules out that it has a log that the query wants.
+    /// The block's filter proves that the block has no matching log.
     AbsentByBloom,
-    /// All its receipts were compared with the answer: what differs is among the findings, else
-    /// the answer has exactly the block's logs.
+    /// All receipts of the block were compared with the answer. Every difference is a finding;
+    /// without a finding the answer has exactly the matching logs of the block.
     CheckedByReceipts,
-    /// Neither.
+    /// The audit cannot decide the block, for the given reason.
     Undecidable(Undecidable),
 }
 
-/// Why nothing is certain of a block. As `serde` it is the name in snake case, as `"unanchored"`.
+/// Reason why an audit cannot decide a block.
+///
+/// `serde` writes the name in snake case, for example `"unanchored"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Undecidable {
-    /// It is above the anchor, or there is none on the chain: its header may be anyone's.
+    /// No anchor is at or above the block, so anyone may have made its header.
     Unanchored,
-    /// It may have a log, and its receipts were not sent.
+    /// The block may contain a match, and its receipts were not supplied.
     ReceiptsNotSupplied,
-    /// It is from before Byzantium, and its receipts came without the roots of the state that they
-    /// are hashed with.
+    /// The block precedes Byzantium, and its receipts were supplied without the post-state roots
+    /// that the receipts root covers.
     PostStateMissing,
-    /// Its receipts were compared, and nodes return logs that the receipts don't have.
+    /// The receipts were compared with the answer, but nodes of this chain also return logs that
+    /// are in no receipt.
     ReceiptsNotEveryLog,
-    /// Its filter rules a log out, and another block has shown that filters of this chain lack
-    /// bits, whatever the profile says.
+    /// The block's filter rules out a match, but another block has proven that filters of this
+    /// chain lack bits, against the profile.
     ProfileContradicted,
 }
 
 impl fmt::Display for Undecidable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unanchored => "its header may be anyone's: no anchor at or after it",
+            Self::Unanchored => "its header is unproven: no anchor at or after the block",
             Self::ReceiptsNotSupplied => "its receipts are missing",
-            Self::PostStateMissing => "its receipts came without the roots of states",
+            Self::PostStateMissing => "its receipts lack their post-state roots",
             Self::ReceiptsNotEveryLog => "nodes of this chain return logs outside of receipts",
-            Self::ProfileContradicted => "filters of this chain turned out to lack bits",
+            Self::ProfileContradicted => "filters of this chain lack bits, against the profile",
         })
     }
 }
 
-/// A block whose filter does not rule a log out.
+/// A block whose filter cannot rule out a match, with its verdict.
 ///
 /// # JSON
-/// As `serde` it is an object: `number` and `hash` as of a [`BlockRef`], and the members of the
+/// `serde` writes an object: `number` and `hash` as in a [`BlockRef`], and the members of the
 /// [`Verdict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Examined {
-    /// Which block.
+    /// Number and hash of the block.
     #[serde(flatten)]
     pub block: BlockRef,
-    /// What is known of it; never [`Verdict::AbsentByBloom`].
+    /// The verdict on the block; never [`Verdict::AbsentByBloom`].
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
-/// How many blocks of the range there are of each [`Verdict`].
+/// Number of blocks in the range for each [`Verdict`].
 ///
 /// # JSON
-/// As `serde` it is an object of JSON numbers: `all`, `examined`, `absent_by_bloom`,
+/// `serde` writes an object of JSON numbers: `all`, `examined`, `absent_by_bloom`,
 /// `checked_by_receipts`, `undecidable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counts {
-    /// All of them.
+    /// Number of all blocks in the range.
     #[serde(rename = "all")]
     pub blocks: u64,
-    /// Those that may have a log by their filter, or whose filter says nothing: whose receipts
-    /// were asked for, unless there are none.
+    /// Number of blocks whose filter cannot rule out a match. Their receipts are requested, except
+    /// for blocks without receipts.
     pub examined: u64,
-    /// [`Verdict::AbsentByBloom`].
+    /// Number of blocks with [`Verdict::AbsentByBloom`].
     pub absent_by_bloom: u64,
-    /// [`Verdict::CheckedByReceipts`].
+    /// Number of blocks with [`Verdict::CheckedByReceipts`].
     pub checked_by_receipts: u64,
-    /// [`Verdict::Undecidable`].
+    /// Number of blocks with [`Verdict::Undecidable`].
     pub undecidable: u64,
 }
 
-/// An audit in one word. As `serde` it is the name in lower case, as `"complete"`.
+/// Overall result of an audit.
+///
+/// `serde` writes the name in lower case, for example `"complete"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// The answer has exactly the logs of the range that the query wants, each at its place, on
-    /// the chain that ends at the anchor: proven, if the profile is right.
+    /// The answer has exactly the matching logs of the range, each with its correct position, on
+    /// the chain that ends at the anchor. This is proven if the profile is right.
     Complete,
-    /// Not proven, and not refuted: a block is undecided, or there is a finding that proves
-    /// nothing against the answer.
+    /// The answer is neither proven nor refuted: a block is undecided, or a finding is no proof
+    /// against the answer.
     Undecided,
-    /// The answer is proven not to be the right one.
+    /// The answer is proven to be wrong.
     Wrong,
 }
 
-/// What is known of an answer.
+/// The result of an audit.
 ///
 /// # JSON
-/// As `serde` it is an object. Numbers are JSON numbers.
+/// `serde` writes an object. Numbers are JSON numbers.
 ///
 /// | member | value |
 /// |---|---|
@@ -122,29 +127,32 @@ pub enum Status {
 /// | `anchored_to` | [number](Self::anchored_to) or null |
 /// | `blocks` | the [`Counts`] |
 /// | `examined` | a list of [`Examined`] blocks, ascending |
-/// | `contradicted` | left out if empty: a list of `{"start", "end"}`, both included, ascending: blocks of which the profile says what another block has shown to be wrong |
+/// | `contradicted` | left out if empty: an ascending list of `{"start", "end"}`, both included: the ranges of blocks for which a block has contradicted the profile |
 /// | `findings` | a list of [`Finding`]s |
 /// | `transaction_hashes_unbound` | [number](Self::unbound_transaction_hashes) |
 ///
-/// Other members are ignored. `status` and `blocks` follow from the rest, and a report in which
-/// they don't is refused. A report that was read is its issuer's word, except for the omissions and
-/// forgeries in it, which [`OmittedLog::verify`] and [`ForgedLog::verify`] show anew.
+/// Unknown members are ignored. `status` and `blocks` follow from the other members; a report whose
+/// `status` or `blocks` differ from them is rejected. A report that was read proves nothing by
+/// itself, because its issuer may lie. Only its omissions and forgeries can be verified again, by
+/// [`OmittedLog::verify`] and [`ForgedLog::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Wire<'_>")]
 pub struct AuditReport {
-    /// The queried blocks.
+    /// Numbers of the queried blocks.
     pub range: RangeInclusive<u64>,
-    /// The highest block of the chain whose hash is an anchor.
+    /// Number of the highest block of the chain whose hash is an anchor, or `None` if no anchor is
+    /// on the chain.
     pub anchored_to: Option<u64>,
-    /// How many blocks have which verdict.
+    /// Number of blocks with each verdict.
     pub counts: Counts,
-    /// What is wrong, by block, those without a block last.
+    /// The findings, sorted by block; findings without a block are last.
     pub findings: Vec<Finding>,
-    /// How many logs of the answer have a transaction hash that nothing was compared with.
+    /// Number of logs in the answer whose transaction hash was not compared with the block's
+    /// transactions.
     pub unbound_transaction_hashes: usize,
-    /// The blocks whose filter does not rule a log out, ascending.
+    /// The blocks whose filter cannot rule out a match, ascending.
     examined: Vec<Examined>,
-    /// Parts of the range whose filters lack bits, ascending.
+    /// Parts of the range in which filters proved to lack bits, ascending.
     unsound: Vec<RangeInclusive<u64>>,
 }
 
@@ -177,13 +185,15 @@ impl AuditReport {
         report
     }
 
-    /// Counts in steps of examined blocks and unsound parts, since a range that was read may be of
-    /// any length.
+    /// Computes the number of blocks with each verdict.
+    ///
+    /// The cost depends on the number of examined blocks and unsound parts, not on the length of
+    /// the range: a range that was read from JSON may have any length.
     fn count(&self) -> Counts {
         let blocks = length(&self.range);
         let mut counts =
             Counts { blocks, examined: self.examined.len() as u64, ..Counts::default() };
-        // The blocks whose filters decide, before the examined ones are taken out.
+        // First all blocks whose filters can decide; the examined blocks are subtracted below.
         if let Some(anchored) = self.anchored_to {
             let authentic = *self.range.start()..=anchored.min(*self.range.end());
             let unsound = self
@@ -204,7 +214,7 @@ impl AuditReport {
         counts
     }
 
-    /// What is known of the block of this number; none outside the range.
+    /// Returns the verdict on the block with this number, or `None` outside the range.
     pub fn verdict(&self, number: u64) -> Option<Verdict> {
         if !self.range.contains(&number) {
             return None;
@@ -212,14 +222,15 @@ impl AuditReport {
         Some(self.examined_at(number).unwrap_or_else(|| self.by_filter(number)))
     }
 
-    /// The blocks whose filter does not rule a log out, in order. All other blocks of the range are
-    /// [absent by bloom](Verdict::AbsentByBloom), or undecidable because they are unanchored or the
-    /// profile is contradicted.
+    /// Returns the blocks whose filter cannot rule out a match, ascending.
+    ///
+    /// All other blocks of the range are [absent by bloom](Verdict::AbsentByBloom), or undecidable
+    /// because they are unanchored or because the profile is contradicted.
     pub fn examined(&self) -> &[Examined] {
         &self.examined
     }
 
-    /// The undecided blocks, in order, and why.
+    /// Returns the numbers of the undecided blocks, ascending, each with its reason.
     pub fn undecided(&self) -> impl Iterator<Item = (u64, Undecidable)> {
         let mut next = Some(*self.range.start());
         iter::from_fn(move || {
@@ -231,14 +242,16 @@ impl AuditReport {
                         return Some((number, why));
                     }
                     Verdict::CheckedByReceipts => next = number.checked_add(1),
-                    // What its filter rules out is passed over in one step.
+                    // A run of blocks that their filters rule out is skipped in one step, because a
+                    // range may have billions of them.
                     Verdict::AbsentByBloom => next = self.after_absent(number),
                 }
             }
         })
     }
 
-    /// The first block after one that is absent by its filter of which something else may be known.
+    /// Returns the first block after `number` whose verdict may differ from
+    /// [`Verdict::AbsentByBloom`].
     fn after_absent(&self, number: u64) -> Option<u64> {
         let examined = self.examined.partition_point(|examined| examined.block.number <= number);
         let unsound = self.unsound.partition_point(|part| *part.start() <= number);
@@ -248,7 +261,8 @@ impl AuditReport {
         [examined, unsound, unanchored].into_iter().flatten().min()
     }
 
-    /// The audit in one word. See [`Finding::is_proof`] for what makes an answer wrong.
+    /// Returns the overall result. [`Finding::is_proof`] defines which findings make an answer
+    /// wrong.
     pub fn status(&self) -> Status {
         if self.findings.iter().any(Finding::is_proof) {
             Status::Wrong
@@ -259,7 +273,7 @@ impl AuditReport {
         }
     }
 
-    /// The logs that the answer lacks, in the order of the chain.
+    /// Returns the matching logs that the answer lacks, in the order of the chain.
     pub fn omitted(&self) -> impl Iterator<Item = &OmittedLog> {
         self.findings.iter().filter_map(|finding| match &finding.kind {
             FindingKind::OmittedLog(omitted) => Some(&**omitted),
@@ -267,7 +281,7 @@ impl AuditReport {
         })
     }
 
-    /// The logs of the answer that their blocks don't have.
+    /// Returns the logs of the answer that are not in their blocks.
     pub fn forged(&self) -> impl Iterator<Item = &ForgedLog> {
         self.findings.iter().filter_map(|finding| match &finding.kind {
             FindingKind::ForgedLog(forged) => Some(&**forged),
@@ -281,7 +295,7 @@ impl AuditReport {
         self.examined.get(index).map(|examined| examined.verdict)
     }
 
-    /// The verdict of a block that its filter rules out.
+    /// Returns the verdict on a block whose filter rules out a match.
     fn by_filter(&self, number: u64) -> Verdict {
         if self.anchored_to.is_none_or(|anchored| number > anchored) {
             Verdict::Undecidable(Undecidable::Unanchored)
@@ -299,12 +313,12 @@ impl AuditReport {
     }
 }
 
-/// How many numbers these are: not all 2^64.
+/// Returns the length of a range, which must not contain all 2^64 numbers.
 fn length(numbers: &RangeInclusive<u64>) -> u64 {
     if numbers.is_empty() { 0 } else { numbers.end() - numbers.start() + 1 }
 }
 
-/// A report as it is written.
+/// A report in its JSON form.
 #[derive(Serialize, Deserialize)]
 struct Wire<'a> {
     status: Status,
@@ -336,18 +350,18 @@ impl Serialize for AuditReport {
     }
 }
 
-/// Why what was read is not a report.
+/// Reason why a parsed report is invalid.
 #[derive(Debug, thiserror::Error)]
 enum Contradiction {
     #[error("blocks {0} to {1} are not a range")]
     Range(u64, u64),
     #[error(
-        "block {0} of examined is not of the range, not in order, or has a verdict that it can't have"
+        "block {0} in `examined` is not in the range, not in order, or has an impossible verdict"
     )]
     Examined(u64),
-    #[error("blocks {0} to {1} of contradicted are not of the range, or not in order")]
+    #[error("blocks {0} to {1} in `contradicted` are not in the range, or not in order")]
     Unsound(u64, u64),
-    #[error("blocks or status is not what follows from the rest")]
+    #[error("`blocks` or `status` contradicts the other members of the report")]
     Summary,
 }
 
@@ -356,6 +370,7 @@ impl TryFrom<Wire<'_>> for AuditReport {
 
     fn try_from(wire: Wire<'_>) -> Result<Self, Contradiction> {
         let Wire { first, last, .. } = wire;
+        // The number of all 2^64 blocks would overflow a u64.
         if first > last || last - first == u64::MAX {
             return Err(Contradiction::Range(first, last));
         }
@@ -363,6 +378,8 @@ impl TryFrom<Wire<'_>> for AuditReport {
         for &Examined { block: BlockRef { number, .. }, verdict } in &*wire.examined {
             let is_next = from.is_some_and(|from| (from..=last).contains(&number));
             let is_anchored = wire.anchored_to.is_some_and(|anchored| number <= anchored);
+            // Filters do not rule out examined blocks. Exactly the blocks above the anchor are
+            // unanchored.
             let is_possible = match verdict {
                 Verdict::AbsentByBloom => false,
                 Verdict::Undecidable(Undecidable::Unanchored) => !is_anchored,

@@ -1,4 +1,4 @@
-//! Certificates as JSON.
+//! Reading and writing of certificates as JSON.
 
 use alloc::borrow::ToOwned as _;
 use alloc::collections::BTreeMap;
@@ -14,39 +14,40 @@ use super::{Certificate, FORMAT, VERSION};
 use crate::eth::json::{self, Prefix, ValueProblem, excerpt};
 use crate::eth::log_query::{LogQuery, QueryJsonError, Semantics, read_query};
 
-/// Why a text is no certificate.
+/// Error of parsing a certificate from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CertificateJsonError {
-    /// No JSON, or a member is missing, unknown, twice there or of another kind; the text names it.
+    /// The text is not JSON, or a member is missing, unknown, duplicate or of the wrong type. The
+    /// message names the member.
     #[error("{0}")]
     Json(String),
-    /// Another format.
+    /// `format` names another format.
     #[error("the format is {0:?}, not {FORMAT:?}")]
     Format(String),
-    /// A version that is not known here.
-    #[error("version {0} of the format, this reads version {VERSION}")]
+    /// The version of the format is unknown.
+    #[error("unknown version {0} of the format, expected version {VERSION}")]
     Version(u64),
-    /// A value that can't stand where it does.
+    /// A member has an invalid value.
     #[error("{member}: {problem}")]
     Value {
-        /// The member.
+        /// Name of the member.
         member: &'static str,
-        /// What is wrong with its value.
+        /// Reason why its value is invalid.
         problem: ValueProblem,
     },
-    /// The query is none.
+    /// The query is invalid.
     #[error("query: {0}")]
     Query(QueryJsonError),
-    /// Neither geth's nor alloy's rules.
+    /// `semantics` is neither `geth` nor `alloy`.
     #[error("semantics is {0:?}, neither \"geth\" nor \"alloy\"")]
     Semantics(String),
-    /// The receipts of a block come twice.
-    #[error("receipts of block {0} come twice")]
+    /// The receipts of a block occur twice.
+    #[error("duplicate receipts of block {0}")]
     ReceiptsTwice(B256),
 }
 
-/// What every version of the format has.
+/// The members that every version of the format has.
 #[derive(Deserialize)]
 struct Head {
     format: String,
@@ -72,7 +73,8 @@ struct Wire {
     version: u64,
     profile: String,
     chain: Chain,
-    /// What is wrong with it is kept, for an error that names it.
+    /// The error of an invalid query is kept, so that `read` can return it as
+    /// [`CertificateJsonError::Query`].
     #[serde(serialize_with = "write_query", deserialize_with = "read_query")]
     query: Result<LogQuery, QueryJsonError>,
     semantics: String,
@@ -131,17 +133,18 @@ fn not_json(error: serde_json::Error) -> CertificateJsonError {
 }
 
 impl Certificate {
-    /// The certificate as JSON, in the [form](super) of version 1.
+    /// Returns the certificate as JSON, in the [format](super) of version 1.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, lists and one number")
     }
 
-    /// Reads a certificate. Nothing of it is verified by being read.
+    /// Parses a certificate. Its claim is not verified: use [`Certificate::verify`].
     ///
     /// # Errors
-    /// [`CertificateJsonError`] names the member that is wrong.
+    /// Returns a [`CertificateJsonError`] that names the invalid member.
     pub fn from_json(text: &str) -> Result<Self, CertificateJsonError> {
-        // Another version may have other members: it is told apart before they are refused.
+        // Another version may have other members. Checking the version first gives the error about
+        // the version, not one about an unknown member.
         serde_json::from_str::<Head>(text).map_err(not_json)?.check()?;
         serde_json::from_str::<Wire>(text).map_err(not_json)?.read()
     }

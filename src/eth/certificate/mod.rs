@@ -1,33 +1,36 @@
-//! An audit's result, and its verification by others.
+//! Certificates: an audit's result in a form that others can verify.
 //!
-//! A [`Certificate`] says: on the chain that ends in this block, this query has this result. It is
-//! no proof by itself, and needs none who issued it: whoever [verifies](Certificate::verify) it
-//! brings the anchor, the profile and the query, never takes them from it, and proves everything
-//! anew from headers and receipts. Those may be embedded, lie beside it, or be fetched from
-//! anyone. Without receipts, what is left unverified is named block by block.
+//! A [`Certificate`] claims that on the chain that ends in a certain block, a query has a certain
+//! result. A certificate alone proves nothing, and its verification does not depend on the issuer.
+//! A verifier supplies the anchor, the profile and the query, and never takes them from the
+//! certificate. [`Certificate::verify`] then proves the claim again from headers and receipts,
+//! which may be embedded in the certificate, stored beside it, or fetched from an untrusted source.
+//! Without receipts, the result lists each block that could not be verified.
 //!
 //! # Format, version 1
-//! One JSON object in UTF-8. [`to_json`](Certificate::to_json) writes it without white space, its
-//! members in the order below; a reader takes any order and white space, and refuses members that
-//! are not listed, that are missing or that come twice. *Bytes* are strings of `0x` and two
-//! lower-case hex digits for each byte; *numbers* are strings of `0x` and hex digits without
-//! leading zeros, below 2^64. A reader takes upper-case digits too.
+//! A certificate is one JSON object in UTF-8. [`to_json`](Certificate::to_json) writes it without
+//! white space and with its members in the order below. A reader accepts any order and white space.
+//! A reader rejects unknown members, missing members and duplicate members.
+//!
+//! *Bytes* are strings of `0x` and two lower-case hex digits for each byte. *Numbers* are strings
+//! of `0x` and hex digits without leading zeros, below 2^64. A reader also accepts upper-case
+//! digits.
 //!
 //! | member | value |
 //! |---|---|
 //! | `format` | the string `chainsieve-log-certificate` |
 //! | `version` | the JSON number 1 |
-//! | `profile` | a string: the name of the profile that was used, a label that proves nothing |
-//! | `chain` | `{"parentHash", "first", "last", "lastHash"}`: the parent hash (bytes) and the number of the first queried block, number and hash of the last |
+//! | `profile` | a string: the name of the profile that was used; it is a label and proves nothing |
+//! | `chain` | `{"parentHash", "first", "last", "lastHash"}`: parent hash (bytes) and number of the first queried block, number and hash (bytes) of the last queried block |
 //! | `query` | the query as an object like that of `eth_getLogs`, in the form of [`LogQuery::to_json`] |
-//! | `semantics` | `"geth"` or `"alloy"`: by whose rules a log matches ([`Semantics`]) |
-//! | `result` | `{"logs", "digest"}`: how many logs there are (number), and their [digest](crate::eth::log::digest) (bytes) |
-//! | `counts` | `{"blocks", "examined"}`: how many blocks are queried, and how many of them their filter does not rule out (numbers) |
-//! | `headers` | may be missing: a list of headers as RLP (bytes), from the first queried block on without a gap, to the last or beyond it to an anchor |
-//! | `receipts` | may be missing: a list of `{"blockHash", "receipts"}`, each block's hash (bytes) and all its receipts in consensus encoding (bytes), in order |
+//! | `semantics` | `"geth"` or `"alloy"`: the rules by which a log matches ([`Semantics`]) |
+//! | `result` | `{"logs", "digest"}`: number of logs (number), and their [digest](crate::eth::log::digest) (bytes) |
+//! | `counts` | `{"blocks", "examined"}`: number of queried blocks, and number of queried blocks whose filter cannot rule out a match (numbers) |
+//! | `headers` | optional: a list of headers as RLP (bytes), without a gap from the first queried block to the last, or further to an anchor |
+//! | `receipts` | optional: a list of `{"blockHash", "receipts"}`: the hash of a block (bytes), and all its receipts in consensus encoding (list of bytes), in order |
 //!
-//! A reader looks at `format` and `version` first. Another version has other members. As `serde` a
-//! certificate has the same form.
+//! A reader checks `format` and `version` first, because another version may have other members.
+//! `serde` reads and writes the same form.
 
 mod json;
 mod verify;
@@ -54,8 +57,9 @@ pub const FORMAT: &str = "chainsieve-log-certificate";
 /// The version of the format.
 pub const VERSION: u64 = 1;
 
-/// The statement that a query has a certain result on a certain chain, perhaps with what is needed
-/// to verify it.
+/// The claim that a query has a certain result on a certain chain.
+///
+/// A certificate may embed the headers and receipts that its verification needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     profile: String,
@@ -73,29 +77,32 @@ pub struct Certificate {
     receipts: BTreeMap<B256, Vec<Bytes>>,
 }
 
-/// Why there is no certificate of a report.
+/// Reason why no certificate can be issued for a report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IssueError {
-    /// The audit found something, so that the answer is not the result.
+    /// The audit has findings, so the answer is not the correct result.
     #[error("the audit has {0} findings")]
     Findings(usize),
-    /// The report is not of this question.
-    #[error("the report is of blocks {first} to {last}, which the question's chain has not")]
+    /// The report does not belong to this question.
+    #[error("the report covers blocks {first} to {last}, which the question's chain lacks")]
     OtherReport {
-        /// First block of the report.
+        /// Number of the first block of the report.
         first: u64,
-        /// Last block of the report.
+        /// Number of the last block of the report.
         last: u64,
     },
 }
 
 impl Certificate {
-    /// The certificate of an audit without findings: its question, and the answer that was
-    /// audited. Undecided blocks don't hinder it: a verifier decides anew.
+    /// Issues the certificate of an audit without findings.
+    ///
+    /// `question` and `answer` are those of the audit. Undecided blocks are allowed, because a
+    /// verifier decides every block again.
     ///
     /// # Errors
-    /// [`IssueError`], where something was found.
+    /// Returns an [`IssueError`] if the report has findings, or if it does not belong to the
+    /// question.
     pub fn from_report(
         question: &Question<'_>,
         report: &AuditReport,
@@ -125,8 +132,8 @@ impl Certificate {
         })
     }
 
-    /// Embeds headers: from the first queried block on without a gap, to the last or beyond it to
-    /// an anchor.
+    /// Embeds headers, without a gap from the first queried block to the last, or further to an
+    /// anchor.
     #[must_use]
     pub fn with_headers<'h>(
         mut self,
@@ -137,8 +144,10 @@ impl Certificate {
         self
     }
 
-    /// Embeds all receipts of a block whose filter does not rule a log out. Nothing is embedded
-    /// where a receipt has neither status nor post-state, since it can't be encoded.
+    /// Embeds all receipts of a block whose filter cannot rule out a match.
+    ///
+    /// Nothing is embedded if a receipt has neither status nor post-state, because the receipt
+    /// cannot be encoded.
     #[must_use]
     pub fn with_receipts(mut self, block_hash: B256, receipts: &BlockReceipts) -> Self {
         if let Some(encodings) = receipts.encodings() {
@@ -147,42 +156,42 @@ impl Certificate {
         self
     }
 
-    /// Name of the profile that was used: a label.
+    /// Returns the name of the profile that was used, which is only a label.
     pub fn profile_name(&self) -> &str {
         &self.profile
     }
 
-    /// Parent hash of the first queried block.
+    /// Returns the parent hash of the first queried block.
     pub fn parent_hash(&self) -> B256 {
         self.parent_hash
     }
 
-    /// Numbers of the first and the last queried block.
+    /// Returns the range of queried block numbers, both ends included.
     pub fn blocks(&self) -> core::ops::RangeInclusive<u64> {
         self.first..=self.last
     }
 
-    /// Hash of the last queried block.
+    /// Returns the hash of the last queried block.
     pub fn last_hash(&self) -> B256 {
         self.last_hash
     }
 
-    /// The query that the certificate is about. A verifier must bring its own.
+    /// Returns the query of the certificate. A verifier must supply its own query.
     pub fn query(&self) -> &LogQuery {
         &self.query
     }
 
-    /// By whose rules a log matches.
+    /// Returns the rules by which a log matches.
     pub fn semantics(&self) -> Semantics {
         self.semantics
     }
 
-    /// How many logs the result has, by the certificate.
+    /// Returns the number of logs in the result that the certificate claims.
     pub fn num_logs(&self) -> u64 {
         self.logs
     }
 
-    /// [Digest](log::digest) of the result, by the certificate.
+    /// Returns the [digest](log::digest) of the result that the certificate claims.
     pub fn digest(&self) -> B256 {
         self.digest
     }

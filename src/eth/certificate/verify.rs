@@ -1,4 +1,4 @@
-//! Certificates proven anew.
+//! Verification of certificates.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -17,118 +17,123 @@ use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
 
-/// What a verifier brings: nothing of it is taken from a certificate.
+/// The data that a verifier supplies. None of it is taken from a certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Trust<'a> {
-    /// Hashes that are trusted.
+    /// Trusted block hashes.
     pub anchors: &'a [B256],
     /// What the chain's headers commit to.
     pub profile: &'a ChainProfile,
-    /// The query whose result is wanted.
+    /// The query whose result the verifier wants to know.
     pub query: &'a LogQuery,
-    /// By whose rules a log matches.
+    /// The rules by which a log matches.
     pub semantics: Semantics,
-    /// The query's blocks by number.
+    /// The query's blocks, resolved to numbers or a hash.
     pub blocks: ResolvedBlocks,
 }
 
-/// What is left of a certificate when everything is proven anew.
+/// The result of verifying a certificate that nothing contradicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a certificate may be without contradiction and yet prove little"]
 pub struct VerifiedCertificate {
     /// The verifier's own audit.
     pub report: AuditReport,
-    /// The result of the query, in the order of the chain, where it was derived from receipts or
-    /// given, and is the one that the certificate binds.
+    /// The logs that the query selects, which match the certificate's number and digest.
+    ///
+    /// They are the result that the verifier gave, or else the logs from receipts in the order of
+    /// the chain. `None` if no result was given and receipts are missing.
     pub logs: Option<Vec<LocatedLog>>,
 }
 
 impl VerifiedCertificate {
-    /// Whether the result is proven: every block is, and the logs are there.
+    /// Returns `true` if the result is proven: every block is decided, and the logs are known.
     pub fn is_complete(&self) -> bool {
         self.logs.is_some() && self.report.status() == Status::Complete
     }
 
-    /// The blocks of which the certificate's word is all there is, in order, and why.
+    /// Returns the numbers of the blocks that could not be verified, ascending, each with its
+    /// reason.
     pub fn unverified(&self) -> impl Iterator<Item = (u64, Undecidable)> {
         self.report.undecided()
     }
 }
 
-/// Why a certificate does not hold.
+/// Reason why a certificate is not valid for a verifier.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It is of another query.
-    #[error("the certificate is of another query than the one asked about")]
+    /// The certificate is about another query than the verifier's.
+    #[error("the certificate is about another query than the given one")]
     OtherQuery,
-    /// It is by other rules.
-    #[error("the certificate is by the rules of {found:?}, asked was for {expected:?}")]
+    /// The certificate uses other matching rules than the verifier.
+    #[error("the certificate uses the rules of {found:?}, expected {expected:?}")]
     OtherSemantics {
-        /// The verifier's.
+        /// The verifier's rules.
         expected: Semantics,
-        /// The certificate's.
+        /// The certificate's rules.
         found: Semantics,
     },
-    /// No headers are embedded, and none were given.
+    /// The certificate embeds no headers, and the verifier gave none.
     #[error("no headers, neither embedded nor given")]
     NoHeaders,
-    /// The embedded headers are no chain.
+    /// The embedded headers do not form a chain.
     #[error("embedded header {index}: {error}")]
     Headers {
-        /// Which of them.
+        /// Index of the header in the list, from 0.
         index: usize,
-        /// What is wrong.
+        /// Reason why the header is rejected.
         error: ChainError,
     },
-    /// The headers are not enough for the query.
+    /// The headers do not cover the query's blocks.
     #[error(transparent)]
     Audit(AuditError),
-    /// A value that the certificate states differs from what follows from the data. Its name in the
-    /// JSON is one of `chain.first`, `chain.last`, `chain.parentHash`, `chain.lastHash`,
-    /// `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`. `counts.examined` also
-    /// differs if the verifier has another profile.
-    #[error("the certificate's {0} is not what comes out of the headers, receipts and logs given")]
+    /// A value in the certificate differs from the value computed from the data.
+    ///
+    /// Its name in the JSON is one of `chain.first`, `chain.last`, `chain.parentHash`,
+    /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
+    /// `counts.examined` also differs if the verifier has another profile.
+    #[error("the certificate's {0} differs from that of the given headers, receipts and logs")]
     NotSo(&'static str),
-    /// Embedded receipts can't be read.
+    /// Embedded receipts are malformed.
     #[error("embedded receipts of block {block_hash}: {error}")]
     Receipts {
         /// Hash of the block.
         block_hash: B256,
-        /// What is wrong.
+        /// Reason why the receipts are malformed.
         error: ReceiptsError,
     },
-    /// Embedded receipts are not the block's.
+    /// Embedded receipts are not those of the block.
     #[error("embedded receipts of block {block_hash}: {why}")]
     OtherReceipts {
         /// Hash of the block.
         block_hash: B256,
-        /// What is wrong.
+        /// Reason why the receipts are rejected.
         why: Rejection,
     },
-    /// Embedded receipts belong to no block whose receipts are needed.
+    /// The certificate embeds receipts of a block whose receipts are not needed.
     #[error("embedded receipts of block {0}, whose receipts are not needed")]
     NeedlessReceipts(B256),
-    /// The given result is not the right one, though the certificate binds it.
+    /// The given result has the certificate's digest, but an audit proves that it is wrong.
     #[error("the result has {} findings", .0.findings.len())]
     Refuted(Box<AuditReport>),
 }
 
 impl Certificate {
-    /// Proves everything anew that headers, receipts and the result allow.
+    /// Verifies the certificate, as far as headers, receipts and result allow.
     ///
-    /// `headers` are the verifier's own, else the embedded ones are taken: they are worth what the
-    /// anchors are in any case. Receipts come from the certificate, else (or where those lack the
-    /// post-states from before Byzantium) from `receipts`, which is
-    /// asked for each block by number and hash and may be anyone's; what is not the block's is
-    /// passed over. The `result`, if given, is audited like any answer; else it is derived, which
-    /// takes all receipts.
+    /// - `headers`: the verifier's own headers. If `None`, the embedded headers are used. In both
+    ///   cases only the anchors make headers authentic.
+    /// - `receipts`: returns the receipts of a block by number and hash. It is called for blocks
+    ///   without embedded receipts, and for blocks whose embedded receipts lack the post-states
+    ///   from before Byzantium. The source may be untrusted: receipts of another block are ignored.
+    /// - `result`: the logs to audit. If `None`, the logs are derived from receipts, which needs
+    ///   the receipts of all examined blocks.
     ///
-    /// `Ok` means that nothing contradicts the certificate. What it proves, the
-    /// [`VerifiedCertificate`] says.
+    /// `Ok` means that nothing contradicts the certificate. The [`VerifiedCertificate`] states what
+    /// is proven.
     ///
     /// # Errors
-    /// [`VerifyError`] names what is not so.
+    /// Returns a [`VerifyError`] that names the first contradiction.
     pub fn verify(
         &self,
         trust: &Trust<'_>,
@@ -136,6 +141,7 @@ impl Certificate {
         mut receipts: impl FnMut(u64, B256) -> Option<BlockReceipts>,
         result: Option<&[LocatedLog]>,
     ) -> Result<VerifiedCertificate, VerifyError> {
+        // A certificate about another query would be valid, but it would answer the wrong question.
         if *trust.query != self.query {
             return Err(VerifyError::OtherQuery);
         }
@@ -187,10 +193,11 @@ impl Certificate {
         Ok(VerifiedCertificate { report, logs })
     }
 
-    /// The embedded headers, linked. They are worth what is trusted of their hashes.
+    /// Returns the chain of the embedded headers. It is authentic only up to a trusted hash.
     ///
     /// # Errors
-    /// [`VerifyError::NoHeaders`], and [`VerifyError::Headers`] where they are not a chain.
+    /// Returns [`VerifyError::NoHeaders`] if no headers are embedded, and [`VerifyError::Headers`]
+    /// if they do not form a chain.
     pub fn chain(&self) -> Result<HeaderChain, VerifyError> {
         let headers = self.headers.as_ref().ok_or(VerifyError::NoHeaders)?;
         let decode = |(index, rlp)| {
@@ -208,7 +215,7 @@ impl Certificate {
         Ok(chain)
     }
 
-    /// Whether the first and the last queried block are the certificate's.
+    /// Checks that the first and the last queried block are those of the certificate.
     fn check_ends(&self, chain: &HeaderChain, blocks: &ResolvedBlocks) -> Result<(), VerifyError> {
         let (first, last) = match *blocks {
             ResolvedBlocks::Range { first, last } => (first, last),
@@ -231,12 +238,14 @@ impl Certificate {
         }
     }
 
+    /// Sends embedded receipts to the audit, and fetches those that are not embedded.
     fn send_receipts(
         &self,
         audit: &mut Audit<'_>,
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
     ) -> Result<(), VerifyError> {
-        // A block without receipts needs none sent; that it has none may be said all the same.
+        // The audit does not request the receipts of a block without receipts. A certificate may
+        // embed the empty list for such a block all the same.
         let is_empty = |hash: &B256| {
             let none = self.receipts.get(hash).is_some_and(Vec::is_empty);
             none && audit.is_examined(*hash)
@@ -253,6 +262,8 @@ impl Certificate {
                 let mut is_decided = true;
                 for action in actions {
                     match action {
+                        // Receipts of another source are ignored if they are wrong, but embedded
+                        // receipts are part of the certificate's claim.
                         Action::Rejected { block_hash, why } => {
                             return Err(VerifyError::OtherReceipts { block_hash, why });
                         }
@@ -278,7 +289,7 @@ impl Certificate {
     }
 }
 
-/// Parent hash of the block of this number.
+/// Returns the parent hash of the block with this number, if the chain knows it.
 pub(super) fn parent_of(chain: &HeaderChain, number: u64) -> Option<B256> {
     let numbers = chain.numbers()?;
     if number == *numbers.start() {

@@ -1,4 +1,4 @@
-//! era1 and ere archives: their entries, and those of each block.
+//! Readers of era1 and ere archives: all entries, or the entries of each block.
 
 use core::fmt;
 use std::io::{Cursor, Read};
@@ -12,36 +12,37 @@ use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::header::HeaderView;
 
-/// Bytes before the data of an entry: type, length, two reserved bytes.
+/// Length of an entry's head in bytes: type (2), length (4), reserved bytes (2).
 const HEAD: u64 = 8;
 
-/// What an entry of an archive has in it.
+/// Type of an entry of an archive. "Compressed" means framed Snappy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EntryKind {
-    /// Nothing: the start of an archive.
+    /// The version entry, which has no data: the start of an archive.
     Version,
-    /// A header: RLP, compressed.
+    /// A header: compressed RLP.
     Header,
-    /// Transactions, ommers and withdrawals of a block: RLP, compressed.
+    /// The transactions, ommers and withdrawals of a block: compressed RLP.
     Body,
-    /// Receipts of a block as in the protocol `eth/68`: RLP, compressed.
+    /// The receipts of a block, encoded as in the protocol `eth/68`: compressed RLP.
     Receipts,
-    /// Receipts of a block without their filters, in ere: RLP, compressed.
+    /// The receipts of a block without their filters, in ere archives: compressed RLP.
     SlimReceipts,
     /// The total difficulty up to a block: 32 bytes, little-endian.
     TotalDifficulty,
-    /// The root of the hashes and total difficulties of all blocks before the Merge: 32 bytes.
+    /// The root of the hashes and total difficulties of the archive's blocks, all from before the
+    /// Merge: 32 bytes.
     Accumulator,
-    /// A proof that a header is part of the history, in ere: RLP, compressed.
+    /// A proof that a header is part of the history, in ere archives: compressed RLP.
     Proof,
-    /// Where the headers are, in era1.
+    /// The index of an era1 archive: the offset of each header.
     Index,
-    /// Where the entries of each block are, in ere.
+    /// The index of an ere archive: the offsets of the entries of each block.
     DynamicIndex,
-    /// A beacon block or state: an archive of the consensus layer.
+    /// A beacon block or state, in an archive of the consensus layer.
     Consensus,
-    /// Another type: its two bytes as a number, little-endian.
+    /// An entry of another type: the two bytes of the type as a little-endian number.
     Other(u16),
 }
 
@@ -68,8 +69,9 @@ impl EntryKind {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     pub(super) kind: EntryKind,
-    /// Where the entry starts.
+    /// Offset of the entry's head in the file.
     pub(super) offset: u64,
+    /// Length of the entry's data in bytes.
     length: u64,
 }
 
@@ -87,10 +89,11 @@ impl Head {
     }
 }
 
-/// Reads an archive entry by entry: era1, ere, and whatever else is written as e2store.
+/// Reads an archive entry by entry: era1, ere, and any other file in the e2store format.
 ///
-/// Layout of the file: entries of type (2 bytes), length (4 bytes, little-endian), two reserved
-/// bytes that are 0, and data. [eth-clients/e2store-format-specs][specs] lists the types.
+/// The file is a sequence of entries. An entry has a type (2 bytes, little-endian), a length (4
+/// bytes, little-endian), two reserved bytes that are 0, and data.
+/// [eth-clients/e2store-format-specs][specs] lists the types.
 ///
 /// # Examples
 /// ```
@@ -107,7 +110,7 @@ impl Head {
 /// # let data = data.into_inner()?;
 /// # let length = u32::try_from(data.len())?.to_le_bytes();
 /// # let file = [b"e2\0\0\0\0\0\0\x03\0", &length[..], &[0, 0], &data].concat();
-/// // Files: `Archive::new(Input::seekable(File::open("mainnet-00000-5ec1ffb8.era1")?)?)`
+/// // From a file: `Archive::new(Input::seekable(File::open("mainnet-00000-5ec1ffb8.era1")?)?)`
 /// let mut archive = Archive::new(Input::new(&file[..]));
 /// let mut headers = Vec::new();
 /// while let Some(entry) = archive.next_entry()? {
@@ -123,9 +126,9 @@ impl Head {
 /// [specs]: https://github.com/eth-clients/e2store-format-specs
 pub struct Archive<R> {
     input: Input<R>,
-    /// The entry whose data comes next, if it was not read.
+    /// The current entry, if its data was not yet read.
     unread: Option<Head>,
-    /// Kept from entry to entry: its buffers are larger than a header.
+    /// Reused for all entries, because its buffers are larger than a header.
     decoder: Option<FrameDecoder<Cursor<Vec<u8>>>>,
 }
 
@@ -139,20 +142,22 @@ impl<R: fmt::Debug> fmt::Debug for Archive<R> {
 }
 
 impl<R: Read> Archive<R> {
-    /// The entries of `input`.
+    /// Creates a reader of the entries of `input`.
     pub fn new(input: Input<R>) -> Self {
         Self { input, unread: None, decoder: None }
     }
 
-    /// Number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn offset(&self) -> u64 {
         self.input.offset()
     }
 
-    /// The next entry; `None` after the last. What was not read of the one before is passed over.
+    /// Returns the next entry, or `None` after the last. Unread data of the preceding entry is
+    /// skipped.
     ///
     /// # Errors
-    /// [`FileError`] with the entry's offset, if it is cut off or its reserved bytes are not 0.
+    /// Returns a [`FileError`] with the entry's offset if the entry is truncated or its reserved
+    /// bytes are not 0.
     pub fn next_entry(&mut self) -> Result<Option<Entry<'_, R>>, FileError> {
         let head = self.advance()?;
         Ok(head.map(|head| Entry { archive: self, head }))
@@ -162,7 +167,7 @@ impl<R: Read> Archive<R> {
         &self.input
     }
 
-    /// Moves on to the next entry.
+    /// Moves to the next entry and returns its head.
     pub(super) fn advance(&mut self) -> Result<Option<Head>, FileError> {
         if let Some(head) = self.unread.take() {
             head.complete(self.input.skip(head.length)?)?;
@@ -194,7 +199,7 @@ impl<R: Read> Archive<R> {
         Ok(Some(head))
     }
 
-    /// The data of the entry that [`advance`](Self::advance) returned, as it is in the file.
+    /// Reads the data of the entry that [`advance`](Self::advance) returned, as it is in the file.
     pub(super) fn read(&mut self, head: Head, limit: u64) -> Result<Vec<u8>, FileError> {
         let length = head.length;
         if length > limit {
@@ -213,10 +218,11 @@ impl<R: Read> Archive<R> {
         limit: u64,
         out: &mut Vec<u8>,
     ) -> Result<(), FileError> {
-        // Bytes that don't compress take some more with their frames.
+        // Data that does not compress is longer with its frames than without.
         let framed = limit.saturating_add(limit / 8).saturating_add(64);
         let bytes = Cursor::new(self.read(head, framed)?);
-        // A decoder that was not read to its end still has bytes of its entry: it is not kept.
+        // The decoder is put back only after it was read to its end. Otherwise it would still have
+        // bytes of this entry and return them for the next one.
         let mut decoder = match self.decoder.take() {
             Some(mut decoder) => {
                 *decoder.get_mut() = bytes;
@@ -251,34 +257,36 @@ pub struct Entry<'a, R> {
 }
 
 impl<R: Read> Entry<'_, R> {
-    /// What the entry has in it.
+    /// Returns the type of the entry.
     pub fn kind(&self) -> EntryKind {
         self.head.kind
     }
 
-    /// Where the entry starts in the file.
+    /// Returns the offset of the entry's head in the file.
     pub fn offset(&self) -> u64 {
         self.head.offset
     }
 
-    /// Length of its data in the file, in bytes.
+    /// Returns the length of the entry's data in the file, in bytes.
     pub fn data_length(&self) -> u64 {
         self.head.length
     }
 
-    /// Reads the data as it is in the file, of at most `limit` bytes.
+    /// Reads the data as it is in the file, at most `limit` bytes.
     ///
     /// # Errors
-    /// [`FileProblem::TooLong`] above the limit, and [`FileProblem::Truncated`].
+    /// Returns [`FileProblem::TooLong`] if the data has more than `limit` bytes, and
+    /// [`FileProblem::Truncated`] if the input ends before the data.
     pub fn read(self, limit: u64) -> Result<Vec<u8>, FileError> {
         self.archive.read(self.head, limit)
     }
 
-    /// Reads data that is compressed, of at most `limit` bytes uncompressed.
+    /// Reads and decompresses the data, at most `limit` bytes after decompression.
     ///
     /// # Errors
-    /// [`FileProblem::TooLong`] and [`FileProblem::OverLimit`] above the limit,
-    /// [`FileProblem::Truncated`], and [`FileProblem::Snappy`].
+    /// Returns [`FileProblem::TooLong`] or [`FileProblem::OverLimit`] if the data is above the
+    /// limit, [`FileProblem::Truncated`] if the input ends before the data, and
+    /// [`FileProblem::Snappy`] if the data cannot be decompressed.
     pub fn decompress(self, limit: u64) -> Result<Vec<u8>, FileError> {
         let mut out = Vec::new();
         self.archive.decompress(self.head, limit, &mut out)?;
@@ -288,28 +296,30 @@ impl<R: Read> Entry<'_, R> {
 
 /// Reads the bodies or the receipts of an archive, each with the number of its block.
 ///
-/// The number comes from the archive's first header and the position of the entry among its kind.
-/// Nothing here shows that it is right: the roots in the block's header do.
+/// The number is that of the archive's first header, plus the index of the entry among the entries
+/// of its type. The reader does not verify the number: compare the entry with the roots in the
+/// block's header.
 #[derive(Debug)]
 pub struct BlockEntries<R> {
     archive: Archive<R>,
-    /// The kinds that are returned, and how many of each the archive had so far.
+    /// The types of the returned entries, each with the number of entries read from this archive.
     kinds: Vec<(EntryKind, u64)>,
-    /// Number of the archive's first block.
+    /// Block number of the archive's first header.
     first: Option<u64>,
 }
 
 impl<R: Read> BlockEntries<R> {
-    /// The bodies: [`body_transactions`] takes the transactions out of them.
+    /// Creates a reader of the bodies. [`body_transactions`] extracts the transactions of a body.
     pub fn bodies(input: Input<R>) -> Self {
         Self::new(input, &[EntryKind::Body])
     }
 
-    /// The receipts in either form, for
-    /// [`from_rlp_list`](crate::eth::receipts::BlockReceipts::from_rlp_list) if the kind is
-    /// [`Receipts`](EntryKind::Receipts), and for
-    /// [`from_slim_list`](crate::eth::receipts::BlockReceipts::from_slim_list) if it is
-    /// [`SlimReceipts`](EntryKind::SlimReceipts).
+    /// Creates a reader of the receipts in either form.
+    ///
+    /// Decode an entry of type [`Receipts`](EntryKind::Receipts) with
+    /// [`from_rlp_list`](crate::eth::receipts::BlockReceipts::from_rlp_list), and an entry of type
+    /// [`SlimReceipts`](EntryKind::SlimReceipts) with
+    /// [`from_slim_list`](crate::eth::receipts::BlockReceipts::from_slim_list).
     pub fn receipts(input: Input<R>) -> Self {
         Self::new(input, &[EntryKind::Receipts, EntryKind::SlimReceipts])
     }
@@ -319,14 +329,15 @@ impl<R: Read> BlockEntries<R> {
         Self { archive: Archive::new(input), kinds, first: None }
     }
 
-    /// The next entry and the number of its block; `None` after the last.
+    /// Returns the next entry and the number of its block, or `None` after the last entry.
     ///
     /// # Errors
-    /// As [`Archive::next_entry`], and of the archive's first header.
+    /// Returns the errors of [`Archive::next_entry`], and an error if the archive's first header is
+    /// malformed or missing.
     pub fn next_entry(&mut self) -> Result<Option<(u64, Entry<'_, R>)>, FileError> {
         while let Some(head) = self.archive.advance()? {
             match head.kind {
-                // The start of the next archive, where several are concatenated.
+                // The start of the next archive in a concatenation of archives.
                 EntryKind::Version => {
                     self.first = None;
                     self.kinds.iter_mut().for_each(|(_, count)| *count = 0);
@@ -351,11 +362,13 @@ impl<R: Read> BlockEntries<R> {
     }
 }
 
-/// The transactions of a block's body, `[[transaction, …], ommers, …]`, each as it is in the trie
-/// of transactions: for [`Event::Transactions`](crate::eth::audit::Event::Transactions).
+/// Returns the transactions of a block's body, each encoded as in the transactions trie.
+///
+/// The body is the RLP list `[[transaction, …], ommers, …]`. The result is the input of
+/// [`Event::Transactions`](crate::eth::audit::Event::Transactions).
 ///
 /// # Errors
-/// RLP that is malformed.
+/// Returns an error if the RLP is malformed.
 pub fn body_transactions(body: &[u8]) -> alloy_rlp::Result<Vec<Bytes>> {
     let mut body = body;
     let mut fields = RlpHeader::decode_bytes(&mut body, true)?;
@@ -366,7 +379,8 @@ pub fn body_transactions(body: &[u8]) -> alloy_rlp::Result<Vec<Bytes>> {
         let header = RlpHeader::decode(&mut list)?;
         let (payload, after) =
             list.split_at_checked(header.payload_length).ok_or(alloy_rlp::Error::InputTooShort)?;
-        // A legacy transaction is a list; of the others, which are strings, the content counts.
+        // The trie contains a legacy transaction with its list header, but a typed transaction
+        // without its string header.
         let encoding = if header.list { &item[..item.len() - after.len()] } else { payload };
         transactions.push(Bytes::copy_from_slice(encoding));
         list = after;

@@ -1,4 +1,4 @@
-//! The headers of archives, checked against the archives' indexes.
+//! Reader of the headers of archives, which are checked against the index of each archive.
 
 use std::io::Read;
 
@@ -8,19 +8,20 @@ use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::header::HeaderView;
 
-/// Blocks of an archive at most, by its format.
+/// Maximum number of blocks in an archive, by its format.
 const MAX_BLOCKS: usize = 8192;
 
-/// Entries that a block can have in an ere archive.
+/// Maximum number of entries of a block in an ere archive, by its format.
 const MAX_COMPONENTS: u64 = 5;
 
-/// The headers of one archive, or of several that are concatenated.
+/// Reads the headers of one archive, or of several concatenated archives.
 pub(super) struct ArchiveHeaders<R> {
     archive: Archive<R>,
-    /// Where the headers of this archive are, and the number of the first.
+    /// Offsets of the headers of the current archive.
     positions: Vec<u64>,
+    /// Block number of the current archive's first header.
     first: u64,
-    /// Whether an index came after the last header.
+    /// `true` if an index was read after the last header.
     indexed: bool,
 }
 
@@ -45,7 +46,7 @@ impl<R: Read> ArchiveHeaders<R> {
                 _ => {}
             }
         }
-        // The index comes last: without it the archive is cut off.
+        // The index is the last entry of an archive: without it the archive is truncated.
         if !self.indexed {
             let problem = FileProblem::NoIndex { headers: self.positions.len() };
             return Err(FileError::new(self.input().position(), problem));
@@ -69,9 +70,9 @@ impl<R: Read> ArchiveHeaders<R> {
         Ok(())
     }
 
-    /// Compares the index with the headers, which it ends.
+    /// Compares the index with the headers of its archive, and ends the archive.
     fn index(&mut self, head: Head) -> Result<(), FileError> {
-        // The components of each block, and at most three numbers around them.
+        // At most five offsets for each block, and three further numbers.
         let bytes = self.archive.read(head, (MAX_COMPONENTS * MAX_BLOCKS as u64 + 3) * 8)?;
         self.check_index(head, &bytes)
             .map_err(|problem| head.wrong(FileProblem::Index(problem)))?;
@@ -108,7 +109,8 @@ impl<R: Read> ArchiveHeaders<R> {
         };
         let headers = offsets.iter().step_by(step);
         for (header, (&position, &offset)) in self.positions.iter().zip(headers).enumerate() {
-            // Offsets count from the index's own start, backwards, and wrap.
+            // Offsets are relative to the start of the index. They are negative, stored in two's
+            // complement.
             let indexed = head.offset.wrapping_add(offset);
             if indexed != position {
                 return Err(IndexProblem::Offset { header, indexed, read: position });

@@ -1,4 +1,4 @@
-//! What can be wrong with a file, and where.
+//! Errors of reading files, with their position.
 
 use alloc::string::{String, ToString as _};
 use core::fmt;
@@ -9,18 +9,18 @@ use alloy_primitives::B256;
 use crate::eth::header::{ChainError, HeaderError, JsonHeaderError};
 use crate::eth::json::ValueProblem;
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Position {
     /// The offset of a byte, from 0.
     Byte(u64),
-    /// A line of a text, from 1.
+    /// The number of a line, from 1.
     Line(u64),
     /// A byte in a line of a text.
     Column {
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
-        /// The byte in it, from 1.
+        /// The number of the byte in the line, from 1.
         column: u64,
     },
 }
@@ -35,14 +35,14 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a file can't be read, and where.
+/// Error of reading a file, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{position}: {problem}")]
 #[non_exhaustive]
 pub struct FileError {
-    /// Where: the start of the header, entry or line that is wrong.
+    /// Position of the invalid header, entry, line or byte.
     pub position: Position,
-    /// What is wrong.
+    /// Reason for the error.
     pub problem: FileProblem,
 }
 
@@ -57,7 +57,7 @@ impl FileError {
     }
 }
 
-/// What is wrong with a file.
+/// Reason why a file cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileProblem {
@@ -66,56 +66,56 @@ pub enum FileProblem {
     Io {
         /// The kind of the reader's error.
         kind: io::ErrorKind,
-        /// Its text.
+        /// The message of the reader's error.
         message: String,
     },
-    /// Not a single byte.
+    /// The input has no bytes.
     #[error("the input is empty")]
     Empty,
-    /// The first bytes belong to no format that is known here.
+    /// The first bytes belong to no known format.
     #[error(
-        "the input starts with 0x{first:02x}, as neither RLP, JSON, hex nor an era1 or ere archive \
-         does"
+        "unknown format: the input starts with 0x{first:02x}, unlike RLP, JSON, hex and era1 or \
+         ere archives"
     )]
     UnknownFormat {
         /// The first byte.
         first: u8,
     },
-    /// An archive, in a build without the feature `era`.
+    /// The input is an archive, but the library was built without the feature `era`.
     #[error("an era1 or ere archive: chainsieve was built without its feature `era`")]
     NoEraFeature,
-    /// Something ends before its length says.
+    /// The input ends before the end of a part whose length is known.
     #[error("the {part} has {expected} bytes, and the input ends after {found}")]
     Truncated {
-        /// What is cut off.
+        /// Name of the truncated part.
         part: &'static str,
-        /// Bytes that it has by its length.
+        /// Number of bytes that the part claims to have.
         expected: u64,
-        /// Bytes that are there.
+        /// Number of bytes in the input.
         found: u64,
     },
-    /// Something has a length above its limit. Nothing was allocated for it.
+    /// The claimed length of a part is above the limit. No memory was allocated for the part.
     #[error("the {part} has {length} bytes, the limit is {limit}")]
     TooLong {
-        /// What is too long.
+        /// Name of the part.
         part: &'static str,
-        /// Bytes that it has by its length.
+        /// Number of bytes that the part claims to have.
         length: u64,
-        /// Bytes that it may have.
+        /// Maximum number of bytes.
         limit: u64,
     },
-    /// Something whose length is not known before its end goes on after its limit.
+    /// A part whose length is known only at its end has more bytes than the limit.
     #[error("the {part} has more than {limit} bytes")]
     OverLimit {
-        /// What is too long.
+        /// Name of the part.
         part: &'static str,
-        /// Bytes that it may have.
+        /// Maximum number of bytes.
         limit: u64,
     },
-    /// RLP of something else than a header.
+    /// The RLP is not a list, so it is not a header.
     #[error("0x{first:02x} does not start a header, which is an RLP list (0xc0 to 0xff)")]
     NotAList {
-        /// The byte where a header belongs.
+        /// The first byte in place of a header.
         first: u8,
     },
     /// The header is malformed.
@@ -124,137 +124,137 @@ pub enum FileProblem {
     /// The header does not extend the chain.
     #[error(transparent)]
     Chain(ChainError),
-    /// A text that is not UTF-8.
+    /// The text is not UTF-8.
     #[error("the text is not UTF-8")]
     NotUtf8,
-    /// Malformed hex.
+    /// The hex is malformed.
     #[error(transparent)]
     Hex(ValueProblem),
     /// The text ends inside a value.
     #[error("the text ends inside a JSON value")]
     CutOffJson,
-    /// An array without its end.
+    /// The text ends inside an array.
     #[error("the text ends, and the array that starts in line {opened} is not closed")]
     UnclosedArray {
-        /// The line where it starts.
+        /// The line in which the array starts.
         opened: u64,
     },
-    /// Something else than can stand between the values of a JSON text.
+    /// A byte between the values of a JSON text is invalid.
     #[error("found {}, expected {expected}", shown(*found))]
     UnexpectedByte {
-        /// The byte.
+        /// The invalid byte.
         found: u8,
-        /// What can stand there.
+        /// Description of the expected bytes.
         expected: &'static str,
     },
-    /// Not JSON, or not of the expected shape.
+    /// The text is not JSON, or a value has the wrong type.
     #[error("{0}")]
     Json(String),
-    /// JSON that is no header under too many wrappers.
-    #[error("no header within {limit} wrappers of JSON")]
+    /// JSON wrappers are nested too deeply around a header.
+    #[error("no header within {limit} levels of JSON wrappers")]
     TooDeep {
-        /// Wrappers that are looked into.
+        /// Maximum depth of wrappers.
         limit: u8,
     },
-    /// JSON of something else than a header.
+    /// The JSON value is neither an object nor a string.
     #[error("a header is a JSON object, or hex in a JSON string")]
     NotAHeader,
-    /// A node's reply that is an error.
+    /// The file contains an error reply of a node.
     #[error("the node's reply is an error: {0}")]
     NodeError(String),
-    /// A node's reply without a result.
-    #[error("the node's reply has no result: it does not have the block")]
+    /// The file contains a node's reply without a result.
+    #[error("the node's reply has no result: the node does not have the block")]
     NoResult,
-    /// The JSON of a header is refused.
+    /// The JSON of a header is rejected.
     #[error(transparent)]
     JsonHeader(JsonHeaderError),
-    /// A header that stands beside the hash of another.
+    /// The hash given with a header is not the hash of the header.
     #[error("the header hashes to {computed}, the claimed hash is {claimed}")]
     HashMismatch {
-        /// The hash that is claimed for it.
+        /// The hash that is given with the header.
         claimed: B256,
-        /// The hash that it has.
+        /// The computed hash of the header.
         computed: B256,
     },
-    /// The last two bytes of an entry's head, which are reserved.
+    /// The reserved last two bytes of an entry's head are not 0.
     #[error("the reserved bytes of an entry are {found:#06x}, not 0")]
     Reserved {
-        /// The bytes as a number.
+        /// The two bytes as a little-endian number.
         found: u16,
     },
-    /// What is compressed in an entry can't be taken out of it.
+    /// The data of an entry cannot be decompressed.
     #[error("not framed Snappy: {0}")]
     Snappy(String),
-    /// An archive with too many headers.
+    /// An archive has too many headers.
     #[error("the archive has more than {limit} headers, the limit of its format")]
     TooManyHeaders {
-        /// Headers that an archive can have.
+        /// Maximum number of headers in an archive.
         limit: usize,
     },
     /// The archive's index contradicts its headers.
     #[error("the index of blocks: {0}")]
     Index(IndexProblem),
-    /// An archive that was cut off between two entries.
+    /// The archive has no index at its end, so it was truncated between two entries.
     #[error("the archive ends after {headers} headers without an index of blocks")]
     NoIndex {
-        /// Headers since the archive's start.
+        /// Number of headers since the archive's start.
         headers: usize,
     },
-    /// An archive of beacon blocks.
+    /// The input is an era archive of the consensus layer.
     #[error(
-        "a beacon block or state: era archives of the consensus layer have no headers of blocks; \
-         take era1 or ere"
+        "a beacon block or state: era archives of the consensus layer have no block headers; use \
+         era1 or ere"
     )]
     ConsensusArchive,
-    /// An entry of a block, and no header before it that tells the block's number.
-    #[error("no header comes before this entry")]
+    /// No header precedes a block's entry, so the number of its block is unknown.
+    #[error("no header precedes this entry")]
     NoHeaderBefore,
 }
 
-/// What is wrong with the index of an archive.
+/// Reason why the index of an archive is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexProblem {
-    /// Not whole numbers of eight bytes, or too few of them.
-    #[error("{length} bytes are no index")]
+    /// The length of the index is not a multiple of eight bytes, or too small.
+    #[error("invalid length of {length} bytes")]
     Length {
-        /// Bytes of the index.
+        /// Length of the index in bytes.
         length: usize,
     },
-    /// Another number of blocks.
-    #[error("it counts {counted} blocks, {read} headers were read")]
+    /// The index has another number of blocks than the archive has headers.
+    #[error("it has {counted} blocks, but {read} headers were read")]
     Count {
-        /// Blocks of the index.
+        /// Number of blocks in the index.
         counted: u64,
-        /// Headers of the archive.
+        /// Number of headers in the archive.
         read: u64,
     },
-    /// Another first block.
+    /// The index has another first block than the archive.
     #[error("it starts at block {indexed}, the first header is that of block {read}")]
     First {
-        /// First block of the index.
+        /// Number of the first block in the index.
         indexed: u64,
-        /// First block of the archive's headers.
+        /// Number of the first block whose header is in the archive.
         read: u64,
     },
-    /// More or fewer offsets than its blocks have.
-    #[error("{offsets} offsets for {blocks} blocks with {components} parts each")]
+    /// The number of offsets is not that of blocks multiplied by the entries of each block.
+    #[error("{offsets} offsets for {blocks} blocks with {components} entries each")]
     Offsets {
-        /// Offsets in the index.
+        /// Number of offsets in the index.
         offsets: usize,
-        /// Blocks of the index.
+        /// Number of blocks in the index.
         blocks: u64,
-        /// Entries that each block has in the archive.
+        /// Number of entries that each block has in the archive.
         components: u64,
     },
-    /// A header that is elsewhere.
+    /// A header is at another offset than the index claims.
     #[error("header {header} would be at byte {indexed}, and is at byte {read}")]
     Offset {
-        /// Which header of the archive, from 0.
+        /// Index of the header in the archive, from 0.
         header: usize,
-        /// Where the index has it.
+        /// Offset that the index claims.
         indexed: u64,
-        /// Where it is.
+        /// Offset at which the header was read.
         read: u64,
     },
 }

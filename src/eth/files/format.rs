@@ -1,4 +1,4 @@
-//! What files are written in, and how their first bytes show it.
+//! File formats, and their detection from the first bytes of a file.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -9,38 +9,42 @@ use std::io::Read;
 use super::error::{FileError, FileProblem};
 use super::input::Input;
 
-/// What some editors put at the start of a text.
+/// The UTF-8 byte order mark, which some editors write at the start of a text.
 pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// Length in bytes up to which a file is believed that something is a header. Real ones are far
-/// shorter: the extra data has at most 32 bytes on mainnet, and some hundreds elsewhere.
+/// Maximum length of a header in bytes.
+///
+/// Real headers are far shorter: the extra data has at most 32 bytes on mainnet, and some hundreds
+/// of bytes on other chains. The limit stops a file from claiming a huge header.
 pub const MAX_HEADER: u64 = 64 << 10;
 
-/// Bytes that show a format, white space at the start of a text apart.
+/// Number of bytes that are enough to detect a format, without leading white space.
 const ENOUGH: usize = 4;
 
-/// What a file of headers or receipts is written in.
+/// Format of a file of headers or receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// RLP, concatenated: of headers, or of blocks as `geth export` writes them. Called `rlp`.
+    /// Concatenated RLP of headers, or of blocks as `geth export` writes them. Its name is `rlp`.
     Rlp,
-    /// JSON: objects or strings of hex, in an array, one a line or concatenated; also the replies
-    /// of a node. Called `json`.
+    /// JSON objects or strings of hex: in an array, one on each line, or concatenated. The replies
+    /// of a node are accepted too. Its name is `json`.
     Json,
-    /// Hex, one header a line, with or without `0x`. Called `hex`.
+    /// Hex with or without `0x`, one header on each line. Its name is `hex`.
     Hex,
-    /// An era1 or ere archive. Called `era`.
+    /// An era1 or ere archive. Its name is `era`.
     Era,
 }
 
 impl FileFormat {
     const ALL: [Self; 4] = [Self::Rlp, Self::Json, Self::Hex, Self::Era];
 
-    /// The format that the first bytes of a file show. Four bytes are enough, if a text does not
-    /// start with white space.
+    /// Detects the format from the first bytes of a file, or returns `None`.
+    ///
+    /// Four bytes are enough, unless a text starts with white space.
     pub fn detect(start: &[u8]) -> Option<Self> {
-        // The version entry of e2store is "e2" with length 0, which as hex text would go on.
+        // An archive starts with the version entry of e2store: its type is "e2", its length 0. Hex
+        // text that starts with "e2" has no zero byte after it.
         if start.starts_with(b"e2\0") {
             return Some(Self::Era);
         }
@@ -48,7 +52,7 @@ impl FileFormat {
         match text.first()? {
             b'{' | b'[' | b'"' => Some(Self::Json),
             b'#' | b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F' => Some(Self::Hex),
-            // An RLP list.
+            // The first byte of an RLP list is at least 0xc0.
             _ if start.first()? >= &0xc0 => Some(Self::Rlp),
             _ => None,
         }
@@ -65,11 +69,10 @@ impl FileFormat {
 }
 
 impl<R: Read> Input<R> {
-    /// What the next bytes are written in. Consumes nothing.
+    /// Detects the format of the next bytes without consuming them.
     ///
     /// # Errors
-    /// [`FileProblem::Empty`],
-    /// [`FileProblem::UnknownFormat`], and errors of the reader.
+    /// Returns [`FileProblem::Empty`], [`FileProblem::UnknownFormat`], or an error of the reader.
     pub fn format(&mut self) -> Result<FileFormat, FileError> {
         let position = self.position();
         let mut wanted = ENOUGH;
@@ -85,7 +88,8 @@ impl<R: Read> Input<R> {
             if start.len() < wanted || !text.trim_ascii_start().is_empty() {
                 return Err(FileError::new(position, FileProblem::UnknownFormat { first }));
             }
-            // Nothing but white space so far. The buffer ends this: it never gets longer.
+            // Only white space so far: look further. The loop ends, because at most one buffer of
+            // bytes can be returned.
             wanted = start.len() + 1;
         }
     }
@@ -97,12 +101,12 @@ impl fmt::Display for FileFormat {
     }
 }
 
-/// A name that no format has.
+/// Error: the name is not the name of a format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a format: rlp, json, hex or era")]
 #[non_exhaustive]
 pub struct UnknownFormatName {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 

@@ -1,4 +1,4 @@
-//! Headers from a file in any format, one at a time or in batches.
+//! Reader of headers from a file in any format, one at a time or in batches.
 
 use core::iter::FusedIterator;
 use core::ops::{Bound, RangeBounds};
@@ -14,19 +14,24 @@ use super::json_headers::JsonHeaders;
 use super::rlp::RlpHeaders;
 use crate::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView};
 
-/// Limits of a batch, so that memory stays bounded.
+/// Maximum number of headers in a batch. Both limits of a batch bound the memory.
 const BATCH_HEADERS: usize = 8192;
+/// Number of bytes from which on no further header is added to a batch.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Reads the headers of a file, in any of the [formats](FileFormat).
 ///
-/// As an iterator it yields them one at a time, each with its hash. [`next_batch`](Self::next_batch)
-/// returns thousands at once, to be linked and scanned without hashing each by itself.
+/// The iterator yields one header at a time, with its hash. [`next_batch`](Self::next_batch)
+/// returns thousands of headers at once. Linking a batch hashes several headers at a time, which is
+/// faster.
 ///
-/// Memory is bounded: a batch has at most 8192 headers, and at most 8 MiB and a header. A header
-/// has at most [`MAX_HEADER`](super::MAX_HEADER) bytes, and a JSON value, such as a block with its transactions, at
-/// most 64 MiB. An archive may hold several archives, concatenated; the index of each is checked
-/// against the headers that were read, and its accumulator is not: links by parent hash show more.
+/// Memory is bounded: a batch has at most 8192 headers, and at most 8 MiB plus one header. A header
+/// has at most [`MAX_HEADER`](super::MAX_HEADER) bytes. A JSON value, for example a block with its
+/// transactions, has at most 64 MiB.
+///
+/// A file may be a concatenation of several archives. The index of each archive is checked against
+/// the headers that were read. The accumulator is not checked, because links by parent hash prove
+/// more.
 ///
 /// # Examples
 /// ```
@@ -50,7 +55,7 @@ const BATCH_BYTES: usize = 8 << 20;
 pub struct HeaderReader<R> {
     headers: Headers<R>,
     format: FileFormat,
-    /// What ended the reading, if an error did.
+    /// The error that ended the reading, if any.
     failed: Option<FileError>,
 }
 
@@ -64,7 +69,7 @@ enum Headers<R> {
 
 impl<R: core::fmt::Debug> core::fmt::Debug for Headers<R> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // Not the bytes that wait.
+        // The buffered bytes would make the output unreadable.
         f.write_str("Headers")
     }
 }
@@ -93,20 +98,20 @@ impl<R: Read> Headers<R> {
 }
 
 impl<R: Read> HeaderReader<R> {
-    /// Reads headers in the format that the first bytes show.
+    /// Creates a reader that detects the format from the first bytes.
     ///
     /// # Errors
-    /// [`FileProblem::Empty`], [`FileProblem::UnknownFormat`], [`FileProblem::NoEraFeature`], and
-    /// errors of the reader.
+    /// Returns [`FileProblem::Empty`], [`FileProblem::UnknownFormat`],
+    /// [`FileProblem::NoEraFeature`], or an error of the inner reader.
     pub fn new(mut input: Input<R>) -> Result<Self, FileError> {
         let format = input.format()?;
         Self::with_format(input, format)
     }
 
-    /// Reads headers in a format that is known.
+    /// Creates a reader for a known format.
     ///
     /// # Errors
-    /// [`FileProblem::NoEraFeature`].
+    /// Returns [`FileProblem::NoEraFeature`] for an archive if the feature `era` is off.
     pub fn with_format(input: Input<R>, format: FileFormat) -> Result<Self, FileError> {
         let headers = match format {
             FileFormat::Rlp => Headers::Rlp(RlpHeaders { input }),
@@ -122,24 +127,24 @@ impl<R: Read> HeaderReader<R> {
         Ok(Self { headers, format, failed: None })
     }
 
-    /// What the file is written in.
+    /// Returns the format of the file.
     pub fn format(&self) -> FileFormat {
         self.format
     }
 
-    /// Number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn offset(&self) -> u64 {
         self.headers.input().offset()
     }
 
-    /// The next headers, at least one; `None` after the last.
+    /// Returns the next batch of at least one header, or `None` after the last header.
     ///
-    /// They are not decoded yet unless the format asks for it: whoever reads or links them gets the
-    /// errors of malformed ones.
+    /// RLP and hex headers are not yet decoded. A malformed header gives an error when the batch is
+    /// read or linked.
     ///
     /// # Errors
-    /// [`FileError`] with the position. The headers of the batch before it are lost, and every
-    /// later call returns the same error.
+    /// Returns a [`FileError`] with its position. The preceding headers of the same batch are lost,
+    /// and every later call returns the same error.
     pub fn next_batch(&mut self) -> Result<Option<HeaderBatch>, FileError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -163,7 +168,7 @@ impl<R: Read> HeaderReader<R> {
     }
 }
 
-/// One header at a time. An error ends it.
+/// Yields one header at a time, and ends after the first error.
 impl<R: Read> Iterator for HeaderReader<R> {
     type Item = Result<HeaderBuf, FileError>;
 
@@ -179,34 +184,34 @@ impl<R: Read> Iterator for HeaderReader<R> {
 
 impl<R: Read> FusedIterator for HeaderReader<R> {}
 
-/// Headers of a file in its order, each with its position.
+/// A batch of headers in the order of the file, each with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderBatch {
     rlp: Vec<u8>,
-    /// Where each header ends in `rlp`, and its position in the file.
+    /// Offset in `rlp` of the end of each header, and the header's position in the file.
     ends: Vec<(usize, Position)>,
 }
 
 impl HeaderBatch {
-    /// Number of headers.
+    /// Returns the number of headers.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns `true` if there is no header in it, which [`trim`](Self::trim) can bring about.
+    /// Returns `true` if the batch has no header, as is possible after [`trim`](Self::trim).
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The RLP of the headers, concatenated.
+    /// Returns the concatenated RLP of the headers.
     pub fn rlp(&self) -> &[u8] {
         &self.rlp
     }
 
-    /// The headers, each with its position.
+    /// Decodes the headers, each with its position.
     ///
     /// # Errors
-    /// Each that is malformed is an error.
+    /// Yields an error in place of each malformed header.
     pub fn headers(&self) -> impl Iterator<Item = Result<(Position, HeaderView<'_>), FileError>> {
         self.encodings().map(|(position, rlp)| {
             let header = HeaderView::decode(rlp);
@@ -216,25 +221,29 @@ impl HeaderBatch {
         })
     }
 
-    /// Links the headers to a chain. Those before one that is wrong stay linked.
+    /// Links the headers to a chain. After an error, the headers before the invalid header stay
+    /// linked.
     ///
     /// # Errors
-    /// [`FileProblem::Header`] of a malformed header and [`FileProblem::Chain`] of one that does
-    /// not extend the chain, with its position.
+    /// Returns [`FileProblem::Header`] for a malformed header, and [`FileProblem::Chain`] for a
+    /// header that does not extend the chain, with the position of the header.
     pub fn link(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
         self.link_up_to(self.rlp.len(), chain)
     }
 
-    /// Links the first header alone: whether a batch that was linked by itself extends the chain.
+    /// Links only the first header.
+    ///
+    /// This checks that a batch that was linked to a chain of its own extends `chain`.
     ///
     /// # Errors
-    /// As [`link`](Self::link).
+    /// Returns the same errors as [`link`](Self::link).
     pub fn link_first(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
         self.link_up_to(self.ends.first().map_or(0, |(end, _)| *end), chain)
     }
 
-    /// Drops headers whose numbers are not in the range, at the two ends of the batch only. Malformed
-    /// ones stay, to be an error when they are read.
+    /// Drops headers at the start and the end of the batch whose numbers are not in the range.
+    ///
+    /// Malformed headers stay, so that they give an error when they are read.
     pub fn trim(&mut self, numbers: impl RangeBounds<u64>) {
         if let (Bound::Unbounded, Bound::Unbounded) = (numbers.start_bound(), numbers.end_bound()) {
             return;
@@ -267,7 +276,7 @@ impl HeaderBatch {
             let wrong = self.ends.get(linked).or(self.ends.last());
             let position = wrong.map_or(Position::Byte(0), |(_, position)| *position);
             let problem = match error {
-                // Its index counts within the batch, the position tells more.
+                // The error's index is relative to the batch; the position in the file replaces it.
                 ChainError::Header { error, .. } => FileProblem::Header(error),
                 error => FileProblem::Chain(error),
             };

@@ -1,4 +1,4 @@
-//! One header of hex a line, as `debug_getRawHeader` returns them.
+//! Reader of hex headers, one on each line, as `debug_getRawHeader` returns them.
 
 use std::io::{BufRead as _, Read};
 
@@ -7,12 +7,13 @@ use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::json::{Prefix, bytes_with};
 
-/// Two digits a byte, and room for `0x`, the list's head and white space.
+/// Maximum length of a line: two digits for each byte of a header, and room for `0x`, the head of
+/// the RLP list and white space.
 const MAX_LINE: u64 = 2 * MAX_HEADER + 64;
 
 pub(super) struct HexLines<R> {
     pub(super) input: Input<R>,
-    /// Lines read so far.
+    /// Number of lines read so far.
     line: u64,
 }
 

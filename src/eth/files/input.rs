@@ -1,74 +1,80 @@
-//! A reader with a buffer that counts its bytes.
+//! A buffered reader that counts the bytes that it has read.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
 use super::error::{FileError, Position};
 
-/// Large enough that the system is rarely asked.
+/// Size of the buffer in bytes: large, so that there are few system calls.
 const BUFFER: usize = 256 << 10;
 
-/// Bytes from any reader, with a buffer, and with a count of those that were read.
+/// A buffered reader over any [`Read`], which counts the bytes that it has read.
 ///
-/// What is not needed, such as the bodies in an archive when only headers are wanted, is read and
-/// dropped. From a reader that can [seek](Self::seekable), it is not read at all.
+/// Bytes that are not needed, for example the bodies of an archive when only headers are read, are
+/// read and dropped. If the inner reader can [seek](Self::seekable), they are skipped without being
+/// read.
 pub struct Input<R> {
     inner: R,
     buffer: Box<[u8]>,
-    /// The bytes of `buffer` that are not consumed yet are `start..end`.
+    /// Start of the bytes of `buffer` that are not yet consumed.
     start: usize,
+    /// End of the bytes of `buffer` that are not yet consumed.
     end: usize,
-    /// Bytes consumed.
+    /// Number of bytes consumed.
     offset: u64,
-    /// Bytes from the first to the end, where that is known before the end.
+    /// Number of bytes of the whole input, if it is known in advance.
     length: Option<u64>,
-    /// How `inner` seeks. A pointer, so that reading from it takes no `Seek`.
+    /// Function that seeks in `inner`. A function pointer, so that `R` need not implement `Seek`.
     seek: Option<fn(&mut R, SeekFrom) -> io::Result<u64>>,
 }
 
 impl<R: Read> Input<R> {
-    /// Reads from anything: a pipe, a socket, bytes in memory.
+    /// Creates an input from any reader, for example a pipe, a socket or bytes in memory.
     pub fn new(inner: R) -> Self {
         let buffer = vec![0; BUFFER].into_boxed_slice();
         Self { inner, buffer, start: 0, end: 0, offset: 0, length: None, seek: None }
     }
 
-    /// Number of bytes read so far.
+    /// Returns the number of bytes read so far.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Number of bytes left, where that is known before the end.
+    /// Returns the number of remaining bytes, or `None` if it is unknown.
     pub fn left(&self) -> Option<u64> {
         Some(self.length?.saturating_sub(self.offset))
     }
 
-    /// The next bytes: at least `count` of them unless the input ends before, or the buffer is
-    /// smaller.
+    /// Returns the next bytes without consuming them.
+    ///
+    /// Returns at least `count` bytes, unless the input ends before or the buffer is smaller.
     pub(super) fn peek_at_least(&mut self, count: usize) -> Result<&[u8], FileError> {
         let offset = self.offset;
         self.fill(count).map_err(|error| FileError::io(offset, &error))?;
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// The next bytes; empty at the end.
+    /// Returns the next bytes without consuming them; empty at the end of the input.
     pub(super) fn peek(&mut self) -> Result<&[u8], FileError> {
         self.peek_at_least(1)
     }
 
-    /// Appends `count` bytes to `out`, or fewer if the input ends. Memory grows with what comes.
+    /// Appends `count` bytes to `out`, or fewer if the input ends, and returns their number.
+    ///
+    /// Memory grows with the bytes that are read, not with `count`, which may come from a hostile
+    /// file.
     pub(super) fn append(&mut self, count: u64, out: &mut Vec<u8>) -> Result<u64, FileError> {
         let offset = self.offset;
         let read = self.take(count).read_to_end(out);
         read.map(|read| read as u64).map_err(|error| FileError::io(offset, &error))
     }
 
-    /// Passes over `count` bytes; returns how many there were.
+    /// Skips `count` bytes, or fewer if the input ends, and returns their number.
     pub(super) fn skip(&mut self, count: u64) -> Result<u64, FileError> {
         let offset = self.offset;
         self.pass_over(count).map_err(|error| FileError::io(offset, &error))
     }
 
-    /// The position of the next byte.
+    /// Returns the position of the next byte.
     pub(super) fn position(&self) -> Position {
         Position::Byte(self.offset)
     }
@@ -93,7 +99,7 @@ impl<R: Read> Input<R> {
     }
 
     fn pass_over(&mut self, count: u64) -> io::Result<u64> {
-        // A seek beyond the end would succeed.
+        // A seek beyond the end would succeed, and hide that the input is truncated.
         let count = self.left().map_or(count, |left| count.min(left));
         let buffered = usize::try_from(count).unwrap_or(usize::MAX).min(self.end - self.start);
         self.consume(buffered);
@@ -108,10 +114,10 @@ impl<R: Read> Input<R> {
 }
 
 impl<R: Read + Seek> Input<R> {
-    /// Reads from what can seek, such as a file, from where it stands now.
+    /// Creates an input from a reader that can seek, such as a file, at its current position.
     ///
     /// # Errors
-    /// If it cannot seek after all: a pipe that was opened as a file.
+    /// Returns an error if the reader cannot seek, for example a pipe that was opened as a file.
     pub fn seekable(mut inner: R) -> io::Result<Self> {
         let here = inner.stream_position()?;
         let end = inner.seek(SeekFrom::End(0))?;
@@ -123,7 +129,7 @@ impl<R: Read + Seek> Input<R> {
 
 impl<R: Read> Read for Input<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // What is larger than the buffer goes past it.
+        // A large read bypasses the buffer, which saves a copy.
         if self.start == self.end && out.len() >= self.buffer.len() {
             let read = self.inner.read(out)?;
             self.offset += read as u64;

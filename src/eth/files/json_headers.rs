@@ -1,5 +1,7 @@
-//! Headers as JSON: objects of `eth_getBlockByNumber` and its like, and hex of
-//! `debug_getRawHeader`, bare, in arrays or in the replies of a node.
+//! Reader of headers in JSON.
+//!
+//! Accepted are objects, as `eth_getBlockByNumber` returns them, and strings of hex, as
+//! `debug_getRawHeader` returns them. They may be bare, in arrays, or in the replies of a node.
 
 use alloc::collections::VecDeque;
 use std::io::Read;
@@ -15,15 +17,15 @@ use super::json_values::{JsonValue, JsonValues};
 use crate::eth::header::{HeaderBuf, HeaderView, JsonHeaderError};
 use crate::eth::json::{Prefix, bytes_with, message};
 
-/// A block with all its transactions is smaller.
+/// Maximum size of a JSON value in bytes, above that of any block with all its transactions.
 const MAX_VALUE: u64 = 64 << 20;
 
-/// Characters of a node's error that are repeated.
+/// Maximum number of characters of a node's error that an error message repeats.
 const EXCERPT: usize = 200;
 
 pub(super) struct JsonHeaders<R> {
     values: JsonValues<R>,
-    /// Headers of one value that are not yet handed out.
+    /// Headers of the current value that were not yet returned.
     ready: VecDeque<(Position, Vec<u8>)>,
 }
 
@@ -51,7 +53,7 @@ impl<R: Read> JsonHeaders<R> {
     }
 }
 
-/// What wraps a header, and the fields that tell the wrappers apart.
+/// The fields of the objects that may wrap a header. They distinguish the kinds of wrappers.
 #[derive(Deserialize)]
 struct Wrapped<'a> {
     jsonrpc: Option<serde::de::IgnoredAny>,
@@ -59,16 +61,17 @@ struct Wrapped<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Of a subscription's message.
+    /// Present in the messages of a subscription.
     #[serde(borrow)]
     params: Option<&'a RawValue>,
-    /// RLP in hex beside what is known of it, or an object of its own.
+    /// The header: RLP in hex, or an object.
     #[serde(borrow)]
     header: Option<&'a RawValue>,
     hash: Option<B256>,
 }
 
-/// Replies have arrays, these objects, and these their headers: no deeper.
+/// Maximum depth of wrappers around a header. Replies contain arrays, arrays contain objects, and
+/// objects contain headers.
 const MAX_DEPTH: u8 = 4;
 
 /// The headers in a value.
@@ -156,7 +159,7 @@ impl Headers<'_> {
         }
         let bytes = bytes_with(&hex, Prefix::Optional)
             .map_err(|problem| self.wrong(FileProblem::Hex(problem)))?;
-        // Checked here, where the error can name the line.
+        // Decoded already here, so that the error has the line of the value.
         HeaderView::decode(&bytes).map_err(|error| self.wrong(FileProblem::Header(error)))?;
         Ok(bytes)
     }

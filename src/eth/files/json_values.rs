@@ -1,4 +1,4 @@
-//! The values of a JSON text, one at a time.
+//! Splits a JSON text into its values, one at a time.
 
 use std::io::{BufRead as _, Read};
 
@@ -6,10 +6,11 @@ use super::error::{FileError, FileProblem, Position};
 use super::format::BYTE_ORDER_MARK;
 use super::input::Input;
 
-/// Splits a JSON text into its values: the elements of an array, or values that are concatenated,
-/// as in JSON lines. Only one value is in memory at a time.
+/// Splits a JSON text into its values: the elements of arrays, and concatenated values as in JSON
+/// Lines.
 ///
-/// What is inside a value is for its reader to check: here only its end is found.
+/// Only one value is in memory at a time. The splitter finds only the end of each value: the caller
+/// must check that the value itself is valid JSON.
 ///
 /// # Examples
 /// ```
@@ -24,22 +25,23 @@ use super::input::Input;
 #[derive(Debug)]
 pub struct JsonValues<R> {
     input: Input<R>,
-    /// The line of the next byte, from 1.
+    /// Line of the next byte, from 1.
     line: u64,
-    /// Offset of the first byte of that line.
+    /// Offset of the first byte of the current line.
     line_start: u64,
+    /// Maximum number of bytes in a value.
     limit: u64,
     state: State,
-    /// Arrays opened so far.
+    /// Number of top-level arrays opened so far.
     arrays: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,
-    /// Between values that no array encloses.
+    /// Outside of arrays, between values.
     Between,
-    /// In an array, where a value may or must come next.
+    /// In an array, before a value; the value is optional only directly after `[`.
     Element {
         opened: u64,
         required: bool,
@@ -50,29 +52,30 @@ enum State {
     },
 }
 
-/// The text of a JSON value, and where it starts.
+/// The text of a JSON value, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JsonValue {
-    /// The value as it is in the file.
+    /// The text of the value as it is in the file.
     pub text: String,
-    /// The line where it starts, from 1.
+    /// Number of the line in which the value starts, from 1.
     pub line: u64,
-    /// The byte of that line where it starts, from 1.
+    /// Number of the byte in the line at which the value starts, from 1.
     pub column: u64,
-    /// Which of the text's arrays it is an element of, from 1; `None` outside of arrays.
+    /// Number of the top-level array that contains the value, from 1; `None` outside of arrays.
     pub array: Option<u64>,
 }
 
 impl JsonValue {
-    /// What `serde_json` reports about the value's text, and where that is in the file.
+    /// Converts an error message of `serde_json` about the value's text.
     ///
-    /// Its messages end with a line and a column, which count from the start of the value.
+    /// Such a message ends with a line and a column, counted from the start of the value. Returns
+    /// the position in the file, and the message without line and column.
     pub fn locate<'e>(&self, message: &'e str) -> (Position, &'e str) {
         self.locate_in(&self.text, message)
     }
 
-    /// The same for a message about `part`, a slice of the value's text.
+    /// Converts an error message of `serde_json` about `part`, a slice of the value's text.
     pub(super) fn locate_in<'e>(&self, part: &str, message: &'e str) -> (Position, &'e str) {
         let Some((what, line, column)) = split_place(message) else {
             return (Position::Line(self.line), message);
@@ -83,7 +86,7 @@ impl JsonValue {
         let column_before = if lines == 0 { self.column - 1 } else { 0 } + after as u64;
         let in_file = self.line + lines + line.saturating_sub(1);
         let position = match (line, column) {
-            // Columns count from 1: it reports 0 where it knows none.
+            // Columns are counted from 1. `serde_json` reports 0 if it knows no column.
             (_, 0) => Position::Line(in_file),
             (1, column) => Position::Column { line: in_file, column: column_before + column },
             (_, column) => Position::Column { line: in_file, column },
@@ -93,7 +96,7 @@ impl JsonValue {
 }
 
 impl<R: Read> JsonValues<R> {
-    /// The values of `input`, none of which may have more than `limit` bytes.
+    /// Creates a splitter of `input`; a value may have at most `limit` bytes.
     pub fn new(input: Input<R>, limit: u64) -> Self {
         Self { input, line: 1, line_start: 0, limit, state: State::Start, arrays: 0 }
     }
@@ -102,10 +105,11 @@ impl<R: Read> JsonValues<R> {
         &self.input
     }
 
-    /// The next value; `None` after the last.
+    /// Returns the next value, or `None` after the last value.
     ///
     /// # Errors
-    /// [`FileError`] with the line, where no value can stand, or one is cut off or above the limit.
+    /// Returns a [`FileError`] with the line if a byte between values is invalid, if a value is
+    /// truncated or above the limit, or if the reader fails.
     pub fn next_value(&mut self) -> Result<Option<JsonValue>, FileError> {
         if self.state == State::Start {
             let start = self.input.peek_at_least(BYTE_ORDER_MARK.len())?;
@@ -159,7 +163,7 @@ impl<R: Read> JsonValues<R> {
         }
     }
 
-    /// The next byte that is not white space; it is not consumed.
+    /// Skips white space and returns the next byte, without consuming it.
     fn after_space(&mut self) -> Result<Option<u8>, FileError> {
         loop {
             let bytes = self.input.peek()?;
@@ -177,7 +181,7 @@ impl<R: Read> JsonValues<R> {
         }
     }
 
-    /// Counts line breaks, the last of them `after` bytes before the next byte.
+    /// Adds line breaks to the position; `after` is the number of bytes since the last of them.
     fn count(&mut self, lines: u64, after: usize) {
         if lines > 0 {
             self.line += lines;
@@ -185,7 +189,7 @@ impl<R: Read> JsonValues<R> {
         }
     }
 
-    /// The value that starts with the next byte, in `line`.
+    /// Reads the value that starts with the next byte, in `line`.
     fn value(&mut self, line: u64) -> Result<String, FileError> {
         let wrong = |problem| FileError::new(Position::Line(line), problem);
         let mut scan = Scan::default();
@@ -194,7 +198,7 @@ impl<R: Read> JsonValues<R> {
             let bytes = self.input.peek()?;
             let (part, ended) = match bytes.iter().position(|&byte| scan.ends_before(byte)) {
                 Some(end) => (&bytes[..end], true),
-                // A scalar ends with the text; all else is cut off.
+                // The end of the text ends a number or a word; any other value is truncated.
                 None if bytes.is_empty() && scan.may_end() => (bytes, true),
                 None if bytes.is_empty() => return Err(wrong(FileProblem::CutOffJson)),
                 None => (bytes, false),
@@ -222,22 +226,23 @@ struct Scan {
     at: At,
 }
 
-/// What the byte before was.
+/// State of a scan after the preceding byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum At {
     #[default]
     Start,
     InString,
     Escaped,
-    /// Outside of strings, in a list or an object.
+    /// In a list or an object, outside of strings.
     Nested,
+    /// In a number or a word such as `null`.
     Scalar,
-    /// The value was closed.
+    /// After the closing byte of the value.
     End,
 }
 
 impl Scan {
-    /// Whether the value ends before this byte.
+    /// Returns `true` if the value ends before this byte.
     #[expect(clippy::match_same_arms, reason = "an arm for each state and byte reads as a table")]
     fn ends_before(&mut self, byte: u8) -> bool {
         let outside = if self.depth > 0 { At::Nested } else { At::End };
@@ -265,13 +270,13 @@ impl Scan {
         false
     }
 
-    /// Whether the value is whole if the text ends here.
+    /// Returns `true` if the value is complete if the text ends here.
     fn may_end(&self) -> bool {
         matches!(self.at, At::Scalar | At::End)
     }
 }
 
-/// How many line breaks there are, and how many bytes come after the last.
+/// Returns the number of line breaks, and the number of bytes after the last of them.
 fn lines(bytes: &[u8]) -> (u64, usize) {
     let lines = bytes.iter().map(|&byte| u64::from(byte == b'\n')).sum();
     let last = bytes.iter().rposition(|&byte| byte == b'\n');

@@ -1,15 +1,17 @@
-//! Headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex.
+//! Readers of headers, bodies and receipts in files: era1 and ere archives, RLP, JSON, hex.
 //!
-//! [`HeaderReader`] reads the headers of a file in any [format](FileFormat), which its first bytes
-//! show. [`BlockEntries`] reads the bodies or receipts of an archive, [`Archive`] every entry of it,
-//! and [`JsonValues`] splits a JSON text of any size.
+//! - [`HeaderReader`] reads the headers of a file, and detects its [format](FileFormat) from the
+//!   first bytes.
+//! - [`BlockEntries`] reads the bodies or the receipts of an archive.
+//! - [`Archive`] reads every entry of an archive.
+//! - [`JsonValues`] splits a JSON text of any size into its values.
 //!
-//! All read from an [`Input`], which wraps a [`Read`](std::io::Read): a file, standard input, a
-//! pipe. Files come from strangers: every length in them has a limit, memory grows with the bytes
-//! that were read and not with those that are announced, and what is wrong is a [`FileError`] with
-//! its position.
+//! All readers read from an [`Input`], which wraps a [`Read`](std::io::Read): a file, standard
+//! input, a pipe. Files are untrusted. So every length in a file has a limit, and memory grows with
+//! the bytes that were read, not with the length that the file claims. Every error is a
+//! [`FileError`] with its position.
 //!
-//! Archives are compressed with Snappy: reading them takes the feature `era`.
+//! Archives are compressed with Snappy, so reading them needs the feature `era`.
 
 #[cfg(feature = "era")]
 mod archive;

@@ -1,4 +1,4 @@
-//! RLP headers, concatenated, or blocks, as `geth export` writes them.
+//! Reader of concatenated RLP: headers, or blocks as `geth export` writes them.
 
 use std::io::Read;
 
@@ -17,7 +17,8 @@ impl<R: Read> RlpHeaders<R> {
         let block = self.list_head(rlp)?;
         let start = self.input.offset();
         match self.input.peek()?.first() {
-            // The first item of a block is its header; that of a header is a hash.
+            // The first item of a block is a list, its header. The first item of a header is a
+            // string, the parent hash.
             Some(0xc0..) if block > 0 => {
                 rlp.truncate(rlp.len() - usize::from(head_length(first)));
                 let length = self.list_head(rlp)?;
@@ -33,7 +34,7 @@ impl<R: Read> RlpHeaders<R> {
         Ok(Some(at))
     }
 
-    /// Appends the head of a list, and returns the length of its payload.
+    /// Appends the head of an RLP list to `rlp`, and returns the length of the list's payload.
     fn list_head(&mut self, rlp: &mut Vec<u8>) -> Result<u64, FileError> {
         let at = self.input.position();
         let before = rlp.len();
@@ -67,7 +68,7 @@ impl<R: Read> RlpHeaders<R> {
     }
 }
 
-/// Bytes before the payload of a list that starts with this byte.
+/// Returns the number of bytes before the payload of an RLP list that starts with this byte.
 fn head_length(first: u8) -> u8 {
     1 + first.saturating_sub(0xf7)
 }

@@ -1,4 +1,4 @@
-//! The blocks that the caller trusts, and which of them the chain holds.
+//! The anchors that the caller trusts, and the highest one that the chain contains.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,15 +8,17 @@ use crate::eth::header::{BlockRef, HeaderChain};
 
 #[derive(Debug, Clone)]
 pub(super) struct Anchors {
-    /// Those that are compared with linked blocks: an index holds the others.
+    /// Anchors that are compared with linked headers. Anchors in the range of the index are
+    /// compared with the index.
     linked: Vec<BlockRef>,
-    /// The highest that the chain holds, and whether the reader was told in this run.
+    /// Highest anchor that the chain contains.
     held: Option<BlockRef>,
     is_reported: bool,
 }
 
 impl Anchors {
-    /// `held`: the highest that an earlier run found on the chain.
+    /// Creates the set of anchors; `held` is the highest one that an earlier run found on the
+    /// chain.
     pub(super) fn new(linked: Vec<BlockRef>, held: Option<BlockRef>) -> Self {
         Self { linked, held, is_reported: true }
     }
@@ -25,12 +27,12 @@ impl Anchors {
         &self.linked
     }
 
-    /// The highest that the chain holds: no branch may leave the chain before it.
+    /// Returns the highest anchor that the chain contains: no branch may leave the chain before it.
     pub(super) fn held(&self) -> Option<BlockRef> {
         self.held
     }
 
-    /// The chain holds this one.
+    /// Records that the chain contains this anchor.
     pub(super) fn hold(&mut self, anchor: BlockRef) {
         if self.held.is_none_or(|before| before.number <= anchor.number) {
             self.held = Some(anchor);
@@ -38,18 +40,20 @@ impl Anchors {
         }
     }
 
-    /// Whether the reader is still to be told of the highest.
+    /// Returns `true` if the reader has not been told of the highest anchor yet.
     pub(super) fn is_unreported(&self) -> bool {
         !self.is_reported
     }
 
-    /// The highest, if the reader is still to be told of it.
+    /// Returns the highest anchor if the reader has not been told of it yet, and marks it as
+    /// reported.
     pub(super) fn take_unreported(&mut self) -> Option<BlockRef> {
         let was_reported = core::mem::replace(&mut self.is_reported, true);
         self.held.filter(|_| !was_reported)
     }
 
-    /// Whether no block of this part of the chain stands in the place of an anchor.
+    /// Returns an error if a block of this part of the chain has the number of an anchor but
+    /// another hash.
     pub(super) fn check(&self, chain: &HeaderChain) -> Result<(), Box<Fault>> {
         for &anchor in &self.linked {
             if let Some(block) = chain.block(anchor.number)
@@ -62,8 +66,8 @@ impl Anchors {
         Ok(())
     }
 
-    /// The last block that is linked for this one to be authentic: the lowest anchor from it on, or
-    /// itself if there is none.
+    /// Returns the last block that must be linked to prove this block authentic: the lowest anchor
+    /// at or after it, or the block itself if there is no such anchor.
     pub(super) fn needed_for(&self, number: u64) -> u64 {
         let above = self.linked.iter().map(|anchor| anchor.number).filter(|&at| at >= number);
         above.min().unwrap_or(number)

@@ -1,4 +1,4 @@
-//! The blocks that are followed, and what is known of each.
+//! The followed blocks, and the logs known of each.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -9,37 +9,38 @@ use alloy_primitives::{B256, Bloom};
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
 
-/// A block of the chain that is followed.
+/// A block of the followed chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) at: BlockRef,
     pub(super) work: Work,
-    /// Whether an earlier run may have delivered it, and was killed before that was stored.
+    /// `true` if an earlier run may have delivered the block and was killed before the
+    /// acknowledgement was stored.
     pub(super) unsure: bool,
 }
 
-/// What is known of the logs of a block.
+/// State of a block's logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Work {
-    /// To be read out of receipts.
+    /// The logs are still to be read from receipts.
     Wanted(Box<Wanted>),
-    /// These match, and no other.
+    /// All matching logs of the block.
     Logs(Vec<LocatedLog>),
 }
 
-/// What receipts of a block are checked against.
+/// Header fields against which the receipts of a block are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) receipts_root: B256,
-    /// All ones if the header's has not 256 bytes.
+    /// The header's filter; all ones if its length is not 256 bytes.
     pub(super) bloom: Bloom,
     pub(super) timestamp: u64,
-    /// Bytes that they are estimated to have in JSON.
+    /// Estimated length of the receipts in JSON, in bytes.
     pub(super) cost: u64,
 }
 
 impl Block {
-    /// A block without a log that matches.
+    /// Returns a block without matching logs.
     pub(super) fn without_logs(at: BlockRef) -> Self {
         Self { at, work: Work::Logs(Vec::new()), unsure: false }
     }
@@ -56,18 +57,21 @@ impl Block {
     }
 }
 
-/// Blocks in order, each the parent of the next, except that blocks without a log are left out where
-/// an index says which those are. Delivered blocks come first, pending ones after them.
+/// The followed blocks in ascending order: first the delivered ones, then the pending ones.
+///
+/// Each block is the parent of the next. Only in the range of an index, blocks without candidates
+/// are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
     all: VecDeque<Block>,
     delivered: usize,
-    /// Whether blocks below the first were dropped: a reorganisation there cannot be followed.
+    /// `true` if blocks before the first were dropped: a reorganisation that deep can't be
+    /// followed.
     has_dropped: bool,
 }
 
 impl Blocks {
-    /// The blocks of an earlier run.
+    /// Restores the blocks of an earlier run.
     pub(super) fn of(blocks: Vec<Block>, delivered: usize, has_dropped: bool) -> Self {
         let delivered = delivered.min(blocks.len());
         Self { all: blocks.into(), delivered, has_dropped }
@@ -116,7 +120,8 @@ impl Blocks {
     }
 
     fn index(&self, number: u64) -> Option<usize> {
-        // Without an index no block is left out.
+        // Fast path: without an index no block is left out, so the position follows from the
+        // number.
         let at = usize::try_from(number.checked_sub(self.first()?.number)?).ok()?;
         if self.all.get(at).is_some_and(|block| block.at.number == number) {
             return Some(at);
@@ -128,8 +133,8 @@ impl Blocks {
         self.all.push_back(block);
     }
 
-    /// The first `count` pending blocks are delivered. Keeps `keep` delivered blocks, and the one
-    /// before them: it is the ancestor of a branch that replaces them all.
+    /// Marks the first `count` pending blocks as delivered. Keeps `keep` delivered blocks and the
+    /// block before them, which is the ancestor of a branch that replaces all of them.
     pub(super) fn deliver(&mut self, count: usize, keep: usize) {
         for block in self.all.range_mut(self.delivered..).take(count) {
             block.unsure = false;
@@ -146,19 +151,21 @@ impl Blocks {
         self.has_dropped = true;
     }
 
-    /// The block with this number, which was delivered, and all before it will not change.
+    /// Drops the blocks before `number`, which must be delivered: they can't be reorganised any
+    /// more.
     pub(super) fn finalize(&mut self, number: u64) {
         while self.first().is_some_and(|first| first.number < number) && self.delivered > 1 {
             self.drop_first();
         }
         if let Some(first) = self.all.front_mut().filter(|first| first.at.number <= number) {
+            // The logs of a final block are never removed again, so they need not be stored.
             first.work = Work::Logs(Vec::new());
             self.has_dropped = true;
         }
     }
 
-    /// Removes the blocks after `ancestor`, or all. Returns those that were delivered, or may have
-    /// been, the highest first.
+    /// Removes the blocks after `ancestor`, or all blocks if it is `None`. Returns the removed
+    /// blocks that were or may have been delivered, the highest first.
     pub(super) fn cut(&mut self, ancestor: Option<u64>) -> Vec<Block> {
         let kept = ancestor.and_then(|number| self.index(number)).map_or(0, |index| index + 1);
         let delivered = self.delivered;

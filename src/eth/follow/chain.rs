@@ -1,6 +1,7 @@
-//! The chain that is followed: what leads to its head, which of its blocks have logs, and what is
-//! ready to be delivered. Nothing that comes is believed: headers are linked to the blocks before,
-//! receipts are checked against the root of their header.
+//! State of the followed chain: linked headers, wanted receipts, and blocks ready for delivery.
+//!
+//! No answer is trusted. Headers must link to the preceding blocks, and receipts must match the
+//! root in their header.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,85 +18,86 @@ use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
 use crate::eth::receipts::BlockReceipts;
 use crate::eth::scan::QuerySet;
 
-/// Headers requested at a time.
+/// Number of headers requested at a time.
 const HEADERS: u64 = 8192;
-/// Blocks that an index is asked about at a time.
+/// Number of blocks for which the index is queried at a time.
 const INDEXED: u64 = 1 << 20;
 /// Estimated bytes of receipts in JSON that are requested at a time.
 const RECEIPTS: u64 = 32 << 20;
 
-/// What the chain needs to go on.
+/// What the chain needs next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Want {
-    /// The answer to this.
+    /// The answer to this question.
     Answer(Question),
-    /// A newer head.
+    /// A newer head of the provider.
     Head,
     /// Nothing: the last block was delivered.
     End,
 }
 
-/// What is ready to be delivered.
+/// Update that is ready to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Batch {
-    /// The logs of blocks that left the chain.
+    /// The logs of blocks that a reorganisation removed.
     Reorg,
-    /// The first pending blocks, so many.
+    /// The given number of pending blocks, from the first on.
     Blocks(usize),
 }
 
-/// Delivered blocks left the chain.
+/// A reorganisation that removed delivered blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reorg {
-    /// The last block that stays; `None` if none does.
+    /// Last common block; `None` if no block remains.
     pub(super) ancestor: Option<BlockRef>,
-    /// Those that left, the highest first.
+    /// The removed blocks, the highest first.
     pub(super) removed: Vec<Block>,
 }
 
-/// The provider's head, seen from the chain that is followed.
+/// Position of the provider's head relative to the followed chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The last block, or one after it.
+    /// The last followed block, or a later number.
     Ahead,
-    /// One of the earlier blocks, or one before those that are kept: the provider lags.
+    /// An earlier block of the followed chain, or a number before the kept blocks: the provider
+    /// lags.
     Lagging,
-    /// On another branch.
+    /// A block of another branch.
     Branch,
 }
 
-/// Headers of another branch, down to the chain that is followed.
+/// Headers of another branch, traced back towards the followed chain.
 #[derive(Debug, Clone)]
 struct Branch {
-    /// The next one down.
+    /// The next block to request: the parent of the last header.
     next: BlockRef,
-    /// The highest first.
+    /// The received headers, the highest first.
     headers: Vec<HeaderBuf>,
 }
 
-/// The chain that is followed.
+/// The followed chain.
 #[derive(Debug, Clone)]
 pub(super) struct Chain {
     rules: Rules,
-    /// The rules' queries, compiled.
+    /// The compiled queries of the rules.
     queries: QuerySet,
     blocks: Blocks,
     head: Option<BlockRef>,
-    /// What the provider called finalised.
+    /// Block that the provider most recently called finalised.
     finalized_claim: Option<BlockRef>,
-    /// The highest block of this chain that was called so.
+    /// Highest delivered block of this chain that the provider called finalised.
     finalized: Option<BlockRef>,
     branch: Option<Branch>,
-    /// A block whose receipts do not come: it may have left the chain.
+    /// Number of a block whose receipts can't be had: it may have left the chain.
     doubted: Option<u64>,
     reorg: Option<Reorg>,
     anchors: Anchors,
-    /// The number of blocks whose receipts were verified.
+    /// Number of blocks whose receipts were verified.
     pub(super) examined: u64,
 }
 
 impl Chain {
-    /// Goes on from what an earlier run had delivered.
+    /// Continues from the blocks that an earlier run delivered.
     pub(super) fn resume(
         rules: Rules,
         blocks: Blocks,
@@ -149,13 +151,13 @@ impl Chain {
         &mut self.anchors
     }
 
-    /// The number that the next block has.
+    /// Returns the number of the next block to link.
     pub(super) fn next_number(&self) -> u64 {
         self.blocks.last().map_or(self.rules.subject.start, |last| last.number.saturating_add(1))
     }
 
-    /// Whether everything that was asked for is delivered, and the chain is linked to an anchor
-    /// after it, if there is one.
+    /// Returns `true` if all requested blocks are delivered and linked to the next anchor, if there
+    /// is one.
     pub(super) fn is_at_end(&self) -> bool {
         let Some(to) = self.rules.to else { return false };
         let delivered = self.blocks.last_delivered().map(|last| last.number);
@@ -163,18 +165,20 @@ impl Chain {
         delivered >= Some(to) && linked >= Some(self.anchors.needed_for(to)) && self.reorg.is_none()
     }
 
+    /// Returns what the chain needs next.
     pub(super) fn want(&self) -> Want {
-        // A header of the branch that replaces delivered blocks, from its newest back.
+        // A branch is traced back from its newest header until it meets the followed chain.
         if let Some(branch) = &self.branch {
             return Want::Answer(Question::Header(branch.next.hash));
         }
         if self.is_at_end() {
             return Want::End;
         }
-        // The header that has the number of the block in doubt now.
+        // Request the header that now has the number of the block in doubt.
         if let Some(number) = self.doubted {
             return Want::Answer(Question::Headers(number..=number));
         }
+        // Receipts come before new headers: pending blocks are delivered as early as possible.
         let receipts = self.wanted_receipts();
         if !receipts.is_empty() {
             return Want::Answer(Question::Receipts(receipts));
@@ -187,7 +191,7 @@ impl Chain {
         }
         let is_last = self.blocks.last().is_some_and(|block| block.number == u64::MAX);
         match self.head {
-            // After the last number that there is comes none.
+            // No block can follow the highest possible number.
             Some(head) if head.number.min(last) >= next && !is_last => {
                 let last = head.number.min(last).min(next.saturating_add(HEADERS - 1));
                 Want::Answer(Question::Headers(next..=last))
@@ -196,18 +200,19 @@ impl Chain {
         }
     }
 
-    /// The last block that has to be linked.
+    /// Returns the number of the last block that must be linked.
     fn last_of_interest(&self) -> u64 {
         let to = self.rules.to.unwrap_or(u64::MAX);
         to.saturating_add(self.rules.confirmations).max(self.anchors.needed_for(to))
     }
 
-    /// The last block that may be delivered.
+    /// Returns the number of the last block that may be delivered.
     fn last_confirmed(&self) -> Option<u64> {
         let last = self.blocks.last()?.number.checked_sub(self.rules.confirmations)?;
         Some(last.min(self.rules.to.unwrap_or(u64::MAX)))
     }
 
+    /// Returns the next blocks whose receipts are needed, limited by their estimated size.
     fn wanted_receipts(&self) -> Vec<BlockRef> {
         let confirmed = self.last_confirmed();
         let pending = self.blocks.pending();
@@ -224,7 +229,7 @@ impl Chain {
         wanted
     }
 
-    /// The provider's head.
+    /// Takes the provider's head.
     pub(super) fn on_head(&mut self, head: BlockRef) -> Seen {
         let Some(last) = self.blocks.last() else {
             self.head = Some(head);
@@ -234,6 +239,8 @@ impl Chain {
             self.head = Some(head);
             return Seen::Ahead;
         }
+        // Blocks before these were dropped or are left out by the index: a head there can't be
+        // compared.
         let first = self.blocks.first().map_or(0, |first| first.number);
         let lowest = self.rules.index_to.map_or(first, |to| first.max(to));
         if self.blocks.has(head) || head.number < lowest {
@@ -246,9 +253,10 @@ impl Chain {
         Seen::Branch
     }
 
-    /// What the provider calls finalised.
+    /// Takes the block that the provider calls finalised.
     pub(super) fn on_finalized(&mut self, point: BlockRef) {
-        // Not the highest: one that is never on the chain would stand for ever.
+        // Keep the newest claim, not the highest: a claim that never becomes part of this chain
+        // would otherwise block all later ones.
         self.finalized_claim = Some(point);
         self.finalize();
     }
@@ -264,8 +272,9 @@ impl Chain {
         }
     }
 
-    /// Headers by number, from the next block on.
+    /// Takes headers by number, from the next block on.
     pub(super) fn on_headers(&mut self, headers: &[HeaderBuf]) -> Result<(), Refused> {
+        // While a branch is traced back, only headers by hash are needed.
         if self.branch.is_some() {
             return Ok(());
         }
@@ -274,6 +283,7 @@ impl Chain {
             let (asked, number) = (self.next_number(), first.number());
             return Err(AnswerError::OtherNumber { asked, found: number }.into());
         }
+        // A header with another parent starts a branch: the provider has reorganised.
         if self.blocks.last().is_some_and(|last| last.hash != first.parent_hash()) {
             let next = BlockRef { number: first.number(), hash: first.hash() };
             self.branch = Some(Branch { next, headers: Vec::new() });
@@ -283,11 +293,12 @@ impl Chain {
         let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
         let linked = chain.extend(&views);
         self.extend(&chain)?;
-        // What does not follow is of another branch: asked for again, it shows.
+        // The headers before a broken link are kept. If the next header belongs to another branch,
+        // requesting it again reveals that branch.
         Ok(linked.map_err(AnswerError::Unlinked)?)
     }
 
-    /// A header by hash, which a branch goes on with.
+    /// Takes a header by hash, which continues a branch.
     pub(super) fn on_header(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let Some(branch) = &mut self.branch else { return Ok(()) };
         let view = header.view();
@@ -299,6 +310,7 @@ impl Chain {
         let parent =
             found.number.checked_sub(1).map(|number| BlockRef { number, hash: view.parent_hash() });
         let first = self.blocks.first().unwrap_or(found);
+        // Nothing was dropped, so a branch that reaches the first block replaces the whole chain.
         let can_replace_all = !self.blocks.has_dropped() && found.number <= first.number;
         if parent.is_some_and(|parent| self.blocks.has(parent)) {
             return self.join(parent);
@@ -320,17 +332,20 @@ impl Chain {
         }
     }
 
-    /// Whether the next header that comes is that of the block in doubt.
+    /// Returns `true` if the next requested header is that of the block in doubt.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubted.is_some() && self.branch.is_none()
     }
 
-    /// Receipts of a block do not come. While they are waited for, a longer branch would go unseen.
+    /// Marks a block whose receipts can't be had as possibly reorganised away.
+    ///
+    /// Otherwise the follower would wait for these receipts and never see the branch that replaced
+    /// the block.
     pub(super) fn doubt(&mut self, at: BlockRef) {
         self.doubted = self.blocks.has(at).then_some(at.number);
     }
 
-    /// The header that has the number of a block in doubt.
+    /// Takes the header that now has the number of the block in doubt.
     pub(super) fn on_check(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let found = BlockRef::from(header);
         let asked = self.doubted.take();
@@ -341,16 +356,18 @@ impl Chain {
         self.on_header(header)
     }
 
-    /// What leads to the head cannot be had: the provider may have left that branch.
+    /// Forgets the head and the branch, whose headers can't be had: the provider may have left that
+    /// branch.
     pub(super) fn forget_head(&mut self) {
         self.branch = None;
         self.doubted = None;
         self.head = self.blocks.last();
     }
 
-    /// Changes to the branch, which leaves the chain after `ancestor`.
+    /// Switches to the branch, which leaves the chain after `ancestor`.
     fn join(&mut self, ancestor: Option<BlockRef>) -> Result<(), Refused> {
         let Some(mut branch) = self.branch.take() else { return Ok(()) };
+        // All blocks up to an anchor are authentic, so no valid branch leaves the chain before it.
         if let Some(anchor) = self.anchors.held()
             && ancestor.is_none_or(|ancestor| ancestor.number < anchor.number)
         {
@@ -365,7 +382,7 @@ impl Chain {
         let removed = self.blocks.cut(ancestor.map(|ancestor| ancestor.number));
         if !removed.is_empty() {
             match &mut self.reorg {
-                // Nothing of the one before was delivered yet.
+                // The earlier reorganisation is still undelivered: merge the two.
                 Some(reorg) => {
                     reorg.removed.extend(removed);
                     reorg.ancestor = ancestor;
@@ -376,10 +393,12 @@ impl Chain {
         self.extend(&chain)
     }
 
-    /// Links consecutive headers after the last block.
+    /// Links consecutive headers after the last block, and marks the blocks whose receipts are
+    /// needed.
     fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
         self.anchors.check(chain)?;
-        // By their place in this part of the chain: a provider may claim any number.
+        // Scan by index within this batch, not by block number: a provider may claim any number,
+        // and `QuerySet::scan` panics near `u64::MAX`.
         self.queries.rewind(0);
         let hits = self.queries.scan(0, chain.blooms());
         let mut candidates = hits.iter().map(|(place, _)| place).peekable();
@@ -398,8 +417,10 @@ impl Chain {
         Ok(())
     }
 
-    /// The candidates up to a block, as an index has them: each with the hash that it has there.
+    /// Takes the candidates of the index up to the block `end`, each with its hash in the index.
     pub(super) fn on_index(&mut self, candidates: &[HeaderBuf], end: BlockRef) {
+        // Each header alone: the blocks between candidates are left out, so the headers are not
+        // linked.
         for header in candidates {
             let mut chain = HeaderChain::new();
             if chain.extend(&[header.view()]).is_ok() {
@@ -418,6 +439,7 @@ impl Chain {
         }
     }
 
+    /// Returns `true` if the receipts of a block are needed to know its matching logs.
     fn wants_receipts(&self, block: &ChainBlock<'_>, is_candidate: bool) -> bool {
         let to = self.rules.to.unwrap_or(u64::MAX);
         let proves_absence = self.rules.profile.at(block.number).bloom.proves_absence();
@@ -426,7 +448,7 @@ impl Chain {
             && block.receipts_root != EMPTY_ROOT_HASH
     }
 
-    /// Whether receipts hold every log of the blocks that come next, up to this one.
+    /// Returns `true` if receipts contain every log of the undelivered blocks up to `last`.
     pub(super) fn is_every_log_in_receipts(&self, last: u64) -> bool {
         let next = self.blocks.last_delivered().map_or(0, |before| before.number.saturating_add(1));
         let first = next.max(self.rules.subject.from).min(last);
@@ -436,7 +458,7 @@ impl Chain {
         every_log(profile.at(first)) && later.all(every_log)
     }
 
-    /// Receipts of a block; of one that left the chain since they are of no use.
+    /// Takes the receipts of a block; ignores them if the block has left the chain since.
     pub(super) fn on_receipts(
         &mut self,
         at: BlockRef,
@@ -452,8 +474,9 @@ impl Chain {
         Ok(())
     }
 
-    /// What can be delivered now.
+    /// Returns the update that can be delivered now.
     pub(super) fn batch(&self) -> Option<Batch> {
+        // Removed blocks must be withdrawn before the blocks that replace them.
         if self.reorg.is_some() {
             return Some(Batch::Reorg);
         }
@@ -465,7 +488,7 @@ impl Chain {
         }
     }
 
-    /// The batch was delivered.
+    /// Records that a batch was delivered and acknowledged.
     pub(super) fn settle(&mut self, batch: Batch) {
         match batch {
             Batch::Reorg => self.reorg = None,
@@ -475,7 +498,8 @@ impl Chain {
         if let Some(to) =
             self.rules.index_to.filter(|&to| delivered.is_some_and(|at| at.number >= to))
         {
-            // Where blocks are left out, no branch is followed.
+            // The index leaves out blocks, so a branch can't be followed in its range: its blocks
+            // count as final.
             self.blocks.finalize(to);
         }
         self.finalize();

@@ -1,4 +1,4 @@
-//! What outlives a run: what is followed, from where, and what was given out.
+//! The state of a follower that is stored between runs.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
@@ -14,13 +14,15 @@ use super::rules::Subject;
 use crate::eth::header::BlockRef;
 use crate::eth::log::LocatedLog;
 
+/// Version of the stored format.
 const VERSION: u32 = 1;
 
-/// What outlives a run of a [`Follower`](super::Follower): what is followed, from where, and which
-/// blocks were given out, with their logs as far back as a reorganisation is followed.
+/// The state of a [`Follower`](super::Follower) that is stored between runs: the queries, the first
+/// block, and the delivered blocks.
 ///
-/// It is one JSON object ([`to_json`](Self::to_json)); its size goes with the logs of the blocks
-/// that are kept.
+/// The logs of delivered blocks are kept as far back as a reorganisation can be followed. The
+/// stored format is one JSON object ([`to_json`](Self::to_json)). Its size grows with the number of
+/// these logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) subject: Subject,
@@ -30,30 +32,31 @@ pub struct Cursor {
     pub(super) anchored: Option<BlockRef>,
 }
 
-/// Why a text is not a cursor.
+/// Error when reading a cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CursorError {
-    /// Not JSON, or a member is missing or of another kind.
+    /// The text is not JSON, or a member is missing or has the wrong type.
     #[error("not a cursor: {0}")]
     Json(String),
-    /// A version that is not known here.
-    #[error("version {0} of the format; this reads version {VERSION}")]
+    /// A format version that this library cannot read.
+    #[error("the cursor has format version {0}; this library reads version {VERSION}")]
     Version(u32),
-    /// A log that cannot be read, or of another block.
+    /// A log is malformed or belongs to another block.
     #[error("block {block}: {reason}")]
     Log {
-        /// The block.
+        /// Number of the block.
         block: u64,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
-    /// Blocks that are not in order.
-    #[error("block {after} after block {before}")]
+    /// The blocks are not in ascending order, or an acknowledged block follows an unacknowledged
+    /// one.
+    #[error("block {after} is stored after block {before}: the blocks are out of order")]
     Order {
-        /// The number of a block.
+        /// Number of a block.
         before: u64,
-        /// That of the block after it.
+        /// Number of the block stored after it.
         after: u64,
     },
 }
@@ -72,7 +75,7 @@ struct Wire {
 struct WireBlock {
     number: u64,
     hash: alloy_primitives::B256,
-    /// Whether it may have been given out, and that was not acknowledged.
+    /// `true` if the block may have been delivered without being acknowledged.
     unsure: bool,
     logs: Vec<Box<RawValue>>,
 }
@@ -86,7 +89,7 @@ struct WireReorg {
 impl WireBlock {
     fn of(block: &Block) -> Self {
         let BlockRef { number, hash } = block.at;
-        // A log's JSON is JSON.
+        // The JSON of a log is always valid, so no log is skipped here.
         let logs = block.logs().iter().filter_map(|log| RawValue::from_string(log.to_json()).ok());
         Self { number, hash, unsure: block.unsure, logs: logs.collect() }
     }
@@ -108,7 +111,8 @@ impl WireBlock {
 }
 
 impl Cursor {
-    /// What is to be stored before `upcoming` is given out, or when nothing is.
+    /// Returns the cursor to store before `upcoming` is delivered, or the current cursor without
+    /// it.
     pub(super) fn before(chain: &Chain, upcoming: Option<Batch>) -> Self {
         let blocks = chain.blocks();
         let count = match upcoming {
@@ -117,6 +121,7 @@ impl Cursor {
         };
         let sure = blocks.delivered().cloned();
         let pending = blocks.pending().enumerate();
+        // Blocks that an earlier run may have delivered stay unsure until they are delivered again.
         let unsure = pending.take_while(|(index, block)| *index < count || block.unsure);
         let unsure = unsure.map(|(_, block)| Block { unsure: true, ..block.clone() });
         Self {
@@ -128,12 +133,12 @@ impl Cursor {
         }
     }
 
-    /// The first block whose logs are given out.
+    /// Returns the number of the first block whose logs are delivered.
     pub fn from(&self) -> u64 {
         self.subject.from
     }
 
-    /// The last block that was given out and acknowledged; `None` before the first.
+    /// Returns the last acknowledged block; `None` if no block is acknowledged.
     pub fn last(&self) -> Option<BlockRef> {
         self.blocks.iter().take_while(|block| !block.unsure).last().map(|block| block.at)
     }
@@ -143,7 +148,7 @@ impl Cursor {
         Blocks::of(self.blocks, delivered, self.has_dropped)
     }
 
-    /// The cursor as JSON.
+    /// Encodes the cursor as JSON.
     pub fn to_json(&self) -> String {
         let wire = Wire {
             version: VERSION,
@@ -159,10 +164,10 @@ impl Cursor {
         serde_json::to_string(&wire).expect("numbers, hashes and JSON")
     }
 
-    /// Reads what [`to_json`](Self::to_json) wrote.
+    /// Decodes the output of [`to_json`](Self::to_json).
     ///
     /// # Errors
-    /// [`CursorError`] names what is wrong.
+    /// Returns [`CursorError`] if the text is not a valid cursor.
     pub fn from_json(text: &str) -> Result<Self, CursorError> {
         #[derive(Deserialize)]
         struct Head {

@@ -1,4 +1,5 @@
-//! The follower: what is asked next, what is given out next, and what is stored before and after.
+//! The follower: decides what is asked next, what is delivered next, and what is stored before and
+//! after.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -27,47 +28,48 @@ use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
 
-/// Blocks without logs are stored as given out after this long: a restart asks for them again.
+/// Interval for storing progress over blocks without logs. After a restart, blocks since the last
+/// stored cursor are requested again.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
 
-/// Why a follower cannot start.
+/// Reason why a follower cannot start.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// A query for one block by its hash.
-    #[error("a query for the one block {0}: a range can be followed")]
+    /// The query selects one block by its hash.
+    #[error("the query is for the single block {0}; only a range can be followed")]
     OneBlock(B256),
-    /// A last block that moves.
+    /// The last block is a tag that moves, such as `finalized`.
     #[error(
         "the last block is {}: it has to be a number, or the latest block",
         .0.name().unwrap_or("a number")
     )]
     End(BlockTag),
-    /// The cursor is of another chain.
+    /// The cursor belongs to another chain.
     #[error("the cursor is of chain {cursor}, not of chain {chain}")]
     OtherChain {
-        /// The cursor's chain id.
+        /// Chain id of the cursor.
         cursor: u64,
-        /// The chain id that was configured.
+        /// Configured chain id.
         chain: u64,
     },
-    /// The cursor is of another query.
+    /// The cursor belongs to another query.
     #[error("the cursor is of another query, {0}")]
     OtherQuery(String),
-    /// The cursor's query was matched by other rules.
-    #[error("the cursor is of a query matched by other rules, those of {0:?}")]
+    /// The query of the cursor was matched with other semantics.
+    #[error("the cursor's query was matched with other semantics, {0:?}")]
     OtherSemantics(Semantics),
-    /// The cursor begins at another block.
+    /// The cursor begins at another block than the configured one.
     #[error("the cursor begins at block {cursor}, not at block {from}")]
     OtherStart {
-        /// The cursor's first block.
+        /// First block of the cursor.
         cursor: u64,
-        /// The first block that was configured.
+        /// Configured first block.
         from: u64,
     },
 }
 
-/// What is given out.
+/// Kind of update to deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Delivery {
     Started,
@@ -75,7 +77,7 @@ enum Delivery {
     Batch(Batch),
 }
 
-/// What the next step depends on.
+/// Event that the next step waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Waiting {
     Nothing,
@@ -83,7 +85,7 @@ enum Waiting {
     Stored(StoreId, Delivery),
     Acknowledged(UpdateId, Delivery),
     Until(Duration),
-    /// Nothing comes any more.
+    /// The follower has ended and ignores all events.
     Ended,
 }
 
@@ -93,28 +95,28 @@ enum Stage {
     Following(Box<Chain>),
 }
 
-/// Whether the follower goes on after an event: a fault ends it.
+/// Result of handling an event: a fault ends the follower.
 type Handled = Result<(), Box<Fault>>;
 
-/// Receipts of a block, as an answer has them.
+/// Receipts of a block as they arrive in an answer.
 type FoundReceipts<'a> = Result<Option<&'a BlockReceipts>, Failure>;
 
-/// Follows the logs of a query: see the [module](crate::eth::follow).
+/// Follows the logs of a query; the [module](crate::eth::follow) describes its protocol.
 #[derive(Debug, Clone)]
 pub struct Follower {
     config: Config,
     stage: Stage,
-    /// What an earlier run left, until it is taken up.
+    /// Cursor of an earlier run, until the start is complete.
     left: Option<Cursor>,
-    /// The first update, until it is given out.
+    /// First update, until it is delivered.
     started: Option<Started>,
     waiting: Waiting,
     pace: Pace,
-    /// Of the answer that is open: whether something of use came, and the first block whose receipts
-    /// were of no use.
+    /// `true` if a part of the open answer was accepted.
     came: bool,
+    /// First block of the open answer whose receipts were refused, and the error.
     wrong: Option<(BlockRef, AnswerError)>,
-    /// The method whose receipts were of no use, where several are tried.
+    /// Method whose receipts were refused last, if several methods are tried.
     method: Option<String>,
     last_question: u64,
     last_store: u64,
@@ -122,21 +124,25 @@ pub struct Follower {
     saved_at: Duration,
     is_unsaved: bool,
     lag_reported: bool,
-    /// When the event came that is being handled, and what to do about it so far.
+    /// Time of the event that is being handled.
     now: Duration,
+    /// Actions collected for the event that is being handled.
     actions: Vec<Action>,
 }
 
 impl Follower {
-    /// A follower from the first block of the query, or from where an earlier run left off.
+    /// Creates a follower that starts at the query's first block, or continues from a cursor.
     ///
     /// # Errors
-    /// [`StartError`] if the query's blocks cannot be followed, or the cursor is of something else.
+    /// Returns [`StartError`] if the query's blocks cannot be followed, or if the cursor belongs to
+    /// another chain or query.
     pub fn new(config: Config, cursor: Option<Cursor>) -> Result<Self, StartError> {
         let (from, to) = match *config.query.blocks() {
             BlockSelection::AtHash(hash) => return Err(StartError::OneBlock(hash)),
             BlockSelection::Range { from, to } => (from, to),
         };
+        // `latest` and `pending` as the last block mean that the run has no end. `safe` and
+        // `finalized` are refused: they would move during the run.
         let to = match to {
             Some(BlockTag::Number(number)) => Some(number),
             Some(BlockTag::Earliest) => Some(0),
@@ -144,11 +150,13 @@ impl Follower {
             Some(tag @ (BlockTag::Safe | BlockTag::Finalized)) => return Err(StartError::End(tag)),
         };
         let from = match from {
+            // A pending block is not part of the chain yet.
             None | Some(BlockTag::Pending) => BlockTag::Latest,
             Some(BlockTag::Earliest) => BlockTag::Number(0),
             Some(tag) => tag,
         };
         if let Some(cursor) = &cursor {
+            // A cursor of other queries would mix their logs with those of this run.
             check_subject(&cursor.subject, &config, from)?;
         }
         Ok(Self {
@@ -172,17 +180,17 @@ impl Follower {
         })
     }
 
-    /// What it was set up with.
+    /// Returns the configuration this follower was created with.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// The question that is open, if any: more of the answer to another one is of no use.
+    /// Returns the id of the open question, if any. Answers to other questions are ignored.
     pub fn question(&self) -> Option<QuestionId> {
         matches!(self.waiting, Waiting::Answer(..)).then_some(QuestionId(self.last_question))
     }
 
-    /// When the next [`Event::Tick`] is of use; `None` while something else is waited for.
+    /// Returns the time of the next useful [`Event::Tick`]; `None` while another event is awaited.
     pub fn wake_at(&self) -> Option<Duration> {
         match self.waiting {
             Waiting::Until(at) => Some(at),
@@ -197,38 +205,40 @@ impl Follower {
         }
     }
 
-    /// The provider's head.
+    /// Returns the provider's head; `None` before it is known.
     pub fn head(&self) -> Option<BlockRef> {
         self.chain()?.head()
     }
 
-    /// The number of the next header to link; `None` before the start is known.
+    /// Returns the number of the next header to link; `None` before the start is known.
     pub fn next_number(&self) -> Option<u64> {
         Some(self.chain()?.next_number())
     }
 
-    /// The last block that was given out and acknowledged.
+    /// Returns the last block that was delivered and acknowledged.
     pub fn last(&self) -> Option<BlockRef> {
         self.chain()?.blocks().last_delivered()
     }
 
-    /// The number of blocks that are kept: given out, or about to be.
+    /// Returns the number of blocks kept in memory, delivered or pending.
     pub fn num_kept(&self) -> usize {
         self.chain().map_or(0, |chain| chain.blocks().len())
     }
 
-    /// The number of blocks in this run whose receipts were verified.
+    /// Returns the number of blocks whose receipts were verified in this run.
     pub fn num_verified(&self) -> u64 {
         self.chain().map_or(0, |chain| chain.examined)
     }
 
-    /// The cursor for a caller who stores it in one transaction with what it makes of the update
-    /// that is out: that one counts as dealt with. Take it when [`Action::Update`] is carried out,
-    /// before [`Event::Acknowledged`], which may bring the next update. `None` before the start is
-    /// known.
+    /// Returns a cursor that counts the unacknowledged update as processed; `None` before the start
+    /// is known.
+    ///
+    /// It serves callers who store the cursor in the same transaction as their results of the
+    /// update. Call it while carrying out [`Action::Update`], before sending
+    /// [`Event::Acknowledged`], which may produce the next update.
     ///
     /// # Cost
-    /// A copy of the logs of the blocks that are kept.
+    /// Copies the logs of the kept blocks.
     pub fn cursor(&self) -> Option<Cursor> {
         let chain = self.chain()?;
         let Waiting::Acknowledged(_, Delivery::Batch(batch)) = self.waiting else {
@@ -239,10 +249,10 @@ impl Follower {
         Some(Cursor::before(&chain, None))
     }
 
-    /// Takes an event at the time `now`, and returns what to do, in order.
+    /// Handles an event at the time `now`; returns the actions to carry out, in order.
     ///
     /// # Cost
-    /// Hashing headers and receipts; stored cursors copy the logs of the blocks that are kept.
+    /// Hashes headers and receipts. A cursor to store copies the logs of the kept blocks.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         if self.waiting == Waiting::Ended {
@@ -261,6 +271,7 @@ impl Follower {
             Event::Tick => {}
             Event::Stop => self.end(Ok(())),
             Event::Stored(id) => {
+                // A later id implies that all earlier cursors are durable.
                 if let Waiting::Stored(awaited, delivery) = self.waiting
                     && id >= awaited
                 {
@@ -276,6 +287,7 @@ impl Follower {
                 }
             }
             Event::Answer(id, answer) => {
+                // Late answers to earlier questions are ignored.
                 if id.0 == self.last_question {
                     return self.on_answer(answer);
                 }
@@ -297,7 +309,7 @@ impl Follower {
         }
     }
 
-    /// Closes the open question and returns it, if `is_such` holds for it.
+    /// Closes the open question and returns it, if `is_such` returns `true` for it.
     fn answered(&mut self, is_such: impl Fn(&Question) -> bool) -> Option<Question> {
         match core::mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Answer(question) if is_such(&question) => Some(question),
@@ -333,6 +345,7 @@ impl Follower {
                         None
                     }
                     Seen::Lagging => {
+                        // Report a lagging provider once, not at every poll.
                         let last = chain.blocks().last().unwrap_or(at);
                         let was_reported = core::mem::replace(&mut self.lag_reported, true);
                         (!was_reported).then_some(Note::Lags { head: at, last })
@@ -341,9 +354,10 @@ impl Follower {
                 };
                 self.actions.extend(note.map(Action::Note));
                 if chain.want() == Want::Head {
-                    // Nothing else is open that could have failed.
+                    // Nothing else is pending, so the last failure is over.
                     self.pace.went_well();
                 }
+                // Ask for the finalised block only when the head has changed, and not too often.
                 if before != Some(at) && self.pace.is_finality_due(self.now) {
                     self.ask(Question::Block(BlockTag::Finalized));
                 }
@@ -360,6 +374,7 @@ impl Follower {
             (Stage::Starting(_), None) => return Err(Box::new(Fault::NoAnchor(asked))),
             (Stage::Starting(start), Some(header)) => {
                 let found = BlockRef::from(header);
+                // The provider may return any header: only the hash identifies the anchor.
                 if found.hash == asked {
                     start.on_anchor(found);
                     Ok(())
@@ -368,7 +383,7 @@ impl Follower {
                 }
             }
             (Stage::Following(chain), Some(header)) => chain.on_header(header),
-            // Its own branch holds it.
+            // The provider named this branch but does not have its header.
             (Stage::Following(_), None) => Err(AnswerError::Missing.into()),
         };
         self.taken(taken, question)
@@ -381,12 +396,14 @@ impl Follower {
             Stage::Starting(start) => {
                 (start.on_header(first, &self.config).map_err(Refused::Fault), false)
             }
-            // Nothing begins to be in doubt while headers are asked for: this was the question.
+            // No block can become doubted while headers are requested, so this header answers the
+            // question about the doubted block.
             Stage::Following(chain) if chain.is_in_doubt() => (chain.on_check(first), false),
             Stage::Following(chain) => (chain.on_headers(headers), true),
         };
-        // One header is all of an answer, but where the chain grows. Where it has gone over to a
-        // branch instead, what follows is of no use.
+        // Only headers that extend the chain may arrive in several parts. Otherwise the first
+        // header is the whole answer. If the chain began to trace a branch, the remaining headers
+        // are useless.
         let next = headers.last().map(|last| last.view().number().saturating_add(1));
         if may_grow && taken.is_ok() && self.next_number() == next {
             self.came = true;
@@ -402,6 +419,7 @@ impl Follower {
         let is_such = |it: &_| matches!(it, Question::Candidates(_));
         let Some(question) = self.answered(is_such) else { return Ok(()) };
         let Question::Candidates(asked) = &question else { return Ok(()) };
+        // The chain would be corrupted by candidates that are out of order or outside the range.
         let number = |header: &HeaderBuf| header.view().number();
         let are_in_order = headers.windows(2).all(|pair| number(&pair[0]) < number(&pair[1]));
         let are_in_range = headers.iter().all(|header| asked.contains(&number(header)))
@@ -421,7 +439,7 @@ impl Follower {
         let Waiting::Answer(Question::Receipts(_)) = self.waiting else { return Ok(()) };
         match self.verify(at, receipts) {
             Ok(()) => self.came = true,
-            // Of several blocks the first counts.
+            // If several blocks fail, the first one is reported.
             Err(Refused::Answer(error)) => {
                 self.wrong.get_or_insert((at, *error));
             }
@@ -441,6 +459,7 @@ impl Follower {
                 }
             }
             Err(Refused::Answer(error)) => {
+                // Keep the last error: it belongs to the method that was tried last.
                 self.wrong = Some((at, *error));
                 self.method = Some(method.into());
             }
@@ -449,7 +468,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Takes receipts, if they are those of the block.
+    /// Verifies receipts and takes the logs of the block.
     fn verify(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Result<(), Refused> {
         let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
         match receipts {
@@ -459,7 +478,7 @@ impl Follower {
         }
     }
 
-    /// No more comes of the open answer.
+    /// Ends the open answer, with or without a failure.
     fn on_complete(&mut self, failure: Option<Failure>) -> Handled {
         let Some(question) = self.answered(|_| true) else { return Ok(()) };
         let came = core::mem::take(&mut self.came);
@@ -469,7 +488,8 @@ impl Follower {
             |failure: Option<_>| failure.map_or(AnswerError::Missing, AnswerError::Failed);
         match question {
             Question::Block(BlockTag::Finalized) if is_following => {
-                // After a transient failure it is asked for again with the next head.
+                // After a transient failure, the finalised block is requested again with the next
+                // head.
                 if let Some(failure) = failure.filter(|failure| !failure.transient) {
                     self.pace.finality_came(false, self.now);
                     self.note(Note::NoFinality(failure));
@@ -481,6 +501,8 @@ impl Follower {
                     self.pace.went_well();
                 }
                 match (wrong, failure) {
+                    // A block with wrong receipts is handled first, even if the connection failed
+                    // later.
                     (Some((at, error)), _) => self.wrong_receipts(at, error),
                     (None, None) if came => {
                         self.pace.all_receipts_came();
@@ -497,7 +519,8 @@ impl Follower {
                 self.pace.went_well();
                 Ok(())
             }
-            // What was collected of a branch is as good as before.
+            // These questions do not belong to a branch, so the collected headers of a branch are
+            // kept.
             Question::Block(_) | Question::Candidates(_) => {
                 self.failed(question, or_missing(failure))
             }
@@ -505,13 +528,14 @@ impl Follower {
         }
     }
 
-    /// Goes on after an answer was taken or refused: a refused question is asked again, or the
-    /// follower ends.
+    /// Continues after an answer: a refused question is repeated later, and a fault ends the
+    /// follower.
     fn taken(&mut self, taken: Result<(), Refused>, question: Question) -> Handled {
         match taken {
             Ok(()) => Ok(()),
             Err(Refused::Fault(fault)) => Err(fault),
             Err(Refused::Answer(error)) => {
+                // The provider may have left the branch that the question belongs to.
                 if let Stage::Following(chain) = &mut self.stage {
                     chain.forget_head();
                 }
@@ -520,10 +544,11 @@ impl Follower {
         }
     }
 
-    /// An answer failed: it is asked for again later, unless that has happened too often.
+    /// Handles a failed answer: repeats the question later, or gives up after too many failures.
     fn failed(&mut self, question: Question, error: AnswerError) -> Handled {
         let is_transient = matches!(&error, AnswerError::Failed(failure) if failure.transient);
-        // Before anything is followed, what was asked for is wrong rather than the moment.
+        // At the start, a failure that is not transient is due to the configuration, so a retry
+        // does not help.
         if matches!(self.stage, Stage::Starting(_)) && !is_transient {
             return Err(Fault::GaveUp { question, error, tries: 1 }.into());
         }
@@ -541,13 +566,13 @@ impl Follower {
         self.note(Note::Failed { question, error, wait });
     }
 
-    /// Receipts of a block did not come, or are not the block's.
+    /// Handles missing or wrong receipts of a block.
     fn wrong_receipts(&mut self, at: BlockRef, error: AnswerError) -> Handled {
         if matches!(&error, AnswerError::Failed(failure) if failure.transient) {
             return self.failed(Question::Receipts([at].into()), error);
         }
         if self.pace.wrong_receipts(at.hash) > 1 {
-            // The method may be at fault.
+            // The method may be at fault: try every other method before waiting again.
             self.ask(Question::ReceiptsEachWay(at));
             self.wrong = Some((at, error));
             return Ok(());
@@ -555,7 +580,7 @@ impl Follower {
         self.no_receipts(at, error)
     }
 
-    /// No method gave the receipts of a block.
+    /// Waits before requesting the receipts of a block again, or gives up after too many failures.
     fn no_receipts(&mut self, at: BlockRef, error: AnswerError) -> Handled {
         let tries = self.pace.tries_of(at.hash);
         if tries >= self.config.tries {
@@ -564,6 +589,7 @@ impl Follower {
         }
         let wait = self.pace.wait(self.now);
         self.ask_later(Question::Receipts([at].into()), error, wait);
+        // While waiting, check that the block is still on the provider's chain.
         if let Stage::Following(chain) = &mut self.stage {
             chain.doubt(at);
         }
@@ -598,7 +624,8 @@ impl Follower {
         Ok(())
     }
 
-    /// All is known: what an earlier run left is taken up, and what is followed is stored.
+    /// Ends the start: restores the blocks of an earlier run, checks the anchors, and delivers the
+    /// first update.
     fn start(&mut self) -> Handled {
         let Stage::Starting(start) = &self.stage else { return Ok(()) };
         let left = self.left.take();
@@ -609,17 +636,22 @@ impl Follower {
         let blocks = left.map(Cursor::blocks).unwrap_or_default();
         let last = blocks.last().map(|last| last.number);
         let mut anchors = Anchors::new(start.linked_anchors(&self.config), anchored);
+        // The index contains this anchor, and the provider has the index's last block.
         if let Some(anchor) = start.indexed_anchor() {
             anchors.hold(anchor);
         }
         for anchor in anchors.linked().to_vec() {
+            // No header will be linked at the number of such an anchor: compare it with the
+            // restored blocks.
             if anchor.number < rules.subject.start || Some(anchor.number) <= last {
                 match blocks.get(anchor.number) {
                     Some(block) if block.at != anchor => {
                         let (found, of) = (block.at.hash, Source::Cursor);
                         return Err(Fault::OtherThanAnchor { anchor, found, of }.into());
                     }
+                    // The cursor's chain contains the anchor.
                     Some(_) => anchors.hold(anchor),
+                    // An earlier run found the anchor, and its block has been dropped since.
                     None if anchored == Some(anchor) => anchors.hold(anchor),
                     None => self.actions.push(Action::Note(Note::AnchorNotCompared(anchor))),
                 }
@@ -628,7 +660,8 @@ impl Follower {
         let chain = Chain::resume(rules, blocks, reorg, anchors);
         self.started = Some(started_update(&chain, start.anchors()));
         self.stage = Stage::Following(Box::new(chain));
-        // A later run would find another head, and leave out the blocks between.
+        // The resolved first block is stored before the first update. Otherwise a later run would
+        // resolve `latest` to another block and skip the blocks between.
         if is_first && self.config.stored {
             self.store_before(Delivery::Started);
         } else {
@@ -637,16 +670,18 @@ impl Follower {
         Ok(())
     }
 
-    /// The next step of a chain that is followed.
+    /// Performs the next step of the followed chain.
     fn follow(&mut self) {
         let Stage::Following(chain) = &mut self.stage else { return };
         let batch = chain.batch();
-        // What left the chain is taken back before the rest is said to be authentic.
+        // Removed blocks are delivered first: they must not be reported as authentic.
         if chain.anchors().is_unreported() && batch != Some(Batch::Reorg) {
             return self.deliver(Delivery::Anchored);
         }
         if let Some(batch) = batch {
             let delivery = Delivery::Batch(batch);
+            // Logs must not be delivered before a cursor announces them: after a kill, the next run
+            // could not withdraw them. Blocks without logs need no such cursor.
             return if self.config.stored && matters(chain, batch) {
                 self.store_before(delivery);
             } else {
@@ -656,11 +691,13 @@ impl Follower {
         if chain.is_at_end() {
             return self.end(Ok(()));
         }
+        // Poll the head even while old blocks are processed, to notice a reorganisation.
         if self.pace.poll(self.now) {
             return self.ask(Question::Block(BlockTag::Latest));
         }
         match chain.want() {
             Want::End => self.end(Ok(())),
+            // Every block up to the provider's current head is delivered.
             Want::Head if self.pace.has_seen_head && self.config.once => self.end(Ok(())),
             Want::Head => {
                 self.pace.has_seen_head = false;
@@ -679,7 +716,8 @@ impl Follower {
         id
     }
 
-    /// Stores what a later run needs before something is given out.
+    /// Stores the cursor that announces an update; the update is delivered once the cursor is
+    /// durable.
     fn store_before(&mut self, delivery: Delivery) {
         let Stage::Following(chain) = &self.stage else { return };
         let upcoming = match delivery {
@@ -717,12 +755,13 @@ impl Follower {
         }
     }
 
-    /// The last action. What was acknowledged is stored, however it ended.
+    /// Ends the follower, after storing all acknowledged progress.
     fn end(&mut self, ended: Result<(), Fault>) {
         if let Stage::Following(chain) = &self.stage
             && self.is_unsaved
         {
-            // Of a batch that is out and matters, what was stored before it stays.
+            // While an update with logs is unacknowledged, `is_unsaved` is `false`: the cursor that
+            // announced this update must stay.
             let cursor = Cursor::before(chain, None);
             self.store(cursor);
         }
@@ -740,7 +779,7 @@ fn queries_of_json(json: &str, semantics: Semantics) -> Option<Vec<LogQuery>> {
     list.into_iter().map(|query| one(query.get())).collect()
 }
 
-/// Whether an earlier run followed the same.
+/// Returns an error if the cursor follows another chain, other queries or another first block.
 fn check_subject(left: &Subject, config: &Config, from: BlockTag) -> Result<(), StartError> {
     if left.chain_id != config.chain_id {
         let (cursor, chain) = (left.chain_id, config.chain_id);
@@ -772,7 +811,8 @@ fn started_update(chain: &Chain, anchors: &[BlockRef]) -> Started {
     }
 }
 
-/// Whether logs come or go with a batch, so that it must not be given out twice unnoticed.
+/// Returns `true` if a batch adds or removes logs, so that a cursor must be stored around its
+/// delivery.
 fn matters(chain: &Chain, batch: Batch) -> bool {
     match batch {
         Batch::Reorg => true,

@@ -1,31 +1,33 @@
-//! The logs of a query, past and live, read out of receipts: one machine without sockets, clock and
-//! files.
+//! Follows the logs of a query, past and live, proven by receipts: one machine without sockets,
+//! clock and files.
 //!
-//! A [`Follower`] goes from a block through the past, and then with the chain's head. Each header
-//! must be the child of the one before. A block whose filter rules a match out is passed over; of
-//! each other block all receipts are requested and must have the header's receipts root, and the
-//! logs are read out of them. What a provider says of logs by itself is never asked. So a log is as
-//! true as the chain of headers is. That chain is the provider's word, except up to an
-//! [anchor](Config::anchors). And where receipts do not hold every log that nodes return, those
-//! given out are not all: [`NextBlocks::every_log`] says so.
+//! A [`Follower`] starts at a block, processes the past, and then follows the chain's head. Each
+//! header must be the child of the preceding one. A block whose filter rules out a match is
+//! skipped. Of each other block, all receipts are requested, checked against the header's receipts
+//! root, and searched for logs. The provider is never asked for logs, so a delivered log is as
+//! trustworthy as the chain of headers. That chain is only the provider's claim, except up to an
+//! [anchor](Config::anchors). On some chains nodes return logs that no receipt contains;
+//! [`NextBlocks::every_log`] is `false` for such blocks.
 //!
 //! # How to drive it
-//! 1. Make a [`Follower`] from a [`Config`], and the [`Cursor`] of an earlier run, if any.
-//! 2. Hand over what happens as [`Event`]s, and begin with [`Event::Tick`]. `now` is the time since
-//!    any one moment.
-//! 3. Carry out each [`Action`] in order. One [`Question`] is open at a time; which [`Answer`]s it takes
-//!    is said there. [`Answer::Complete`] or [`Answer::Failed`] ends an answer of several parts.
-//! 4. Tick at [`Follower::wake_at`].
+//! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is
+//!    one.
+//! 2. Pass every occurrence to [`Follower::handle`] as an [`Event`], starting with [`Event::Tick`].
+//!    `now` is the time since an arbitrary fixed moment.
+//! 3. Carry out the returned [`Action`]s in order. At most one [`Question`] is open at a time, and
+//!    its documentation names the [`Answer`]s that it accepts. [`Answer::Complete`] or
+//!    [`Answer::Failed`] ends an answer of several parts.
+//! 4. Send [`Event::Tick`] at the time that [`Follower::wake_at`] returns.
 //!
 //! # What is never lost
-//! Each [`Update`] that brings or removes logs is announced by [`Action::Store`] before it is given
-//! out, and stored as dealt with after [`Event::Acknowledged`]. So wherever a kill comes, all runs
-//! together give out each log at least once, and a later run takes back whatever an earlier one may
-//! have given out of blocks that left the chain. Where the follower starts is stored before its
-//! first update: a tag such as `latest` is resolved once.
+//! Before an [`Update`] adds or removes logs, [`Action::Store`] stores a cursor that announces it.
+//! After [`Event::Acknowledged`], a cursor is stored that records the update as processed. So if
+//! the process is killed at any time, all runs together deliver each log at least once. A later run
+//! also removes the logs of reorganised blocks that an earlier run may have delivered. The first
+//! block is stored before the first update, so that a tag such as `latest` is resolved only once.
 //!
-//! Without a storage of its own, a caller keeps [`Follower::cursor`] in the same transaction as what
-//! it makes of an update.
+//! A caller without a separate storage stores [`Follower::cursor`] in the same transaction as the
+//! results of an update.
 
 mod anchors;
 mod blocks;
@@ -56,48 +58,54 @@ use crate::eth::receipts::{BlockReceipts, VerifyError};
 pub use cursor::{Cursor, CursorError};
 pub use machine::{Follower, StartError};
 
-/// What is followed, and how.
+/// Configuration of a [`Follower`]: the chain, the queries, and how to follow them.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The chain's id (EIP-155). A cursor of another chain is refused.
+    /// Chain id (EIP-155). A cursor of another chain is refused.
     pub chain_id: u64,
-    /// What the chain's filters and receipts commit to. Where filters prove nothing, the receipts of
-    /// every block are requested.
+    /// Profile of the chain: what its filters and receipts commit to. If the filters prove nothing,
+    /// the receipts of every block are requested.
     pub profile: ChainProfile,
-    /// Which logs, and of which blocks. The first block is `latest` unless the query says otherwise;
-    /// a tag means the block that it names when the follower starts. With a number as the last block
-    /// it ends there, else it goes on with live blocks.
+    /// Query for logs in a range of blocks.
+    ///
+    /// The default first block is `latest`. A tag is resolved once, when the follower starts. If
+    /// the last block is a number, the follower ends there; otherwise it continues with live
+    /// blocks.
     pub query: LogQuery,
-    /// Further queries, answered in the same pass: their own blocks are ignored. A log that several
-    /// want is given out once; [`queries_of`](Self::queries_of) says which want it.
+    /// Further queries, answered in the same pass. Their own block ranges are ignored.
+    ///
+    /// A log that several queries match is delivered once; [`queries_of`](Self::queries_of) returns
+    /// the queries that match it.
     pub more_queries: Vec<LogQuery>,
-    /// Whose rules hold where nodes differ.
+    /// Rules for matching where clients differ.
     pub semantics: Semantics,
-    /// Hashes that the caller trusts. The chain must hold them; up to the highest that was passed,
-    /// all is authentic. Where the query ends before one, the chain is followed up to it; with
-    /// [`once`](Self::once) up to the head at most.
+    /// Hashes of blocks that the caller trusts.
+    ///
+    /// The chain must contain these blocks, and all blocks up to the highest one reached are
+    /// authentic. If the query ends before an anchor, the chain is linked up to that anchor, but
+    /// with [`once`](Self::once) not beyond the head.
     pub anchors: Vec<B256>,
-    /// A block is given out once this many blocks come after it; 0 by default.
+    /// Number of blocks that must follow a block before it is delivered; 0 by default.
     pub confirmations: u64,
-    /// How many blocks that were given out may leave the chain again; 256 by default. A deeper
-    /// reorganisation is [`Fault::TooDeep`].
+    /// Number of delivered blocks that a reorganisation can remove; 256 by default. A deeper
+    /// reorganisation ends the follower with [`Fault::TooDeep`].
     pub keep: usize,
-    /// Blocks of which an index says which are candidates.
+    /// Range of blocks whose candidates are taken from an index.
     pub index: Option<Indexed>,
-    /// Ends at the provider's head instead of waiting for new blocks.
+    /// `true` to end at the provider's head instead of waiting for new blocks.
     pub once: bool,
-    /// How often the head is asked for; 2 s by default. Also the first wait after a failure; it
-    /// doubles up to a minute.
+    /// Interval between requests for the head; 2 s by default. It is also the first wait after a
+    /// failure, which is doubled up to one minute.
     pub poll: Duration,
-    /// The number of wrong or missing answers in a row after which the follower gives up; 10 by
-    /// default. Failures of the connection count only with [`once`](Self::once).
+    /// Number of wrong or missing answers in a row after which the follower gives up; 10 by
+    /// default. Connection failures count only with [`once`](Self::once).
     pub tries: u32,
-    /// Whether there is a storage. Without one no [`Action::Store`] comes.
+    /// `true` if the caller stores cursors; `false` to omit all [`Action::Store`].
     pub stored: bool,
 }
 
 impl Config {
-    /// Live blocks of a chain from its head on, with a storage.
+    /// Returns a configuration that follows live blocks from the chain's head on, with a storage.
     pub fn new(chain_id: u64, profile: ChainProfile, query: LogQuery) -> Self {
         Self {
             chain_id,
@@ -116,107 +124,113 @@ impl Config {
         }
     }
 
-    /// The queries that want a log: 0 is [`query`](Self::query), 1 the first of
-    /// [`more_queries`](Self::more_queries), and so on.
+    /// Returns the indices of the queries that match a log: 0 is [`query`](Self::query), 1 the
+    /// first of [`more_queries`](Self::more_queries), and so on.
     pub fn queries_of<'a>(&'a self, log: &'a LocatedLog) -> impl Iterator<Item = usize> + 'a {
         let queries = core::iter::once(&self.query).chain(&self.more_queries).enumerate();
         let wants = |(_, query): &(usize, &LogQuery)| query.matches(&log.log, self.semantics);
         queries.filter(wants).map(|(place, _)| place)
     }
 
-    /// All queries, without their blocks.
+    /// Returns all queries, without their block ranges.
     fn queries(&self) -> Vec<LogQuery> {
         let queries = core::iter::once(&self.query).chain(&self.more_queries);
         queries.map(|query| query.clone().in_blocks(BlockSelection::default())).collect()
     }
 }
 
-/// Blocks of which an index says which are candidates. It must hold block hashes.
+/// Range of blocks whose candidates are taken from an index. The index must store block hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Indexed {
-    /// The index's first block.
+    /// Number of the index's first block.
     pub first: u64,
-    /// The last block that the index is asked about: deep enough not to leave the chain.
+    /// Last block for which the index is used. It must be deep enough never to be reorganised.
     pub last: BlockRef,
 }
 
-/// What happens.
+/// Input of a [`Follower`].
 #[derive(Debug, Clone)]
 pub enum Event<'a> {
-    /// Time has passed.
+    /// Time has passed; needed at the time that [`Follower::wake_at`] returns.
     Tick,
-    /// Answers the question with this id. Of one that is no longer open, it is passed over.
+    /// An answer, or a part of one, to the question with this id. Answers to questions that are no
+    /// longer open are ignored.
     Answer(QuestionId, Answer<'a>),
-    /// The cursor with this id is durable, and so are all before it.
+    /// The cursor with this id and all earlier cursors are durable.
     Stored(StoreId),
-    /// The reader has dealt with this update.
+    /// The reader has processed this update.
     Acknowledged(UpdateId),
-    /// Store what is not stored yet, and end.
+    /// Store unsaved progress, then end.
     Stop,
 }
 
-/// The answer to a question, or a part of it.
+/// Answer to a question, or a part of one.
 #[derive(Debug, Clone)]
 pub enum Answer<'a> {
-    /// To [`Question::Block`] and [`Question::IndexedBlock`].
+    /// Answers [`Question::Block`] and [`Question::IndexedBlock`].
     Block(BlockRef),
-    /// To [`Question::Header`]; `None` if the provider does not have it.
+    /// Answers [`Question::Header`]; `None` if the provider does not have the header.
     Header(Option<&'a HeaderBuf>),
-    /// To [`Question::Headers`], any number of times before [`Complete`](Self::Complete).
+    /// Answers [`Question::Headers`]; allowed any number of times before
+    /// [`Complete`](Self::Complete).
     Headers(&'a [HeaderBuf]),
-    /// To [`Question::Receipts`], any number of times before [`Complete`](Self::Complete). `None` if
-    /// the provider does not have them.
+    /// Answers [`Question::Receipts`] for one block; allowed any number of times before
+    /// [`Complete`](Self::Complete). `None` if the provider does not have the receipts.
     Receipts(BlockRef, Result<Option<&'a BlockReceipts>, Failure>),
-    /// To [`Question::ReceiptsEachWay`], any number of times before [`Complete`](Self::Complete): the
-    /// name of a method, and what it gave.
+    /// Answers [`Question::ReceiptsEachWay`] with the name of a method and its result; allowed any
+    /// number of times before [`Complete`](Self::Complete).
     ReceiptsBy(&'a str, Result<Option<&'a BlockReceipts>, Failure>),
-    /// To [`Question::Candidates`]: headers of the first candidates of the range, and the block up to
-    /// which there are no others.
+    /// Answers [`Question::Candidates`]: headers of the first candidates of the range, and the
+    /// block up to which there are no other candidates.
     Candidates(&'a [HeaderBuf], BlockRef),
-    /// There is no more of the answer.
+    /// Ends an answer: no further part follows.
     Complete,
-    /// There is no answer, or no more of it.
+    /// Ends an answer with a failure: there is no answer, or no further part.
     Failed(Failure),
 }
 
-/// What the follower wants done.
+/// Output of a [`Follower`]: something for the caller to do.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Ask the provider, or the index. [`Event::Answer`] answers.
+    /// Ask the provider or the index. The reply is [`Event::Answer`].
     Ask(QuestionId, Question),
-    /// Replace the stored cursor with this one. [`Event::Stored`] answers.
+    /// Replace the stored cursor with this one. The reply is [`Event::Stored`].
     Store(StoreId, Cursor),
-    /// Give this to the reader. [`Event::Acknowledged`] answers.
+    /// Deliver this update to the reader. The reply is [`Event::Acknowledged`].
     Update(UpdateId, Update),
-    /// Tell the user.
+    /// Show this note to the user.
     Note(Note),
-    /// The follower has ended: at its last block, at the head, or as it was told; or by a fault.
+    /// The follower has ended: at its last block, at the head, after [`Event::Stop`], or with a
+    /// fault.
     End(Result<(), Fault>),
 }
 
-/// The number of a question. They ascend, and start over with each run.
+/// Id of a question. Ids ascend, and start over in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(pub u64);
 
-/// What is asked. One question is open at a time.
+/// Question to the provider or to the index. At most one question is open at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// The block that a tag names now: [`Answer::Block`] answers.
+    /// The block that a tag names now. The reply is [`Answer::Block`].
     Block(BlockTag),
-    /// The header with this hash: [`Answer::Header`] answers.
+    /// The header with this hash. The reply is [`Answer::Header`].
     Header(B256),
-    /// The headers with these numbers, in order: [`Answer::Headers`] answers.
+    /// The headers with these numbers, in order. The reply is [`Answer::Headers`].
     Headers(RangeInclusive<u64>),
-    /// All receipts of each of these blocks: [`Answer::Receipts`] answers, in any order.
+    /// All receipts of each of these blocks. The reply is [`Answer::Receipts`], in any order of
+    /// blocks.
     Receipts(Vec<BlockRef>),
-    /// All receipts of a block by every method that the provider serves, one method after the
-    /// other, until the question is [no longer open](Follower::question): [`Answer::ReceiptsBy`]
-    /// answers.
+    /// All receipts of a block, by every method that the provider serves. The reply is
+    /// [`Answer::ReceiptsBy`].
+    ///
+    /// The caller tries one method after the other, until the question is [no longer
+    /// open](Follower::question).
     ReceiptsEachWay(BlockRef),
-    /// The candidates that the index has in this range, as headers: [`Answer::Candidates`] answers.
+    /// The headers of the index's candidates in this range. The reply is [`Answer::Candidates`].
     Candidates(RangeInclusive<u64>),
-    /// The block with this number in the index: [`Answer::Block`] answers.
+    /// The block with this number in the index. The reply is [`Answer::Block`].
     IndexedBlock(u64),
 }
 
@@ -246,126 +260,128 @@ impl fmt::Display for Question {
     }
 }
 
-/// Why a provider gave no answer.
+/// Reason why a provider gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{reason}")]
 pub struct Failure {
-    /// Whether the way to the provider failed, which may be mended, and not what it answered.
+    /// `true` if the connection failed, so that a retry may succeed; `false` if the provider's
+    /// answer is at fault.
     pub transient: bool,
-    /// What was wrong.
+    /// Description of the failure.
     pub reason: String,
 }
 
-/// The number of a stored cursor. They ascend, and start over with each run.
+/// Id of a stored cursor. Ids ascend, and start over in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 
-/// The number of an update. They ascend, and start over with each run.
+/// Id of an update. Ids ascend, and start over in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpdateId(pub u64);
 
-/// What a reader is told. One update is out at a time.
+/// Update for the reader. At most one update is unacknowledged at a time.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Update {
-    /// What is followed, all of it known. The first update of each run.
+    /// The resolved configuration. This is the first update of each run.
     Started(Started),
-    /// This anchor is a block of the chain: all up to it is authentic. Of the highest it comes in
-    /// each run.
+    /// The chain contains this anchor, so all blocks up to it are authentic. Delivered in each run
+    /// for the highest anchor found so far.
     Anchored(BlockRef),
-    /// Blocks left the chain, and their logs with them.
+    /// A reorganisation removed blocks, and their logs with them.
     Removed(Removed),
-    /// The next blocks of the chain.
+    /// The next blocks of the chain, with their matching logs.
     Blocks(NextBlocks),
 }
 
-/// What is followed.
+/// Configuration of a run with all tags and anchors resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Started {
-    /// The first header that is linked: before [`from`](Self::from) where an anchor is.
+    /// Number of the first header to link; it is before [`from`](Self::from) if an anchor is.
     pub start: u64,
-    /// The first block whose logs are given out.
+    /// First block whose logs are delivered.
     pub from: u64,
-    /// The last block; `None` where live blocks follow.
+    /// Last block to deliver; `None` if the follower continues with live blocks.
     pub to: Option<u64>,
-    /// The last block that an earlier run has given out.
+    /// Last block that an earlier run delivered; `None` if there was no earlier run.
     pub resumed: Option<BlockRef>,
-    /// The blocks of the anchors.
+    /// The blocks of the anchors, in the order of [`Config::anchors`].
     pub anchors: Vec<BlockRef>,
-    /// Up to this block the index says which blocks are candidates.
+    /// Last block for which the index supplies the candidates; `None` without an index.
     pub index_to: Option<u64>,
 }
 
-/// Blocks that left the chain.
+/// Blocks that a reorganisation removed.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Removed {
-    /// The last block that stays; `None` if none of those given out does.
+    /// Last common block of both branches; `None` if no delivered block remains.
     pub ancestor: Option<BlockRef>,
-    /// The number of blocks that left.
+    /// Number of removed blocks.
     pub blocks: usize,
-    /// Their logs with [`removed`](LocatedLog::removed) set, the last one first.
+    /// Logs of the removed blocks with [`removed`](LocatedLog::removed) set, the last log first.
     pub logs: Vec<LocatedLog>,
-    /// The last block that is given out now, if any. It may be before `ancestor` after a kill, for
-    /// what comes after it was perhaps never given out.
+    /// Last block that remains delivered, if any. After a killed run it may be before `ancestor`,
+    /// because the blocks between may never have been delivered.
     pub last: Option<BlockRef>,
-    /// The newest block of this chain that the provider called finalised.
+    /// Newest block of this chain that the provider called finalised.
     pub finalized: Option<BlockRef>,
 }
 
-/// The next blocks of the chain.
+/// Update with the next blocks of the chain and their matching logs.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NextBlocks {
-    /// The last of them. All logs in receipts up to and with it are given out.
+    /// Last of these blocks. All matching logs in receipts up to and including this block are
+    /// delivered.
     pub last: BlockRef,
-    /// The number of blocks that were linked for this update.
+    /// Number of linked blocks in this update.
     pub blocks: usize,
-    /// Their logs that match, in the order of the chain. A `transaction_hash` is the provider's
-    /// word: no receipt holds it.
+    /// The matching logs of these blocks, in chain order. Their `transaction_hash` is only the
+    /// provider's claim, because no receipt contains it.
     pub logs: Vec<LocatedLog>,
-    /// Whether the profile says that receipts of these blocks hold every log. If not, nodes may
-    /// return more.
+    /// `true` if, according to the profile, the receipts of these blocks contain every log.
+    /// Otherwise nodes may return more logs.
     pub every_log: bool,
-    /// The newest block of this chain that the provider called finalised.
+    /// Newest block of this chain that the provider called finalised.
     pub finalized: Option<BlockRef>,
 }
 
-/// What a user should know, and a program need not.
+/// Note for the user; a program can ignore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Note {
-    /// The provider's head is before the last block that it gave: it lags.
+    /// The provider lags: its head is before the last block that it sent.
     Lags {
-        /// Its head.
+        /// Head of the provider.
         head: BlockRef,
-        /// The last block that it gave.
+        /// Last block that the provider sent.
         last: BlockRef,
     },
-    /// The provider's head is on another branch.
+    /// The provider's head, which is on another branch.
     Reorganization(BlockRef),
-    /// An answer failed; the question is asked again after a wait.
+    /// An answer failed; the question will be repeated after a wait.
     Failed {
-        /// What was asked.
+        /// The question.
         question: Question,
-        /// Why the answer was of no use.
+        /// Reason why the answer was refused.
         error: AnswerError,
-        /// Until the question is asked again.
+        /// Time until the question is repeated.
         wait: Duration,
     },
-    /// Receipts of a block were wrong, and another method or another node gave the right ones.
+    /// Receipts of a block were wrong, but another method or node returned the right ones.
     OtherMethod {
-        /// The block.
+        /// Block of the receipts.
         at: BlockRef,
-        /// What was wrong before.
+        /// Error of the wrong receipts.
         error: AnswerError,
-        /// The method that gave them.
+        /// Name of the method that returned the right receipts.
         method: String,
     },
-    /// The provider does not say which block is final.
+    /// The provider does not report which block is finalised.
     NoFinality(Failure),
-    /// The anchor is before the blocks that are known, so that it cannot be compared.
+    /// The anchor is before the known blocks, so it can't be compared.
     AnchorNotCompared(BlockRef),
 }
 
@@ -374,183 +390,184 @@ impl fmt::Display for Note {
         match self {
             Self::Lags { head, last } => write!(
                 f,
-                "its head is block {}, before block {} that it gave earlier: it lags",
+                "the provider lags: its head is block {}, but it sent block {} earlier",
                 head.number, last.number
             ),
             Self::Reorganization(head) => {
-                write!(f, "block {} is another now, {}: a reorganisation", head.number, head.hash)
+                write!(f, "a reorganisation: block {} now has hash {}", head.number, head.hash)
             }
             Self::Failed { question, error, wait } => {
-                write!(f, "{question}: {error}; again in {:.1} s", wait.as_secs_f64())
+                write!(f, "{question}: {error}; retry in {:.1} s", wait.as_secs_f64())
             }
             Self::OtherMethod { at, error, method } => {
-                write!(f, "receipts of {at}: {error}; {method} gave them")
+                write!(f, "receipts of {at}: {error}; {method} returned the right ones")
             }
             Self::NoFinality(failure) => {
-                write!(f, "it does not say which block is final: {failure}")
+                write!(f, "the provider does not report the finalised block: {failure}")
             }
             Self::AnchorNotCompared(anchor) => write!(
                 f,
-                "anchor {} is before the blocks that are known: it is not compared",
+                "anchor {} is before the first known block, so its hash can't be compared",
                 anchor.hash
             ),
         }
     }
 }
 
-/// Why an answer is of no use.
+/// Reason why an answer was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// None came.
+    /// The request failed.
     #[error("{0}")]
     Failed(Failure),
-    /// The provider does not have what was requested.
+    /// The provider does not have the requested block, header or receipts.
     #[error("the provider does not have it")]
     Missing,
-    /// A header with another number.
+    /// The number of a header is not the requested one.
     #[error("a header of block {found}, but block {asked} was requested")]
     OtherNumber {
-        /// The number that was requested.
+        /// Requested number.
         asked: u64,
-        /// That of the header.
+        /// Number of the header.
         found: u64,
     },
-    /// A header with another hash.
+    /// The hash of a header is not the requested one.
     #[error("a header of {found}, but block {asked} was requested")]
     OtherBlock {
-        /// The hash that was requested.
+        /// Requested hash.
         asked: B256,
-        /// The header's block.
+        /// Block of the header.
         found: BlockRef,
     },
-    /// Headers that are not a chain.
+    /// Consecutive headers are not linked.
     #[error("headers that are not a chain: {0}")]
     Unlinked(ChainError),
-    /// Candidates that are not in order, or not of the range that was asked about.
-    #[error("candidates that are not in order, or not of the range")]
+    /// Candidates are out of order, or outside the requested range.
+    #[error("candidates are out of order, or outside the requested range")]
     OutOfRange,
-    /// Receipts that are not those of the block.
+    /// Receipts do not match the block's receipts root.
     #[error("not the receipts of the block: {0}")]
     Receipts(VerifyError),
-    /// Receipts that claim to be of another block.
+    /// Receipts claim to belong to another block.
     #[error(
         "receipts that claim to be of block {claimed}, but those of block {asked} were requested"
     )]
     ReceiptsOfOther {
-        /// The block that was requested.
+        /// Hash of the requested block.
         asked: B256,
-        /// The block that they claim.
+        /// Hash of the block that the receipts claim.
         claimed: B256,
     },
 }
 
-/// Why a follower cannot go on.
+/// Reason why a follower ended early.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A reorganisation below the blocks that are kept.
+    /// A reorganisation reaches below the blocks that are kept.
     #[error(
-        "a reorganisation too deep to follow: {branch} is on the provider's branch, and the first \
-         block kept here is {first}{}. What has to be taken back is not known; nothing of the \
-         branch was given out",
+        "a reorganisation too deep to follow: {branch} is on the provider's branch, but the first \
+         block kept here is {first}{}. The logs to remove are unknown; no block of the branch was \
+         delivered",
         .finalized.map_or_else(String::new, |at| alloc::format!("; the provider called block {} \
          finalised", at.number))
     )]
     TooDeep {
-        /// The lowest block of the branch that was looked at.
+        /// Lowest block of the branch that was received.
         branch: BlockRef,
-        /// The first block that is kept.
+        /// First block that is kept.
         first: BlockRef,
-        /// The newest block that the provider called finalised, if it is on this chain.
+        /// Newest block that the provider called finalised, if it is on this chain and still kept.
         finalized: Option<BlockRef>,
     },
-    /// Another block in the place of an anchor.
+    /// A block has the number of an anchor but another hash.
     #[error(
-        "block {} of {of} is {found}, but the anchor is {}: another chain",
+        "block {} of {of} has hash {found}, but the anchor has hash {}: another chain",
         .anchor.number, .anchor.hash
     )]
     OtherThanAnchor {
-        /// The anchor.
+        /// The anchor that the caller configured.
         anchor: BlockRef,
-        /// The hash of the other block.
+        /// Hash of the other block.
         found: B256,
-        /// Whose block that is.
+        /// Source of the other block.
         of: Source,
     },
-    /// A branch that leaves the chain before an anchor.
-    #[error("the provider follows a branch that does not hold the anchor, {0}")]
+    /// The provider's branch leaves the chain before an anchor.
+    #[error("the provider follows a branch that does not contain the anchor, {0}")]
     BeforeAnchor(BlockRef),
     /// The provider does not have an anchor.
     #[error("the provider does not have the anchor, block {0}")]
     NoAnchor(B256),
-    /// A filter that lacks bits of a log of its block, which the profile rules out.
+    /// A filter lacks bits of a log of its block, which is impossible according to the chain's
+    /// profile.
     #[error(
-        "the filter of {at} lacks bits of its log {log_index}: the block is made up, or the filters \
-         of this chain prove nothing. In that case assume them to be unsound and start over, and the \
-         receipts of every block are requested"
+        "the filter of {at} lacks bits of the block's log {log_index}: the block is forged, or the \
+         filters of this chain are unsound. If they are unsound, start over with a profile that \
+         says so; the receipts of every block are then requested"
     )]
     Unsound {
-        /// The block.
+        /// Block whose filter lacks bits.
         at: BlockRef,
-        /// Index of the log in the block.
+        /// Index of the log within its block.
         log_index: u64,
     },
-    /// The last block is before the first.
+    /// The last requested block is before the first one.
     #[error("the range begins at block {from} and ends before it, at block {to}")]
     EmptyRange {
-        /// The first block.
+        /// First requested block.
         from: u64,
-        /// The last block.
+        /// Last requested block.
         to: u64,
     },
-    /// The index begins after the first block that is wanted.
-    #[error("the index begins at block {first}, after the first block wanted, {from}")]
+    /// The index begins after the first requested block.
+    #[error("the index begins at block {first}, after the first requested block, {from}")]
     IndexBegins {
-        /// The index's first block.
+        /// Number of the index's first block.
         first: u64,
-        /// The first block that is wanted.
+        /// Number of the first requested block.
         from: u64,
     },
-    /// The filters prove nothing up to this block, so neither does an index of them.
-    #[error("the chain's filters prove nothing up to block {0}, and neither does an index of them")]
+    /// Filters of blocks up to this one are unsound, so that an index of them proves nothing.
+    #[error("filters of blocks up to {0} are unsound, so an index of them proves nothing")]
     IndexUnsound(u64),
-    /// The index is of another chain than the provider's.
+    /// The index and the provider have different chains.
     #[error("block {} is {} in the index, but {theirs} at the provider", .ours.number, .ours.hash)]
     OtherThanIndex {
-        /// The index's block.
+        /// Last block for which the index is used.
         ours: BlockRef,
-        /// The provider's block with that number.
+        /// Hash of the provider's block with the same number.
         theirs: B256,
     },
-    /// Receipts of a block did not come, or were not the block's, this often.
+    /// Receipts of a block were missing or wrong too often.
     #[error(
         "receipts of {at}: {error}{}, {tries} times: the logs of this block cannot be proven",
         .method.as_deref().map_or_else(String::new, |method| alloc::format!(" (by {method})"))
     )]
     NoReceipts {
-        /// The block.
+        /// Block whose receipts were missing or wrong.
         at: BlockRef,
-        /// What was wrong the last time.
+        /// Last error.
         error: AnswerError,
-        /// The method that gave them the last time, if several were tried.
+        /// Method that returned the last receipts, if several were tried.
         method: Option<String>,
-        /// How often.
+        /// Number of failed attempts.
         tries: u32,
     },
-    /// Answers failed this often in a row.
+    /// Answers failed too often in a row.
     #[error("{question}: {error}{}", times(*.tries))]
     GaveUp {
-        /// What was asked the last time.
+        /// Last question.
         question: Question,
-        /// What was wrong the last time.
+        /// Last error.
         error: AnswerError,
-        /// How often.
+        /// Number of failures in a row.
         tries: u32,
     },
 }
 
-/// How often something went wrong, where that was more than once.
+/// Returns a suffix with the number of failures, if there was more than one.
 fn times(tries: u32) -> String {
     match tries {
         0 | 1 => String::new(),
@@ -558,15 +575,15 @@ fn times(tries: u32) -> String {
     }
 }
 
-/// Whose block differs from an anchor.
+/// Source of a block that differs from an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// The provider's.
+    /// The block is the provider's.
     Provider,
-    /// The index's.
+    /// The block is the index's.
     Index,
-    /// The cursor's: an earlier run has followed another chain.
+    /// The block is the cursor's: an earlier run followed another chain.
     Cursor,
 }
 

@@ -1,4 +1,4 @@
-//! When a provider is asked again, and when it is given up.
+//! Timing of requests, and limits for failed ones.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -7,29 +7,31 @@ use alloy_primitives::B256;
 
 use super::Config;
 
-/// The longest wait after a failure.
+/// Longest wait after a failure.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
-/// How often a provider is asked which block is final: about as often as one is made.
+/// Interval between requests for the finalised block: about one slot of Ethereum.
 const FINALITY: Duration = Duration::from_secs(12);
 
-/// Waits and counts.
+/// Timers and failure counters of a follower.
 #[derive(Debug, Clone)]
 pub(super) struct Pace {
     poll: Duration,
     tries: u32,
     once: bool,
-    /// When the head is asked for next.
+    /// Time of the next request for the head.
     poll_at: Duration,
-    /// Whether it was asked for last: then something else comes first, however long that took.
+    /// `true` if the head was requested last: another question must come first, however long the
+    /// request took.
     has_polled: bool,
-    /// Whether the head was given since the last wait.
+    /// `true` if the head was received since the last wait.
     pub(super) has_seen_head: bool,
-    /// When the final block is asked for next; `None` once the provider has said that it cannot.
+    /// Time of the next request for the finalised block; `None` if the provider does not report it.
     finality_at: Option<Duration>,
-    /// Failures in a row, of any kind, and of answers.
+    /// Number of failures in a row, of any kind.
     failures: u32,
+    /// Number of wrong or missing answers in a row.
     wrong_answers: u32,
-    /// Failures with the receipts of a block.
+    /// Number of failures with the receipts of each block.
     of_block: BTreeMap<B256, u32>,
 }
 
@@ -53,7 +55,7 @@ impl Pace {
         self.poll_at
     }
 
-    /// Whether the head is asked for now.
+    /// Returns `true` if the head is due to be requested now, and schedules the next request.
     pub(super) fn poll(&mut self, now: Duration) -> bool {
         self.has_polled = now >= self.poll_at && !self.has_polled;
         if self.has_polled {
@@ -66,7 +68,7 @@ impl Pace {
         self.finality_at.is_some_and(|at| now >= at)
     }
 
-    /// The final block was given, or, if `again` is false, never will be.
+    /// Schedules the next request for the finalised block; with `again == false`, none follows.
     pub(super) fn finality_came(&mut self, again: bool, now: Duration) {
         let wait = FINALITY.min(self.poll.saturating_mul(4));
         self.finality_at = again.then(|| now.saturating_add(wait));
@@ -77,42 +79,47 @@ impl Pace {
         self.wrong_answers = 0;
     }
 
-    /// An answer failed. Returns how long to wait before the next one.
+    /// Counts a failed answer; returns the wait before the next attempt.
     ///
     /// # Errors
-    /// The number of failures in a row, if that is enough.
+    /// Returns the number of failures in a row if the limit is reached.
     pub(super) fn failed(&mut self, is_transient: bool, now: Duration) -> Result<Duration, u32> {
         self.wrong_answers = self.wrong_answers.saturating_add(u32::from(!is_transient));
         let count = self.failures.saturating_add(1);
+        // With `once`, a lost connection ends the run, too; otherwise the follower waits for the
+        // provider to return.
         if self.wrong_answers >= self.tries || (self.once && count >= self.tries) {
             return Err(count);
         }
         Ok(self.wait(now))
     }
 
-    /// The wait after one more failure; afterwards the head is asked for first.
+    /// Counts one more failure and returns the wait after it. The head is requested first
+    /// afterwards.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
+        // The exponent is limited only to avoid overflow: `LONGEST_WAIT` caps the wait.
         let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX);
         let wait = self.poll.saturating_mul(doubled).min(LONGEST_WAIT);
         self.failures = self.failures.saturating_add(1);
+        // The head may have changed during the wait.
         self.has_seen_head = false;
         self.poll_at = now.saturating_add(wait);
         wait
     }
 
-    /// Receipts of a block were wrong. Returns how often they were, with this time.
+    /// Counts wrong receipts of a block; returns the number of failures with this block so far.
     pub(super) fn wrong_receipts(&mut self, block: B256) -> u32 {
         let count = self.of_block.entry(block).or_default();
         *count = count.saturating_add(1);
         *count
     }
 
-    /// How often receipts of a block were wrong.
+    /// Returns the number of failures with the receipts of a block.
     pub(super) fn tries_of(&self, block: B256) -> u32 {
         self.of_block.get(&block).copied().unwrap_or(0)
     }
 
-    /// The receipts of all blocks that were asked for came.
+    /// Resets the counters after the receipts of all requested blocks were received.
     pub(super) fn all_receipts_came(&mut self) {
         self.of_block.clear();
     }

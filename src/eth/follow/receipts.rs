@@ -1,4 +1,4 @@
-//! From the receipts of a block to its logs.
+//! Extracts the logs of a block from its receipts, after verifying the receipts.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
 use crate::eth::receipts::{BlockReceipts, BloomAgreement};
 
-/// What receipts of a block will be checked against.
+/// Returns the header fields against which the receipts of a block will be checked.
 pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     Wanted {
         receipts_root: block.receipts_root,
@@ -24,7 +24,7 @@ pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     }
 }
 
-/// The logs that match, if these are all receipts of the block.
+/// Returns the matching logs, if these are all receipts of the block.
 pub(super) fn logs(
     rules: &Rules,
     at: BlockRef,
@@ -39,6 +39,8 @@ pub(super) fn logs(
     if let Some(claimed) = other {
         return Err(AnswerError::ReceiptsOfOther { asked: at.hash, claimed }.into());
     }
+    // The receipts are proven by the root. If the filter still lacks bits of a log, the profile is
+    // wrong or the header is forged: skipping blocks by their filters would lose logs.
     let proves_absence = rules.profile.at(at.number).bloom.proves_absence();
     if let (BloomAgreement::Missing { log_index, .. }, true) =
         (verified.header_bloom(), proves_absence)

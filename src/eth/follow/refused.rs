@@ -1,15 +1,15 @@
-//! Why something that came is of no use.
+//! Reason why an answer is refused.
 
 use alloc::boxed::Box;
 
 use super::{AnswerError, Fault};
 
-/// Why something that came is of no use.
+/// Reason why an answer is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// Another answer may be better.
+    /// The answer is wrong; another answer may be right.
     Answer(Box<AnswerError>),
-    /// Nothing helps.
+    /// The follower must end: another answer would not help.
     Fault(Box<Fault>),
 }
 

@@ -1,4 +1,4 @@
-//! What is followed, all of it known.
+//! Rules of a run: the configuration with all tags and anchors resolved.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,29 +8,30 @@ use serde::{Deserialize, Serialize};
 use crate::eth::chain_profile::ChainProfile;
 use crate::eth::log_query::{LogQuery, Semantics};
 
-/// What is followed, all of it known.
+/// The configuration of a run with all tags and anchors resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
-    /// A log is wanted if any of them wants it.
+    /// The queries; a log is wanted if any of them matches.
     pub(super) queries: Vec<LogQuery>,
     pub(super) subject: Subject,
     pub(super) profile: ChainProfile,
     pub(super) to: Option<u64>,
     pub(super) confirmations: u64,
     pub(super) keep: usize,
-    /// Up to this block an index says which blocks are candidates.
+    /// Last block for which an index supplies the candidates.
     pub(super) index_to: Option<u64>,
 }
 
-/// What a cursor is of: another follower may not go on with it.
+/// Identity of what a cursor follows: a follower refuses a cursor with another subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) chain_id: u64,
-    /// The query without its range, as `eth_getLogs` takes it; of several, the list of them.
+    /// The query without its block range, in the JSON format of `eth_getLogs`; a JSON list for
+    /// several queries.
     pub(super) query: String,
     pub(super) semantics: Semantics,
-    /// The first header that is linked: before `from` where an anchor is.
+    /// Number of the first header to link; before `from` if an anchor is.
     pub(super) start: u64,
-    /// The first block whose logs are wanted.
+    /// First block whose logs are wanted.
     pub(super) from: u64,
 }

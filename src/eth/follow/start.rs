@@ -1,5 +1,5 @@
-//! What is settled before anything is followed: numbers in place of tags and hashes, and whether
-//! anchors, the index, the provider and an earlier run are of one chain.
+//! Start of a run: resolves tags and anchors, and checks that anchors, index, provider and cursor
+//! belong to the same chain.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -13,28 +13,28 @@ use crate::eth::chain_profile::Stretch;
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log_query::{BlockTag, LogQuery};
 
-/// What is known so far.
+/// Results of the questions asked so far.
 #[derive(Debug, Clone)]
 pub(super) struct Start {
     tag: BlockTag,
     to: Option<u64>,
     from: Option<u64>,
-    /// The anchors' blocks, in the order of the hashes.
+    /// Blocks of the anchors, in the order of the configured hashes.
     anchors: Vec<BlockRef>,
-    /// The last block of the cursor, until it is compared with the index.
+    /// Last block of the cursor, until it is compared with the index.
     left: Option<BlockRef>,
-    /// Whether the index is of no use: it does not hold the last block of the cursor, so that only
-    /// linking shows where the chains part.
+    /// `true` if the index must not be used, because it does not contain the cursor's last block.
+    /// Only linking headers then shows where the branches part.
     leaves_index_out: bool,
-    /// Whether the provider has the index's last block.
+    /// `true` if the provider has the index's last block.
     is_index_shared: bool,
-    /// How many of the anchors were compared with the index, of those that are its to compare.
+    /// Number of anchors already compared with the index.
     compared: usize,
-    /// The highest anchor that the index holds.
+    /// Highest anchor that the index contains.
     indexed_anchor: Option<BlockRef>,
 }
 
-/// What comes next.
+/// Next step of the start.
 #[derive(Debug)]
 pub(super) enum Next {
     Ask(Question),
@@ -57,7 +57,7 @@ impl Start {
         }
     }
 
-    /// The blocks of the index that are of use.
+    /// Returns the index if it can be used for the requested blocks.
     fn index(&self, config: &Config) -> Option<Indexed> {
         let is_of_use = |index: &Indexed| {
             !self.leaves_index_out && self.from.is_some_and(|from| from <= index.last.number)
@@ -82,6 +82,7 @@ impl Start {
         if let Some(hash) = config.anchors.get(self.anchors.len()) {
             return Ok(Next::Ask(Question::Header(*hash)));
         }
+        // The index must cover the range from the first requested block on, without a gap.
         if let Some(index) = config.index.filter(|index| index.first > from) {
             return Err(Fault::IndexBegins { first: index.first, from }.into());
         }
@@ -89,6 +90,8 @@ impl Start {
         let to = index.last.number;
         if !self.is_index_shared {
             let proves = |stretch: &Stretch| stretch.first > to || stretch.bloom.proves_absence();
+            // Every filter in the range of the index must prove absence, or the index would skip
+            // blocks with logs.
             let mut later =
                 config.profile.stretches().iter().filter(|stretch| stretch.first > from);
             let is_sound = config.profile.at(from).bloom.proves_absence();
@@ -101,6 +104,7 @@ impl Start {
             if last.number >= index.first {
                 return Ok(Next::Ask(Question::IndexedBlock(last.number)));
             }
+            // The cursor ends before the index begins, so the two can't be compared.
             self.leaves_index_out = true;
             return Ok(Next::Done);
         }
@@ -115,17 +119,17 @@ impl Start {
         }
     }
 
-    /// The block that the tag names now.
+    /// Takes the block that the tag names now.
     pub(super) fn on_block(&mut self, at: BlockRef) {
         self.from = Some(at.number);
     }
 
-    /// The header of the next anchor, which has its hash.
+    /// Takes the block of the next anchor, whose hash has been checked.
     pub(super) fn on_anchor(&mut self, at: BlockRef) {
         self.anchors.push(at);
     }
 
-    /// The provider's header at the index's last block.
+    /// Compares the provider's header with the index's last block.
     pub(super) fn on_header(
         &mut self,
         header: &HeaderBuf,
@@ -140,7 +144,8 @@ impl Start {
         Ok(())
     }
 
-    /// The index's block at the number of the cursor's last block, or else of the next anchor.
+    /// Compares the index's block with the cursor's last block or, after that, with the next
+    /// anchor.
     pub(super) fn on_indexed(&mut self, at: BlockRef, config: &Config) -> Result<(), Box<Fault>> {
         if let Some(last) = self.left.take_if(|last| last.number == at.number) {
             self.leaves_index_out = at != last;
@@ -155,7 +160,7 @@ impl Start {
         Ok(())
     }
 
-    /// The highest anchor that the index holds.
+    /// Returns the highest anchor that the index contains.
     pub(super) fn indexed_anchor(&self) -> Option<BlockRef> {
         self.indexed_anchor
     }
@@ -164,14 +169,14 @@ impl Start {
         &self.anchors
     }
 
-    /// The anchors that no index is compared with.
+    /// Returns the anchors after the range of the index, which are compared with linked headers.
     pub(super) fn linked_anchors(&self, config: &Config) -> Vec<BlockRef> {
         let index_to = self.index(config).map(|index| index.last.number);
         let later = self.anchors.iter().copied().filter(|anchor| Some(anchor.number) > index_to);
         later.collect()
     }
 
-    /// All of it, once nothing is left to ask.
+    /// Returns the resolved rules, after all questions are answered.
     pub(super) fn rules(&self, config: &Config, left: Option<&Subject>) -> Rules {
         let from = self.from.unwrap_or(0);
         let index_to = self.index(config).map(|index| index.last.number);
@@ -197,7 +202,7 @@ impl Start {
     }
 }
 
-/// The queries of a cursor: an object, or a list of several.
+/// Encodes the queries for a cursor: a JSON object for one query, a list for several.
 fn to_json(queries: &[LogQuery]) -> String {
     let queries: Vec<String> = queries.iter().map(LogQuery::to_json).collect();
     match queries.as_slice() {

@@ -1,4 +1,4 @@
-//! Headers from the types of `alloy-rpc-types-eth`.
+//! Conversion of headers from the types of `alloy-rpc-types-eth`.
 
 use alloy_primitives::{Bytes, U256};
 use alloy_rpc_types_eth::{Block, Header};
@@ -6,21 +6,23 @@ use alloy_rpc_types_eth::{Block, Header};
 use super::json::Fields;
 use super::{HeaderBuf, JsonHeaderError};
 
-/// As [`HeaderBuf::from_json`]: the fields are encoded, and their hash must be the one claimed.
-/// A header with a field that alloy's type does not have is refused by that.
+/// Encodes the fields; their hash must equal the claimed hash, as in [`HeaderBuf::from_json`].
+///
+/// A header with a field that alloy's type lacks is therefore rejected: its fields give another
+/// hash.
 ///
 /// # Examples
 /// ```
 /// use alloy_rpc_types_eth::Header;
 /// use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
 ///
-/// // As a provider of alloy returns it.
+/// // A header as alloy's provider returns it.
 /// let mut header: Header = Header::new(Default::default());
 /// header.inner.number = 7;
 /// let header = Header::new(header.inner);
 /// assert_eq!(HeaderBuf::try_from(&header)?.view().number(), 7);
 ///
-/// // The hash must be that of the fields.
+/// // The claimed hash must be that of the fields.
 /// let mut altered = header;
 /// altered.inner.number = 8;
 /// let refused = HeaderBuf::try_from(&altered);
@@ -69,7 +71,8 @@ impl TryFrom<Header> for HeaderBuf {
     }
 }
 
-/// The block's header. Its transactions are not compared with the header's root of them.
+/// Converts the header of a block. The block's transactions are not compared with the header's
+/// transactions root.
 impl<T> TryFrom<&Block<T>> for HeaderBuf {
     type Error = JsonHeaderError;
 
@@ -96,7 +99,7 @@ mod tests {
     fn real_headers_are_read_alike() {
         let mut compared = 0;
         for known in known() {
-            // Some chains have fields that alloy's type can't hold.
+            // Some chains have fields that alloy's type lacks.
             let Ok(inner) = Consensus::decode(&mut &known.rlp[..]) else { continue };
             let block = Block::<B256>::empty(Header { hash: known.hash, ..Header::new(inner) });
             let text = serde_json::to_string(&block).expect("JSON");
@@ -206,7 +209,7 @@ mod tests {
         assert!(matches!(HeaderBuf::try_from(other), Err(JsonHeaderError::HashMismatch { .. })));
     }
 
-    /// Alloy encodes such a header and hashes it: what follows the hole would change its meaning.
+    /// alloy's own encoding of such a header would move the fields after the missing one.
     #[test]
     fn a_hole_is_refused_under_its_own_hash() {
         let inner = Consensus { withdrawals_root: Some(B256::ZERO), ..Consensus::default() };

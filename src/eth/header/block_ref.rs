@@ -1,4 +1,4 @@
-//! A block by number and hash.
+//! The number and hash of a block.
 
 use core::fmt;
 
@@ -6,7 +6,7 @@ use alloy_primitives::B256;
 
 use super::HeaderBuf;
 
-/// A block by number and hash. The hash is what says which block it is; the number follows from it.
+/// The number and hash of a block. The hash alone identifies the block.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -23,7 +23,7 @@ impl From<&HeaderBuf> for BlockRef {
     }
 }
 
-/// `block 17000000, 0x96cf…`.
+/// Writes number and hash, for example `block 17000000, 0x96cf…` with all digits of the hash.
 impl fmt::Display for BlockRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "block {}, {}", self.number, self.hash)

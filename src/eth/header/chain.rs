@@ -1,4 +1,4 @@
-//! Headers linked by parent hash, and how far a trusted hash authenticates them.
+//! Chains of headers linked by parent hash, and their authentication by trusted hashes.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -12,19 +12,19 @@ use crate::eth::bloom::BloomView;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
 
-/// Why a header does not go on with a chain.
+/// Reason why a header cannot be linked to a chain.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChainError {
     /// The header itself is malformed.
     #[error("header {index}: {error}")]
     Header {
-        /// Which header of those given, from 0.
+        /// Index of the header among the given headers, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Reason why the header is malformed.
         error: HeaderError,
     },
-    /// Blocks are missing between the chain's last and this one.
+    /// Blocks are missing between the chain's last block and this header.
     #[error("block {found} comes after block {last}: {} are missing", found - last - 1)]
     Gap {
         /// Number of the chain's last block.
@@ -32,26 +32,27 @@ pub enum ChainError {
         /// Number of the header.
         found: u64,
     },
-    /// The header has the hash of the chain's last block as its parent, and not the next number.
-    #[error("the child of block {last} says that its number is {found}")]
+    /// The header is a child of the chain's last block, but has another number than the next.
+    #[error("the child of block {last} has the number {found}")]
     Number {
         /// Number of the chain's last block.
         last: u64,
         /// Number of the header.
         found: u64,
     },
-    /// The header's parent is not the chain's block before it.
-    #[error("the parent of block {number} is {found}; the block before it here is {expected}")]
+    /// The header's parent is not the chain's block with the preceding number.
+    #[error("the parent of block {number} is {found}; the preceding block here is {expected}")]
     Parent {
         /// Number of the header.
         number: u64,
-        /// Hash of the chain's block before.
+        /// Hash of the chain's block with the preceding number.
         expected: B256,
         /// The header's parent hash.
         found: B256,
     },
-    /// The header belongs below the chain's first block.
-    #[error("block {number} does not follow on the chain, which begins at block {first}")]
+    /// The header's number is not above that of the chain's first block, and the header is not on
+    /// the chain.
+    #[error("block {number} is not on the chain, which begins at block {first}")]
     BeforeFirst {
         /// Number of the header.
         number: u64,
@@ -60,38 +61,39 @@ pub enum ChainError {
     },
 }
 
-/// What a header did to a chain.
+/// Effect of linking a header to a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a reorganisation takes blocks off the chain"]
 pub enum Linked {
-    /// It is the new last block.
+    /// The header is the new last block.
     Extended,
-    /// The chain already had it.
+    /// The chain already contained the header.
     Known,
-    /// It has another block of the chain as its parent, and is the new last block: these are off
-    /// the chain, the lowest first.
+    /// The header is the child of an earlier block and the new last block. The former blocks above
+    /// its parent were removed.
     Reorganised {
-        /// Hashes of the blocks that are off the chain.
+        /// Hashes of the removed blocks, the lowest block first.
         removed: Vec<B256>,
     },
 }
 
-/// A block of a [`HeaderChain`], or of a header by itself.
+/// A block of a [`HeaderChain`], or a single header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChainBlock<'a> {
     /// Number of the block.
     pub number: u64,
     /// Hash of the block.
     pub hash: B256,
-    /// Root of the trie of receipts.
+    /// Root of the receipts trie.
     pub receipts_root: B256,
-    /// Root of the trie of transactions.
+    /// Root of the transactions trie.
     pub transactions_root: B256,
-    /// Time in seconds since 1970.
+    /// Unix timestamp in seconds.
     pub timestamp: u64,
     /// The gas that the block used.
     pub gas_used: u64,
-    /// The filter of its logs; all ones if the header's has not 256 bytes.
+    /// The filter of the block's logs. All bits are set if the length of the header's filter is not
+    /// 256 bytes.
     pub bloom: &'a Bloom,
 }
 
@@ -104,37 +106,40 @@ struct Fields {
     gas_used: u64,
 }
 
-/// Consecutive blocks, each the parent of the next.
+/// A chain of consecutive headers, each the parent of the next.
 ///
-/// A hash authenticates its ancestors only. So what a chain proves hangs on its *end*: the blocks
-/// up to one whose hash is trusted ([`anchored_to`](Self::anchored_to)). A chain that goes on from
-/// a trusted block proves nothing by it: anyone can append headers.
+/// A trusted hash authenticates only its block and the ancestors of its block. So a trusted hash at
+/// the *end* of a chain authenticates the whole chain ([`anchored_to`](Self::anchored_to)). The
+/// blocks after a trusted block are not authenticated, because anyone can append headers.
 ///
 /// # Cost
 /// 368 bytes for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct HeaderChain {
     first: u64,
-    /// Parent of the first block.
+    /// Parent hash of the first block, or of the block that must come first.
     parent: Option<B256>,
     fields: Vec<Fields>,
     blooms: Vec<Bloom>,
 }
 
-/// In the place of a filter that has not 256 bytes: it says no more than that one.
+/// Replaces a filter whose length is not 256 bytes. Neither carries information.
 const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 
-/// Headers hashed together, so that the lanes are busy and the bytes still in the cache.
+/// Number of headers hashed in one batch: enough to fill all SIMD lanes, and few enough that the
+/// bytes stay in the cache.
 const BATCH: usize = 64;
 
 impl HeaderChain {
-    /// A chain that starts with whatever header comes first.
+    /// Creates an empty chain. Its first block is the first header that is linked.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty chain whose first block must follow on this one's last: for headers that come in
-    /// stretches, of which only one is kept in memory. Of an empty chain, its copy.
+    /// Creates an empty chain whose first block must be a child of this chain's last block.
+    ///
+    /// Use this function to process a long chain in parts and keep only one part in memory. For an
+    /// empty chain, it returns a copy of the chain.
     #[must_use]
     pub fn following(&self) -> Self {
         match self.fields.last() {
@@ -150,22 +155,24 @@ impl HeaderChain {
 
     /// Links one header.
     ///
-    /// A child of any block of the chain takes those above its parent off, however many they are:
-    /// nothing here knows which of two branches is the better one. Whoever gets headers from
-    /// strangers asks first, or checks afterwards that the [anchor](Self::anchored_to) is still on
-    /// the chain.
+    /// If the header is the child of an earlier block, all blocks above its parent are removed. The
+    /// chain does not compare branches, so a header from an untrusted source can remove any number
+    /// of blocks. A caller with untrusted headers must choose the branch first, or check afterwards
+    /// that the [anchor](Self::anchored_to) is still on the chain.
     ///
     /// # Errors
-    /// [`ChainError`] if it does not follow on any block of the chain, which stays as it was.
+    /// Returns a [`ChainError`] if the header is not the child of a block of the chain. The chain
+    /// is unchanged.
     pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
         self.link(header, header.hash())
     }
 
-    /// Links headers whose RLP stands one behind the other. Returns how many there were.
+    /// Links headers whose RLP is concatenated, and returns their number.
     ///
     /// # Errors
-    /// [`ChainError`] at the first header that does not follow on the chain's *last* block:
-    /// a stretch of headers holds no reorganisations. Those before it stay linked.
+    /// Returns a [`ChainError`] at the first header that is not the child of the chain's *last*
+    /// block. Unlike [`push`](Self::push), this function accepts no reorganisation. The preceding
+    /// headers stay linked.
     ///
     /// # Cost
     /// The hashes, several at a time.
@@ -173,7 +180,7 @@ impl HeaderChain {
         self.extend_from_rlp_on(Backend::best(), rlp)
     }
 
-    /// As [`extend_from_rlp`](Self::extend_from_rlp), on this backend.
+    /// Does the same as [`extend_from_rlp`](Self::extend_from_rlp), on the given backend.
     ///
     /// # Errors
     /// As [`extend_from_rlp`](Self::extend_from_rlp).
@@ -205,10 +212,10 @@ impl HeaderChain {
         Ok(linked)
     }
 
-    /// Links headers, each of which must follow on the one before.
+    /// Links headers, each of which must be the child of the preceding one.
     ///
     /// # Errors
-    /// As [`extend_from_rlp`](Self::extend_from_rlp).
+    /// Returns the same errors as [`extend_from_rlp`](Self::extend_from_rlp).
     pub fn extend(&mut self, headers: &[HeaderView<'_>]) -> Result<(), ChainError> {
         self.extend_on(Backend::best(), headers)
     }
@@ -234,52 +241,54 @@ impl HeaderChain {
         Ok(())
     }
 
-    /// Whether the chain has no block.
+    /// Returns `true` if the chain has no block.
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
     }
 
-    /// How many blocks the chain has.
+    /// Returns the number of blocks in the chain.
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// The numbers of the chain's blocks; none if it is empty.
+    /// Returns the range of the chain's block numbers, or `None` if the chain is empty.
     pub fn numbers(&self) -> Option<RangeInclusive<u64>> {
         let last = self.fields.len().checked_sub(1)?;
         Some(self.first..=self.first + last as u64)
     }
 
-    /// The parent hash of the first block, or that of the block that is to come first.
+    /// Returns the parent hash of the first block, or of the block that must come first.
+    ///
+    /// Returns `None` for an empty chain that accepts any first block.
     pub fn parent_hash(&self) -> Option<B256> {
         self.parent
     }
 
-    /// Hash of the last block.
+    /// Returns the hash of the last block, or `None` if the chain is empty.
     pub fn last_hash(&self) -> Option<B256> {
         self.fields.last().map(|last| last.hash)
     }
 
-    /// The block of this number.
+    /// Returns the block with this number, or `None` if it is not on the chain.
     #[inline]
     pub fn block(&self, number: u64) -> Option<ChainBlock<'_>> {
         self.at(self.index(number)?)
     }
 
-    /// The blocks in order.
+    /// Returns the blocks in ascending order.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = ChainBlock<'_>> {
         let blocks = self.fields.iter().zip(&self.blooms).enumerate();
         blocks.map(|(index, (fields, bloom))| self.joined(index, fields, bloom))
     }
 
-    /// The blocks that may hold a log of the query, in order. The filters of all others rule it
-    /// out: under a [trusted hash](Self::anchored_to), and where the chain's filters are sound,
-    /// that is a proof.
+    /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
-    /// The query's own range of blocks is not looked at.
+    /// The filters of all other blocks rule out a match. This is a proof if the blocks are
+    /// [authentic](Self::anchored_to) and the chain's filters are sound. The query's own range of
+    /// blocks is ignored.
     ///
     /// # Cost
-    /// A [scan](scan::candidates) of all filters, at once.
+    /// One [scan](scan::candidates) of all filters, before the first block is returned.
     pub fn candidates(
         &self,
         query: &CompiledQuery,
@@ -288,14 +297,18 @@ impl HeaderChain {
         found.into_iter().filter_map(|index| self.at(index))
     }
 
-    /// The filters of all blocks in order, for scanning. One that has not 256 bytes is all ones
-    /// here: both say nothing.
+    /// Returns the filters of all blocks in ascending order, for scanning.
+    ///
+    /// A filter whose length is not 256 bytes is replaced by one with all bits set, because neither
+    /// carries information.
     pub fn blooms(&self) -> &[Bloom] {
         &self.blooms
     }
 
-    /// The highest block whose hash is one of `anchors`: it and all blocks below are authentic if
-    /// that hash is. Those above are not proven to be anyone's.
+    /// Returns the number of the highest block whose hash is one of `anchors`.
+    ///
+    /// This block and all blocks below it are authentic if the anchor is. The blocks above it are
+    /// not proven to be authentic. Returns `None` if no anchor is on the chain.
     ///
     /// # Cost
     /// A sort of the anchors, and a binary search in them for each block above the one found.
@@ -307,12 +320,12 @@ impl HeaderChain {
         Some(self.first + index as u64)
     }
 
-    /// The number that the next block must have.
+    /// Returns the number that the next block must have.
     fn next_number(&self) -> u64 {
         self.first.saturating_add(self.fields.len() as u64)
     }
 
-    /// The block at this index.
+    /// Returns the block at this index.
     #[inline]
     fn at(&self, index: usize) -> Option<ChainBlock<'_>> {
         Some(self.joined(index, self.fields.get(index)?, self.blooms.get(index)?))
@@ -336,12 +349,14 @@ impl HeaderChain {
         {
             return Ok(Linked::Known);
         }
+        // A sibling of the first block replaces the whole chain.
         if number == self.first && self.parent == Some(header.parent_hash()) && !self.is_empty() {
             let removed = self.fields.drain(..).map(|fields| fields.hash).collect();
             self.blooms.clear();
             self.append(header, hash);
             return Ok(Linked::Reorganised { removed });
         }
+        // A child of a block below the last one replaces all blocks above its parent.
         let above_parent = number.checked_sub(1).and_then(|parent| self.index(parent));
         if let Some(at) = above_parent
             && at + 1 < self.fields.len()
@@ -357,7 +372,7 @@ impl HeaderChain {
         Ok(Linked::Extended)
     }
 
-    /// Whether the header follows on the chain's last block.
+    /// Checks that the header is the child of the chain's last block and has the next number.
     fn check_next(&self, header: &HeaderView<'_>) -> Result<(), ChainError> {
         let Some(parent) = self.fields.last().map(|last| last.hash).or(self.parent) else {
             return Ok(());
@@ -366,7 +381,7 @@ impl HeaderChain {
         let next = self.next_number();
         let last = next.saturating_sub(1);
         if next == u64::MAX && !self.is_empty() {
-            return Err(ChainError::Number { last, found: number }); // no number is left
+            return Err(ChainError::Number { last, found: number }); // no larger number exists
         }
         let found = header.parent_hash();
         if found == parent {

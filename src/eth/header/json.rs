@@ -1,4 +1,5 @@
-//! Headers from JSON-RPC: rebuilt as RLP, and accepted only under their hash.
+//! Headers from JSON-RPC, which are rebuilt as RLP and accepted only if their hash is the claimed
+//! hash.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,31 +10,34 @@ use alloy_rlp::Encodable;
 use super::{HeaderError, HeaderView};
 use crate::eth::json::message;
 
-/// Why JSON, or a header of alloy, is not accepted as a header.
+/// Reason why a header from JSON or from alloy's type is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonHeaderError {
-    /// Not JSON, or a field is missing, twice there or malformed; the text names it.
+    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names the
+    /// field.
     #[error("{0}")]
     Json(String),
-    /// A field is missing although one that came with a later fork is there.
-    #[error("{missing} is missing, though {present} is there")]
+    /// A field is missing, although a field that a later fork added is present.
+    #[error("{missing} is missing, but the later field {present} is present")]
     Hole {
-        /// The field that is missing.
+        /// Name of the missing field.
         missing: &'static str,
-        /// The later one.
+        /// Name of the later field.
         present: &'static str,
     },
-    /// The fields, encoded, have another hash: one of them is not the block's, or the chain's
-    /// headers have fields that are not known here. Ask for `debug_getRawHeader` then.
+    /// The encoded fields have another hash than the claimed hash.
+    ///
+    /// Either a field is wrong, or the chain's headers have fields that are unknown to this
+    /// library. In the second case, fetch the header with `debug_getRawHeader` instead.
     #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
     HashMismatch {
-        /// The `hash` that came with the fields.
+        /// The claimed `hash`.
         claimed: B256,
-        /// The hash of its fields.
+        /// The computed hash of the fields.
         computed: B256,
     },
-    /// The fields do not make a header.
+    /// The encoded fields are not a valid header.
     #[error(transparent)]
     Header(#[from] HeaderError),
 }
@@ -46,21 +50,23 @@ pub struct HeaderBuf {
 }
 
 impl HeaderBuf {
-    /// From the block or header object of JSON-RPC: `eth_getBlockByNumber`,
-    /// `eth_getHeaderByHash`, `eth_subscribe`. What is not part of a header is ignored.
+    /// Parses the block or header object of JSON-RPC.
     ///
-    /// The claimed `hash` alone authenticates nothing; that it equals the hash of the fields means
-    /// that a chain that holds the one holds the other.
+    /// The methods `eth_getBlockByNumber`, `eth_getHeaderByHash` and `eth_subscribe` return such an
+    /// object. Fields that are not part of a header are ignored.
+    ///
+    /// The claimed `hash` must equal the hash of the fields. This does not authenticate the header:
+    /// the hash itself must be trusted for another reason.
     ///
     /// # Errors
-    /// [`JsonHeaderError`], with the line, the column and the field.
+    /// Returns a [`JsonHeaderError`]. For malformed JSON it has the line, the column and the field.
     pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
         let fields: Fields =
             serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(message(&error)))?;
         Self::of(&fields)
     }
 
-    /// From fields whose hash is the one claimed.
+    /// Encodes the fields, and checks that their hash is the claimed hash.
     pub(super) fn of(fields: &Fields) -> Result<Self, JsonHeaderError> {
         let header = Self::from_rlp(fields.encode()?)?;
         if header.hash != fields.hash {
@@ -70,26 +76,26 @@ impl HeaderBuf {
         Ok(header)
     }
 
-    /// From the RLP of a header, as `debug_getRawHeader` returns it.
+    /// Decodes the RLP of a header, as `debug_getRawHeader` returns it.
     ///
     /// # Errors
-    /// [`HeaderError`], also if something stands behind the header.
+    /// Returns a [`HeaderError`] if the header is malformed or trailing bytes follow it.
     pub fn from_rlp(rlp: Vec<u8>) -> Result<Self, HeaderError> {
         let hash = HeaderView::decode(&rlp)?.hash();
         Ok(Self { rlp, hash })
     }
 
-    /// The bytes whose hash the header's is.
+    /// Returns the RLP of the header.
     pub fn rlp(&self) -> &[u8] {
         &self.rlp
     }
 
-    /// The hash of the header.
+    /// Returns the hash of the header.
     pub fn hash(&self) -> B256 {
         self.hash
     }
 
-    /// The fields.
+    /// Returns a view of the header's fields.
     pub fn view(&self) -> HeaderView<'_> {
         HeaderView::decode(&self.rlp).expect("decoded when it was made")
     }
@@ -148,6 +154,8 @@ impl Fields {
         ];
         let mut fields = always.to_vec();
         let mut missing = None;
+        // A later field after a missing one would move to the position of the missing field and
+        // change its meaning.
         for (name, field) in self.by_fork() {
             match (field, missing) {
                 (Some(field), None) => fields.push(field),
@@ -162,7 +170,7 @@ impl Fields {
         Ok(rlp)
     }
 
-    /// The fields that came with forks, in their order.
+    /// Returns the fields that forks added, in the order of the RLP.
     fn by_fork(&self) -> [(&'static str, Option<&dyn Encodable>); 8] {
         fn field<T: Encodable>(value: Option<&T>) -> Option<&dyn Encodable> {
             value.map(|value| value as &dyn Encodable)

@@ -1,9 +1,9 @@
-//! Block headers as received, and chains of them.
+//! Block headers as received, and chains of headers.
 //!
-//! A header's hash is the Keccak-256 of its RLP. So headers are kept as the bytes that came, and
-//! [`HeaderView`] reads the fields in place, whatever later forks append. One that came as JSON
-//! ([`HeaderBuf::from_json`]), or as alloy's type, is encoded and must have the hash that it
-//! claims.
+//! A header's hash is the Keccak-256 of its RLP. So headers are kept as the received bytes, and
+//! [`HeaderView`] reads the fields in place. Fields that later forks append do not matter. A header
+//! from JSON ([`HeaderBuf::from_json`]) or from alloy's type is encoded, and its hash must equal
+//! the hash that its source claims.
 //!
 //! Fields: Yellow Paper 4.4.3; EIP-1559, 4895, 4844, 4788, 7685, 7928, 7843.
 

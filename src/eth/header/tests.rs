@@ -1,4 +1,4 @@
-//! Real headers of every fork, and chains of them with everything wrong that can be.
+//! Tests with real headers of every fork, and with chains of them that have each kind of error.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -181,7 +181,7 @@ fn damaged_headers_are_refused_or_read_without_panic() {
 
 #[test]
 fn json_is_accepted_under_its_hash_alone() {
-    // eth_getBlockByNumber of the first block of Amsterdam, with what alloy writes.
+    // The answer of eth_getBlockByNumber for the first block of Amsterdam, as alloy writes it.
     let known = &run("sepolia", 11_856_337..=11_856_337)[0];
     let alloy = AlloyHeader::decode(&mut known.rlp.as_slice()).unwrap();
     let mut json = serde_json::to_value(&alloy).unwrap();
@@ -220,7 +220,7 @@ fn json_is_accepted_under_its_hash_alone() {
     assert!(HeaderBuf::from_json(&twice).unwrap_err().to_string().contains("gasUsed"));
 }
 
-/// The runs of parent-linked headers.
+/// The RLP of a real header has the header's hash; a missing or trailing byte is an error.
 #[test]
 fn rlp_is_a_header_of_its_hash_or_none() {
     for known in known() {
@@ -272,7 +272,7 @@ fn runs_link_one_by_one_and_together() {
     }
 }
 
-/// A trusted hash speaks for its ancestors, whatever comes behind it.
+/// A trusted hash authenticates its ancestors, and not the blocks after it.
 #[test]
 fn an_anchor_authenticates_what_is_below_it() {
     let [_, run, _] = runs();
@@ -283,7 +283,7 @@ fn an_anchor_authenticates_what_is_below_it() {
     let (first, last) = (run[0].number, run[8].number);
     assert_eq!(chain.anchored_to(&[]), None);
     assert_eq!(chain.anchored_to(&[B256::ZERO]), None);
-    // The parent of the first block is trusted: that says nothing of the blocks that follow.
+    // Trust in the parent of the first block authenticates no block of the chain.
     assert_eq!(chain.anchored_to(&[run[0].parent_hash]), None);
     assert_eq!(chain.anchored_to(&[run[0].hash]), Some(first));
     assert_eq!(chain.anchored_to(&[run[8].hash]), Some(last));
@@ -321,7 +321,7 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
     );
     assert_eq!(chain, before);
 
-    // In a stretch of headers, all before the wrong one stay linked.
+    // If a header of the input is malformed, all headers before it stay linked.
     let mut stretch: Vec<u8> = run[3..6].iter().flat_map(|header| header.rlp.clone()).collect();
     stretch.extend(&run[6].rlp[..100]);
     let error = chain.extend_from_rlp(&stretch).unwrap_err();
@@ -346,9 +346,9 @@ fn reorganisations_go_by_hash() {
     assert_eq!(chain.numbers(), Some(run[0].number..=run[3].number));
     assert_eq!(chain.last_hash(), Some(sibling.hash()));
     assert_eq!(chain.blooms().len(), 4);
-    // The block above the one that was taken off has no place now.
+    // The parent of this block was removed, so the block cannot be linked.
     assert!(matches!(chain.push(&view(&run[4])), Err(ChainError::Parent { .. })));
-    // And the first block can be replaced, too.
+    // The first block can be replaced too.
     let first = altered(&run[0], |rlp| rlp[100] ^= 1);
     let Ok(Linked::Reorganised { removed }) = chain.push(&HeaderView::decode(&first).unwrap())
     else {
@@ -358,7 +358,7 @@ fn reorganisations_go_by_hash() {
     assert_eq!(chain.parent_hash(), Some(run[0].parent_hash));
 }
 
-/// Candidates of a real run by their names, against alloy's filter.
+/// Candidates in real headers: the same blocks as by alloy's own Bloom filter.
 #[test]
 fn candidates_are_blocks() {
     let usdc = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
@@ -382,7 +382,7 @@ fn candidates_are_blocks() {
             let found: Vec<_> = chain.candidates(&query).map(BlockRef::from).collect();
             assert_eq!(found, expected);
         }
-        // With all that a chain knows of them.
+        // A candidate has the same fields as the block of a single header.
         let query = LogQuery::new().compile();
         assert!(chain.candidates(&query).eq(headers.iter().map(ChainBlock::from)));
         assert_eq!(HeaderChain::new().candidates(&query).next(), None);
@@ -426,7 +426,7 @@ fn altered(known: &Known, alter: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     rlp
 }
 
-/// Where the last byte of the number stands.
+/// Offset of the last byte of the number in the RLP.
 fn number_offset(known: &Known) -> usize {
     let number = known.number.to_be_bytes();
     let number = &number[number.len() - (run_number_length(known) - 1)..];
@@ -436,7 +436,7 @@ fn number_offset(known: &Known) -> usize {
     448 + at + number.len()
 }
 
-/// Bytes of the number with its length.
+/// Length of the number in RLP, with its length prefix.
 fn run_number_length(known: &Known) -> usize {
     1 + (8 - known.number.leading_zeros() as usize / 8)
 }

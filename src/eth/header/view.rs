@@ -1,4 +1,4 @@
-//! A header's fields, read out of its RLP in place.
+//! A view of a header's fields, which are read from its RLP in place.
 
 use alloy_primitives::{Address, B256, U256};
 use alloy_rlp::Header as RlpHeader;
@@ -6,7 +6,7 @@ use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::bloom::BloomView;
 
-/// What is wrong with the bytes of a header.
+/// Error of decoding a header from RLP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
@@ -18,7 +18,7 @@ pub enum HeaderError {
     Rlp {
         /// Name of the field, as in JSON-RPC.
         field: &'static str,
-        /// What `alloy_rlp` says.
+        /// The error of `alloy_rlp`.
         error: alloy_rlp::Error,
     },
     /// The list ends before a field.
@@ -27,7 +27,7 @@ pub enum HeaderError {
         /// Name of the field, as in JSON-RPC.
         field: &'static str,
     },
-    /// A list stands where bytes belong.
+    /// A field is a list instead of bytes.
     #[error("{field} is a list")]
     UnexpectedList {
         /// Name of the field, as in JSON-RPC.
@@ -38,25 +38,26 @@ pub enum HeaderError {
     Length {
         /// Name of the field, as in JSON-RPC.
         field: &'static str,
-        /// Bytes found.
+        /// Number of bytes found.
         length: usize,
-        /// Bytes that belong there; of a number, the most.
+        /// Number of bytes that the field must have.
         expected: usize,
     },
     /// A number is too large for its field, or has leading zeros.
     #[error(
-        "{field} has {length} bytes and is no number of at most {limit} bytes without leading zeros"
+        "{field} has {length} bytes, but must be a number of at most {limit} bytes without leading \
+         zeros"
     )]
     Number {
         /// Name of the field, as in JSON-RPC.
         field: &'static str,
-        /// Bytes found.
+        /// Number of bytes found.
         length: usize,
-        /// The most bytes that it may have.
+        /// Maximum number of bytes.
         limit: usize,
     },
-    /// Bytes stand behind the header.
-    #[error("{0} bytes behind the header")]
+    /// Trailing bytes follow the header.
+    #[error("{0} trailing bytes after the header")]
     TrailingBytes(usize),
 }
 
@@ -81,28 +82,28 @@ const BLOOM_FIELD: usize = 6;
 const DIFFICULTY_FIELD: usize = 7;
 const NUMBER_FIELDS: core::ops::RangeInclusive<usize> = 8..=11;
 
-/// The length each field must have, where it is fixed.
+/// Lengths of the first fields, up to `receiptsRoot`, which all have fixed lengths.
 const LENGTHS: [usize; BLOOM_FIELD] = [32, 32, 20, 32, 32, 32];
 
 /// A header as received, of any fork.
 ///
-/// The first thirteen fields are checked: their lengths, and that numbers are canonical. What
-/// stands behind them differs from fork to fork and chain to chain; it is kept as RLP items, and
-/// read where it has the shape that mainnet gives it. The hash is that of the bytes as received,
-/// so unknown later fields are covered.
+/// The first thirteen fields are checked: their lengths, and that numbers are canonical. The
+/// following fields differ from fork to fork and from chain to chain. They are kept as RLP items,
+/// and each accessor returns its field only if the item has the form of mainnet. The hash is
+/// computed over the received bytes, so it also covers unknown later fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderView<'a> {
     rlp: &'a [u8],
     fields: [&'a [u8]; 13],
-    /// The items behind `extraData`, each well-formed.
+    /// The items after `extraData`, each of them well-formed RLP.
     rest: &'a [u8],
 }
 
 impl<'a> HeaderView<'a> {
-    /// Reads a header that fills `rlp`.
+    /// Decodes a header that fills `rlp`.
     ///
     /// # Errors
-    /// [`HeaderError`] names the field that is wrong.
+    /// Returns a [`HeaderError`] that names the malformed field. Trailing bytes are an error.
     ///
     /// # Cost
     /// Nothing is copied or hashed.
@@ -111,10 +112,10 @@ impl<'a> HeaderView<'a> {
         if behind.is_empty() { Ok(header) } else { Err(HeaderError::TrailingBytes(behind.len())) }
     }
 
-    /// Reads a header at the start of `bytes`; returns what stands behind it.
+    /// Decodes a header at the start of `bytes`, and returns the header and the bytes after it.
     ///
     /// # Errors
-    /// [`HeaderError`] names the field that is wrong.
+    /// Returns a [`HeaderError`] that names the malformed field.
     pub fn decode_prefix(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), HeaderError> {
         let mut behind = bytes;
         let mut rest = RlpHeader::decode_bytes(&mut behind, true).map_err(HeaderError::NotAList)?;
@@ -138,139 +139,142 @@ impl<'a> HeaderView<'a> {
         let mut items = rest;
         while !items.is_empty() {
             next_item(&mut items)
-                .map_err(|error| HeaderError::Rlp { field: "a field behind extraData", error })?;
+                .map_err(|error| HeaderError::Rlp { field: "a field after extraData", error })?;
         }
         Ok((header, behind))
     }
 
-    /// The bytes of the header.
+    /// Returns the RLP of the header as received.
     pub fn rlp(&self) -> &'a [u8] {
         self.rlp
     }
 
-    /// The hash of the header, which is the block's: Keccak-256 of the bytes as received.
+    /// Computes the block's hash: the Keccak-256 hash of the header as received.
     pub fn hash(&self) -> B256 {
         B256::new(keccak256(self.rlp))
     }
 
-    /// Hash of the block before.
+    /// Returns the hash of the preceding block.
     pub fn parent_hash(&self) -> B256 {
         B256::from_slice(self.fields[0])
     }
 
-    /// Keccak-256 of the list of uncle headers.
+    /// Returns the Keccak-256 hash of the list of uncle headers.
     pub fn ommers_hash(&self) -> B256 {
         B256::from_slice(self.fields[1])
     }
 
-    /// Who is paid for the block.
+    /// Returns the address that receives the block's fees and rewards (`miner` in JSON-RPC).
     pub fn beneficiary(&self) -> Address {
         Address::from_slice(self.fields[2])
     }
 
-    /// Root of the state behind the block.
+    /// Returns the root of the state after the block.
     pub fn state_root(&self) -> B256 {
         B256::from_slice(self.fields[3])
     }
 
-    /// Root of the trie of transactions.
+    /// Returns the root of the transactions trie.
     pub fn transactions_root(&self) -> B256 {
         B256::from_slice(self.fields[4])
     }
 
-    /// Root of the trie of receipts.
+    /// Returns the root of the receipts trie.
     pub fn receipts_root(&self) -> B256 {
         B256::from_slice(self.fields[5])
     }
 
-    /// The filter of the block's logs.
+    /// Returns the filter of the block's logs, of any length.
     pub fn logs_bloom(&self) -> BloomView<'a> {
         BloomView::from_wire(self.fields[BLOOM_FIELD])
     }
 
-    /// Difficulty of the block; 0 since the Merge.
+    /// Returns the difficulty of the block, which is 0 since the Merge.
     pub fn difficulty(&self) -> U256 {
         U256::from_be_slice(self.fields[DIFFICULTY_FIELD])
     }
 
-    /// Number of the block.
+    /// Returns the number of the block.
     pub fn number(&self) -> u64 {
         number(self.fields[8])
     }
 
-    /// The most gas that the block may use.
+    /// Returns the maximum gas that the block may use.
     pub fn gas_limit(&self) -> u64 {
         number(self.fields[9])
     }
 
-    /// The gas that the block used.
+    /// Returns the gas that the block used.
     pub fn gas_used(&self) -> u64 {
         number(self.fields[10])
     }
 
-    /// Time of the block in seconds since 1970.
+    /// Returns the Unix timestamp of the block in seconds.
     pub fn timestamp(&self) -> u64 {
         number(self.fields[11])
     }
 
-    /// Free bytes of the block's maker.
+    /// Returns `extraData`, the bytes that the block's producer may choose.
     pub fn extra_data(&self) -> &'a [u8] {
         self.fields[12]
     }
 
-    /// `mixHash`, since the Merge `prevRandao`; none on chains that have something else there.
+    /// Returns `mixHash`, which is `prevRandao` since the Merge.
+    ///
+    /// Returns `None` on chains with another field in this position.
     pub fn mix_hash(&self) -> Option<B256> {
         self.item_hash(0)
     }
 
-    /// The nonce of proof of work, eight zeros since the Merge; none on chains that have something
-    /// else there.
+    /// Returns the proof-of-work nonce, which is eight zero bytes since the Merge.
+    ///
+    /// Returns `None` on chains with another field in this position.
     pub fn nonce(&self) -> Option<[u8; 8]> {
         self.item(1)?.try_into().ok()
     }
 
-    /// Base fee in wei for each unit of gas, since London (EIP-1559).
+    /// Returns the base fee in wei for each unit of gas, if present: since London (EIP-1559).
     pub fn base_fee_per_gas(&self) -> Option<U256> {
         let bytes = self.item(2)?;
         (check_number(bytes, "baseFeePerGas", 32) == Ok(())).then(|| U256::from_be_slice(bytes))
     }
 
-    /// Root of the withdrawals, since Shanghai (EIP-4895).
+    /// Returns the withdrawals root, if present: since Shanghai (EIP-4895).
     pub fn withdrawals_root(&self) -> Option<B256> {
         self.item_hash(3)
     }
 
-    /// Gas used by blobs, since Cancun (EIP-4844).
+    /// Returns the gas used by blobs, if present: since Cancun (EIP-4844).
     pub fn blob_gas_used(&self) -> Option<u64> {
         self.item_number(4)
     }
 
-    /// Running excess of gas used by blobs, since Cancun (EIP-4844).
+    /// Returns the excess blob gas, if present: since Cancun (EIP-4844).
     pub fn excess_blob_gas(&self) -> Option<u64> {
         self.item_number(5)
     }
 
-    /// Root of the beacon block before, since Cancun (EIP-4788).
+    /// Returns the root of the parent beacon block, if present: since Cancun (EIP-4788).
     pub fn parent_beacon_block_root(&self) -> Option<B256> {
         self.item_hash(6)
     }
 
-    /// Hash of the requests to the consensus layer, since Prague (EIP-7685).
+    /// Returns the hash of the execution layer requests, if present: since Prague (EIP-7685).
     pub fn requests_hash(&self) -> Option<B256> {
         self.item_hash(7)
     }
 
-    /// Hash of the block's access list, since Amsterdam (EIP-7928).
+    /// Returns the hash of the block's access list, if present: since Amsterdam (EIP-7928).
     pub fn block_access_list_hash(&self) -> Option<B256> {
         self.item_hash(8)
     }
 
-    /// Slot of the block, since Amsterdam (EIP-7843).
+    /// Returns the slot number of the block, if present: since Amsterdam (EIP-7843).
     pub fn slot_number(&self) -> Option<u64> {
         self.item_number(9)
     }
 
-    /// How many fields the header has.
+    /// Returns the number of fields in the header.
     pub fn num_fields(&self) -> usize {
         let mut items = self.rest;
         let mut count = FIELDS.len();
@@ -280,7 +284,7 @@ impl<'a> HeaderView<'a> {
         count
     }
 
-    /// The fork whose headers have so many fields, on mainnet.
+    /// Returns the mainnet fork whose headers have this number of fields.
     pub fn layout(&self) -> HeaderLayout {
         match self.num_fields() {
             15 => HeaderLayout::Frontier,
@@ -293,7 +297,7 @@ impl<'a> HeaderView<'a> {
         }
     }
 
-    /// The bytes of an item behind `extraData`; none if it is a list.
+    /// Returns the bytes of an item after `extraData`, or `None` if the item is missing or a list.
     fn item(&self, index: usize) -> Option<&'a [u8]> {
         let mut items = self.rest;
         for _ in 0..index {
@@ -313,36 +317,37 @@ impl<'a> HeaderView<'a> {
     }
 }
 
-/// Which fields a header has, named by the mainnet fork that brought the last of them.
+/// The set of fields in a header, named by the mainnet fork that added the last of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HeaderLayout {
-    /// Up to `nonce`: 15 fields.
+    /// 15 fields, up to `nonce`.
     Frontier,
-    /// And `baseFeePerGas`: 16.
+    /// 16 fields: adds `baseFeePerGas`.
     London,
-    /// And `withdrawalsRoot`: 17. Osaka and others in between brought none.
+    /// 17 fields: adds `withdrawalsRoot`.
     Shanghai,
-    /// And `blobGasUsed`, `excessBlobGas` and `parentBeaconBlockRoot`: 20.
+    /// 20 fields: adds `blobGasUsed`, `excessBlobGas` and `parentBeaconBlockRoot`.
     Cancun,
-    /// And `requestsHash`: 21.
+    /// 21 fields: adds `requestsHash`. Osaka added no field.
     Prague,
-    /// And `blockAccessListHash` and `slotNumber`: 23.
+    /// 23 fields: adds `blockAccessListHash` and `slotNumber`.
     Amsterdam,
-    /// Another number of fields: another chain, or a later fork.
+    /// Another number of fields: a header of another chain or of a later fork.
     Unknown,
 }
 
-/// The filter of a header, read at its place without looking at the other fields.
+/// Returns the filter of a header from its fixed offset, without decoding the other fields.
 ///
-/// The fields before it have fixed lengths, so that it starts at byte 192 of every header of more
-/// than 255 and less than 65,536 bytes that has a filter of 256 bytes. Only the bytes that say so
-/// are checked: for headers that were decoded before, or whose hash is known.
+/// The preceding fields have fixed lengths. So the filter starts at byte 192 of every header that
+/// has more than 255 and less than 65,536 bytes and a filter of 256 bytes. Only the RLP length
+/// prefixes up to the filter are checked. Use this function for headers that were decoded before,
+/// or whose hash is known.
 ///
-/// None if the header is not laid out like that; [`HeaderView::decode`] reads every header.
+/// Returns `None` if the header has another layout. [`HeaderView::decode`] reads every header.
 ///
 /// # Cost
-/// Nine bytes are compared, nothing is copied.
+/// Compares ten bytes and copies nothing.
 #[inline]
 pub fn bloom_at_fixed_place(rlp: &[u8]) -> Option<BloomView<'_>> {
     let head: &[u8; 448] = rlp.first_chunk()?;
@@ -381,7 +386,7 @@ fn check_number(bytes: &[u8], field: &'static str, limit: usize) -> Result<(), H
     Ok(())
 }
 
-/// At most eight bytes, checked when the header was read.
+/// Converts big-endian bytes to a number. They are at most eight, as was checked in decoding.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

@@ -1,4 +1,4 @@
-//! All rows of a segment, read back one after the other.
+//! Decodes all rows of a segment and counts the bits of each header.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -11,7 +11,7 @@ use super::format::{SECTION, check, contradiction};
 use super::reader::segment::Segment;
 use super::storage::ReadAt;
 
-/// Planes that count the bits of a filter: 2,048 needs twelve.
+/// Number of bit planes of a counter: the largest count, 2,048, needs twelve bits.
 const PLANES: usize = 12;
 
 /// A segment with the entries of all its rows.
@@ -22,13 +22,13 @@ pub(super) struct Directory<'a, F> {
 }
 
 impl<'a, F: ReadAt> Directory<'a, F> {
-    /// Reads the entries.
+    /// Reads and checks the entries of all rows of a segment.
     pub(super) fn read(segment: &'a Segment<F>) -> Result<Self, IndexError> {
         let entries = segment.entries()?;
         Ok(Self { segment, entries })
     }
 
-    /// Fills `to` with the bits of a row in a section, which are those that were written.
+    /// Fills `to` with the bits of a row in a section, after checking the checksum of its data.
     pub(super) fn row(&self, row: u16, section: u32, to: &mut [u8; ROW]) -> Result<(), IndexError> {
         let entry = &self.entries[usize::from(row)];
         let ones = entry.ones[section as usize];
@@ -39,7 +39,7 @@ impl<'a, F: ReadAt> Directory<'a, F> {
         match Coding::of(ones) {
             Coding::Zeros | Coding::Ones => {
                 to.fill(if ones == 0 { 0 } else { u8::MAX });
-                // Without data there is nothing to be damaged.
+                // A row without data is stored with checksum 0.
                 check(name, offset, part, stored, 0)
             }
             Coding::Raw => {
@@ -51,7 +51,7 @@ impl<'a, F: ReadAt> Directory<'a, F> {
                 if set == u32::from(ones) {
                     return Ok(());
                 }
-                let what = format!("{set} bits are set, and its entry says {ones}");
+                let what = format!("{set} bits are set, but its entry states {ones}");
                 Err(contradiction(name, offset, part, what))
             }
             coding @ Coding::List(_) => {
@@ -69,7 +69,7 @@ impl<'a, F: ReadAt> Directory<'a, F> {
         }
     }
 
-    /// How many bits are set in the filter of each header of a section.
+    /// Returns the number of bits set in the filter of each header of a section.
     ///
     /// # Cost
     /// All rows of the section are read: at most 2 MiB.
@@ -86,12 +86,14 @@ impl<'a, F: ReadAt> Directory<'a, F> {
     }
 }
 
-/// Where the data of a row start.
+/// Returns the offset in the file at which the data of a row start.
 pub(super) fn data_at(header: &SegmentHeader, entry: &RowEntry) -> u64 {
     header.data_at() + u64::from(entry.start) * UNIT as u64
 }
 
-/// Rows of a section added up: a counter for each header, bit by bit in planes.
+/// Sums the rows of a section: one counter for each header, stored as bit planes.
+///
+/// Plane `p` holds bit `p` of 64 counters in one word, so that one step adds 64 bits of a row.
 #[derive(Debug)]
 pub(super) struct RowCounts(Box<[[u64; PLANES]]>);
 
@@ -102,7 +104,7 @@ impl Default for RowCounts {
 }
 
 impl RowCounts {
-    /// Counts a row in. At most 4,095 can be.
+    /// Adds a row to the counters. A counter overflows after 4,095 set bits.
     pub(super) fn add(&mut self, row: &[u8; ROW]) {
         for (planes, word) in self.0.iter_mut().zip(row.as_chunks::<8>().0) {
             let mut carry = u64::from_le_bytes(*word);
@@ -115,7 +117,8 @@ impl RowCounts {
         }
     }
 
-    /// In how many rows each header's bit is set.
+    /// Returns the value of each counter: the number of added rows in which the header's bit is
+    /// set.
     pub(super) fn of_headers(&self) -> Box<[u16]> {
         let count = |header: usize| {
             let planes = &self.0[header / 64];
@@ -140,7 +143,7 @@ mod tests {
         for number in 0..BITS {
             let mut row = [0; ROW];
             for (header, count) in expected.iter_mut().enumerate() {
-                // Some headers are in every row, some in none.
+                // Some headers have their bit set in every row, some in no row.
                 let set = header % 100 == 7 || (header % 50 != 3 && rng.below(16) > number % 16);
                 row[header / 8] |= u8::from(set) << (header % 8);
                 *count += u16::from(set);

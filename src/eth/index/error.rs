@@ -1,4 +1,4 @@
-//! What can be wrong with an index, or with what is to be added to it.
+//! Errors of an index: damaged files, failed storage, and headers that do not fit.
 
 use alloc::format;
 use alloc::string::String;
@@ -6,25 +6,25 @@ use std::io;
 
 use alloy_primitives::B256;
 
-/// What was being done to a file.
+/// Operation on a file that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
     /// Opening a file, or listing the folder.
     Open,
-    /// Asking for the length of a file.
+    /// Getting the length of a file.
     Length,
-    /// Reading.
+    /// Reading from a file.
     Read,
     /// Creating a file.
     Create,
-    /// Writing at the end.
+    /// Appending to a file.
     Append,
-    /// Making what was written durable.
+    /// Making written bytes durable.
     Sync,
-    /// Giving a file another name.
+    /// Renaming a file.
     Rename,
-    /// Taking the lock.
+    /// Locking the index for writing.
     Lock,
 }
 
@@ -32,7 +32,7 @@ impl core::fmt::Display for Operation {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Self::Open => "open",
-            Self::Length => "tell the length of",
+            Self::Length => "get the length of",
             Self::Read => "read",
             Self::Create => "create",
             Self::Append => "append to",
@@ -47,40 +47,40 @@ impl core::fmt::Display for Operation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// The manifest.
+    /// The manifest file.
     Manifest,
-    /// The first bytes of a segment.
+    /// The header of a segment: its first 64 bytes.
     SegmentHeader,
-    /// What a segment says of one of its sections: hashes, times, fills, gas.
+    /// The record of one section in a segment: hashes, times, fills and gas.
     Section {
-        /// Which section of the segment, from 0.
+        /// Number of the section within its segment, from 0.
         section: u32,
     },
-    /// What a segment says of one of its rows.
+    /// The entry of one row in the directory of a segment.
     RowEntry {
-        /// The bit position of the row, 0 to 2047.
+        /// Bit position of the row, 0 to 2047.
         row: u16,
     },
-    /// The bits of a row in one section.
+    /// The data of one row for one section.
     Row {
-        /// The bit position of the row, 0 to 2047.
+        /// Bit position of the row, 0 to 2047.
         row: u16,
-        /// Which section of the segment, from 0.
+        /// Number of the section within its segment, from 0.
         section: u32,
     },
-    /// The hashes of the blocks of a section.
+    /// The block hashes of one section.
     BlockHashes {
-        /// Which section of the segment, from 0.
+        /// Number of the section within its segment, from 0.
         section: u32,
     },
-    /// The first bytes of the tail.
+    /// The header of the tail: its first 96 bytes.
     TailHeader,
-    /// A slot of the tail.
+    /// One slot of the tail.
     Slot {
-        /// Which slot, from 0.
+        /// Number of the slot, from 0.
         slot: u32,
     },
-    /// A block that is not sealed, as the slots of the tail have it.
+    /// An unsealed block, as read from the slots of the tail.
     Unsealed,
 }
 
@@ -100,191 +100,192 @@ impl core::fmt::Display for Part {
     }
 }
 
-/// What is wrong with a part.
+/// Kind of damage found in a part of a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
-    /// Its checksum is not that of its bytes.
-    #[error("its checksum is {computed:08x}, {stored:08x} is written")]
+    /// The stored checksum differs from the checksum of the bytes.
+    #[error("its checksum is {computed:08x}, but {stored:08x} is stored")]
     Checksum {
-        /// What is written.
+        /// Checksum stored in the file.
         stored: u32,
-        /// What the bytes give.
+        /// Checksum computed from the bytes.
         computed: u32,
     },
-    /// The file has another length than it must have.
+    /// The file does not have the expected length.
     #[error("the file has {found} bytes, expected {expected}")]
     Length {
-        /// How many bytes the file has.
+        /// Length of the file in bytes.
         found: u64,
-        /// How many it must have, at least for a tail.
+        /// Expected length in bytes; for a tail, the minimum length.
         expected: u64,
     },
-    /// It contradicts itself or another part: what and how.
+    /// The part contradicts itself or another part; the text states how.
     #[error("{0}")]
     Contradiction(String),
 }
 
-/// Why an index can't be read, asked or added to.
+/// Error when opening, querying or extending an index.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
     /// The storage failed.
     #[error("cannot {operation} {file} at byte {offset}: {kind}")]
     Io {
-        /// What went wrong.
+        /// Kind of the I/O error.
         kind: io::ErrorKind,
-        /// What was being done.
+        /// Operation that failed.
         operation: Operation,
-        /// To which file.
+        /// Name of the file.
         file: String,
-        /// The byte before which all went well.
+        /// Offset in bytes up to which the operation is known to have succeeded.
         offset: u64,
     },
-    /// There is no index in the folder.
+    /// The folder contains no index: the manifest is missing.
     #[error("no index: {} is missing", Part::Manifest)]
     NoIndex,
-    /// There is an index in the folder already.
-    #[error("there is an index already")]
+    /// The folder already contains an index.
+    #[error("the folder already contains an index")]
     Exists,
-    /// Another writer has the index open.
+    /// Another writer holds the lock of the index.
     #[error("another process is writing to the index")]
     Locked,
-    /// A file of something else.
+    /// A file that belongs to another format.
     #[error("{file} is not of an index: it starts with {found:02x?}, expected {expected:02x?}")]
     NotOfAnIndex {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its first bytes.
+        /// First eight bytes of the file.
         found: [u8; 8],
-        /// What the file must start with.
+        /// First eight bytes of a valid file of this kind.
         expected: [u8; 8],
     },
-    /// A version that is not known here.
-    #[error("{file} has version {found}; versions up to {known} are read")]
+    /// A format version that this library cannot read.
+    #[error("{file} has version {found}; this library reads versions up to {known}")]
     Version {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its version.
+        /// Format version of the file.
         found: u16,
-        /// The highest that is read.
+        /// Highest version that this library reads.
         known: u16,
     },
-    /// Flags that are not known here.
-    #[error("{file} has the flags {flags:#06x}, of which {unknown:#06x} are not known")]
+    /// Flags that this version of the format does not define.
+    #[error("{file} has flags {flags:#06x}, of which {unknown:#06x} are unknown")]
     Flags {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// All flags.
+        /// All flags of the file.
         flags: u16,
-        /// Those without a meaning.
+        /// The flags without a defined meaning.
         unknown: u16,
     },
-    /// A part of a file is not what was written.
+    /// A part of a file is damaged: it does not have the bytes that were written.
     #[error("{file} is damaged at byte {offset}, {part}: {damage}")]
     Damaged {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Where the part starts.
+        /// Offset in bytes at which the damaged part starts.
         offset: u64,
-        /// The part.
+        /// The damaged part.
         part: Part,
-        /// What is wrong.
+        /// Kind of damage.
         damage: Damage,
     },
-    /// An index without a block.
+    /// The index contains no block.
     #[error("the index has no block yet")]
     Empty,
-    /// Something else than what the headers have.
+    /// The index differs from the headers that it is compared with.
     #[error("{file} differs from the headers at block {number}, {part}: {what}")]
     Differs {
-        /// The file.
+        /// Name of the file that differs.
         file: String,
-        /// The part.
+        /// The part that differs.
         part: Part,
-        /// Number of the block; the last one where a whole section differs.
+        /// Number of the block that differs; if the record of a whole section differs, its last
+        /// block.
         number: u64,
-        /// What the header has, and what the index.
+        /// Description of the difference: the value in the header and the value in the index.
         what: String,
     },
-    /// Blocks that the index does not have.
-    #[error("blocks {first} to {last} were asked for; the index has {index_first} to {index_last}")]
+    /// A range with blocks that the index does not contain.
+    #[error("blocks {first} to {last} were requested; the index has {index_first} to {index_last}")]
     Range {
-        /// First block asked for.
+        /// First requested block.
         first: u64,
-        /// Last block asked for.
+        /// Last requested block.
         last: u64,
         /// First block of the index.
         index_first: u64,
         /// Last block of the index.
         index_last: u64,
     },
-    /// A chain label that can't be written.
-    #[error("a chain label of {length} bytes; it must have 1 to {max} without control characters")]
+    /// A chain label that is empty, too long, or contains control characters.
+    #[error("chain label has {length} bytes; it must have 1 to {max} and no control characters")]
     Label {
-        /// How many bytes it has.
+        /// Length of the label in bytes.
         length: usize,
-        /// The most there can be.
+        /// Maximum length in bytes.
         max: usize,
     },
-    /// The settings asked for are not those of the index.
-    #[error("the index is of chain {index}, and {asked} was asked for")]
+    /// The requested chain label is not the label of the index.
+    #[error("the index is for chain {index}, but chain {asked} was requested")]
     OtherChain {
-        /// The label of the index.
+        /// Chain label of the index.
         index: String,
-        /// The label asked for.
+        /// Requested chain label.
         asked: String,
     },
-    /// The index keeps block hashes, and was to be opened without, or the other way round.
+    /// The settings ask for a column of block hashes and the index has none, or the reverse.
     #[error("the index was built {}", if *.index { "with a column of block hashes" } else { "without a column of block hashes" })]
     OtherHashes {
-        /// Whether the index has block hashes.
+        /// `true` if the index has a column of block hashes.
         index: bool,
     },
-    /// Headers that don't start right behind the last block.
+    /// The headers do not start at the block after the last one.
     #[error("{}", gap(*last, *found))]
     Gap {
-        /// Last block of the index, or of the headers before.
+        /// Last block of the index, or of the headers compared so far.
         last: u64,
-        /// First block of the headers.
+        /// Number of the first block of the headers.
         found: u64,
     },
-    /// Headers that belong to another branch, or another chain.
-    #[error("the parent of block {number} is {found}; the block before it here is {expected}")]
+    /// The headers belong to another branch or another chain.
+    #[error("the parent of block {number} is {found}; the preceding block here is {expected}")]
     Parent {
-        /// Number of the first block whose parent is known to differ.
+        /// Number of the lowest compared block whose parent differs.
         number: u64,
-        /// Hash of the block before, in the index, or of those that were verified.
+        /// Hash of the preceding block, in the index or in the headers compared so far.
         expected: B256,
-        /// Hash of the block before, in the chain.
+        /// Parent hash of the block, in the headers of the caller.
         found: B256,
     },
-    /// A reorganisation that reaches below what can be taken back.
+    /// A reorganisation that reaches below the last sealed block.
     #[error(
-        "blocks up to {sealed} are sealed; going back to block {asked} takes an index built anew: \
-         from block {rebuild_from} on, or with a deeper tail"
+        "cannot roll back to block {asked}: blocks up to {sealed} are sealed; rebuild the index \
+         from block {rebuild_from} on, or with more unsealed blocks"
     )]
     Sealed {
-        /// The last block to stay.
+        /// Last block that should stay.
         asked: u64,
-        /// The last sealed block.
+        /// Number of the last sealed block.
         sealed: u64,
         /// First block of the index.
         rebuild_from: u64,
     },
-    /// Everything would be taken back.
-    #[error("block {first} is the index's first and can't be taken back: build the index anew")]
+    /// A roll-back that would remove all blocks.
+    #[error("block {first} is the first of the index and can't be removed: rebuild the index")]
     BelowFirst {
         /// First block of the index.
         first: u64,
     },
-    /// Block numbers that have no end.
-    #[error("block {number}: the numbers of its section don't fit 64 bits")]
+    /// A block number so high that the numbers or the count of its section overflow.
+    #[error("block {number}: the block numbers of its section don't fit 64 bits")]
     Number {
-        /// The block.
+        /// Number of the block.
         number: u64,
     },
-    /// An earlier write failed: what is on disk is not known any more.
+    /// An earlier write failed, so that the content on disk is unknown.
     #[error("an earlier write failed; open the index again")]
     Failed,
 }
@@ -294,6 +295,6 @@ fn gap(last: u64, found: u64) -> String {
         Some(blocks @ 1..) => {
             format!("block {found} comes after block {last}: {} are missing", blocks - 1)
         }
-        _ => format!("block {found} comes again: block {last} was the last"),
+        _ => format!("block {found} is out of order: block {last} was the last"),
     }
 }

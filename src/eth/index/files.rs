@@ -1,4 +1,4 @@
-//! Files of an index read, with errors that say which, and where.
+//! Reading the files of an index: errors carry the name of the file and the offset.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use super::format::damaged;
 use super::format::manifest::{self, Manifest};
 use super::storage::{FileKind, ReadAt, Storage};
 
-/// The error of an operation on a file.
+/// Converts an I/O error of an operation on a file into an [`IndexError`].
 pub(super) fn failed(
     operation: Operation,
     file: &str,
@@ -25,7 +25,7 @@ pub(super) fn open<S: Storage>(
     storage.open(name, kind).map_err(failed(Operation::Open, name, 0))
 }
 
-/// How long a file is.
+/// Returns the length of a file in bytes.
 pub(super) fn length(file: &(impl ReadAt + ?Sized), name: &str) -> Result<u64, IndexError> {
     file.length().map_err(failed(Operation::Length, name, 0))
 }
@@ -40,10 +40,11 @@ pub(super) fn read(
     file.read_exact_at(buffer, offset).map_err(failed(Operation::Read, name, offset))
 }
 
-/// Reads the manifest.
+/// Reads and decodes the manifest.
 ///
 /// # Errors
-/// [`IndexError::NoIndex`] if there is none, or what [`Manifest::from_bytes`] says.
+/// Returns [`IndexError::NoIndex`] if there is no manifest, an I/O error of the storage, or an
+/// error of [`Manifest::from_bytes`]. A manifest with trailing bytes is damaged.
 pub(super) fn read_manifest(storage: &impl Storage) -> Result<Manifest, IndexError> {
     let name = manifest::NAME;
     let file = open(storage, name, FileKind::Growing).map_err(|error| match error {

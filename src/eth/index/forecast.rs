@@ -1,4 +1,4 @@
-//! What a query will cost, from an index alone.
+//! Forecast of a query's cost from an index alone.
 
 #![expect(clippy::cast_precision_loss, reason = "counts become sums of estimates")]
 
@@ -19,18 +19,18 @@ use crate::eth::fill::FillHistogram;
 use crate::eth::forecast::{Forecast, VALUES_COUNTED_EVERYWHERE, chance};
 use crate::eth::log_query::CompiledQuery;
 
-/// Sections from which the shares of single values are taken, where there are many.
+/// Number of sections in which single values are counted, if the query has many values.
 const SAMPLE: usize = 64;
 
-/// Blocks of one sealed section.
+/// The requested blocks of one sealed section.
 #[derive(Debug)]
 struct Stretch<'a, F> {
     segment: &'a Segment<F>,
-    /// Of the segment, from 0.
+    /// Number of the section within its segment, from 0.
     section: u32,
     /// The number of the section's first block.
     first: u64,
-    /// Those of its blocks that are asked for.
+    /// The requested blocks of the section.
     blocks: RangeInclusive<u64>,
 }
 
@@ -41,14 +41,15 @@ impl<F> Stretch<'_, F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// How full the filters of a range are. Exact.
+    /// Returns the exact histogram of the fills of the filters in a range.
     ///
     /// # Errors
-    /// Blocks that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain all blocks of the range, if the files are
+    /// damaged, or if the storage fails.
     ///
     /// # Cost
-    /// 4.5 KB for each section. Where a range starts or ends within a section, all rows of that
-    /// one are read: at most 2 MiB.
+    /// Reads 4.5 KB for each section. If the range starts or ends within a section, all rows of
+    /// that section are read: at most 2 MiB.
     pub fn fills(&self, blocks: RangeInclusive<u64>) -> Result<FillHistogram, IndexError> {
         self.require(&blocks)?;
         let mut fills = FillHistogram::default();
@@ -60,27 +61,31 @@ impl<S: Storage> Index<S> {
         Ok(fills)
     }
 
-    /// What a query over a range will cost: as [`Forecast::add`] says it of the headers.
+    /// Forecasts the cost of a query over a range, as [`Forecast::add`] does from headers.
     ///
-    /// Exact are the blocks, the candidates, what each clause selects and how full filters are,
-    /// and so what is expected by chance. Of queries for more than 8 values, the shares of single
-    /// values are taken from 64 sections that are spread evenly over the range, and are exact if
-    /// it has no more.
+    /// The numbers of blocks and candidates, the number of blocks that each clause selects, and the
+    /// fills are exact, and therefore also the expected number of false candidates. If the query
+    /// has more than 8 values, the shares of single values are measured in 64 sections, spread
+    /// evenly over the range. If the range has at most 64 sections, these shares are exact, too.
     ///
-    /// Receipts and bytes hang on how full the candidates' filters are, which an index would have
-    /// to turn back for. So the candidates of each section are spread over its fills as likely as
-    /// a filter of that fill passes the query by chance, at most as many as there are, and take
-    /// the mean gas of the section's blocks that are about as full. Where every block of whole
-    /// sections is a candidate that is exact, else within a factor of 1.4 on made-up chains whose
-    /// blocks hold 20 to 900 values in no order. [`most_receipts`](Forecast::most_receipts) supposes the candidates
-    /// to be the blocks that used most gas, and so is never too low.
+    /// The numbers of receipts and bytes are estimates: they depend on the fills of the candidates'
+    /// filters, which an index could tell only by transposing its rows back. Instead, the
+    /// candidates of each section are distributed over the section's fills, in proportion to the
+    /// chance that a filter of that fill passes the query, and at most as many as there are
+    /// filters. Each candidate is then assigned the mean gas of the section's blocks with a similar
+    /// fill. The result is exact if every block of whole sections is a candidate. Otherwise it was
+    /// within a factor of 1.4 on synthetic chains whose blocks contain 20 to 900 random values.
+    ///
+    /// [`most_receipts`](Forecast::most_receipts) assumes that the candidates are the blocks that
+    /// used the most gas, so it is never too low.
     ///
     /// # Errors
-    /// Blocks that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain all blocks of the range, if the files are
+    /// damaged, or if the storage fails.
     ///
     /// # Cost
-    /// The query, one for each clause, one for each value or of many values one over 64 sections,
-    /// and [`fills`](Self::fills).
+    /// Evaluates the query, one query for each clause, and one query for each value (for more than
+    /// 8 values only over 64 sections). Calls [`fills`](Self::fills), too.
     pub fn forecast(
         &self,
         query: &CompiledQuery,
@@ -110,7 +115,7 @@ impl<S: Storage> Index<S> {
         Ok(forecast)
     }
 
-    /// Counts what each clause and each value selects by itself.
+    /// Counts the blocks that each clause and each value selects by itself.
     fn count_clauses(
         &self,
         query: &CompiledQuery,
@@ -144,7 +149,8 @@ impl<S: Storage> Index<S> {
         Ok(())
     }
 
-    /// Sections spread over a range; the unsealed blocks are cut into such, too.
+    /// Returns at most 64 sections, spread evenly over a range. Unsealed blocks are divided into
+    /// pieces of the same size.
     fn sample(&self, blocks: &RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
         let mut parts: Vec<_> = self.stretches(blocks).map(|stretch| stretch.blocks).collect();
         let tail = self.tail_part(blocks);
@@ -156,7 +162,7 @@ impl<S: Storage> Index<S> {
         (0..taken).map(|i| parts[i * parts.len() / taken].clone()).collect()
     }
 
-    /// The sealed blocks of a range, section by section.
+    /// Returns the sealed blocks of a range, section by section.
     fn stretches(
         &self,
         blocks: &RangeInclusive<u64>,
@@ -172,7 +178,7 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// Which of the unsealed blocks belong to a range.
+    /// Returns the indices of the unsealed blocks that belong to a range.
     fn tail_part(&self, blocks: &RangeInclusive<u64>) -> core::ops::Range<usize> {
         let tail = self.tail();
         let index = |number: u64| {
@@ -183,7 +189,7 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// How full the filters of a stretch are.
+/// Returns the histogram of the fills of the requested blocks of a section.
 fn fills_of<F: super::storage::ReadAt>(
     stretch: &Stretch<'_, F>,
     record: &SectionRecord,
@@ -195,6 +201,7 @@ fn fills_of<F: super::storage::ReadAt>(
         }
         return Ok(fills);
     }
+    // The record has only the histogram of the whole section: count the bits of each header.
     let counts: Box<[u16]> = Directory::read(stretch.segment)?.ones_of_headers(stretch.section)?;
     for (number, &ones) in (stretch.first..).zip(&counts) {
         if stretch.blocks.contains(&number) {
@@ -204,7 +211,7 @@ fn fills_of<F: super::storage::ReadAt>(
     Ok(fills)
 }
 
-/// How many of the blocks of the section that starts at `first` are candidates.
+/// Returns the number of candidates in the section that starts at block `first`.
 fn count_in(candidates: &Candidates, first: u64) -> u64 {
     let word = first.saturating_sub(candidates.start()) / 64;
     let words = usize::try_from(word).ok().and_then(|word| candidates.words().get(word..));
@@ -213,7 +220,7 @@ fn count_in(candidates: &Candidates, first: u64) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// Adds what it costs to look into so many candidates of a section, of filters that are so full.
+/// Adds the cost of inspecting `candidates` candidates of a section whose filters have these fills.
 fn add_costs(
     forecast: &mut Forecast,
     record: &SectionRecord,
@@ -233,8 +240,8 @@ fn add_costs(
         let gas = record.gas[class] as f64 / blocks[class].max(1) as f64;
         forecast.add_costs(ones, count, gas * count);
     }
-    // So much gas at the most: of each class as many blocks as used the most of it, then one with
-    // what is left of the class.
+    // Upper bound of the candidates' gas: in each class, as many blocks as possible used the
+    // class's highest gas, and one more block used the remainder.
     let mut most: Vec<(u64, u64)> = Vec::new();
     for (&gas, &each) in record.gas.iter().zip(&record.most_gas) {
         if let Some(count) = gas.checked_div(each) {
@@ -254,10 +261,10 @@ fn add_gas(forecast: &mut Forecast, gas: u64) {
     forecast.gas_of_candidates = forecast.gas_of_candidates.saturating_add(gas);
 }
 
-/// How many of the candidates have filters that are how full: in proportion to how many there are
-/// and to their chance to pass, at most as many as there are.
+/// Distributes candidates over the fills, in proportion to the number of filters of each fill and
+/// to their chance to pass. Each fill gets at most as many candidates as it has filters.
 fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, f64)> {
-    // Weights and filters of this fill and of all that are less full.
+    // Sums of the weights and of the filters, over this fill and all lower ones.
     let (mut weight, mut filters) = (0.0, 0.0);
     let mut bins = Vec::new();
     for (ones, count) in fills.fills() {
@@ -266,7 +273,8 @@ fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, 
         filters += count as f64;
         bins.push((ones, count as f64, chance, weight, filters));
     }
-    // The fuller, the likelier to pass: if some are all candidates, then the fullest.
+    // Fuller filters are likelier to pass, so the fullest are assigned first: they may all be
+    // candidates.
     let mut left = candidates as f64;
     let mut spread = Vec::new();
     for (ones, count, chance, weight, filters) in bins.into_iter().rev() {
@@ -299,7 +307,7 @@ mod tests {
                 assert_eq!(ones, expected);
                 assert!(count >= 0.0 && count <= filters as f64, "{ones}: {count}");
             }
-            // In proportion, where the fullest are not used up.
+            // The candidates are distributed in proportion while the fullest fill is not used up.
             if candidates == 1 {
                 let [full, _, middle, ..] = spread[..] else { panic!("five") };
                 let ratio = middle.1 / full.1;
@@ -307,13 +315,13 @@ mod tests {
                 assert!((ratio / expected - 1.0).abs() < 1e-9, "{ratio} {expected}");
             }
         }
-        // No empty filter is a candidate while others are left, and all are if all must be.
+        // Empty filters are candidates only if all other filters are, too.
         assert!(spread(&fills, 8_142, &chances).last().unwrap().1 < 1e-6);
         let all = spread(&fills, 8_192, &vec![1.0; 2049]);
         for ((ones, count), expected) in all.iter().zip([42.0, 1_100.0, 4_000.0, 3_000.0, 50.0]) {
             assert!((count - expected).abs() < 1e-9, "{ones}: {count}");
         }
-        // Chances too small to be told from none.
+        // Chances that are too small to be distinguished from zero.
         let none = spread(&fills, 10, &vec![0.0; 2049]);
         assert!((none.iter().map(|(_, count)| count).sum::<f64>() - 10.0).abs() < 1e-9);
     }

@@ -1,4 +1,4 @@
-//! What an index says of itself besides queries.
+//! Metadata of an index: its segment files, block times and block hashes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,24 +10,24 @@ use super::format::SECTION;
 use super::reader::Index;
 use super::storage::Storage;
 
-/// A file of sealed blocks.
+/// Description of a segment file, which stores sealed blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentFile {
-    /// Its name.
+    /// Name of the file in the index folder.
     pub name: String,
-    /// Number of its first block.
+    /// Number of the file's first block.
     pub first: u64,
-    /// Number of its last block.
+    /// Number of the file's last block.
     pub last: u64,
-    /// Sections of 8,192 blocks that it holds.
+    /// Number of sections in the file, each of 8,192 blocks.
     pub sections: u32,
-    /// How long it is.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
 impl<S: Storage> Index<S> {
-    /// The segments, in order.
+    /// Returns the segment files, in ascending order of their blocks.
     pub fn segment_files(&self) -> impl ExactSizeIterator<Item = SegmentFile> {
         self.segments().iter().map(|segment| {
             let blocks = segment.blocks();
@@ -41,11 +41,15 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// The time of a block, in seconds since 1970: of the first and the last of a section, and of
-    /// one that is not sealed. Of others an index has none.
+    /// Returns the timestamp of a block, in seconds since 1970, or `None` if the index does not
+    /// store it.
+    ///
+    /// The index stores the timestamps of the first and the last block of each sealed section, and
+    /// of all unsealed blocks.
     ///
     /// # Errors
-    /// A block that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain the block, if the file is damaged, or if the
+    /// storage fails.
     pub fn time(&self, number: u64) -> Result<Option<u64>, IndexError> {
         self.require(&(number..=number))?;
         let tail = self.tail();
@@ -61,14 +65,18 @@ impl<S: Storage> Index<S> {
         })
     }
 
-    /// The hashes of all blocks of the section that a block is in, or of all unsealed ones, and the
-    /// number of the first of them. None for sealed blocks of an index without block hashes.
+    /// Returns the hashes of all blocks of the section that contains `number`, and the number of
+    /// the section's first block.
+    ///
+    /// For an unsealed block, the result contains all unsealed blocks. Returns `None` for a sealed
+    /// block if the index has no column of block hashes.
     ///
     /// # Errors
-    /// A block that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain the block, if the file is damaged, or if the
+    /// storage fails.
     ///
     /// # Cost
-    /// 256 KiB are read and checked.
+    /// For a sealed block, 256 KiB are read and their checksum is computed.
     pub fn hashes_around(&self, number: u64) -> Result<Option<(u64, Vec<B256>)>, IndexError> {
         self.require(&(number..=number))?;
         let tail = self.tail();

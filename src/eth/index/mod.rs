@@ -1,24 +1,26 @@
-//! The filters of a chain on disk, turned on their side: a query in milliseconds.
+//! Bit-sliced index over the Bloom filters of a chain, on disk: answers a query in milliseconds.
 //!
-//! Row by row, a query reads every filter of its range: 6.8 GB for all of mainnet. Here one bit of
-//! all filters stands together, and a query for one address reads three of 2,048 such rows. What
-//! comes out are the same candidates as those of a [`scan`](crate::eth::scan).
+//! A row-by-row scan reads every filter of its range: 6.8 GB for all of mainnet. The index stores
+//! the transposed matrix instead: one row for each of the 2,048 filter bits, with one bit for each
+//! block. A query for one address reads three of these 2,048 rows. The result has the same
+//! candidates as a [`scan`](crate::eth::scan) of the headers.
 //!
 //! | step | type |
 //! |---|---|
-//! | build, add headers, take a reorganisation back | [`Writer`] |
-//! | ask | [`Index`] |
-//! | what a query gives | [`Candidates`] |
-//! | what it will cost | [`Index::forecast`] |
-//! | check it by itself, or against headers | [`Index::check`], [`Verifier`] |
-//! | where the files are | [`Storage`], [`WriteStorage`], [`Folder`] |
+//! | build the index, add headers, roll back a reorganisation | [`Writer`] |
+//! | query the index | [`Index`] |
+//! | result of a query | [`Candidates`] |
+//! | estimate the cost of a query | [`Index::forecast`] |
+//! | check the index for damage, or against headers | [`Index::check`], [`Verifier`] |
+//! | store the files | [`Storage`], [`WriteStorage`], [`Folder`] |
 //!
-//! An index is a cache of headers that its builder verified: the writer takes a
-//! [`HeaderChain`](crate::eth::header::HeaderChain), nothing else. To a stranger it proves nothing.
-//! A candidate's hash comes from the column of block hashes, or is found by linking headers from
-//! the candidate to the next block whose hash the index has ([`Index::anchor`]).
+//! An index is a cache of headers that its builder verified: the writer accepts only a
+//! [`HeaderChain`](crate::eth::header::HeaderChain). The index proves nothing to anybody else. The
+//! hash of a candidate block is read from the column of block hashes. Without that column, the
+//! caller links headers from the candidate to the next block whose hash the index stores
+//! ([`Index::anchor`]).
 //!
-//! The [format](self#format) is read by all later versions.
+//! All later versions of this library will read the [format](self#format).
 
 mod directory;
 mod error;

@@ -1,4 +1,4 @@
-//! Headers one by one: what of them an index keeps, before it is turned.
+//! Headers in row order: the fields that an index stores, before they are transposed.
 
 use alloc::vec::Vec;
 
@@ -8,15 +8,15 @@ use super::format::tail::TailRow;
 use crate::eth::bloom::{BYTES, Blooms as _};
 use crate::eth::header::ChainBlock;
 
-/// Consecutive headers, each the parent of the next, in columns.
+/// Consecutive headers, each the parent of the next, stored as columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rows {
-    /// The number of the first header.
+    /// Number of the first header.
     pub(super) first: u64,
-    /// The hash of the block before it.
+    /// Hash of the block before the first header.
     pub(super) parent_hash: B256,
     pub(super) hashes: Vec<B256>,
-    /// In seconds since 1970.
+    /// Timestamps, in seconds since 1970.
     pub(super) times: Vec<u64>,
     pub(super) gas: Vec<u64>,
     pub(super) blooms: Vec<[u8; BYTES]>,
@@ -38,17 +38,18 @@ impl Rows {
         self.hashes.len()
     }
 
-    /// The number of the block that comes next.
+    /// Returns the number of the block after the last header.
     pub(super) fn next(&self) -> u64 {
         self.first + self.len() as u64
     }
 
-    /// The hash of the last header, or of the block before the first.
+    /// Returns the hash of the last header, or of the block before the first if there are no
+    /// headers.
     pub(super) fn last_hash(&self) -> B256 {
         self.hashes.last().copied().unwrap_or(self.parent_hash)
     }
 
-    /// The hash of a block: of one of the headers, or of the block before the first.
+    /// Returns the hash of one of the headers or of the block before the first; `None` for others.
     pub(super) fn hash(&self, number: u64) -> Option<B256> {
         match number.checked_sub(self.first) {
             Some(index) => self.hashes.get(usize::try_from(index).ok()?).copied(),
@@ -57,7 +58,7 @@ impl Rows {
         }
     }
 
-    /// The hash of the block before this one, which is one of the headers or the next.
+    /// Returns the parent hash of block `number`, which is one of the headers or the next block.
     pub(super) fn parent_of(&self, number: u64) -> B256 {
         let before = number.checked_sub(self.first + 1);
         let before = before.and_then(|index| usize::try_from(index).ok());
@@ -71,7 +72,7 @@ impl Rows {
         self.blooms.push(row.bloom);
     }
 
-    /// Adds blocks with their filters.
+    /// Appends blocks and their filters.
     pub(super) fn extend<'a>(
         &mut self,
         blocks: impl Iterator<Item = ChainBlock<'a>>,
@@ -85,7 +86,8 @@ impl Rows {
         self.blooms.extend_from_slice(blooms.as_arrays());
     }
 
-    /// Keeps the headers up to the block `last`, which is one of them or the block before.
+    /// Removes the headers after block `last`, which is one of the headers or the block before
+    /// them.
     pub(super) fn truncate(&mut self, last: u64) {
         let keep = usize::try_from((last + 1).saturating_sub(self.first)).unwrap_or(usize::MAX);
         self.hashes.truncate(keep);
@@ -94,7 +96,7 @@ impl Rows {
         self.blooms.truncate(keep);
     }
 
-    /// Takes the first `count` headers off.
+    /// Removes the first `count` headers.
     pub(super) fn remove_front(&mut self, count: usize) {
         let Some(before) = count.checked_sub(1) else { return };
         self.parent_hash = self.hashes[before];

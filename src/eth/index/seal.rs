@@ -1,4 +1,4 @@
-//! Segments written from sections: from those in memory, and from those of older segments.
+//! Writes segments from sections in memory and from the sections of older segments.
 
 use alloc::format;
 use alloc::string::String;
@@ -16,15 +16,15 @@ use super::section::Section;
 use super::storage::{Append, ReadAt};
 use crate::eth::bloom::BITS;
 
-/// From so many bytes on, what is ready is written.
+/// Number of buffered bytes from which on the buffer is written.
 const WRITE: usize = 1 << 20;
-/// So many bytes of a file are read at a time.
+/// Number of bytes of an older segment that are read at a time.
 const READ: usize = 1 << 18;
 
-/// Where sections of a new segment come from.
+/// Source of the sections of a new segment.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
-    /// One section, from memory.
+    /// One section in memory.
     Section(&'a Section),
     /// All sections of an older segment.
     Segment(&'a OldSegment<'a>),
@@ -39,8 +39,8 @@ impl Source<'_> {
     }
 }
 
-/// A written segment whose sections go into another one: all but hashes and rows is read and
-/// checked.
+/// An older segment whose sections are copied into a new one. Its header, records and entries are
+/// already checked; its block hashes and rows are checked when they are copied.
 pub(super) struct OldSegment<'a> {
     segment: Segment<&'a dyn ReadAt>,
     records: Vec<SectionRecord>,
@@ -48,14 +48,15 @@ pub(super) struct OldSegment<'a> {
 }
 
 impl<'a> OldSegment<'a> {
-    /// Reads a segment of an index with these settings and this first block.
+    /// Reads the header, records and entries of a segment of an index with these settings and this
+    /// first block.
     ///
     /// # Errors
-    /// Of the storage; damage of any part but hashes and rows, which are checked when they are
-    /// copied; a segment of another index or place.
+    /// Returns an error of the storage, or [`IndexError::Damaged`] if the segment is damaged or
+    /// belongs to another index or place.
     ///
     /// # Cost
-    /// 0.5 MB, and 5 kB for each section.
+    /// Allocates 0.5 MB, and 5 kB for each section.
     pub(super) fn open(
         settings: &Settings,
         index_first: u64,
@@ -69,7 +70,7 @@ impl<'a> OldSegment<'a> {
         Ok(Self { segment, records, entries })
     }
 
-    /// The data of a row: first those of the raw sections, then the lists.
+    /// Returns the data of a row, checked: first the raw sections, then the lists.
     fn row<'b>(
         &self,
         row: u16,
@@ -92,7 +93,7 @@ impl<'a> OldSegment<'a> {
     }
 }
 
-/// What was read of a file last.
+/// The part of a file that was read last.
 #[derive(Default)]
 struct Window {
     start: u64,
@@ -100,14 +101,16 @@ struct Window {
 }
 
 impl Window {
-    /// Bytes that the file has, by its length.
+    /// Returns `len` bytes from offset `start` on, which must lie within the file.
     fn get(&mut self, of: &OldSegment<'_>, start: u64, len: usize) -> Result<&[u8], IndexError> {
         let end = start + len as u64;
+        // Read ahead: the rows are read in file order.
         if start < self.start || end > self.start + self.bytes.len() as u64 {
             let left = of.segment.header.file_len() - start;
             let len = usize::try_from(left).map_or(READ, |left| left.min(READ)).max(len);
             self.bytes.resize(len, 0);
             self.start = start;
+            // A failed read leaves the buffer in an unknown state: forget it.
             if let Err(error) = of.segment.read(&mut self.bytes, start) {
                 self.bytes.clear();
                 return Err(error);
@@ -118,17 +121,17 @@ impl Window {
     }
 }
 
-/// Writes the segment `id`, whose first block has the number `first`, from its sections in order.
+/// Writes the segment `id` from its sections in order; `first` is the number of its first block.
 ///
 /// # Errors
-/// Of the storages; sections that don't follow each other; damage of what is copied. What was
-/// written is then no segment.
+/// Returns an error of a storage, or [`IndexError::Damaged`] if consecutive sections are not linked
+/// or if copied parts are damaged. The written file is then not a valid segment.
 ///
 /// # Panics
-/// If the sources have another number of sections than the segment.
+/// Panics if the sources do not have as many sections as the segment.
 ///
 /// # Cost
-/// Beside the sections 1.5 MB, and 0.3 MB for each older segment.
+/// Allocates 1.5 MB in addition to the sections, and 0.3 MB for each older segment.
 pub(super) fn write_segment(
     settings: &Settings,
     id: SegmentId,
@@ -191,14 +194,14 @@ pub(super) fn write_segment(
     out.write()
 }
 
-/// Sections must follow each other.
+/// Returns an error if the parent hash of a section is not the last hash of the preceding section.
 fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> {
     let mut before: Option<B256> = None;
     for source in sources {
         for (section, record) in (0..).zip(source.records()) {
             if let Some(before) = before.filter(|&before| before != record.parent_hash) {
                 let what = format!(
-                    "it goes on from block {}, the section before ends with {before}",
+                    "its parent is {}, but the preceding section ends with {before}",
                     record.parent_hash
                 );
                 let part = Part::Section { section };
@@ -217,7 +220,7 @@ fn check_links(id: SegmentId, sources: &[Source<'_>]) -> Result<(), IndexError> 
     Ok(())
 }
 
-/// The entries of all rows of the new segment.
+/// Returns the entries of all rows of the new segment.
 fn entries(sources: &[Source<'_>]) -> Vec<RowEntry> {
     let mut entries = vec![RowEntry::EMPTY; BITS];
     let mut start = 0;
@@ -265,7 +268,7 @@ fn write_hashes<A: Append>(sources: &[Source<'_>], out: &mut Out<'_, A>) -> Resu
     Ok(())
 }
 
-/// A file being written, by large pieces.
+/// Buffered writer of a file.
 struct Out<'a, A> {
     name: String,
     written: u64,

@@ -1,4 +1,4 @@
-//! A section turned on its side.
+//! Transposes a section of headers into bit rows.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,37 +13,37 @@ use super::format::{SECTION, Settings};
 use super::rows::Rows;
 use crate::eth::bloom::{BITS, BYTES};
 
-/// Stretches of 512 headers that are turned before rows are written: a stretch and its columns
-/// then stay in a cache of 1 MiB, and a row gets 256 bytes at a time.
+/// Number of groups of 512 headers that are transposed before rows are written. A group and its
+/// columns then fit in a cache of 1 MiB, and each row receives 256 bytes at a time.
 const STRETCHES: usize = 4;
-/// Bytes of a row that are written at a time.
+/// Number of bytes of a row that are written at a time.
 const PIECE: usize = STRETCHES * ROWS / 8;
-/// So many rows before they are written, their memory is asked for.
+/// Prefetch distance in rows: the memory of a row is requested this many rows before the write.
 const AHEAD: usize = 16;
 
-/// A row of 8,192 headers.
+/// The bits of one row for 8,192 headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(align(64))] // every piece is whole lines of the cache
+#[repr(align(64))] // so that every piece covers whole cache lines
 pub(super) struct SectionRow(pub(super) [u8; ROW]);
 
 /// 8,192 headers as rows of bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) record: SectionRecord,
-    /// Bits set in each row, by position.
+    /// Number of bits set in each row, by position.
     pub(super) ones: Box<[u16; BITS]>,
-    /// The checksum of each row's data in a segment, by position.
+    /// Checksum of each row's data as encoded in a segment, by position.
     pub(super) crcs: Box<[u32; BITS]>,
-    /// The rows, by position.
+    /// The rows, by bit position.
     pub(super) rows: Box<[SectionRow; BITS]>,
-    /// The hashes of the blocks, where the index keeps them.
+    /// Hashes of the blocks; `None` if the index does not store them.
     pub(super) block_hashes: Option<Vec<B256>>,
 }
 
-/// Turns headers, section by section.
+/// Transposes headers, section by section, and reuses the memory of earlier sections.
 ///
 /// # Cost
-/// 0.5 MiB, and the memory of the sections given back.
+/// 0.5 MiB of memory, plus the memory of the sections that were given back.
 pub(super) struct Turner {
     strips: Box<[Strip<STRETCHES>; BITS]>,
     list: Vec<u8>,
@@ -59,15 +59,15 @@ impl Turner {
         }
     }
 
-    /// Takes sections that are not needed any more: new ones get their memory.
+    /// Takes back sections that are no longer needed, so that new sections reuse their memory.
     pub(super) fn give_back(&mut self, sections: impl IntoIterator<Item = Section>) {
         self.free.extend(sections);
     }
 
-    /// Turns the first 8,192 headers.
+    /// Transposes the first 8,192 headers.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// Panics if there are fewer than 8,192 headers.
     pub(super) fn turn(
         &mut self,
         backend: Backend,
@@ -87,7 +87,9 @@ impl Turner {
             }
             backend.run(WritePiece { strips: &self.strips, piece, section: &mut section });
         }
-        // The checksums of raw rows are there.
+        // `WritePiece` has already computed the checksums of raw rows. A row that is stored as a
+        // list needs the checksum of the list. A row without data gets the checksum of no bytes,
+        // which is 0.
         for row in 0..BITS {
             if Coding::of(section.ones[row]) != Coding::Raw {
                 self.list.clear();
@@ -116,7 +118,7 @@ impl Section {
         Self { record, ones: filled(0), crcs: filled(0), rows, block_hashes: None }
     }
 
-    /// Sets all but the rows and what is counted.
+    /// Resets the section and sets all fields except the rows, the counts and their checksums.
     fn start(&mut self, headers: &Rows, settings: &Settings) {
         let hashes = &headers.hashes[..SECTION];
         self.block_hashes = settings.has_block_hashes().then(|| hashes.to_vec());
@@ -135,20 +137,20 @@ impl Section {
         self.crcs.fill(0);
     }
 
-    /// Counts filters and gas by how many bits are set.
+    /// Adds filters to the histogram of fills, and their gas to the class of their fill.
     fn count(&mut self, backend: Backend, blooms: &[[u8; BYTES]; ROWS], gas: &[u64; ROWS]) {
         let mut ones = [0; ROWS];
         backend.run(CountOnes { blooms, ones: &mut ones });
         for (&ones, &used) in ones.iter().zip(gas) {
             self.record.fills[ones as usize] += 1;
             let class = fill_class(ones);
-            // Nothing keeps a private chain from headers with any gas.
+            // Saturate instead of overflowing: a private chain may have headers with any gas value.
             self.record.gas[class] = self.record.gas[class].saturating_add(used);
             self.record.most_gas[class] = used.max(self.record.most_gas[class]);
         }
     }
 
-    /// Appends the data of a row as they stand in a segment.
+    /// Appends the data of a row in the encoding that a segment uses.
     pub(super) fn append_data(&self, row: usize, to: &mut Vec<u8>) {
         let SectionRow(bits) = &self.rows[row];
         match Coding::of(self.ones[row]) {
@@ -168,7 +170,7 @@ impl Section {
     }
 }
 
-/// Counts the bits of filters.
+/// Counts the set bits of each filter.
 struct CountOnes<'a> {
     blooms: &'a [[u8; BYTES]; ROWS],
     ones: &'a mut [u32; ROWS],
@@ -199,15 +201,16 @@ impl Kernel for CountOnes<'_> {
     }
 }
 
-/// Writes strips into the rows, counts their bits and goes on with their checksums.
+/// Writes strips into the rows, counts their bits and extends their checksums.
 struct WritePiece<'a> {
     strips: &'a [Strip<STRETCHES>; BITS],
-    /// Which of the pieces of each row.
+    /// Index of the piece within each row.
     piece: usize,
     section: &'a mut Section,
 }
 
-/// Where the strip of a position stands: position 0 is the lowest bit of the last byte.
+/// Returns the index of the strip of a bit position. Position 0 is the lowest bit of a filter's
+/// last byte, because a filter is a big-endian number.
 #[inline(always)]
 const fn strip_of(position: usize) -> usize {
     column_of(position ^ (BITS - 8))
@@ -241,7 +244,7 @@ impl Kernel for WritePiece<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(mut self, lanes: L) {
-        // The checksums of four rows, side by side, hide how long a step takes.
+        // Four checksums are computed side by side, which hides the latency of each CRC step.
         for first in (0..BITS).step_by(4) {
             for position in first..first + 4 {
                 let ahead = &self.section.rows[(position + AHEAD) % BITS].0;

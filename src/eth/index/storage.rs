@@ -1,8 +1,8 @@
-//! Where the files of an index are: a folder, or whatever a caller puts in its place.
+//! Storage of the files of an index: a folder, or an implementation of the caller.
 //!
 //! The library reads through [`ReadAt`] and [`Storage`], and writes through [`WriteStorage`].
-//! [`Folder`] is both over `std::fs`. Who wants sealed segments mapped into memory implements
-//! [`Storage`] with a file whose [`ReadAt::as_slice`] is the mapping.
+//! [`Folder`] implements both traits over `std::fs`. To map sealed segments into memory, implement
+//! [`Storage`] with a file type whose [`ReadAt::as_slice`] returns the mapping.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -12,115 +12,121 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Bytes that can be read at any place, by any number of threads.
+/// Random-access reads of the bytes of a file, through a shared reference.
 pub trait ReadAt {
-    /// How many bytes there are now.
+    /// Returns the current length in bytes.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Of the storage; [`io::ErrorKind::UnexpectedEof`] if there are fewer.
+    /// Any error of the storage. Returns [`io::ErrorKind::UnexpectedEof`] if the file ends before
+    /// the buffer is full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// All bytes, where they are in memory and never change. Checksums of what is read from here
-    /// are checked when it is used for the first time, those of anything else each time.
+    /// Returns all bytes if they are in memory and never change, else `None`.
+    ///
+    /// The checksum of a part that is read from this slice is computed only on its first use. The
+    /// checksum of a part that is read through [`read_exact_at`](Self::read_exact_at) is computed
+    /// on each use.
     fn as_slice(&self) -> Option<&[u8]> {
         None
     }
 
-    /// A hint: these bytes are about to be read.
+    /// Tells the storage that the bytes of `range` are about to be read. The default does nothing.
     fn will_need(&self, range: Range<u64>) {
         let _ = range;
     }
 }
 
-/// What a file is opened for.
+/// Way in which the bytes of a file may change after it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
-    /// Written once, whole, never changed or cut afterwards: may be mapped into memory.
+    /// Written once as a whole, then never changed or truncated: may be mapped into memory.
     Sealed,
-    /// Appended to, or replaced by another file of its name.
+    /// Appended to, or replaced by another file of the same name.
     Growing,
 }
 
-/// A folder to read from.
+/// Folder with the files of an index, open for reading.
 pub trait Storage {
-    /// An open file. It stays readable when the name is gone.
+    /// An open file. It must stay readable after a writer removes or replaces its name.
     type File: ReadAt;
 
     /// Opens a file.
     ///
     /// # Errors
-    /// Of the storage; [`io::ErrorKind::NotFound`] where there is no such file.
+    /// Any error of the storage. Returns [`io::ErrorKind::NotFound`] if the file does not exist.
     fn open(&self, name: &str, kind: FileKind) -> io::Result<Self::File>;
 }
 
-/// A file being written: at its end only.
+/// File that is open for writing at its end.
 pub trait Append {
-    /// Writes all bytes at the end.
+    /// Appends all bytes.
     ///
     /// # Errors
-    /// Of the storage. Any part of the bytes may then have been written.
+    /// Any error of the storage. Any prefix of the bytes may then have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// Of the storage. What is durable is then unknown.
+    /// Any error of the storage. It is then unknown which bytes are durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A folder to write to.
+/// Folder with the files of an index, open for reading and writing.
 pub trait WriteStorage: Storage {
-    /// A file being written.
+    /// File that is open for writing.
     type Appender: Append;
-    /// Held as long as one writes.
+    /// Guard of the writer's lock: dropping it releases the lock.
     type Lock;
 
-    /// Becomes the one writer.
+    /// Takes the lock of the only writer.
     ///
     /// # Errors
-    /// Of the storage; [`io::ErrorKind::WouldBlock`] if another one holds the lock.
+    /// Any error of the storage. Returns [`io::ErrorKind::WouldBlock`] if another writer holds the
+    /// lock.
     fn lock(&self) -> io::Result<Self::Lock>;
 
-    /// Creates a file, empty; one of the same name is replaced, not cut.
+    /// Creates an empty file. An existing file of the same name is replaced, never truncated:
+    /// readers may have it mapped.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn create(&self, name: &str) -> io::Result<Self::Appender>;
 
-    /// Opens a file to go on at its end.
+    /// Opens an existing file for appending.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn append_to(&self, name: &str) -> io::Result<Self::Appender>;
 
-    /// Gives a file another name, in place of the file that had it.
+    /// Renames a file. An existing file named `to` is replaced atomically.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn remove(&self, name: &str) -> io::Result<()>;
 
-    /// The names of all files.
+    /// Returns the names of all files in the folder.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes the names durable: what was created, renamed and removed so far.
+    /// Makes the names durable: all files created, renamed and removed so far.
     ///
     /// # Errors
-    /// Of the storage.
+    /// Any error of the storage.
     fn sync_names(&self) -> io::Result<()>;
 }
 
@@ -223,13 +229,15 @@ impl ReadAt for File {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// An existing folder. A writer makes the names in it durable; that of the folder itself is the
-    /// business of who created it.
+    /// Wraps the path of an existing folder.
+    ///
+    /// A writer makes the names inside the folder durable. Whoever creates the folder must make the
+    /// folder's own name durable.
     pub fn new(path: impl AsRef<Path>) -> Self {
         Self(path.as_ref().to_owned())
     }
 
-    /// The path.
+    /// Returns the path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -253,6 +261,7 @@ impl Append for File {
     }
 }
 
+/// Name of the file that the writer locks.
 const LOCK: &str = "lock";
 
 impl WriteStorage for Folder {
@@ -268,7 +277,8 @@ impl WriteStorage for Folder {
 
     fn create(&self, name: &str) -> io::Result<File> {
         let path = self.0.join(name);
-        // Another file, so that nothing is cut off that someone may have mapped.
+        // Remove and create anew: truncating the old file would cut off readers that have it
+        // mapped.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => File::create_new(path),
@@ -290,14 +300,15 @@ impl WriteStorage for Folder {
     fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.0)? {
-            // Names that are not UTF-8 are none of ours.
+            // A name that is not UTF-8 was not created by a writer of this library: skip the file.
             names.extend(entry?.file_name().into_string());
         }
         Ok(names)
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        // Other systems make names durable by themselves and can't open folders.
+        // On Unix a new name is durable only after the folder itself is synced. Other systems make
+        // names durable without help, and cannot open a folder as a file.
         if cfg!(unix) { File::open(&self.0)?.sync_all() } else { Ok(()) }
     }
 }

@@ -1,4 +1,4 @@
-//! The tail read back: from its slots to the headers that stand.
+//! Reads the slots of the tail and reconstructs the unsealed headers from them.
 
 use alloc::format;
 use alloc::string::String;
@@ -12,34 +12,35 @@ use super::format::{contradiction, damaged};
 use super::rows::Rows;
 use super::storage::{FileKind, ReadAt, Storage};
 
-/// Slots read at once.
+/// Number of slots read at once.
 const BATCH: u32 = 1024;
 
-/// A tail, as far as it was read.
+/// Open tail, and the headers reconstructed from the slots read so far.
 #[derive(Debug)]
 pub(super) struct Tail<F> {
     file: F,
     name: String,
     generation: u64,
     rows: Rows,
-    /// Valid slots from the start.
+    /// Number of valid slots, from the start.
     slots: u32,
-    /// How many of them are durable: as far as is said.
+    /// Number of these slots that are known to be durable.
     durable: u32,
-    /// Slots up to the last one that changes the rows.
+    /// Number of slots up to and including the last one that changes the rows.
     changes: u32,
-    /// What that was when a refresh said so last.
+    /// Value of `changes` that the last successful refresh reported.
     told: u32,
-    /// Length of the file when it was read.
+    /// Length of the file in bytes when it was last read.
     length: u64,
 }
 
 impl<F: ReadAt> Tail<F> {
-    /// Opens the tail that a manifest names, and reads it.
+    /// Opens and reads the tail that a manifest names.
     ///
     /// # Errors
-    /// Of the storage ([`io::ErrorKind::NotFound`](std::io::ErrorKind::NotFound) also if a writer
-    /// has replaced the manifest since it was read), or what is damaged.
+    /// Returns an error of the storage, or [`IndexError::Damaged`]. The storage also returns
+    /// [`io::ErrorKind::NotFound`](std::io::ErrorKind::NotFound) if a writer has replaced the
+    /// manifest since the caller read it.
     pub(super) fn open<S: Storage<File = F>>(
         storage: &S,
         manifest: &Manifest,
@@ -79,10 +80,12 @@ impl<F: ReadAt> Tail<F> {
         Ok(tail)
     }
 
-    /// Reads what was appended since; returns whether the rows changed since that was said last.
+    /// Reads the slots appended since the last call; returns `true` if the rows have changed since
+    /// the last successful call.
     ///
     /// # Errors
-    /// Of the storage, or what is damaged. What was read before that stays read.
+    /// Returns an error of the storage, or [`IndexError::Damaged`]. Slots read before the error are
+    /// kept.
     pub(super) fn refresh(&mut self) -> Result<bool, IndexError> {
         self.length = length(&self.file, &self.name)?;
         self.check_length(self.slots)?;
@@ -95,6 +98,8 @@ impl<F: ReadAt> Tail<F> {
             let bytes = &mut buffer[..batch as usize * SLOT];
             read(&self.file, &self.name, bytes, SlotPlace::offset(next))?;
             for (bytes, number) in bytes.as_chunks().0.iter().zip(next..) {
+                // An invalid slot may be one that the writer is still writing. It is damage only if
+                // a later slot records that it was durable.
                 let Some((slot, durable)) = Slot::from_bytes(self.generation, number, bytes) else {
                     continue;
                 };
@@ -107,16 +112,20 @@ impl<F: ReadAt> Tail<F> {
             }
             next = (next + batch).max(self.slots);
         }
+        // The header or a later slot promised more durable slots than are valid.
         if self.durable > self.slots {
             self.check_length(self.durable)?;
-            let what = format!("it is not there, and {} slots are durable", self.durable);
+            let what = format!("it is missing, but {} slots are durable", self.durable);
             return Err(self.wrong_slot(what));
         }
         Ok(core::mem::replace(&mut self.told, self.changes) != self.changes)
     }
 
-    /// Takes what a later slot says to have been durable, and was not valid when it was read
-    /// before that slot: a writer may just have been writing it.
+    /// Reads the slots from the first invalid one on again, because slot `later` records that the
+    /// first `durable` slots were durable.
+    ///
+    /// A writer may have been writing these slots when they were read for the first time. A slot
+    /// below `durable` that is still invalid is damage.
     fn read_again(&mut self, later: u32, durable: u32) -> Result<(), IndexError> {
         while self.slots < later {
             let mut bytes = [0; SLOT];
@@ -124,7 +133,7 @@ impl<F: ReadAt> Tail<F> {
             match Slot::from_bytes(self.generation, self.slots, &bytes) {
                 Some((slot, durable)) => self.apply(&slot, durable)?,
                 None if self.slots < durable => {
-                    let what = format!("it is not valid, and was durable before slot {later}");
+                    let what = format!("it is invalid, but was durable before slot {later}");
                     return Err(self.wrong_slot(what));
                 }
                 None => break,
@@ -133,20 +142,21 @@ impl<F: ReadAt> Tail<F> {
         Ok(())
     }
 
-    /// Takes the next slot.
+    /// Applies the next slot to the rows.
     fn apply(&mut self, slot: &Slot, durable: u32) -> Result<(), IndexError> {
         match slot {
             Slot::Row(row) => {
                 let expected = self.rows.next();
+                // `u64::MAX` is refused because the number of the next block must fit 64 bits.
                 if row.number != expected || row.number == u64::MAX {
-                    let what = format!("it is of block {}, expected {expected}", row.number);
+                    let what = format!("it has block {}, expected {expected}", row.number);
                     return Err(self.wrong_slot(what));
                 }
                 self.rows.push(row);
             }
             Slot::RollBack { number, hash } => {
                 if self.rows.hash(*number) != Some(*hash) {
-                    let what = format!("it goes back to block {number}, {hash}, which is not here");
+                    let what = format!("it rolls back to block {number}, {hash}, which is unknown");
                     return Err(self.wrong_slot(what));
                 }
                 self.rows.truncate(*number);
@@ -161,7 +171,7 @@ impl<F: ReadAt> Tail<F> {
         Ok(())
     }
 
-    /// Whether the file is long enough for so many slots.
+    /// Returns an error if the file is too short for `slots` slots.
     fn check_length(&self, slots: u32) -> Result<(), IndexError> {
         let expected = SlotPlace::offset(slots);
         if self.length >= expected {
@@ -177,27 +187,28 @@ impl<F: ReadAt> Tail<F> {
         contradiction(&self.name, SlotPlace::offset(self.slots), part, what)
     }
 
-    /// The headers that stand.
+    /// Returns the headers of the current branch.
     pub(super) fn rows(&self) -> &Rows {
         &self.rows
     }
 
-    /// The headers that stand, without the file.
+    /// Returns the headers of the current branch, and drops the file.
     pub(super) fn into_rows(self) -> Rows {
         self.rows
     }
 
-    /// How many slots there are.
+    /// Returns the number of valid slots.
     pub(super) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// How many of them are known to be durable.
+    /// Returns the number of slots that are known to be durable.
     pub(super) fn durable(&self) -> u32 {
         self.durable
     }
 
-    /// Whether nothing stands behind the slots, and no change is in slots that may not be durable.
+    /// Returns `true` if no bytes follow the valid slots and every slot that changes the rows is
+    /// durable.
     pub(super) fn is_whole(&self) -> bool {
         self.length == SlotPlace::offset(self.slots) && self.changes <= self.durable
     }
@@ -217,7 +228,7 @@ mod tests {
 
     const GENERATION: u64 = 3;
 
-    /// A tail whose content is another one at each read of its slots.
+    /// A tail whose content changes with each read of its slots.
     struct Changing(Mutex<Vec<Vec<u8>>>);
 
     impl ReadAt for &Changing {
@@ -248,7 +259,7 @@ mod tests {
         Manifest { settings, sections: 0, first: 7, generation: GENERATION }
     }
 
-    /// Rows in two writes: the second one says that the first was durable.
+    /// Returns a tail with two writes of rows. The second write records that the first was durable.
     fn tail(first: u32, second: u32) -> Vec<u8> {
         let header =
             TailHeader { generation: GENERATION, durable: 0, first: 7, parent_hash: B256::ZERO };
@@ -264,7 +275,7 @@ mod tests {
         bytes
     }
 
-    /// With some slots not written yet.
+    /// Fills some slots with zeros, as if they were not written yet.
     fn without(mut bytes: Vec<u8>, slots: &[u32]) -> Vec<u8> {
         for &slot in slots {
             let at = usize::try_from(SlotPlace::offset(slot)).expect("short");
@@ -282,12 +293,12 @@ mod tests {
     fn what_is_written_while_it_is_read_is_no_damage() {
         let whole = tail(5, 4);
         assert_eq!(rows(core::slice::from_ref(&whole)), Ok(9));
-        // Slots 2 and 3 are there when they are read again, as slot 5 says.
+        // Slots 2 and 3 are invalid at first, but valid when slot 5 causes a second read.
         assert_eq!(rows(&[without(whole.clone(), &[2, 3]), whole.clone()]), Ok(9));
-        // What is missing of the second write is not there yet.
+        // Slot 6 belongs to the second write: it may still be in progress.
         assert_eq!(rows(&[without(whole.clone(), &[2, 6]), whole.clone()]), Ok(6));
         assert_eq!(rows(&[without(whole.clone(), &[6])]), Ok(6));
-        // Slot 3 stays away.
+        // Slot 3 remains invalid, although slot 5 records that it was durable.
         let still = without(whole.clone(), &[3]);
         let Err(IndexError::Damaged { part, offset, .. }) = rows(&[without(whole, &[2, 3]), still])
         else {

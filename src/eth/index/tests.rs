@@ -1,4 +1,4 @@
-//! A forecast from an index against one from its headers, and indexes that are false.
+//! Forecasts from an index compared with forecasts from headers, and detection of false indexes.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ const SECTION: u64 = 8192;
 const SECTIONS: u64 = 2;
 const TAIL: u64 = 300;
 
-/// In every `period`th block.
+/// Returns the value that every `period`th block contains.
 fn value(period: u64) -> [u8; 8] {
     period.to_be_bytes()
 }
@@ -30,7 +30,8 @@ fn positions(period: u64) -> BitPositions {
     bloom::positions(&value(period))
 }
 
-/// Made-up linked headers: few values in most, many in some, and some filters that are full.
+/// Returns synthetic linked headers: most have few values, some have many, and some filters are
+/// full.
 fn headers(salt: u64) -> Vec<Vec<u8>> {
     let mut parent_hash = B256::repeat_byte(1);
     let mut headers = Vec::new();
@@ -69,7 +70,7 @@ fn chain_of(headers: &[Vec<u8>]) -> HeaderChain {
     chain
 }
 
-/// An index in a folder that is removed afterwards.
+/// An index in a folder that is removed on drop.
 struct Built(PathBuf);
 
 impl Built {
@@ -93,7 +94,7 @@ impl Built {
         Index::open(Folder::new(&self.0)).unwrap()
     }
 
-    /// Changes the bytes of the one file whose name ends so.
+    /// Changes the bytes of the only file whose name has this ending.
     fn patch(&self, ending: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let names = std::fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path());
         let path = names.into_iter().find(|path| path.to_str().unwrap().ends_with(ending)).unwrap();
@@ -102,7 +103,7 @@ impl Built {
         std::fs::write(path, bytes).unwrap();
     }
 
-    /// What a check of its own says, then what the headers say.
+    /// Returns the result of the check for damage, then the result of the comparison with headers.
     fn verdicts(&self, chain: &HeaderChain) -> [Result<(), IndexError>; 2] {
         let index = self.index();
         let checked = index.check(|_, _| {}).map(|_| ());
@@ -124,7 +125,7 @@ fn part_of(error: &IndexError) -> (Part, Option<u64>) {
     }
 }
 
-/// The headers of a range.
+/// Returns a chain with the headers of a range.
 fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> HeaderChain {
     let index = |number: u64| usize::try_from(number - FIRST).unwrap();
     chain_of(&headers[index(first)..=index(last)])
@@ -180,12 +181,13 @@ fn a_forecast_is_that_of_the_headers() {
                 assert_eq!(clause.candidates(), count(values), "{named}");
                 assert_eq!(clause.values().len(), values.len());
                 for (share, value) in clause.values().zip(values) {
-                    // No more sections than are sampled: exact however many values there are.
+                    // The range has at most as many sections as are sampled, so the shares are
+                    // exact.
                     let expected = count(&[*value]) as f64 / chain.len() as f64;
                     assert_eq!(share.to_bits(), expected.to_bits(), "{named}");
                 }
             }
-            // Estimates.
+            // Estimates, with their tolerances.
             let all = expected.candidates() == expected.blocks();
             let is_whole = |block: u64| (block - FIRST).is_multiple_of(SECTION);
             let whole = is_whole(first) && (is_whole(last + 1) || last == end) || first >= sealed;
@@ -246,7 +248,7 @@ fn an_index_that_is_true_passes_in_any_pieces() {
             assert_eq!(verified.blocks, Some(first..=last));
             assert_eq!(verified.sections, whole);
         }
-        // What does not go on, or is not there.
+        // Chains that leave a gap, repeat blocks, or belong to another branch.
         let mut verifier = index.verifier();
         verifier.add(&slice(&headers, FIRST, FIRST + 9)).unwrap();
         let gap = verifier.add(&slice(&headers, FIRST + 11, FIRST + 12));
@@ -260,13 +262,13 @@ fn an_index_that_is_true_passes_in_any_pieces() {
     }
 }
 
-/// Of the index that was there before, nothing is kept.
+/// A reader of an index that is replaced by one of another branch keeps nothing of the old index.
 #[test]
 fn a_reader_of_an_index_that_is_built_anew_of_another_branch() {
     let headers = [0, 1].map(headers);
     let [old, new] = [0, 1].map(|at| Built::new(&format!("anew-{at}"), &headers[at], false));
     let mut reader = old.index();
-    // After a write that was interrupted, the next generation.
+    // After an interrupted write, a sync writes a new generation.
     new.patch(".tail", |bytes| bytes.push(0));
     let writer = Writer::open(Folder::new(&new.0), new.index().settings());
     writer.unwrap().sync().unwrap();
@@ -291,7 +293,7 @@ fn headers_of_another(headers: &[Vec<u8>]) -> Vec<Vec<u8>> {
     other
 }
 
-/// Writes the entry of a row anew.
+/// Replaces the entry of a row.
 fn put_entry(bytes: &mut [u8], header: &SegmentHeader, row: u16, entry: &RowEntry) {
     let mut new = Vec::new();
     entry.write(row, header.sections, &mut new);
@@ -308,8 +310,8 @@ fn entry_of(bytes: &[u8], header: &SegmentHeader, row: u16) -> RowEntry {
     RowEntry::from_bytes("", header, row, &bytes[at..at + entry_len(header.sections)]).unwrap()
 }
 
-/// Moves a bit of a raw row of section 1 from one header to another, and makes all checksums
-/// right. Returns the row and the first of the two headers.
+/// Moves a bit of a raw row of section 1 from one header to another, and updates all checksums.
+/// Returns the row and the block of the first of the two headers.
 fn move_a_bit(bytes: &mut [u8]) -> (u16, u64) {
     let header = header_of(bytes);
     for row in 0..2048 {
@@ -333,7 +335,7 @@ fn move_a_bit(bytes: &mut [u8]) -> (u16, u64) {
     panic!("no raw row");
 }
 
-/// Writes the record of a section anew.
+/// Replaces the record of a section.
 fn change_record(bytes: &mut [u8], section: u32, change: impl FnOnce(&mut SectionRecord)) {
     let at = usize::try_from(header_of(bytes).record_at(section)).unwrap();
     let old: &[u8; RECORD] = bytes[at..at + RECORD].try_into().unwrap();
@@ -342,7 +344,7 @@ fn change_record(bytes: &mut [u8], section: u32, change: impl FnOnce(&mut Sectio
     bytes[at..at + RECORD].copy_from_slice(&record.to_bytes()[..]);
 }
 
-/// Whoever built it made all checksums right: only what it says can be wrong.
+/// A false index with valid checksums is detected only by its content.
 #[test]
 fn an_index_that_is_false_is_found_out() {
     let headers = headers(0);
@@ -352,7 +354,7 @@ fn an_index_that_is_false_is_found_out() {
     let restore = || std::fs::write(built.0.join("00000000-02.segment"), &segment).unwrap();
     assert_eq!(built.verdicts(&chain), [Ok(()), Ok(())]);
 
-    // A bit at another block.
+    // A bit moved to another block.
     let mut moved = (0, 0);
     built.patch(".segment", |bytes| moved = move_a_bit(bytes));
     let [alone, compared] = built.verdicts(&chain);
@@ -365,14 +367,14 @@ fn an_index_that_is_false_is_found_out() {
          bit {row} is set in its filter, not set in the index"
     );
     assert_eq!(error.to_string(), what);
-    // The same from its header alone, and not from its neighbours.
+    // The header of that block alone reveals the difference; the header of its neighbour does not.
     let index = built.index();
     let one = |number: u64| index.verify(&slice(&headers, number, number));
     assert_eq!(one(number).map(|_| ()), Err(error));
     assert!(one(number - 1).is_ok());
     restore();
 
-    // Gas, times and hashes that are none of the headers'.
+    // Gas, timestamps and hashes that differ from the headers.
     built.patch(".segment", |bytes| change_record(bytes, 0, |record| record.gas[0] += 1));
     let [alone, compared] = built.verdicts(&chain);
     assert_eq!(alone, Ok(()), "nothing in it says otherwise");
@@ -407,7 +409,7 @@ fn an_index_that_is_false_is_found_out() {
         restore();
     }
 
-    // What has no checksum must be zero, and nothing may be left out or lie elsewhere.
+    // Padding without a checksum must be zero, and no data may be missing or misplaced.
     let header = header_of(&segment);
     let last = segment.len() - 1;
     let at = usize::try_from(header.data_at()).unwrap();
@@ -453,7 +455,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
     for field in 0..4 {
         let mut number = 0;
         built.patch(".tail", |bytes| {
-            // The tenth block.
+            // The tenth unsealed block.
             let slot = 9;
             let at = usize::try_from(SlotPlace::offset(slot)).unwrap();
             let bytes = &mut bytes[at..at + SLOT];
@@ -479,7 +481,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
         assert!(error.to_string().contains(what), "{error}");
         std::fs::write(&tail, &whole).unwrap();
     }
-    // A tail that goes on from another block than the last sealed one.
+    // A tail whose parent is not the last sealed block.
     let error = IndexError::Damaged {
         file: String::new(),
         offset: 0,

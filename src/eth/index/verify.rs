@@ -1,4 +1,4 @@
-//! All of an index checked: by itself, and against headers.
+//! Checks of a whole index: for damage, and against headers.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -23,44 +23,46 @@ use super::storage::{ReadAt, Storage};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::HeaderChain;
 
-/// What a check read.
+/// Summary of a check for damage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// Blocks, all of which were looked at.
+    /// Number of blocks in the index, all of which were checked.
     pub blocks: u64,
-    /// Sealed sections of 8,192 blocks.
+    /// Number of sealed sections, each of 8,192 blocks.
     pub sections: u64,
-    /// Bytes of the segments, and of the tail as far as it counts.
+    /// Number of bytes checked: the segments, and the tail's slots of the current blocks.
     pub bytes: u64,
 }
 
-/// What headers were compared with an index.
+/// Summary of a comparison of an index with headers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Verified {
-    /// The blocks; none without headers.
+    /// Numbers of the compared blocks; `None` if no headers were given.
     pub blocks: Option<RangeInclusive<u64>>,
-    /// Sealed sections of which all headers were given.
+    /// Number of sealed sections for which all headers were given.
     pub sections: u64,
 }
 
 impl<S: Storage> Index<S> {
-    /// Reads all of the index and checks what it says against itself: every checksum, the bits of
-    /// each row against their count, the bits of each header against how full the record says
-    /// that filters are, lists in order, block hashes, and the chain of hashes from section to
-    /// section and to the unsealed blocks.
+    /// Reads the whole index and checks it for damage.
     ///
-    /// This finds accidents. Someone who meant to can build an index that passes and is false: that
-    /// is found by a [`Verifier`].
+    /// The check covers every checksum, the number of set bits of each row, the order of lists, the
+    /// block hashes, and the chain of hashes from section to section and to the unsealed blocks.
+    /// The number of set bits of each header is compared with the histogram of fills in its
+    /// section's record.
     ///
-    /// `progress` is told how many bytes are done and how many there are.
+    /// This check finds accidental damage. An attacker can build a false index that passes; a
+    /// [`Verifier`] detects such an index.
+    ///
+    /// `progress` is called with the number of bytes done and the total number of bytes.
     ///
     /// # Errors
-    /// The first damage, or of the storage.
+    /// Returns the first damage, or an error of the storage.
     ///
     /// # Cost
-    /// All bytes are read, and each bit is counted.
+    /// Reads all bytes, and counts every bit.
     pub fn check(&self, mut progress: impl FnMut(u64, u64)) -> Result<Checked, IndexError> {
         let tail = self.tail();
         let of_tail = (tail.len() * SLOT) as u64;
@@ -84,7 +86,7 @@ impl<S: Storage> Index<S> {
         Ok(Checked { blocks, sections: self.sealed() / SECTION as u64, bytes: total })
     }
 
-    /// Compares the index with headers that are given in stretches.
+    /// Returns a verifier, which compares the index with headers that are given in several ranges.
     pub fn verifier(&self) -> Verifier<'_, S> {
         Verifier {
             index: self,
@@ -95,10 +97,10 @@ impl<S: Storage> Index<S> {
         }
     }
 
-    /// Compares the index with the headers of a chain: as a [`Verifier`].
+    /// Compares the index with the headers of a chain, as a [`Verifier`] does.
     ///
     /// # Errors
-    /// As of [`Verifier::add`].
+    /// Returns the same errors as [`Verifier::add`].
     pub fn verify(&self, chain: &HeaderChain) -> Result<Verified, IndexError> {
         let mut verifier = self.verifier();
         verifier.add(chain)?;
@@ -108,18 +110,19 @@ impl<S: Storage> Index<S> {
 
 /// Compares an index with headers, bit by bit.
 ///
-/// Of each block, its hash where the index has it, and the bits of its filter; of unsealed ones
-/// also time and gas. Of a section of which all headers are given, all that its record says: fills,
-/// gas, times and hashes. Blocks of which no header is given are not looked at.
+/// Of each block, the bits of its filter are compared, and its hash if the index stores it. Of
+/// unsealed blocks, the timestamp and the gas used are compared, too. If all headers of a section
+/// are given, its whole record is compared: fills, gas, timestamps and hashes. Blocks without a
+/// header are not checked.
 ///
 /// # Cost
-/// Memory for the headers of a section, 2.6 MB, and as much to turn them.
+/// Memory: 2.6 MB for the headers of a section, and as much for transposing them.
 pub struct Verifier<'a, S: Storage> {
     index: &'a Index<S>,
-    /// The headers of a sealed section so far.
+    /// The headers of the current sealed section so far.
     rows: Option<Rows>,
     turner: Turner,
-    /// Hash of the last block.
+    /// Hash of the last compared block.
     last: Option<B256>,
     compared: Verified,
 }
@@ -131,16 +134,17 @@ impl<S: Storage> core::fmt::Debug for Verifier<'_, S> {
 }
 
 impl<S: Storage> Verifier<'_, S> {
-    /// Compares the blocks of a chain, which go on where the last ones ended.
+    /// Compares the blocks of a chain, which must continue after the blocks of the last call.
     ///
     /// # Errors
-    /// - [`IndexError::Differs`]: a block with something else, or of another branch;
-    /// - [`IndexError::Range`]: blocks that the index doesn't have;
-    /// - [`IndexError::Gap`], [`IndexError::Parent`]: blocks that don't go on from the last ones;
-    /// - damage, or of the storage.
+    /// - [`IndexError::Differs`]: a block differs or belongs to another branch;
+    /// - [`IndexError::Range`]: the index does not contain all blocks;
+    /// - [`IndexError::Gap`], [`IndexError::Parent`]: the chain does not continue after the last
+    ///   blocks;
+    /// - damage of the index, or an error of the storage.
     ///
     /// # Cost
-    /// The headers are turned, and the rows of their sections read.
+    /// Transposes the headers and reads the rows of their sections.
     pub fn add(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
             return Ok(());
@@ -184,16 +188,16 @@ impl<S: Storage> Verifier<'_, S> {
         Ok(())
     }
 
-    /// Compares what is left, and says what was compared.
+    /// Compares the remaining headers, and returns the summary.
     ///
     /// # Errors
-    /// As of [`add`](Self::add).
+    /// Returns the same errors as [`add`](Self::add).
     pub fn finish(mut self) -> Result<Verified, IndexError> {
         self.section()?;
         Ok(self.compared)
     }
 
-    /// A block of the tail.
+    /// Compares a block of the tail.
     fn unsealed(&self, row: &TailRow, parent: B256) -> Result<(), IndexError> {
         let (tail, number) = (self.index.tail(), row.number);
         let index = usize::try_from(number - tail.first).expect("in memory");
@@ -225,7 +229,7 @@ impl<S: Storage> Verifier<'_, S> {
         other.map_or(Ok(()), |position| differs(bit_differs(position, bit(&row.bloom, position))))
     }
 
-    /// The headers of a section, or of a part of one, are there.
+    /// Compares the headers collected for a section, or for a part of one.
     fn section(&mut self) -> Result<(), IndexError> {
         let Some(rows) = self.rows.take().filter(|rows| rows.len() > 0) else { return Ok(()) };
         let (segment, section, before) = self.index.place(rows.first);
@@ -247,11 +251,11 @@ fn bit_differs(position: u16, of_header: bool) -> String {
     format!("bit {position} is {} in its filter, {} in the index", set(of_header), set(!of_header))
 }
 
-/// Headers of a section that is to be compared with them.
+/// A section, and the headers that it is compared with.
 struct Asked<'a, F> {
     segment: &'a Segment<F>,
     section: u32,
-    /// Headers of the section that are before those given.
+    /// Number of headers in the section before the given ones.
     before: usize,
     rows: &'a Rows,
 }
@@ -262,7 +266,8 @@ impl<F: ReadAt> Asked<'_, F> {
         IndexError::Differs { file: self.segment.name.clone(), part, number, what }
     }
 
-    /// Hashes: of each block where there is a column, of the first and the last in any case.
+    /// Compares the hashes: of each block if there is a column of block hashes, and of the first
+    /// and the last block in any case.
     fn hashes(&self) -> Result<(), IndexError> {
         let Self { segment, section, before, rows } = *self;
         let part = Part::Section { section };
@@ -291,10 +296,11 @@ impl<F: ReadAt> Asked<'_, F> {
         Ok(())
     }
 
-    /// The bits of all rows, and of a whole section what its record says of fills, times and gas.
+    /// Compares the bits of all rows, and for a whole section the fills, timestamps and gas of its
+    /// record.
     fn bits(&self, turned: &Section) -> Result<(), IndexError> {
         let Self { segment, section, before, rows } = *self;
-        // Bits of the headers that are given.
+        // Mask of the headers that are given: only their bits are compared.
         let mut given = [0_u8; ROW];
         for header in before..before + rows.len() {
             given[header / 8] |= 1 << (header % 8);
@@ -322,20 +328,20 @@ impl<F: ReadAt> Asked<'_, F> {
         }
         let (own, other) = (segment.record(section)?, &turned.record);
         let what = if own.fills != other.fills {
-            "how full the filters are"
+            "the fills"
         } else if own.gas != other.gas || own.most_gas != other.most_gas {
-            "the gas used"
+            "the gas sums"
         } else if own != *other {
-            "times or the checksum of hashes"
+            "the timestamps or the checksum of the hashes"
         } else {
             return Ok(());
         };
-        let what = format!("{what} of the section that ends here is not as the headers have it");
+        let what = format!("{what} of the section that ends at this block differ from the headers");
         Err(self.differs(Part::Section { section }, SECTION - 1, what))
     }
 }
 
-/// The headers at their places in a section, among empty ones.
+/// Returns the headers at their positions in a section, padded with empty headers.
 fn padded(rows: &Rows, before: usize) -> Cow<'_, Rows> {
     if rows.len() == SECTION {
         return Cow::Borrowed(rows);
@@ -349,7 +355,8 @@ fn padded(rows: &Rows, before: usize) -> Cow<'_, Rows> {
     Cow::Owned(all)
 }
 
-/// Checks a segment. `last` is the hash of the block before it, then of its last.
+/// Checks a segment. `last` is the hash of the block before the segment; it is set to the hash of
+/// the segment's last block.
 fn check_segment<F: ReadAt>(
     segment: &Segment<F>,
     last: &mut Option<B256>,
@@ -376,7 +383,7 @@ fn check_segment<F: ReadAt>(
         let part = Part::RowEntry { row };
         if u64::from(entry.start) != unit {
             let what =
-                format!("its data start at unit {}, those before end at {unit}", entry.start);
+                format!("its data start at unit {}, but the preceding end at {unit}", entry.start);
             return Err(contradiction(&segment.name, header.entry_at(row), part, what));
         }
         for (section, counts) in (0..).zip(&mut counts) {
@@ -391,7 +398,7 @@ fn check_segment<F: ReadAt>(
         progress(behind);
     }
     if unit != u64::from(header.data_units) {
-        let what = format!("{} units of data, and its rows have {unit}", header.data_units);
+        let what = format!("it has {} units of data, but its rows have {unit}", header.data_units);
         return Err(contradiction(&segment.name, 0, Part::SegmentHeader, what));
     }
     for (section, (record, counts)) in (0..).zip(records.iter().zip(&counts)) {
@@ -399,14 +406,14 @@ fn check_segment<F: ReadAt>(
         counts.of_headers().iter().for_each(|&ones| fills[usize::from(ones)] += 1);
         if fills[..] != record.fills[..] {
             let part = Part::Section { section };
-            let what = "its rows give other fills than it says";
+            let what = "its fills differ from the bits of its rows";
             return Err(contradiction(&segment.name, header.record_at(section), part, what));
         }
     }
     Ok(())
 }
 
-/// Checks the record of a section against what stands before it, its block hashes, and itself.
+/// Checks the record of a section against the preceding block, its block hashes, and itself.
 fn check_record<F: ReadAt>(
     segment: &Segment<F>,
     section: u32,
@@ -418,13 +425,15 @@ fn check_record<F: ReadAt>(
         |what: String| Err(contradiction(&segment.name, at, Part::Section { section }, what));
     let parent = record.parent_hash;
     if let Some(last) = last.filter(|last| *last != parent) {
-        return wrong(format!("it goes on from {parent}, and the section before ends with {last}"));
+        return wrong(format!(
+            "its parent is {parent}, but the preceding section ends with {last}"
+        ));
     }
     if let Some(hashes) = segment.block_hashes(section)? {
         let ends = (hashes[0], hashes[SECTION - 1]);
         if ends != (record.first_hash, record.last_hash) {
             return wrong(format!(
-                "its first and last block are {} and {}, the block hashes have {} and {}",
+                "its first and last block are {} and {}, but the block hashes have {} and {}",
                 record.first_hash, record.last_hash, ends.0, ends.1
             ));
         }
@@ -435,16 +444,17 @@ fn check_record<F: ReadAt>(
     }
     for (class, &blocks) in blocks.iter().enumerate() {
         let (gas, most) = (record.gas[class], record.most_gas[class]);
+        // The sum of a class is at least its highest value, and at most that value for each block.
         if most > gas || gas > most.saturating_mul(blocks) {
             return wrong(format!(
-                "{blocks} blocks of class {class} used {gas} gas, and none more than {most}"
+                "{blocks} blocks of class {class} used {gas} gas in total and at most {most} each"
             ));
         }
     }
     Ok(())
 }
 
-/// Whether the bytes between two parts are zeros.
+/// Returns an error if the bytes between two parts are not all zero.
 fn check_zeros<F: ReadAt>(
     segment: &Segment<F>,
     from: u64,
@@ -454,6 +464,6 @@ fn check_zeros<F: ReadAt>(
     let mut bytes = vec![0; usize::try_from(to - from).expect("less than a page")];
     segment.read(&mut bytes, from)?;
     let Some(at) = bytes.iter().position(|&byte| byte != 0) else { return Ok(()) };
-    let what = format!("byte {} behind it is 0x{:02x}, not zero", at + 1, bytes[at]);
+    let what = format!("byte {} of its padding is 0x{:02x}, not zero", at + 1, bytes[at]);
     Err(contradiction(&segment.name, from + at as u64, part, what))
 }

@@ -1,4 +1,4 @@
-//! Logs to and from the type of `alloy-rpc-types-eth`.
+//! Conversion of logs to and from the log type of `alloy-rpc-types-eth`.
 
 use alloy_rpc_types_eth::Log;
 
@@ -6,7 +6,7 @@ use super::{LocatedLog, LogProblem};
 use crate::eth::json::{Place, ValueProblem};
 use crate::eth::log_query::MAX_TOPICS;
 
-/// Nothing is lost: [`LocatedLog::try_from`] gives the same log back.
+/// The conversion loses nothing: [`LocatedLog::try_from`] returns the same log.
 ///
 /// # Examples
 /// ```
@@ -37,8 +37,11 @@ impl From<LocatedLog> for Log {
     }
 }
 
-/// Returns an error for a log without a place, as a log of the pending block is, and for one with
-/// more topics than the EVM can emit: the rules of [`LocatedLog::from_json`].
+/// Applies the rules of [`LocatedLog::from_json`].
+///
+/// # Errors
+/// Returns an error if the log has no position in the chain (a log of the pending block), or if it
+/// has more than [`MAX_TOPICS`] topics.
 impl TryFrom<Log> for LocatedLog {
     type Error = LogProblem;
 
@@ -77,7 +80,7 @@ mod tests {
 
     use crate::eth::log::LocatedLog;
 
-    /// Logs of mainnet's blocks 17,686,111 and 17,686,112.
+    /// Logs of mainnet blocks 17,686,111 and 17,686,112.
     const REAL: &str =
         include_str!("../../../fixtures/ethereum/logs/weth_withdrawals_17686111-17686112.json");
 
@@ -104,7 +107,7 @@ mod tests {
             let refused = LocatedLog::try_from(log).expect_err("no place").to_string();
             assert!(refused.starts_with(field), "{refused}");
         }
-        // What sources may leave out may be missing here too.
+        // The fields that sources may leave out may be missing here too.
         let bare = Log { block_timestamp: None, transaction_hash: None, ..real() };
         assert!(LocatedLog::try_from(bare).is_ok());
     }
@@ -147,7 +150,7 @@ mod tests {
         #[test]
         fn there_and_back(located in located()) {
             let log = Log::from(located.clone());
-            // The same through the text of either side.
+            // The JSON that each of the two types writes is read by the other type.
             let text = serde_json::to_string(&log).expect("JSON");
             prop_assert_eq!(LocatedLog::from_json(&text), Ok(located.clone()));
             let read: Log = serde_json::from_str(&located.to_json()).expect("a log for alloy");

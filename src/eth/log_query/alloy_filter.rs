@@ -1,4 +1,4 @@
-//! Queries from the filters of `alloy-rpc-types-eth`, and back.
+//! Conversion of queries from and to the `Filter` type of `alloy-rpc-types-eth`.
 
 use alloy_rpc_types_eth::{BlockNumberOrTag, Filter, FilterBlockOption, FilterSet};
 
@@ -32,8 +32,10 @@ impl From<BlockTag> for BlockNumberOrTag {
     }
 }
 
-/// The positions end with the last that is not "any": a `Filter` knows no more, and so both
-/// [`Semantics`](super::Semantics) want the same logs.
+/// Converts a filter; the last topic position of the query is the last that is not "any".
+///
+/// A `Filter` does not store "any" positions at the end. So the query selects the same logs under
+/// both [`Semantics`](super::Semantics).
 impl From<&Filter> for LogQuery {
     fn from(filter: &Filter) -> Self {
         let blocks = match filter.block_option {
@@ -59,12 +61,13 @@ impl From<Filter> for LogQuery {
     }
 }
 
-/// A query that ends in "any", which a `Filter` can't hold: under geth's rules the filter would
-/// want more logs.
+/// Error: the last topic position of the query is "any", which a `Filter` cannot store.
+///
+/// Under geth's rules the filter without this position would select more logs than the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("position {position} of the topics is \"any\" and the last: a Filter has no such position")]
+#[error("position {position} of the topics is last and \"any\", which a Filter cannot store")]
 pub struct TrailingWildcard {
-    /// The last position, from 0.
+    /// The last topic position, from 0.
     pub position: usize,
 }
 
@@ -104,7 +107,7 @@ mod tests {
     const TOKEN: Address = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
     const OTHER: Address = address!("0xdac17f958d2ee523a2206206994597c13d831ec7");
 
-    /// The same questions, built by the methods of either.
+    /// The same queries, built by the methods of each of the two types.
     #[test]
     fn built_there_and_here() {
         let [one, two] = [B256::with_last_byte(1), B256::with_last_byte(2)];
@@ -148,7 +151,8 @@ mod tests {
         }
     }
 
-    /// What a filter can't say is not dropped in silence: a log of one topic tells the two apart.
+    /// The conversion reports a trailing "any" instead of dropping it: for a log of one topic the
+    /// query and the filter without the trailing "any" give different answers.
     #[test]
     fn a_last_any_is_refused() {
         let query = LogQuery::new().topic0(B256::ZERO).topic2(TopicSet::any());
@@ -158,7 +162,7 @@ mod tests {
         let log = Log::new(TOKEN, [B256::ZERO].to_vec(), Bytes::new()).expect("one topic");
         let filter = Filter::new().event_signature(B256::ZERO);
         assert!(!query.matches(&log, Semantics::Geth) && filter.matches(&log));
-        // One that lost it on the way is the same under both rules.
+        // A query that was read from the filter selects the same logs under both rules.
         let query = LogQuery::from(filter);
         assert!(query.matches(&log, Semantics::Geth) && !query.depends_on_semantics(&log));
     }

@@ -1,27 +1,30 @@
-//! Which blocks a query is about, and their numbers.
+//! The blocks that a query selects, and the resolution of tags to block numbers.
 
 use alloy_primitives::B256;
 
-/// A block by number or by its role. As `serde` it is a string, as in JSON-RPC: the number in hex
-/// without leading zeros, as `"0x10dde5f"`, or the [name](Self::name) of the tag.
+/// A block, given by its number or by a tag such as `latest`.
+///
+/// `serde` writes a string as in JSON-RPC: the number in hex without leading zeros, for example
+/// `"0x10dde5f"`, or the [name](Self::name) of the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockTag {
-    /// By number.
+    /// The block with this number.
     Number(u64),
     /// The first block that the node still has: genesis, or a later one on a pruned node.
     Earliest,
-    /// The head of the chain.
+    /// The newest block of the chain.
     Latest,
-    /// The newest block that is safe from reorganisation, if a majority of validators is honest.
+    /// The newest block that is safe from reorganisations, if a majority of validators is honest.
     Safe,
     /// The newest finalised block.
     Finalized,
-    /// The block in the making. No query with it resolves: it has no header to prove anything by.
+    /// The block that is being built. A query with this tag never resolves, because the pending
+    /// block has no header that could prove anything.
     Pending,
 }
 
 impl BlockTag {
-    /// The tag's name; none for a number.
+    /// Returns the tag's name in JSON-RPC, or `None` for a number.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             Self::Number(_) => None,
@@ -46,14 +49,14 @@ impl From<u64> for BlockTag {
     }
 }
 
-/// The blocks of a query.
+/// The blocks that a query selects: a range, or one block by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BlockSelection {
-    /// From one block to another, both included. What is not given is the latest block.
+    /// A range of blocks, both ends included.
     Range {
-        /// First block.
+        /// First block; `None` is the latest block.
         from: Option<BlockTag>,
-        /// Last block.
+        /// Last block; `None` is the latest block.
         to: Option<BlockTag>,
     },
     /// The one block with this hash.
@@ -66,21 +69,22 @@ impl Default for BlockSelection {
     }
 }
 
-/// What the tags stand for, on one node at one moment.
+/// The block numbers that the tags resolve to, on one node at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heads {
-    /// The first block whose logs the node still has: 0, or the cutoff of a pruned node.
+    /// Number of the first block whose logs the node still has: 0, or the first block that a pruned
+    /// node has kept.
     pub earliest: u64,
-    /// The head.
+    /// Number of the newest block.
     pub latest: u64,
-    /// The safe block, where the node knows one.
+    /// Number of the newest safe block, if the node knows one.
     pub safe: Option<u64>,
-    /// The finalised block, where the node knows one.
+    /// Number of the newest finalised block, if the node knows one.
     pub finalized: Option<u64>,
 }
 
 impl Heads {
-    /// A node that has every block up to `latest` and knows no safe and no finalised one.
+    /// Describes a node that has all blocks up to `latest` and knows no safe or finalised block.
     pub const fn latest(latest: u64) -> Self {
         Self { earliest: 0, latest, safe: None, finalized: None }
     }
@@ -97,60 +101,61 @@ impl Heads {
     }
 }
 
-/// Why the blocks of a query can't be named.
+/// Reason why the blocks of a query cannot be resolved to numbers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResolveError {
-    /// The block in the making. geth refuses it; reth answers with its own candidate block.
+    /// The query selects the pending block. geth rejects such a query; reth answers with its own
+    /// candidate block.
     #[error("logs of the pending block can't be queried")]
     Pending,
-    /// A tag that the node can't place, before the first finalised block, say.
+    /// The node does not know the block of the tag, for example before the first finalised block.
     #[error("the number of the {0} block is not known")]
     UnknownTag(&'static str),
-    /// The range ends before it begins. Where tags are involved older versions of geth answer
-    /// with an empty list.
+    /// The last block of the range precedes the first block. For ranges with tags, older versions
+    /// of geth answer with an empty list.
     #[error("the range begins at block {first} and ends before it, at {last}")]
     Reversed {
-        /// First block.
+        /// Number of the first block of the range.
         first: u64,
-        /// Last block.
+        /// Number of the last block of the range.
         last: u64,
     },
-    /// The range ends after the head: what is not there yet can't be complete.
+    /// The range ends after the head. The logs of blocks that do not exist yet cannot be complete.
     #[error("block range extends beyond the head: block {last}, the head is {head}")]
     BeyondHead {
-        /// Last block.
+        /// Number of the last block of the range.
         last: u64,
-        /// The head.
+        /// Number of the head.
         head: u64,
     },
-    /// The range begins after the head and has no end. geth refuses it; older versions of reth
-    /// answer with an empty list, which says nothing.
+    /// The range begins after the head and has no last block. geth rejects such a range. Older
+    /// versions of reth answer with an empty list, which proves nothing.
     #[error("the range begins at block {first}, after the head {head}")]
     BeginsAfterHead {
-        /// First block.
+        /// Number of the first block of the range.
         first: u64,
-        /// The head.
+        /// Number of the head.
         head: u64,
     },
     /// The range begins before the first block whose logs the node still has.
-    #[error("the range begins at block {first}, the node has pruned what is before {earliest}")]
+    #[error("the range begins at block {first}, but the node has pruned blocks before {earliest}")]
     Pruned {
-        /// First block.
+        /// Number of the first block of the range.
         first: u64,
-        /// First block that is not pruned.
+        /// Number of the first block that is not pruned.
         earliest: u64,
     },
 }
 
-/// The blocks of a query, all by number or the one by hash.
+/// The blocks that a query selects, without tags: a range of numbers, or one block by hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResolvedBlocks {
-    /// From one number to another, both included, in order.
+    /// A range of block numbers, both ends included.
     Range {
-        /// First block.
+        /// Number of the first block.
         first: u64,
-        /// Last block, not before the first.
+        /// Number of the last block, at least `first`.
         last: u64,
     },
     /// The one block with this hash.
@@ -158,7 +163,7 @@ pub enum ResolvedBlocks {
 }
 
 impl ResolvedBlocks {
-    /// How many blocks these are.
+    /// Returns the number of blocks; `u64::MAX` for the range of all block numbers.
     pub const fn count(&self) -> u64 {
         match self {
             Self::Range { first, last } => last.saturating_sub(*first).saturating_add(1),
@@ -166,8 +171,9 @@ impl ResolvedBlocks {
         }
     }
 
-    /// Whether a block with this number and hash is one of them. In a range the hash is not
-    /// looked at: which fork a block is on is for a chain of headers to say.
+    /// Returns `true` if the selection includes a block with this number and hash.
+    ///
+    /// For a range the hash is ignored: only a chain of headers decides which branch a block is on.
     pub fn contains(&self, number: u64, hash: &B256) -> bool {
         match self {
             Self::Range { first, last } => (*first..=*last).contains(&number),
@@ -177,15 +183,17 @@ impl ResolvedBlocks {
 }
 
 impl BlockSelection {
-    /// The blocks by number.
+    /// Replaces the tags by block numbers.
     ///
-    /// The rules are those of geth where nodes differ, and an error where a node would answer a
-    /// range that is not the one asked for. `earliest` is the first block that the node still
-    /// has, as geth and reth read it: compare the result's first block with what you meant.
+    /// Where nodes differ, this function follows geth. It returns an error where a node would
+    /// answer for another range than the requested one. The tag `earliest` resolves to the first
+    /// block that the node still has, as in geth and reth: compare the first block of the result
+    /// with the block that you intended.
     ///
     /// # Errors
-    /// A pending block, a tag that `heads` does not place, a range that is reversed, that reaches
-    /// beyond the head or into what is pruned.
+    /// Returns an error if the selection includes the pending block or a tag whose number `heads`
+    /// does not have. Returns an error if the range is reversed, ends after the head, or begins
+    /// before the first block that is not pruned.
     pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
         let (from, to) = match *self {
             Self::AtHash(hash) => return Ok(ResolvedBlocks::AtHash(hash)),
@@ -194,15 +202,19 @@ impl BlockSelection {
         let first = heads.number(from.unwrap_or(BlockTag::Latest))?;
         let last = heads.number(to.unwrap_or(BlockTag::Latest))?;
         let head = heads.latest;
+        // Blocks after the head do not exist yet, so no answer for them can be complete.
         if last > head {
             return Err(ResolveError::BeyondHead { last, head });
         }
+        // Without this check the range would be reported as reversed, although the caller gave no
+        // last block.
         if first > head && to.is_none() {
             return Err(ResolveError::BeginsAfterHead { first, head });
         }
         if first > last {
             return Err(ResolveError::Reversed { first, last });
         }
+        // A pruned node would answer without the logs of the blocks that it has pruned.
         if first < heads.earliest {
             return Err(ResolveError::Pruned { first, earliest: heads.earliest });
         }

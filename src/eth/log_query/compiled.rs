@@ -1,36 +1,38 @@
-//! A query as bit positions: what scanning tests.
+//! A query as bit positions, which a scan tests in each filter.
 
 use alloc::vec::Vec;
 
 use crate::eth::bloom::{self, Answer, BitPositions, BloomView};
 
-/// A query hashed once: a conjunction of clauses, each a disjunction of values.
+/// A query in hashed form: a conjunction of clauses, each a disjunction of values.
 ///
-/// A block may hold a match if every clause has a value whose bits are all set. The query's range
-/// of blocks and the order of topics are not part of it: a filter knows neither.
+/// A block may contain a match if every clause has a value whose bits are all set in the block's
+/// filter. The compiled query contains neither the query's range of blocks nor the positions of
+/// topics, because a filter contains neither.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledQuery {
     clauses: Vec<Vec<BitPositions>>,
 }
 
 impl CompiledQuery {
-    /// From the bits of the values of each clause. A clause without values can't be met: leave
-    /// out what stands for "any".
+    /// Creates a compiled query from the bit positions of the values of each clause.
+    ///
+    /// A clause without values never matches: leave out clauses that mean "any".
     pub fn new(clauses: Vec<Vec<BitPositions>>) -> Self {
         Self { clauses }
     }
 
-    /// The clauses, the addresses first, then the topics that are not wildcards, in order.
+    /// Returns the clauses: first the addresses, then the topic positions that are not "any".
     pub fn clauses(&self) -> &[Vec<BitPositions>] {
         &self.clauses
     }
 
-    /// Whether every block is a candidate, since no clause is left.
+    /// Returns `true` if the query has no clause, so that every block is a candidate.
     pub fn matches_everything(&self) -> bool {
         self.clauses.is_empty()
     }
 
-    /// Whether a block with this filter may hold a match.
+    /// Tests if a block with this filter may contain a match.
     pub fn answer<'a>(&self, bloom: impl Into<BloomView<'a>>) -> Answer {
         match bloom.into().informative() {
             None => Answer::NoInformation,

@@ -1,34 +1,35 @@
-//! Transfers of ether as logs (EIP-7708).
+//! Queries for the logs of ether transfers (EIP-7708).
 
 use alloy_primitives::{Address, B256, address, b256};
 
 use super::query::LogQuery;
 
-/// Who emits the logs of ether transfers: the system address.
+/// The address that emits the logs of ether transfers: the system address.
 ///
-/// Source: EIP-7708, after EIP-4788.
+/// Source: EIP-7708, which uses the system address of EIP-4788.
 pub const EIP7708_EMITTER: Address = address!("0xfffffffffffffffffffffffffffffffffffffffe");
 
-/// The first topic of a transfer, of tokens (ERC-20) and of ether: the hash of
-/// `Transfer(address,address,uint256)`.
+/// The first topic of a token transfer (ERC-20) and of an ether transfer (EIP-7708).
+///
+/// The topic is the Keccak-256 hash of `Transfer(address,address,uint256)`.
 pub const TRANSFER_TOPIC: B256 =
     b256!("0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 impl LogQuery {
-    /// Transfers of ether, from the fork on that brings EIP-7708.
+    /// Creates a query for the logs of ether transfers, which exist since the fork with EIP-7708.
     ///
-    /// The sender is [`topic1`](Self::topic1), the recipient [`topic2`](Self::topic2), the amount
-    /// in wei the data. What an account sends *or* receives takes two queries: positions are
-    /// joined by "and".
+    /// In such a log the sender is [`topic1`](Self::topic1), the recipient is
+    /// [`topic2`](Self::topic2), and the data is the amount in wei. To find what an account sends
+    /// *or* receives, use two queries, because all positions of one query must match.
     ///
-    /// **Not enough for a balance.** The logs tell of value that moves to another account, by a
-    /// transaction or inside the EVM. They don't tell of fees and priority fees, withdrawals of
-    /// validators, rewards of blocks before the merge, nor of anything before the fork. Blocks
-    /// before it have no such log, so a complete answer of nothing is right there and says
-    /// nothing.
+    /// **Not enough for a balance.** The logs report value that moves to another account, by a
+    /// transaction or inside the EVM. They do not report fees, priority fees, validator withdrawals
+    /// or block rewards before the merge. Blocks before the fork have no such log. So for these
+    /// blocks an empty answer is complete and correct, and yet gives no information about
+    /// transfers.
     ///
-    /// Source: EIP-7708 as of May 2026, which rests on EIP-8246 and knows no logs of burnt ether;
-    /// earlier drafts had them.
+    /// Source: EIP-7708 as of May 2026, which builds on EIP-8246. Earlier drafts also had logs of
+    /// burnt ether; this version has none.
     ///
     /// # Examples
     /// ```
@@ -51,7 +52,7 @@ mod tests {
     use crate::eth::bloom;
     use crate::eth::log_query::{LogQuery, event_topic};
 
-    /// The bits that were computed apart from this library for the emitter and the topic.
+    /// The bit positions of emitter and topic were computed independently of this library.
     #[test]
     fn the_query_has_the_bits_of_emitter_and_topic() {
         assert_eq!(event_topic("Transfer(address,address,uint256)"), Ok(TRANSFER_TOPIC));

@@ -1,4 +1,4 @@
-//! Signatures of events, `Transfer(address,address,uint256)`, and their hash.
+//! Event signatures such as `Transfer(address,address,uint256)`, and their hash.
 
 use alloc::string::String;
 
@@ -7,50 +7,52 @@ use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::json::excerpt;
 
-/// Why a text is no canonical signature of an event. Offsets count bytes.
+/// Reason why a text is not the canonical signature of an event. Offsets are in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EventSignatureError {
-    /// No name before the parenthesis, or one that Solidity does not allow.
+    /// The name before the parenthesis is missing, or Solidity does not allow it.
     #[error("{0:?} is not the name of an event")]
     Name(String),
-    /// A type that the ABI does not know in this spelling; names, `indexed` and white space too.
+    /// A type is not an ABI type in its canonical spelling.
+    ///
+    /// Argument names, `indexed` and white space give this error too.
     #[error("{found:?} at {at} is not a type of the ABI")]
     Type {
-        /// What stands there.
+        /// The text in place of a type.
         found: String,
-        /// Where.
+        /// Its offset in the signature.
         at: usize,
     },
-    /// A short form, which hashes to another value than the event has.
+    /// A type has its short form, which gives another hash than the event has.
     #[error("{found:?} at {at} is short for {canonical:?}: signatures hash the long form")]
     Alias {
-        /// What stands there.
+        /// The short form.
         found: &'static str,
-        /// What has to.
+        /// The canonical form.
         canonical: &'static str,
-        /// Where.
+        /// Offset of the short form in the signature.
         at: usize,
     },
-    /// Something else than what has to follow.
-    #[error("{expected} expected at {at}")]
+    /// The signature continues with another text than the expected one.
+    #[error("expected {expected} at {at}")]
     Expected {
-        /// What has to follow.
+        /// The expected text.
         expected: &'static str,
-        /// Where.
+        /// Its offset in the signature.
         at: usize,
     },
 }
 
-/// The first topic of an event that is not anonymous: the Keccak-256 hash of its signature.
+/// Returns the first topic of an event that is not anonymous: the hash of its signature.
 ///
-/// The signature is the canonical one, and nothing is corrected, since the hash of any other text
-/// is no event's: the name and the types of all arguments, indexed or not, without their names,
-/// without white space, `uint256` for `uint`, tuples for structs, `address` for contracts, `uint8`
-/// for enums.
+/// The hash is Keccak-256. The signature must be in canonical form: the name of the event and the
+/// types of all arguments, indexed or not, without argument names and without white space. Write
+/// `uint256` for `uint`, tuples for structs, `address` for contracts and `uint8` for enums.
+/// Nothing is corrected, because the hash of another text is not the topic of any event.
 ///
 /// # Errors
-/// A text that is no such signature.
+/// Returns an error if the text is not a canonical signature.
 ///
 /// # Examples
 /// ```
@@ -84,7 +86,8 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
     let bytes = signature.as_bytes();
     let mut at = name_end;
     let mut depth = 0_usize;
-    // Whether a type has just ended, or a list just begun: what may follow depends on it.
+    // `after_type`: a type has just ended. `after_open`: a list has just begun. They decide which
+    // characters may follow.
     let (mut after_type, mut after_open) = (false, false);
     loop {
         match bytes.get(at) {
@@ -96,7 +99,7 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
                 after_type = false;
                 at += 1;
             }
-            // Only the arguments themselves may be none, not the fields of a tuple.
+            // The list of arguments may be empty, but a tuple must have at least one field.
             Some(b')') if after_type || (after_open && depth == 1) => {
                 depth -= 1;
                 at += 1;
@@ -125,7 +128,7 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
     Ok(())
 }
 
-/// The offset after the dimensions of an array, `[]` or `[3]`, that begin at `at`.
+/// Returns the offset after the array dimensions, such as `[]` or `[3]`, that begin at `at`.
 fn after_dimensions(signature: &str, mut at: usize) -> Result<usize, EventSignatureError> {
     while let Some(rest) = signature[at..].strip_prefix('[') {
         let size = rest.split(']').next().unwrap_or_default();
@@ -139,12 +142,12 @@ fn after_dimensions(signature: &str, mut at: usize) -> Result<usize, EventSignat
     Ok(at)
 }
 
-/// Decimal, above 0, without leading zeros.
+/// Returns `true` if the text is a decimal number above 0 without leading zeros.
 fn is_number(text: &str) -> bool {
     text.bytes().all(|digit| digit.is_ascii_digit()) && !text.starts_with('0') && !text.is_empty()
 }
 
-/// The number after a prefix, in a range.
+/// Parses a decimal number; returns `None` if the text is not a number or not in the range.
 fn size_in(text: &str, range: core::ops::RangeInclusive<u16>) -> Option<u16> {
     text.parse().ok().filter(|size| is_number(text) && range.contains(size))
 }
@@ -187,7 +190,7 @@ mod tests {
 
     use super::event_topic;
 
-    /// Topics as contracts on mainnet emit them.
+    /// Topics that contracts on mainnet emit.
     #[test]
     fn known_topics() {
         let known: [(&str, B256); 6] = [
@@ -254,18 +257,18 @@ mod tests {
             ("1E(bool)", r#""1E" is not the name of an event"#),
             ("E (bool)", r#""E " is not the name of an event"#),
             ("É(bool)", r#""É" is not the name of an event"#),
-            ("Transfer", "( expected at 8"),
+            ("Transfer", "expected ( at 8"),
             ("E(", r#""" at 2 is not a type of the ABI"#),
-            ("E(bool", "a comma or ) expected at 6"),
-            ("E(bool))", "the end expected at 7"),
-            ("E(bool) ", "the end expected at 7"),
+            ("E(bool", "expected a comma or ) at 6"),
+            ("E(bool))", "expected the end at 7"),
+            ("E(bool) ", "expected the end at 7"),
             ("E(bool,)", r#""" at 7 is not a type of the ABI"#),
             ("E(,bool)", r#""" at 2 is not a type of the ABI"#),
             ("E(bool, bool)", r#"" bool" at 7 is not a type of the ABI"#),
             ("E(address indexed)", r#""address indexed" at 2 is not a type of the ABI"#),
             ("E(())", r#""" at 3 is not a type of the ABI"#),
-            ("E((bool)x)", "a comma or ) expected at 8"),
-            ("E(bool(bool))", "a comma or ) expected at 6"),
+            ("E((bool)x)", "expected a comma or ) at 8"),
+            ("E(bool(bool))", "expected a comma or ) at 6"),
             ("E(uint)", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
             ("E(uint[])", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
             ("E(uint7)", r#""uint7" at 2 is not a type of the ABI"#),
@@ -275,9 +278,9 @@ mod tests {
             ("E(bytes0)", r#""bytes0" at 2 is not a type of the ABI"#),
             ("E(bytes33)", r#""bytes33" at 2 is not a type of the ABI"#),
             ("E(IERC20)", r#""IERC20" at 2 is not a type of the ABI"#),
-            ("E(bool[0])", "the length of an array and ] expected at 7"),
-            ("E(bool[)", "the length of an array and ] expected at 7"),
-            ("E(bool[3)", "the length of an array and ] expected at 7"),
+            ("E(bool[0])", "expected the length of an array and ] at 7"),
+            ("E(bool[)", "expected the length of an array and ] at 7"),
+            ("E(bool[3)", "expected the length of an array and ] at 7"),
         ];
         for (signature, message) in cases {
             let error = event_topic(signature).expect_err(signature);

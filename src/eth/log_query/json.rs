@@ -1,4 +1,4 @@
-//! Queries as JSON: read as nodes read them, written in one canonical form.
+//! Queries as JSON: parsed by the rules of nodes, written in one canonical form.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -14,69 +14,71 @@ use crate::eth::json::{
     Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, excerpt, fixed_bytes, number,
 };
 
-/// The fields of a query.
+/// The fields of a query in JSON.
 const FIELDS: [&str; 5] = ["blockHash", "fromBlock", "toBlock", "address", "topics"];
 
-/// The largest block number that geth takes: its numbers have a sign.
+/// The largest block number that geth accepts: its block numbers are signed 64-bit integers.
 const GETH_MAX_BLOCK: u64 = i64::MAX as u64;
 
-/// Why a text is no query.
+/// Error of parsing a query from JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryJsonError {
-    /// No JSON, or something after the value.
+    /// The text is not JSON, or text follows the JSON value.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// A value that is not an object.
+    /// The value is not an object.
     #[error("a query is an object, not {0}")]
     NotAnObject(&'static str),
-    /// A field that no query has. geth ignores it, alloy does not; this one is alloy's answer.
+    /// The object has an unknown field. Returned only under [`Semantics::Alloy`], because geth
+    /// ignores unknown fields.
     #[error("field {0:?} is none of blockHash, fromBlock, toBlock, address, topics")]
     UnknownField(String),
-    /// A field that differs from one of a query by case alone: geth would take it for that one,
-    /// others not.
-    #[error("field {found:?} is to be written {field:?}")]
+    /// A field differs from a known field by case alone. geth would accept it as the known field,
+    /// other nodes would not.
+    #[error("field {found:?} must be written {field:?}")]
     FieldCase {
-        /// As it was written.
+        /// The field as found.
         found: String,
-        /// As it has to be.
+        /// The correct spelling.
         field: &'static str,
     },
-    /// A field that comes twice: nodes disagree on which counts.
-    #[error("field {0:?} comes twice")]
+    /// A field occurs twice. Nodes disagree on which of the two values is valid.
+    #[error("duplicate field {0:?}")]
     DuplicateField(&'static str),
-    /// `blockHash` beside `fromBlock` or `toBlock`.
+    /// The query has `blockHash` together with `fromBlock` or `toBlock`.
     #[error("blockHash excludes fromBlock and toBlock")]
     HashAndRange,
-    /// More positions of topics than a log has.
+    /// The query has more topic positions than a log can have topics.
     #[error("topics: {found} positions, a log has at most {MAX_TOPICS} topics")]
     TooManyPositions {
-        /// Positions there.
+        /// Number of positions found.
         found: usize,
     },
-    /// A value that can't stand where it does.
+    /// A field has an invalid value.
     #[error("{place}: {problem}")]
     Value {
-        /// Where it stands.
+        /// Position of the value.
         place: Place,
-        /// What is wrong with it.
+        /// Reason why the value is invalid.
         problem: ValueProblem,
     },
 }
 
-/// An error at this place.
+/// Returns a function that adds this position to a problem.
 fn wrong(place: Place) -> impl Fn(ValueProblem) -> QueryJsonError {
     move |problem| QueryJsonError::Value { place, problem }
 }
 
 impl LogQuery {
-    /// Reads the object that `eth_getLogs` takes, as geth or alloy would (see the
+    /// Parses the object that `eth_getLogs` takes, by the rules of geth or alloy (see the
     /// [module](crate::eth::log_query)).
     ///
-    /// Memory stays within about fifty times the text, however it is made.
+    /// Memory use is at most about 50 times the length of the text, even for hostile input.
     ///
     /// # Errors
-    /// What is not a query, with the field and the indices where it is not.
+    /// Returns an error if the text is not a query; the error names the invalid field and the
+    /// indices of the value in the field.
     pub fn from_json(text: &str, semantics: Semantics) -> Result<Self, QueryJsonError> {
         let syntax = |error: serde_json::Error| QueryJsonError::Syntax(error.to_string());
         let mut json = serde_json::Deserializer::from_str(text);
@@ -118,16 +120,19 @@ impl LogQuery {
             .fold(query, |query, (position, topics)| query.topic(position, topics)))
     }
 
-    /// The query in its one canonical form, byte for byte the same for equal queries; what
-    /// certificates bind.
+    /// Returns the query in its canonical form, which is byte for byte equal for equal queries.
     ///
-    /// Without white space, in this order: `blockHash`, or `fromBlock` and `toBlock` where they
-    /// are given; `address` as a list, left out for "any"; `topics`, left out without positions,
-    /// each position a list, or `null` for "any", those at the end included. Sets are sorted, each
-    /// value once; hex is lower-case, numbers without leading zeros.
+    /// Certificates commit to this form. It has no white space. Its fields have this order:
     ///
-    /// Either [`Semantics`] reads it back as the same query; a block number above 2^63 − 1 is not
-    /// geth's.
+    /// - `blockHash`; or `fromBlock` and `toBlock`, each only if the query has it.
+    /// - `address`: a list, left out for "any".
+    /// - `topics`: left out if there are no positions. Each position is a list, or `null` for
+    ///   "any". Positions at the end that are "any" are included.
+    ///
+    /// Sets are sorted and have no duplicates. Hex is lower-case. Numbers have no leading zeros.
+    ///
+    /// Both [`Semantics`] parse this form as the same query, with one exception: geth rejects a
+    /// block number above 2^63 − 1.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings and lists of them")
     }
@@ -166,7 +171,7 @@ impl<'de> Deserialize<'de> for LogQuery {
     }
 }
 
-/// Reads a query by alloy's rules, whose canonical form is the same by both.
+/// Parses a query by alloy's rules. For the canonical form geth's rules give the same result.
 pub(crate) fn read_query<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Result<LogQuery, QueryJsonError>, D::Error> {
@@ -190,7 +195,7 @@ impl<'de> Deserialize<'de> for BlockTag {
     }
 }
 
-/// Reads the values of one query.
+/// Parses the values of one query.
 struct Reader {
     semantics: Semantics,
 }
@@ -248,6 +253,7 @@ impl Reader {
         let mut addresses = Vec::with_capacity(values.len());
         let mut any = false;
         for (index, value) in values.iter().enumerate() {
+            // alloy reads a list with a null as "any"; geth rejects the null.
             if self.semantics == Semantics::Alloy && value.is_null() {
                 any = true;
                 continue;
@@ -293,6 +299,7 @@ impl Reader {
             if value.is_null() {
                 any = true;
                 match self.semantics {
+                    // geth does not read the values after a null, so they may be invalid.
                     Semantics::Geth => break,
                     Semantics::Alloy => continue,
                 }

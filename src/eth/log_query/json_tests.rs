@@ -1,4 +1,4 @@
-//! Queries as JSON: geth's published table, then a row for each rule where readers differ.
+//! Tests of queries as JSON: geth's published table, then one row for each rule where nodes differ.
 
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -15,7 +15,7 @@ const T1: B256 = b256!("0x9084a792d2f8b16a62b882fd56f7860c07bf5fa91dd8a2ae7e809e
 const T2: B256 = b256!("0x6ccae1c4af4152f460ff510e573399795dfab5dcf1fa60d1f33ac8fdc1e480ce");
 const HASH: B256 = b256!("0x8bb1a9b5dd4ae0a2a9b1ae7d9cc05ab44ae8f0b0d4d9e2bb2f3f3c9a6ca0a2e4");
 
-/// Writes the values for their names, in quotes.
+/// Replaces the names of values, such as `$A0`, by the values in quotes.
 fn spelt(text: &str) -> String {
     let names =
         [("$H", HASH.to_string()), ("$A0", format!("{A0:#x}")), ("$A1", format!("{A1:#x}"))];
@@ -30,8 +30,8 @@ fn read(text: &str, semantics: Semantics) -> Result<LogQuery, String> {
     LogQuery::from_json(&spelt(text), semantics).map_err(|error| error.to_string())
 }
 
-/// The rows of `TestUnmarshalJSONNewFilterArgs` in geth (`eth/filters/api_test.go`): the text, and
-/// from, to, addresses, and the topics of each position, where empty is "any".
+/// The rows of `TestUnmarshalJSONNewFilterArgs` in geth (`eth/filters/api_test.go`): text, first
+/// and last block, addresses, topics of each position. An empty position is "any".
 #[test]
 fn geth_test_unmarshal_json() {
     type Row = (&'static str, [Option<u64>; 2], &'static [Address], &'static [&'static [B256]]);
@@ -70,12 +70,12 @@ fn geth_test_unmarshal_json() {
     }
 }
 
-/// A text, and on the lines after it what geth and alloy make of it: the canonical form of what
-/// they read, or after `!` the error.
+/// Each text is followed by the results of geth and alloy: the canonical form of the query, or the
+/// error after `!`.
 const DIVERGENCES: &str = r#"
 {"topics":[[$T0,null,7]]}
   geth: {"topics":[null]}
-  alloy: ! topics[0][2]: a number stands where a topic or null belongs
+  alloy: ! topics[0][2]: expected a topic or null, found a number
 {"topics":[[null,$T0]]}
   both: {"topics":[null]}
 {"topics":[[],[]]}
@@ -89,7 +89,7 @@ const DIVERGENCES: &str = r#"
 {"topics":[],"address":[]}
   both: {}
 {"address":[null,$A0]}
-  geth: ! address[0]: null stands where an address belongs
+  geth: ! address[0]: expected an address, found null
   alloy: {}
 {"address":[$A1,$A0,$A1]}
   both: {"address":[$A0,$A1]}
@@ -100,13 +100,13 @@ const DIVERGENCES: &str = r#"
   geth: {}
   alloy: ! field "addresses" is none of blockHash, fromBlock, toBlock, address, topics
 {"Topics":[$T0]}
-  both: ! field "Topics" is to be written "topics"
+  both: ! field "Topics" must be written "topics"
 {"addreſs":$A0}
-  both: ! field "addreſs" is to be written "address"
+  both: ! field "addreſs" must be written "address"
 {"address":$A0,"address":$A1}
-  both: ! field "address" comes twice
+  both: ! duplicate field "address"
 {"topics":null,"topics":[$T0]}
-  both: ! field "topics" comes twice
+  both: ! duplicate field "topics"
 {"blockHash":$H,"fromBlock":"0x1"}
   both: ! blockHash excludes fromBlock and toBlock
 {"blockHash":$H,"toBlock":"latest"}
@@ -116,7 +116,7 @@ const DIVERGENCES: &str = r#"
 {"blockHash":null,"fromBlock":"safe"}
   both: {"fromBlock":"safe"}
 {"fromBlock":16}
-  both: ! fromBlock: a number stands where a block number in hex or a tag belongs
+  both: ! fromBlock: expected a block number in hex or a tag, found a number
 {"fromBlock":"16"}
   both: ! fromBlock: "16" is neither a number in hex with 0x nor one of earliest, latest, safe, finalized, pending
 {"fromBlock":"0x"}
@@ -161,15 +161,15 @@ const DIVERGENCES: &str = r#"
 {"blockHash":$A0}
   both: ! blockHash: 20 bytes, a block hash has 32
 {"topics":$T0}
-  both: ! topics: a string stands where a list belongs
+  both: ! topics: expected a list, found a string
 {"topics":[[[$T0]]]}
-  both: ! topics[0][0]: a list stands where a topic or null belongs
+  both: ! topics[0][0]: expected a topic or null, found a list
 {"topics":[{}]}
-  both: ! topics[0]: an object stands where a topic, a list of them or null belongs
+  both: ! topics[0]: expected a topic, a list of them or null, found an object
 {"topics":[null,null,null,null,null]}
   both: ! topics: 5 positions, a log has at most 4 topics
 {"address":[1,2]}
-  both: ! address[0]: a number stands where an address belongs
+  both: ! address[0]: expected an address, found a number
 [{}]
   both: ! a query is an object, not a list
 "#;
@@ -200,8 +200,8 @@ fn each_divergence_has_its_row() {
     assert_eq!((texts, outcomes), (45, 90));
 }
 
-/// alloy's own filter takes and refuses the same texts, but for what is refused here by either rule
-/// and taken by alloy.
+/// alloy's `Filter` accepts and rejects the same texts, except one that alloy accepts and this
+/// library rejects under both semantics.
 #[test]
 fn alloy_itself_takes_and_refuses_the_same() {
     let topic_31 = format!("\"0x{}\"", "ab".repeat(31));
@@ -227,9 +227,9 @@ fn what_is_not_json() {
     for (text, message) in cases {
         assert_eq!(read(text, Semantics::Geth), Err(message.into()), "{text}");
     }
-    // Depth is no danger: what stands too deep for a query is passed over.
+    // Deep nesting does not overflow the stack: lists too deep for a query are skipped.
     let deep = |depth| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-    let message = "topics[0][0]: a list stands where a topic or null belongs";
+    let message = "topics[0][0]: expected a topic or null, found a list";
     let found = read(&format!(r#"{{"topics":{}}}"#, deep(100_000)), Semantics::Geth);
     assert_eq!(found, Err(message.into()));
     let found = read(&format!(r#"{{"x":{}}}"#, deep(100_000)), Semantics::Geth);
@@ -240,7 +240,7 @@ fn what_is_not_json() {
     }
 }
 
-/// An error repeats no more of a text than a line's worth.
+/// An error message repeats only the beginning of a long text.
 #[test]
 fn errors_stay_short() {
     let long = "é".repeat(100_000);

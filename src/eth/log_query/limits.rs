@@ -1,35 +1,38 @@
-//! Limits that nodes put on queries.
+//! Limits of nodes on the size of queries and results.
 
 use super::blocks::ResolvedBlocks;
 use super::query::LogQuery;
 
-/// How large a query and its result may be. Without a number there is no limit.
+/// Maximum sizes of a query and of its result. `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueryLimits {
-    /// Distinct addresses.
+    /// Maximum number of distinct addresses.
     pub addresses: Option<usize>,
-    /// Distinct topics of one position.
+    /// Maximum number of distinct topics at one position.
     pub topics_per_position: Option<usize>,
-    /// Blocks of a range, its ends included.
+    /// Maximum number of blocks in a range, both ends included.
     pub blocks: Option<u64>,
-    /// Logs of a result; those of a single block are never too many.
+    /// Maximum number of logs in a result. A query of a single block has no such limit.
     pub results: Option<usize>,
 }
 
 impl QueryLimits {
-    /// No limits.
+    /// Returns a value without any limit.
     pub const fn none() -> Self {
         Self { addresses: None, topics_per_position: None, blocks: None, results: None }
     }
 
-    /// What geth allows unless it is told otherwise: 1000 addresses, 1000 topics of a position.
-    /// geth counts repeated values too, before they come here.
+    /// Returns geth's default limits: 1000 addresses, and 1000 topics at each position.
+    ///
+    /// geth counts repeated values too. A [`LogQuery`] has no repeated values, so a query that
+    /// geth rejects for them passes here.
     pub const fn geth() -> Self {
         Self { addresses: Some(1_000), topics_per_position: Some(1_000), ..Self::none() }
     }
 
-    /// What reth allows unless it is told otherwise: a last block 100,000 after the first, so
-    /// 100,001 blocks, and 20,000 logs.
+    /// Returns reth's default limits: 100,001 blocks and 20,000 logs.
+    ///
+    /// reth's own limit of 100,000 is the difference between the last and the first block number.
     pub const fn reth() -> Self {
         Self { blocks: Some(100_001), results: Some(20_000), ..Self::none() }
     }
@@ -37,7 +40,7 @@ impl QueryLimits {
     /// Checks the size of a query and its range.
     ///
     /// # Errors
-    /// The first limit that is passed.
+    /// Returns the first limit that is exceeded.
     pub fn check(&self, query: &LogQuery, blocks: &ResolvedBlocks) -> Result<(), LimitError> {
         let addresses = query.address_set().len();
         if let Some(limit) = self.addresses.filter(|&limit| addresses > limit) {
@@ -59,8 +62,10 @@ impl QueryLimits {
     /// Checks the number of logs in a result.
     ///
     /// # Errors
-    /// Too many for more than one block.
+    /// Returns an error if the result has too many logs and the query selects more than one block.
     pub fn check_results(&self, logs: usize, blocks: &ResolvedBlocks) -> Result<(), LimitError> {
+        // A query of a single block cannot be split into smaller queries, so all its logs are
+        // allowed. reth applies its limit in the same way.
         match self.results.filter(|&limit| logs > limit && blocks.count() > 1) {
             Some(limit) => Err(LimitError::Results { found: logs, limit }),
             None => Ok(()),
@@ -68,42 +73,42 @@ impl QueryLimits {
     }
 }
 
-/// A limit that a query or its result passes.
+/// A limit that a query or its result exceeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LimitError {
     /// Too many addresses.
     #[error("{found} addresses, the limit is {limit}")]
     Addresses {
-        /// Distinct addresses.
+        /// Number of distinct addresses in the query.
         found: usize,
-        /// How many there can be.
+        /// Maximum number of distinct addresses.
         limit: usize,
     },
-    /// Too many topics of a position.
+    /// Too many topics at one position.
     #[error("topics[{position}]: {found} topics, the limit is {limit}")]
     Topics {
-        /// The position, from 0.
+        /// The topic position, from 0.
         position: usize,
-        /// Distinct topics.
+        /// Number of distinct topics at this position.
         found: usize,
-        /// How many there can be.
+        /// Maximum number of distinct topics.
         limit: usize,
     },
     /// Too many blocks.
     #[error("{found} blocks, the limit is {limit}")]
     Blocks {
-        /// Blocks of the range.
+        /// Number of blocks in the range.
         found: u64,
-        /// How many there can be.
+        /// Maximum number of blocks.
         limit: u64,
     },
     /// Too many logs.
     #[error("{found} logs, the limit is {limit}")]
     Results {
-        /// Logs of the result.
+        /// Number of logs in the result.
         found: usize,
-        /// How many there can be.
+        /// Maximum number of logs.
         limit: usize,
     },
 }
@@ -124,7 +129,7 @@ mod tests {
 
     const ONE: ResolvedBlocks = ResolvedBlocks::AtHash(B256::ZERO);
 
-    /// geth's default of `LogQueryLimit`, and reth's of its two limits: 1000 pass, 1001 do not.
+    /// Each default limit of geth and reth accepts exactly its number: 1000 pass, 1001 do not.
     #[test]
     fn each_limit_holds_to_the_number() {
         let geth = QueryLimits::geth();

@@ -1,4 +1,4 @@
-//! The query itself: built by its methods, matched exactly.
+//! The type [`LogQuery`]: its builder methods, and exact matching of logs.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -11,24 +11,26 @@ use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
 
-/// How many topics a log has at most.
+/// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;
 
-/// Whose rules a query is read and matched by, where they differ (see the
-/// [module](crate::eth::log_query)). As `serde` it is `"geth"` or `"alloy"`.
+/// The rules for parsing and matching a query, where geth and alloy differ.
+///
+/// The [module](crate::eth::log_query) lists the differences. `serde` writes `"geth"` or `"alloy"`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Semantics {
-    /// go-ethereum: a log has at least as many topics as the query has positions.
+    /// Rules of go-ethereum: a log must have at least as many topics as the query has positions.
     #[default]
     Geth,
-    /// alloy, and nodes that are built on it: "any" at the end of the positions wants nothing.
+    /// Rules of alloy and of nodes built on alloy: positions at the end that are "any" require no
+    /// topic.
     Alloy,
 }
 
-/// `geth` or `alloy`.
+/// Writes `geth` or `alloy`.
 impl fmt::Display for Semantics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -38,15 +40,15 @@ impl fmt::Display for Semantics {
     }
 }
 
-/// Which logs of which blocks: the object that `eth_getLogs` takes.
+/// A query for logs: the object that `eth_getLogs` takes.
 ///
-/// A log is wanted if its address is one of the query's, and at each position its topic is one of
-/// the position's. Empty sets are "any". Sets are kept sorted, each value once, so that equal
-/// queries are equal values.
+/// A log matches if the query's address set contains its address, and if at each position the
+/// query's topic set contains its topic. An empty set accepts any value. Sets are sorted and have
+/// no duplicates, so that equal queries compare as equal.
 ///
-/// As `serde` it is that object, in the canonical form of [`to_json`](Self::to_json). It is read
-/// by the rules of [`Semantics::Alloy`], which refuse unknown members and take every block number;
-/// [`from_json`](Self::from_json) reads by either.
+/// `serde` writes the object in the canonical form of [`to_json`](Self::to_json). `serde` reads by
+/// the rules of [`Semantics::Alloy`], which reject unknown fields and accept every block number.
+/// [`from_json`](Self::from_json) parses by the rules of either [`Semantics`].
 ///
 /// # Examples
 /// ```
@@ -72,31 +74,32 @@ impl fmt::Display for Semantics {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LogQuery {
     blocks: BlockSelection,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     addresses: Vec<Address>,
-    /// At most [`MAX_TOPICS`], those that stand for "any" at the end included.
+    /// At most [`MAX_TOPICS`] positions. Positions at the end that are "any" are kept, because
+    /// geth's rules depend on the number of positions.
     topics: Vec<TopicSet>,
 }
 
 impl LogQuery {
-    /// Every log of the latest block.
+    /// Creates a query for all logs of the latest block.
     pub const fn new() -> Self {
         let blocks = BlockSelection::Range { from: None, to: None };
         Self { blocks, addresses: Vec::new(), topics: Vec::new() }
     }
 
-    /// Every log of these blocks.
+    /// Creates a query for all logs of these blocks.
     pub fn of(blocks: BlockSelection) -> Self {
         Self { blocks, ..Self::new() }
     }
 
-    /// The same logs of other blocks.
+    /// Replaces the blocks of the query and keeps its addresses and topics.
     #[must_use]
     pub fn in_blocks(self, blocks: BlockSelection) -> Self {
         Self { blocks, ..self }
     }
 
-    /// Begins the range at a block. A hash that was set goes.
+    /// Sets the first block of the range. A block hash set before is removed.
     #[must_use]
     pub fn from_block(mut self, block: impl Into<BlockTag>) -> Self {
         let (_, to) = self.range();
@@ -104,7 +107,7 @@ impl LogQuery {
         self
     }
 
-    /// Ends the range with a block. A hash that was set goes.
+    /// Sets the last block of the range. A block hash set before is removed.
     #[must_use]
     pub fn to_block(mut self, block: impl Into<BlockTag>) -> Self {
         let (from, _) = self.range();
@@ -119,7 +122,7 @@ impl LogQuery {
         }
     }
 
-    /// Takes the one block with this hash, in place of a range.
+    /// Selects the one block with this hash, in place of a range.
     #[must_use]
     pub fn at_hash(mut self, hash: B256) -> Self {
         self.blocks = BlockSelection::AtHash(hash);
@@ -132,7 +135,7 @@ impl LogQuery {
         self.addresses([address])
     }
 
-    /// Adds addresses. None at all leave the query at "any".
+    /// Adds addresses. A query without addresses accepts any address.
     #[must_use]
     pub fn addresses(mut self, addresses: impl IntoIterator<Item = Address>) -> Self {
         self.addresses.extend(addresses);
@@ -141,30 +144,32 @@ impl LogQuery {
         self
     }
 
-    /// Sets the first topic, which is the hash of the event's signature unless the event is
-    /// anonymous.
+    /// Sets the topics at the first position.
+    ///
+    /// The first topic of a log is the hash of the event's signature unless the event is anonymous.
     #[must_use]
     pub fn topic0(self, topics: impl Into<TopicSet>) -> Self {
         self.topic(0, topics.into())
     }
 
-    /// Sets the second topic, the first indexed argument of an event that is not anonymous.
+    /// Sets the topics at the second position: the first indexed argument, unless the event is
+    /// anonymous.
     ///
-    /// Like the others it takes an [`Address`], padded to 32 bytes, a number, a truth value, a
-    /// topic as it is, a list of one of them, or [`TopicSet::any`]. The positions before it are
-    /// "any" unless they are set.
+    /// The argument can be an [`Address`] (padded to 32 bytes), a number, a boolean, a 32-byte
+    /// topic, a list of one of these types, or [`TopicSet::any`]. Preceding positions that were not
+    /// set accept any topic.
     #[must_use]
     pub fn topic1(self, topics: impl Into<TopicSet>) -> Self {
         self.topic(1, topics.into())
     }
 
-    /// Sets the third topic.
+    /// Sets the topics at the third position.
     #[must_use]
     pub fn topic2(self, topics: impl Into<TopicSet>) -> Self {
         self.topic(2, topics.into())
     }
 
-    /// Sets the fourth topic.
+    /// Sets the topics at the fourth position.
     #[must_use]
     pub fn topic3(self, topics: impl Into<TopicSet>) -> Self {
         self.topic(3, topics.into())
@@ -173,7 +178,8 @@ impl LogQuery {
     /// Sets the first topic to the hash of an event's signature ([`event_topic`]).
     ///
     /// # Errors
-    /// A text that is no signature in its canonical form, since its hash is no event's.
+    /// Returns an error if the text is not a signature in canonical form, because its hash would
+    /// not be the topic of any event.
     pub fn event(self, signature: &str) -> Result<Self, EventSignatureError> {
         Ok(self.topic0(event_topic(signature)?))
     }
@@ -186,47 +192,52 @@ impl LogQuery {
         self
     }
 
-    /// The blocks.
+    /// Returns the blocks that the query selects.
     pub const fn blocks(&self) -> &BlockSelection {
         &self.blocks
     }
 
-    /// The addresses, sorted, each once; empty for "any".
+    /// Returns the addresses, sorted and without duplicates; empty if any address matches.
     pub fn address_set(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// The positions of topics, those that stand for "any" at the end included: as many as
-    /// geth wants a log to have.
+    /// Returns the topic set of each position, positions at the end that are "any" included.
+    ///
+    /// Under geth's rules a log needs at least as many topics as there are positions.
     pub fn topics(&self) -> &[TopicSet] {
         &self.topics
     }
 
-    /// The blocks by number ([`BlockSelection::resolve`]).
+    /// Resolves the tags of the query to block numbers ([`BlockSelection::resolve`]).
     ///
     /// # Errors
-    /// Blocks that can't be named.
+    /// Returns the errors of [`BlockSelection::resolve`].
     pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
         self.blocks.resolve(heads)
     }
 
-    /// Whether a log is wanted: exactly, by address and topics. Its block is not looked at
-    /// ([`ResolvedBlocks::contains`]).
+    /// Returns `true` if the address and topics of a log match the query.
     ///
-    /// Costs a binary search for each set.
+    /// The result is exact. The log's block is not checked: use [`ResolvedBlocks::contains`].
+    ///
+    /// # Cost
+    /// One binary search for each set.
     pub fn matches(&self, log: &Log, semantics: Semantics) -> bool {
         self.admits_address(&log.address) && self.admits_topics(log.topics(), semantics)
     }
 
-    /// Whether a log is wanted by one of the two [`Semantics`] and not by the other.
+    /// Returns `true` if a log matches the query under only one of the two [`Semantics`].
     ///
-    /// Of a log with at most four topics, as many as there can be, it says that only the number
-    /// of its topics stands against it: alloy's rules want it, geth's don't.
+    /// For a log with at most four topics, `true` means that the log matches under alloy's rules,
+    /// and that it does not match under geth's rules because it has too few topics.
     pub fn depends_on_semantics(&self, log: &Log) -> bool {
         self.matches(log, Semantics::Geth) != self.matches(log, Semantics::Alloy)
     }
 
-    /// Whether the last position is "any": without it both [`Semantics`] want the same logs.
+    /// Returns `true` if the last topic position accepts any topic.
+    ///
+    /// If it returns `false`, the same logs match under both [`Semantics`].
     pub fn ends_in_any(&self) -> bool {
         self.topics.last().is_some_and(TopicSet::is_any)
     }
@@ -236,7 +247,7 @@ impl LogQuery {
     }
 
     fn admits_topics(&self, topics: &[B256], semantics: Semantics) -> bool {
-        // A log that no EVM emits: alloy compares all topics to its four sets.
+        // The EVM never emits such a log. alloy rejects it, because a filter has four topic sets.
         if semantics == Semantics::Alloy && topics.len() > MAX_TOPICS {
             return false;
         }
@@ -246,17 +257,18 @@ impl LogQuery {
         })
     }
 
-    /// The query as bit positions, for filters of whole blocks: each value hashed once, all in
-    /// one batch.
+    /// Converts the query to bit positions, to test it against the filters of blocks.
     ///
-    /// The compiled query never says "no" of a block with a log that [`matches`](Self::matches)
-    /// under either [`Semantics`].
+    /// Each value is hashed once, and all values are hashed in one batch. The compiled query never
+    /// answers "no" for a block that contains a log that [`matches`](Self::matches) under either
+    /// [`Semantics`].
     pub fn compile(&self) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());
         let topics = self.topics.iter().flat_map(TopicSet::values).map(B256::as_slice);
         let values: Vec<&[u8]> = addresses.chain(topics).collect();
         let mut positions = bloom::positions_of_each(&values).into_iter();
         let sizes = self.topics.iter().map(|set| set.values().len());
+        // An empty set accepts any value, but a clause without values would match nothing.
         let clauses = core::iter::once(self.addresses.len())
             .chain(sizes)
             .filter(|&size| size > 0)

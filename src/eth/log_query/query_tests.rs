@@ -1,4 +1,4 @@
-//! Matching by the tables that geth publishes, and the rules where nodes differ.
+//! Tests of matching: the tables of geth's own tests, and the rules where nodes differ.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -39,8 +39,8 @@ fn chain() -> Vec<(u64, Log)> {
     ]
 }
 
-/// The rows of geth's `TestFilters`: the filter, and which logs of the chain it finds or which
-/// error it gives. The head is block 1000, block 999 is final, no block is safe.
+/// The rows of geth's `TestFilters`: the filter, and the logs of the chain that it finds or the
+/// error that it gives. The head is block 1000, block 999 is finalised, no safe block is known.
 #[test]
 fn geth_test_filters() {
     let [one, two, three, four] = ["topic1", "topic2", "topic3", "topic4"].map(hash);
@@ -58,7 +58,7 @@ fn geth_test_filters() {
         (range(latest, latest), Ok(vec![4])),
         (range(finalized, latest), Ok(vec![3, 4])),
         (range(finalized, finalized), Ok(vec![3])),
-        // An empty list in geth's table, an error by the rule that later versions follow.
+        // geth's table has an empty list here; later versions of geth return an error.
         (range(latest, finalized), Err(ResolveError::Reversed { first: 1_000, last: 999 })),
         (range(BlockTag::Safe, latest), Err(ResolveError::UnknownTag("safe"))),
         (range(BlockTag::Safe, BlockTag::Safe), Err(ResolveError::UnknownTag("safe"))),
@@ -81,9 +81,10 @@ fn geth_test_filters() {
     }
 }
 
-/// The table in the documentation of `FilterQuery.Topics` in geth (interfaces.go), and what its
-/// `filterLogs` makes of "any" at the end: topics, the logs that geth finds, those that alloy
-/// finds. The logs are [], [A], [B], [A, A], [A, B], [B, A], [B, B], [A, B, A, B].
+/// The table in the documentation of `FilterQuery.Topics` in geth (interfaces.go), with rows for
+/// "any" at the end as geth's `filterLogs` handles it. Columns: topics of the query, logs that geth
+/// finds, logs that alloy finds. The logs are [], [A], [B], [A, A], [A, B], [B, A], [B, B],
+/// [A, B, A, B].
 #[test]
 fn arity_and_order() {
     let [a, b] = [hash("A"), hash("B")];
@@ -123,7 +124,7 @@ fn arity_and_order() {
     }
 }
 
-/// A zero topic is a topic, that of a mint. Old versions of geth took it for "any".
+/// A zero topic is not "any": the sender of a mint is zero. Old versions of geth read it as "any".
 #[test]
 fn the_zero_topic_is_not_any() {
     let query = LogQuery::new().topic1(Address::ZERO);
@@ -156,8 +157,8 @@ fn a_hash_and_a_range_replace_each_other() {
     assert_eq!(*query.blocks(), BlockSelection::Range { from: None, to: Some(BlockTag::Safe) });
 }
 
-/// Where a range begins and ends: from, to, the numbers or the error. The head is 100; what is
-/// before 10 is pruned.
+/// Rows: first block, last block, resolved numbers or error. The head is block 100, and the blocks
+/// before 10 are pruned.
 #[test]
 fn ranges_resolve_as_on_a_pruned_node() {
     use ResolveError as E;
@@ -192,7 +193,7 @@ fn ranges_resolve_as_on_a_pruned_node() {
     assert!(at_hash.contains(7, &hash) && !at_hash.contains(7, &B256::ZERO));
 }
 
-/// Each clause has the values of one set, and none stands for "any".
+/// Each clause has the values of one set, and a set that is "any" gives no clause.
 #[test]
 fn compiled_clauses() {
     let [a, b, c] = ["A", "B", "C"].map(hash);
@@ -219,7 +220,7 @@ fn compiled_clauses() {
     assert_eq!(compiled.answer(&other), Answer::No);
 }
 
-/// The message names what was asked for and what there is.
+/// Each message names the requested block and the available one.
 #[test]
 fn messages() {
     let message = |error: ResolveError| -> String { format!("{error}") };
@@ -229,6 +230,6 @@ fn messages() {
     );
     assert_eq!(
         message(ResolveError::Pruned { first: 9, earliest: 10 }),
-        "the range begins at block 9, the node has pruned what is before 10"
+        "the range begins at block 9, but the node has pruned blocks before 10"
     );
 }

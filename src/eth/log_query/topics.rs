@@ -1,14 +1,15 @@
-//! Topics of a query.
+//! Topics of a query, and their conversion from Solidity values.
 
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B256, U256};
 
-/// A value that can be an indexed argument of an event, in the 32 bytes of a topic.
+/// A value that can be an indexed argument of an event and fits into the 32 bytes of a topic.
 ///
-/// There is none for text and bytes of any length: their topic is a hash.
+/// The trait is not implemented for text and for bytes of variable length, because their topic is a
+/// hash.
 pub trait ToTopic {
-    /// The topic.
+    /// Returns the value as a topic.
     fn to_topic(&self) -> B256;
 }
 
@@ -18,51 +19,53 @@ impl ToTopic for B256 {
     }
 }
 
-/// Twelve zero bytes, then the address. Unpadded it would be another value for a filter.
+/// The topic is twelve zero bytes, then the address. A filter hashes an unpadded address to other
+/// bits.
 impl ToTopic for Address {
     fn to_topic(&self) -> B256 {
         self.into_word()
     }
 }
 
-/// Big-endian. An argument of a smaller unsigned type has the same topic.
+/// The topic is the number in big-endian order. The same number in a smaller unsigned type has the
+/// same topic.
 impl ToTopic for U256 {
     fn to_topic(&self) -> B256 {
         B256::from(*self)
     }
 }
 
-/// As the number 0 or 1.
+/// The topic is that of the number 0 or 1.
 impl ToTopic for bool {
     fn to_topic(&self) -> B256 {
         B256::with_last_byte(u8::from(*self))
     }
 }
 
-/// What a query wants at one position of a log's topics: one of these values. Empty is "any".
+/// The topics that a query accepts at one position of a log's topics. An empty set accepts any.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct TopicSet {
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     values: Vec<B256>,
 }
 
 impl TopicSet {
-    /// Any topic.
+    /// Returns the set that accepts any topic.
     pub const fn any() -> Self {
         Self { values: Vec::new() }
     }
 
-    /// Whether any topic will do.
+    /// Returns `true` if the set accepts any topic.
     pub const fn is_any(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The topics, sorted, each once; empty if any will do.
+    /// Returns the topics, sorted and without duplicates; empty if the set accepts any topic.
     pub fn values(&self) -> &[B256] {
         &self.values
     }
 
-    /// Whether a topic will do.
+    /// Returns `true` if the set accepts this topic.
     pub fn admits(&self, topic: &B256) -> bool {
         self.is_any() || self.values.binary_search(topic).is_ok()
     }
@@ -74,7 +77,7 @@ impl<T: ToTopic> From<T> for TopicSet {
     }
 }
 
-/// An empty list is "any", as in JSON.
+/// An empty list accepts any topic, as in JSON.
 impl<T: ToTopic> From<Vec<T>> for TopicSet {
     fn from(values: Vec<T>) -> Self {
         values.into_iter().collect()

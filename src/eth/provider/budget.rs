@@ -1,20 +1,20 @@
-//! What a user spends at a provider: calls a second, or credits a second by method.
+//! Budget for a provider: calls per second, or credits per second with a cost for each method.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::time::Duration;
 
-/// The cost of calls, and what may be spent in a second. What is not spent adds up to one second's
-/// worth and no further.
+/// Credits per second, and the cost of calls in credits. At most one second's worth of unused
+/// credits is saved up.
 ///
 /// A call costs one credit unless its method has [another cost](Self::cost). So
-/// `Budget::per_second(25.0)` allows 25 calls a second, and with the costs of a provider's price
-/// list the same number counts its credits.
+/// `Budget::per_second(25.0)` allows 25 calls a second. With the costs of a provider's price list,
+/// the same number counts the provider's credits.
 ///
 /// ```
 /// use core::time::Duration;
 /// use chainsieve::eth::provider::{Budget, Spending};
-/// // As a provider's price list has it.
+/// // Costs from a provider's price list.
 /// let budget = Budget::per_second(500.0).default_cost(80).cost("eth_getLogs", 255);
 /// let mut spending = Spending::new(budget);
 /// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::ZERO);
@@ -28,28 +28,28 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// This many credits a second. A number that is not positive, or not a number, counts as the
-    /// smallest that is.
+    /// Creates a budget of `credits` per second. Zero, a negative number or NaN is replaced by the
+    /// smallest positive number.
     pub fn per_second(credits: f64) -> Self {
         let per_second = if credits > 0.0 { credits } else { f64::MIN_POSITIVE };
         Self { per_second, default_cost: 1, costs: BTreeMap::new() }
     }
 
-    /// The cost of a call to a method.
+    /// Sets the cost of a call to a method, in credits.
     #[must_use]
     pub fn cost(mut self, method: impl Into<String>, credits: u32) -> Self {
         self.costs.insert(method.into(), credits);
         self
     }
 
-    /// The cost of a call to any other method; 1 unless this is called.
+    /// Sets the cost of a call to any other method, in credits; the default is 1.
     #[must_use]
     pub fn default_cost(mut self, credits: u32) -> Self {
         self.default_cost = credits;
         self
     }
 
-    /// The cost of a call to this method.
+    /// Returns the cost of a call to this method, in credits.
     pub fn cost_of(&self, method: &str) -> u32 {
         self.costs.get(method).copied().unwrap_or(self.default_cost)
     }
@@ -59,19 +59,20 @@ impl Budget {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spending {
     budget: Budget,
-    /// Everything that was spent is earned at this moment.
+    /// Time at which the credits for all calls so far have been earned.
     paid_at: Duration,
 }
 
 impl Spending {
-    /// Nothing is spent yet: one second's worth is there.
+    /// Creates an account with one second's worth of credits.
     pub fn new(budget: Budget) -> Self {
         Self { budget, paid_at: Duration::ZERO }
     }
 
-    /// Spends the cost of calls; returns how long to wait before they are sent. `now` is the time
-    /// since any one moment. Calls that cost more than a second's worth are sent after as long as
-    /// that worth takes.
+    /// Spends the cost of calls; returns the time to wait before sending them.
+    ///
+    /// `now` is the time since an arbitrary fixed moment. Calls that cost more than one second's
+    /// worth of credits wait until the excess is earned.
     #[must_use]
     pub fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
         const SECOND: Duration = Duration::from_secs(1);
@@ -79,8 +80,8 @@ impl Spending {
         #[expect(clippy::cast_precision_loss, reason = "an estimate of 53 bits")]
         let seconds = cost as f64 / self.budget.per_second;
         let earned_in = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        // At `now` one second's worth is there, unless more was spent before. The account may go
-        // below zero by one second less what is there, and the next caller waits for that.
+        // One second's worth of credits is available at `now`, unless earlier calls spent it. The
+        // wait is the time in which the missing credits are earned.
         self.paid_at = self.paid_at.max(now).saturating_add(earned_in);
         self.paid_at.saturating_sub(now.saturating_add(SECOND))
     }
@@ -93,8 +94,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whenever calls are sent as late as they have to be, no period costs more than its length
-        /// allows, and one second's worth or its first calls besides.
+        /// If calls are sent exactly when allowed, the cost in any period is at most the credits
+        /// earned in it, plus the larger of one second's worth and the cost of the period's first
+        /// calls.
         #[test]
         fn no_period_costs_more_than_it_may(
             rate in 1_u32..500,

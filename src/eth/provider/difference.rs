@@ -1,4 +1,4 @@
-//! Two answers to one query beside each other.
+//! Compares two answers to the same query.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,10 +7,11 @@ use alloy_primitives::{Address, B256};
 
 use crate::eth::log::LocatedLog;
 
-/// The logs that only one of two answers has.
+/// The logs that only one of two answers contains.
 ///
-/// Logs are compared by what every node must tell: block hash, index, transaction index, address,
-/// topics, data and `removed`. A timestamp or a transaction's hash may be left out by one of them.
+/// Logs are compared by the fields that every node must return: block hash, log index, transaction
+/// index, address, topics, data and `removed`. Timestamps and transaction hashes are ignored,
+/// because nodes may omit them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference<'a> {
     /// The logs of the first answer that the second lacks, in its order.
@@ -28,6 +29,7 @@ fn key(log: &LocatedLog) -> Key<'_> {
 }
 
 fn only<'a>(these: &'a [LocatedLog], others: &'a [LocatedLog]) -> Vec<&'a LocatedLog> {
+    // Count equal logs, so that a log that one answer repeats is reported as a difference.
     let mut left: BTreeMap<Key<'_>, usize> = BTreeMap::new();
     for log in others {
         *left.entry(key(log)).or_default() += 1;
@@ -43,12 +45,13 @@ fn only<'a>(these: &'a [LocatedLog], others: &'a [LocatedLog]) -> Vec<&'a Locate
 }
 
 impl<'a> Difference<'a> {
-    /// Compares two answers as sets in which a log may be more than once.
+    /// Compares two answers as multisets: a log that occurs more often in one answer is a
+    /// difference.
     pub fn new(first: &'a [LocatedLog], second: &'a [LocatedLog]) -> Self {
         Self { only_first: only(first, second), only_second: only(second, first) }
     }
 
-    /// Returns `true` if both answers have the same logs.
+    /// Returns `true` if both answers contain the same logs.
     pub fn is_empty(&self) -> bool {
         self.only_first.is_empty() && self.only_second.is_empty()
     }

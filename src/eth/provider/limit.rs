@@ -1,40 +1,41 @@
-//! What a provider's error says of its limits.
+//! Recognises a provider's limits from its errors.
 //!
-//! There is no standard for it: the code is one of many, and the words are what tells. A number in
-//! them is a hint and never more: whoever uses it must get along with a wrong one.
+//! No standard defines these errors. Many codes are in use, so the words of the message decide. A
+//! number in the message is only a hint: the caller must work with a wrong one, too.
 
 use alloc::format;
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
 
-/// A limit of a provider, as its error tells it. The numbers are its own claims.
+/// A limit of a provider, recognised from its error. All numbers are the provider's claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The number of blocks of one `eth_getLogs`.
+    /// Number of blocks in one `eth_getLogs` request; `None` if the error states no number.
     Blocks(Option<u64>),
-    /// The number of logs in one answer.
+    /// Number of logs in one answer; `None` if the error states no number.
     Results(Option<u64>),
-    /// The answer would have too many bytes.
+    /// Number of bytes in one answer.
     ResponseBytes,
-    /// The node took too long to answer.
+    /// Time for one answer.
     Time,
-    /// The number of calls in one request.
+    /// Number of calls in one batch request; `None` if the error states no number.
     Batch(Option<usize>),
-    /// The range is too large, and the provider suggests this one.
+    /// The requested range is too large, and the provider suggests a smaller one.
     SuggestedRange {
-        /// Its first block.
+        /// First block of the suggested range.
         from: u64,
-        /// Its last block.
+        /// Last block of the suggested range.
         to: u64,
     },
-    /// The number of requests in a period of time.
+    /// Number of requests in a period of time.
     RateLimited {
-        /// How long the provider asks to wait.
+        /// Wait that the provider asks for, if it states one.
         retry_after: Option<Duration>,
     },
-    /// Some limit: the code says so, the words don't say which.
+    /// An unknown limit: the error code states that there is a limit, but the message does not name
+    /// it.
     Unspecified,
 }
 
@@ -42,38 +43,40 @@ impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Blocks(Some(blocks)) => {
-                write!(f, "the provider answers for {blocks} blocks at a time")
+                write!(f, "the provider accepts at most {blocks} blocks at a time")
             }
-            Self::Blocks(None) => f.write_str("the provider answers for fewer blocks at a time"),
+            Self::Blocks(None) => f.write_str("the provider accepts only fewer blocks at a time"),
             Self::Results(Some(logs)) => {
-                write!(f, "the provider answers with {logs} logs at most")
+                write!(f, "the provider returns at most {logs} logs at a time")
             }
-            Self::Results(None) => f.write_str("the provider answers with fewer logs"),
+            Self::Results(None) => f.write_str("the provider returns only fewer logs at a time"),
             Self::ResponseBytes => f.write_str("the answer is too large for the provider"),
-            Self::Time => f.write_str("the provider takes too long over it"),
+            Self::Time => f.write_str("the provider takes too long to answer"),
             Self::Batch(Some(calls)) => {
-                write!(f, "the provider takes {calls} calls in a request")
+                write!(f, "the provider accepts at most {calls} calls in a request")
             }
-            Self::Batch(None) => f.write_str("the provider takes fewer calls in a request"),
+            Self::Batch(None) => f.write_str("the provider accepts only fewer calls in a request"),
             Self::SuggestedRange { from, to } => {
-                write!(f, "the provider answers for blocks {from} to {to}")
+                write!(f, "the provider suggests requesting blocks {from} to {to}")
             }
             Self::RateLimited { .. } => f.write_str("too many requests for the provider"),
-            Self::Unspecified => f.write_str("a limit of the provider"),
+            Self::Unspecified => f.write_str("an unnamed limit of the provider"),
         }
     }
 }
 
-/// Longer errors are cut before they are looked at.
+/// Number of characters of a message, and of its data, that are examined: a hostile provider may
+/// send any length.
 const MOST_WORDS: usize = 4096;
 
 impl Limit {
-    /// The limit that an error of JSON-RPC tells; `None` if the error is about something else.
-    /// `data` is the JSON that may stand beside code and message.
+    /// Returns the limit that a JSON-RPC error describes; `None` if the error has another cause.
+    ///
+    /// `data` is the JSON text of the error's `data` member, or empty.
     ///
     /// ```
     /// use chainsieve::eth::provider::Limit;
-    /// // What Infura says (INFURA/infura#237).
+    /// // A message of Infura (INFURA/infura#237).
     /// let limit = Limit::of_error(-32602, "range 1000000 exceeds limit of 10000", "");
     /// assert_eq!(limit, Some(Limit::Blocks(Some(10_000))));
     /// assert_eq!(Limit::of_error(-32000, "execution reverted", ""), None);
@@ -87,9 +90,12 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     let mut text = format!("{} {}", cut(message), cut(data));
     text.make_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    // These errors mention ranges or methods, but a smaller request would fail as well.
     if has(&["beyond current head", "beyond the head", "invalid block range", "method not"]) {
         return None;
     }
+    // Rate limits come first: some share the code -32005 or words such as "exceeded" with other
+    // limits.
     if has(&[
         "rate limit",
         "rate-limit",
@@ -106,11 +112,13 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     {
         return Some(Limit::RateLimited { retry_after: seconds(&text) });
     }
+    // A message that mentions a batch limits the number of calls in it.
     if has(&["batch"]) {
         let calls =
             number_after(&text, &["exceeded max limit of", "than", "max", "limit", "up to"]);
         return Some(Limit::Batch(calls.and_then(|calls| calls.try_into().ok())));
     }
+    // A suggested range is more precise than the number in the same message.
     if let Some((from, to)) = suggested(&text) {
         return Some(Limit::SuggestedRange { from, to });
     }
@@ -170,7 +178,7 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     if has(&["timeout", "timed out", "deadline exceeded", "too long"]) {
         return Some(Limit::Time);
     }
-    // EIP-1474: "Request exceeds defined limit".
+    // EIP-1474 defines -32005 as "Limit exceeded: request exceeds defined limit".
     (code == -32005).then_some(Limit::Unspecified)
 }
 
@@ -178,13 +186,14 @@ fn cut(text: &str) -> &str {
     text.char_indices().nth(MOST_WORDS).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The first number, not zero, after the first of these words that has one after it.
+/// Returns the first non-zero number that follows one of these words, trying the words in order.
 fn number_after(text: &str, words: &[&str]) -> Option<u64> {
     let after = |word: &&str| text.find(*word).and_then(|at| number(&text[at + word.len()..]));
     words.iter().find_map(after)
 }
 
-/// The first number that is not zero: `10000`, `10,000`, `10k`; hex is none.
+/// Returns the first non-zero decimal number, such as `10000`, `10,000` or `10k`. Hexadecimal
+/// numbers are skipped.
 fn number(text: &str) -> Option<u64> {
     let mut rest = text;
     loop {
@@ -203,13 +212,15 @@ fn number(text: &str) -> Option<u64> {
         {
             return Some(number);
         }
-        // The digits of a hex number are passed over with it.
+        // Skip the rest of a hexadecimal number or of a word, whose digits are not a number of
+        // their own.
         let skip = behind.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(behind.len());
         rest = if is_hex || in_word { &behind[skip..] } else { behind };
     }
 }
 
-/// `[0x10dde5f, 0x10dde60]`, or `range 17686111-17686112`.
+/// Returns the suggested range in `[0x10dde5f, 0x10dde60]` or `retry with the range
+/// 17686111-17686112`.
 fn suggested(text: &str) -> Option<(u64, u64)> {
     let in_order = |from: u64, to: u64| (from <= to).then_some((from, to));
     if let Some(at) = text.find("[0x") {
@@ -224,11 +235,11 @@ fn suggested(text: &str) -> Option<(u64, u64)> {
     in_order(from.parse().ok()?, to.parse().ok()?)
 }
 
-/// `"backoff_seconds": 30`, `retry after 10s`, `try again in 10 seconds`.
+/// Returns the wait in `"backoff_seconds": 30`, `retry after 10s` or `try again in 10 seconds`.
 fn seconds(text: &str) -> Option<Duration> {
     let words = ["backoff_seconds", "retry after", "retry in", "again in"];
     let seconds = number_after(text, &words)?;
-    // "retry after 200ms" is one second.
+    // A number followed by "ms" is in milliseconds.
     let milliseconds =
         text.contains(&format!("{seconds}ms")) || text.contains(&format!("{seconds} ms"));
     Some(if milliseconds { Duration::from_millis(seconds) } else { Duration::from_secs(seconds) })
@@ -244,13 +255,12 @@ mod tests {
 
     const RATE: Limit = Limit::RateLimited { retry_after: None };
 
-    /// Real messages. Before each stands where it is from: an issue, a pull request, or a node's
-    /// source.
+    /// Real messages, each with its source: an issue, a pull request, or the source code of a node.
     #[test]
     #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_providers_say() {
         let cases: &[(i64, &str, &str, Option<Limit>)] = &[
-            // INFURA/infura#237: what the API says, and not its documentation
+            // INFURA/infura#237: the message of the API, which differs from its documentation
             (-32602, "range 1000000 exceeds limit of 10000", "", Some(Limit::Blocks(Some(10_000)))),
             // bobanetwork/boba_legacy#827: Tenderly
             (

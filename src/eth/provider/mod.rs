@@ -1,7 +1,7 @@
-//! Providers of JSON-RPC: what they limit, and how requests are split, spent, sent again and
-//! compared. Pure: without sockets and clock.
+//! Requests to providers of JSON-RPC: their limits, splitting of ranges, budgets, retries, and
+//! comparison of answers.
 //!
-//! The package `chainsieve-provider` does the talking.
+//! This module has no sockets and no clock; the package `chainsieve-provider` does the I/O.
 
 mod budget;
 mod difference;

@@ -1,14 +1,15 @@
-//! Waits between tries of a request.
+//! Waits between the attempts of a request.
 
 use core::time::Duration;
 
-/// The first wait; each next one is twice as long, up to the longest.
+/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// The longest wait that a provider is granted.
+/// Longest wait that is granted when a provider asks for one: a hostile provider could ask for
+/// hours.
 const LONGEST_ASKED: Duration = Duration::from_mins(2);
 
-/// The tries of one request.
+/// Counts the attempts of one request and computes the waits between them.
 ///
 /// ```
 /// use core::time::Duration;
@@ -26,16 +27,18 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// At most this many tries after the first.
+    /// Allows at most `retries` attempts after the first.
     pub fn new(retries: u32) -> Self {
         Self { retries, failures: 0 }
     }
 
-    /// One more try failed. Returns how long to wait before the next, or `None` if there is none.
+    /// Records a failed attempt; returns the wait before the next one, or `None` if no attempt is
+    /// left.
     ///
-    /// `asked` is the wait that the provider asks for, of which at most two minutes are granted.
-    /// Else the wait is doubled each time, up to 15 s, and half of it is random, so that many
-    /// clients do not return at once: `random` is a random number.
+    /// `asked` is the wait that the provider asks for; at most two minutes are granted. Without it,
+    /// the wait starts at 250 ms and doubles each time, up to 15 s. Half of the wait is random, so
+    /// that many clients do not return at once. `random` must be a uniformly distributed random
+    /// number.
     #[must_use]
     pub fn failed(&mut self, asked: Option<Duration>, random: u32) -> Option<Duration> {
         let before = self.failures;
@@ -43,6 +46,7 @@ impl Retry {
         if before >= self.retries {
             return None;
         }
+        // The provider's own wait replaces the back-off.
         if let Some(asked) = asked {
             return Some(asked.min(LONGEST_ASKED));
         }
@@ -51,7 +55,7 @@ impl Retry {
         Some(half + half.mul_f64(f64::from(random) / f64::from(u32::MAX)))
     }
 
-    /// The number of tries that failed.
+    /// Returns the number of failed attempts.
     pub fn tries(&self) -> u32 {
         self.failures
     }

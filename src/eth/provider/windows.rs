@@ -1,4 +1,4 @@
-//! Splits the range of an `eth_getLogs` into windows that the provider takes.
+//! Splits the block range of an `eth_getLogs` query into windows that the provider accepts.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,31 +8,36 @@ use thiserror::Error;
 
 use super::Limit;
 
-/// Blocks of the first window, and of the largest.
+/// Number of blocks in the first window.
 const FIRST: u64 = 2_000;
+/// Default limit of the number of blocks in a window.
 const LARGEST: u64 = 100_000;
-/// Windows with more logs than this don't grow: most providers limit an answer to 10,000 logs.
+/// Number of logs in an answer from which on windows stop growing: most providers limit an answer
+/// to 10,000 logs.
 const MANY: usize = 5_000;
 
-/// The size of window that a provider takes, as far as it is known.
+/// The window size that a provider accepts, as far as known from its answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowSize {
-    /// Blocks of the next window.
+    /// Number of blocks in the next window.
     size: u64,
-    /// Never more than these.
+    /// Highest number of blocks in any window.
     cap: u64,
 }
 
 impl WindowSize {
-    /// Starts at 2,000 blocks and grows to 100,000, or starts at the user's own limit and stays
-    /// below it. A limit of 0 counts as 1.
+    /// Creates a size for a provider that is not yet known.
+    ///
+    /// Without a limit, windows start at 2,000 blocks and grow up to 100,000. With a limit, windows
+    /// start at that limit and never exceed it. A limit of 0 is treated as 1.
     pub fn new(limit: Option<u64>) -> Self {
         let cap = limit.unwrap_or(LARGEST).max(1);
         Self { size: limit.unwrap_or(FIRST).clamp(1, cap), cap }
     }
 }
 
-/// The blocks of a query in order, window by window: each block is answered for once.
+/// Splits a range of blocks into consecutive windows, so that each block is queried successfully
+/// once.
 ///
 /// ```
 /// use chainsieve::eth::provider::{Limit, WindowAction, WindowEvent, Windows, WindowSize};
@@ -45,55 +50,55 @@ impl WindowSize {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Windows {
-    /// The first block that is not answered for; `None` when all are.
+    /// First block without an answer; `None` if all blocks have answers.
     next: Option<u64>,
     last: u64,
     size: WindowSize,
-    /// Blocks of the next window alone, as the provider suggested.
+    /// Number of blocks in the next window only, as suggested by the provider.
     once: Option<u64>,
 }
 
-/// What happens to a window.
+/// Input of [`Windows::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowEvent<'a> {
-    /// Nothing is asked yet.
+    /// Start: no window was requested yet.
     Begin,
-    /// The window is answered, with this many logs.
+    /// The provider answered the window.
     Answered {
-        /// The number of logs.
+        /// Number of logs in the answer.
         logs: usize,
     },
-    /// The provider refused the window for a limit.
+    /// The provider refused the window because of a limit.
     Limited(&'a Limit),
 }
 
-/// What to do next.
+/// Next step of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowAction {
-    /// Ask for these blocks.
+    /// Request the logs of these blocks.
     Ask(RangeInclusive<u64>),
-    /// Every block is answered for, or none can be.
+    /// The end: every block has an answer, or the provider refuses a single block.
     End(Result<(), SingleBlock>),
 }
 
-/// The provider refuses a single block: there is nothing smaller to ask for.
+/// The provider refuses a single block, so that no smaller window is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the provider refuses a single block, {0}")]
 pub struct SingleBlock(
-    /// The block's number.
+    /// Number of the refused block.
     pub u64,
 );
 
 impl Windows {
-    /// No window is asked for yet. An empty range ends at once.
+    /// Creates the windows of a range. An empty range ends at the first event.
     pub fn new(blocks: &RangeInclusive<u64>, size: WindowSize) -> Self {
         let next = (!blocks.is_empty()).then_some(*blocks.start());
         Self { next, last: *blocks.end(), size, once: None }
     }
 
-    /// Takes note of an event; returns the window to ask for, or the end.
+    /// Handles an event; returns the next window to request, or the end.
     #[must_use]
     pub fn handle(&mut self, event: WindowEvent<'_>) -> Vec<WindowAction> {
         match event {
@@ -109,23 +114,25 @@ impl Windows {
         vec![self.current().map_or(WindowAction::End(Ok(())), WindowAction::Ask)]
     }
 
-    /// The blocks to ask for; `None` when all are answered for.
+    /// Returns the current window; `None` if all blocks have answers.
     fn current(&self) -> Option<RangeInclusive<u64>> {
         let first = self.next?;
         let blocks = self.once.unwrap_or(self.size.size).max(1);
         Some(first..=first.saturating_add(blocks - 1).min(self.last))
     }
 
-    /// The current window is answered, with this many logs.
+    /// Records an answer to the current window, and lets the next window grow.
     fn answered(&mut self, logs: usize) {
         let Some(window) = self.current() else { return };
         self.next = window.end().checked_add(1).filter(|&next| next <= self.last);
+        // A suggested size holds for one window only, so it says nothing about the size of the next
+        // one.
         if self.once.take().is_none() && logs < MANY {
             self.size.size = self.size.size.saturating_mul(2).min(self.size.cap);
         }
     }
 
-    /// The current window was too large: the next has fewer blocks.
+    /// Records that the current window was refused, and shrinks it.
     fn limited(&mut self, limit: &Limit) -> Result<(), SingleBlock> {
         let Some(window) = self.current() else { return Ok(()) };
         let blocks = (window.end() - window.start()).saturating_add(1);
@@ -134,11 +141,14 @@ impl Windows {
         }
         self.once = None;
         match *limit {
-            // A provider's number that would not make the window smaller is ignored.
+            // The provider's number is used only if it makes the window smaller; otherwise the loop
+            // might not end.
             Limit::Blocks(Some(most)) if most < blocks => {
                 self.size.cap = most.max(1);
                 self.size.size = most.max(1);
             }
+            // A suggestion is used only if it starts at the same block and is smaller than the
+            // window.
             Limit::SuggestedRange { from, to }
                 if from == *window.start() && (from..*window.end()).contains(&to) =>
             {
@@ -146,16 +156,19 @@ impl Windows {
                 self.once = Some(blocks);
                 self.size.size = self.size.size.min(blocks.saturating_mul(2)).max(1);
             }
+            // Without a usable number, halve the window, and never grow beyond that size again.
             Limit::Blocks(_) => {
                 self.size.cap = blocks / 2;
                 self.size.size = blocks / 2;
             }
+            // Limits of logs, bytes or time depend on the blocks: halve the window, but let it grow
+            // again later.
             _ => self.size.size = blocks / 2,
         }
         Ok(())
     }
 
-    /// The size of window that was learnt, for the next range.
+    /// Returns the window size learnt so far, to be used for the next range.
     pub fn size(&self) -> WindowSize {
         self.size
     }
@@ -180,8 +193,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is answered, no block is passed over, none is asked for after it was
-        /// answered, and each limit makes the window smaller.
+        /// For any answers, no block is skipped, no answered block is requested again, and each
+        /// limit makes the window smaller.
         #[test]
         fn each_block_is_answered_for_once_and_in_order(
             first in prop_oneof![0..1_000_u64, (u64::MAX - 5_000)..u64::MAX],
@@ -212,7 +225,7 @@ mod tests {
                         }
                         [WindowAction::End(Err(SingleBlock(block)))] => {
                             prop_assert_eq!((block, block), (window.start(), window.end()));
-                            // It is given up.
+                            // The range is given up.
                             prop_assert_eq!(windows.current(), None);
                             return Ok(());
                         }

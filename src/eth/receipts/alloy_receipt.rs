@@ -1,4 +1,4 @@
-//! Receipts from the type of `alloy-rpc-types-eth`.
+//! Conversion of receipts from the receipt type of `alloy-rpc-types-eth`.
 
 use alloc::boxed::Box;
 
@@ -7,10 +7,12 @@ use alloy_rpc_types_eth::TransactionReceipt;
 use super::json::JsonReceipt;
 use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError};
 
-/// Receipts of a whole block as alloy's providers return them, in any order; each with its
-/// `transactionIndex`, as [`BlockReceipts::from_json`] wants them.
+/// Converts the receipts of a whole block, in any order, as alloy's providers return them.
 ///
-/// Returns an error if an index is missing or comes twice.
+/// Each receipt must have its `transactionIndex`, as for [`BlockReceipts::from_json`].
+///
+/// # Errors
+/// Returns an error if an index is missing or occurs twice, or if a receipt type is unknown.
 ///
 /// # Examples
 /// ```
@@ -27,7 +29,7 @@ use super::{BlockReceipts, Claims, Entry, Form, Outcome, Receipt, ReceiptsError}
 /// let receipts = BlockReceipts::try_from(&[receipt.clone()][..])?;
 /// assert_eq!(receipts, BlockReceipts::from_json(&format!("[{json}]"))?);
 ///
-/// // The transaction is in no block yet.
+/// // A pending transaction is in no block yet, so its receipt is rejected.
 /// let pending = TransactionReceipt { transaction_index: None, ..receipt };
 /// let refused = BlockReceipts::try_from(&[pending][..]);
 /// assert_eq!(refused, Err(ReceiptsError::NoIndex { receipt: 0 }));

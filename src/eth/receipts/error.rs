@@ -1,38 +1,38 @@
-//! What can be wrong with receipts, with their root, and with a proof.
+//! Errors of decoding receipts, of verifying them against a root, and of verifying a proof.
 
 use alloc::string::String;
 
 use alloy_primitives::B256;
 
-/// Why bytes or JSON are not the receipts of a block.
+/// Error of decoding the receipts of a block from RLP or JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiptsError {
     /// The bytes are not an RLP list.
     #[error("the receipts are not an RLP list: {0}")]
     NotAList(alloy_rlp::Error),
-    /// Bytes stand behind the list of receipts.
-    #[error("{0} bytes behind the receipts")]
+    /// Trailing bytes follow the list of receipts.
+    #[error("{0} trailing bytes after the receipts")]
     TrailingBytes(usize),
-    /// A field is not what belongs there.
+    /// A field is malformed.
     #[error("receipt {receipt}: {field}: {error}")]
     Field {
         /// Index of the receipt.
         receipt: usize,
-        /// Name of the field, as in JSON-RPC; `receipt` for the receipt as a whole.
+        /// Name of the field in JSON-RPC, or `receipt` for the receipt as a whole.
         field: &'static str,
-        /// What `alloy_rlp` says.
+        /// The error of `alloy_rlp`.
         error: alloy_rlp::Error,
     },
-    /// Bytes stand behind a receipt, or behind its last field.
-    #[error("receipt {receipt}: {bytes} bytes behind its end")]
+    /// Trailing bytes follow a receipt or its last field.
+    #[error("receipt {receipt}: {bytes} trailing bytes after its end")]
     Behind {
         /// Index of the receipt.
         receipt: usize,
-        /// How many bytes.
+        /// Number of trailing bytes.
         bytes: usize,
     },
-    /// A receipt is of a type that is not known here, so that its encoding is not either.
+    /// A receipt has an unknown type, whose encoding is unknown too.
     #[error("receipt {receipt} is of the unknown type {receipt_type:#04x}")]
     UnknownType {
         /// Index of the receipt.
@@ -40,120 +40,120 @@ pub enum ReceiptsError {
         /// The type byte.
         receipt_type: u8,
     },
-    /// Not JSON, or a field is missing, twice there or malformed; the text names receipt, field,
-    /// line and column.
+    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names
+    /// receipt, field, line and column.
     #[error("{0}")]
     Json(String),
-    /// A receipt without the index of its transaction, which is in no block.
+    /// A receipt lacks the index of its transaction, so its transaction is in no block.
     #[error("receipt {receipt} has no transactionIndex")]
     NoIndex {
-        /// Which of the receipts given, from 0.
+        /// Index of the receipt among the given receipts, from 0.
         receipt: usize,
     },
-    /// No receipt has this index, though there are enough receipts for it.
+    /// No receipt has this index, but a receipt has a higher index.
     #[error("transactionIndex {transaction_index} is missing among {receipts} receipts")]
     Missing {
-        /// The index.
+        /// The missing index.
         transaction_index: u64,
-        /// How many receipts there are.
+        /// Number of receipts given.
         receipts: usize,
     },
     /// Two receipts have the same index.
-    #[error("transactionIndex {transaction_index} twice")]
+    #[error("duplicate transactionIndex {transaction_index}")]
     Twice {
-        /// The index.
+        /// The index that occurs twice.
         transaction_index: u64,
     },
 }
 
-/// Why receipts could not be verified.
+/// Reason why receipts could not be verified.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// They are not, or not all, the receipts of a block with this root.
-    #[error("{receipts} receipts have the root {computed}, the header says {expected}")]
+    /// The receipts are not all the receipts of a block with this root.
+    #[error("{receipts} receipts have the root {computed}, the header has {expected}")]
     RootMismatch {
-        /// How many receipts there are.
+        /// Number of receipts given.
         receipts: usize,
-        /// Their root.
+        /// Computed root of the receipts.
         computed: B256,
-        /// The root to be.
+        /// The receipts root in the header.
         expected: B256,
     },
-    /// The source gives neither status nor post-state of a receipt: its encoding can't be rebuilt.
-    /// This says nothing against the source.
+    /// The source gives neither status nor post-state of a receipt, so its encoding cannot be
+    /// rebuilt. An honest source can cause this error.
     #[error("undecidable: receipt {receipt} has neither status nor post-state")]
     NoOutcome {
         /// Index of the receipt.
         receipt: usize,
     },
-    /// The root is another, but all receipts that have a status are legacy ones, and in a block
-    /// before Byzantium their source may have put it in the place of post-states. This says
-    /// nothing against the source; see
-    /// [`after_byzantium`](super::BlockReceipts::after_byzantium).
+    /// The root differs, perhaps because the source gave statuses in place of post-states.
+    ///
+    /// All receipts are legacy receipts, so the block may precede Byzantium. An honest source can
+    /// cause this error; see [`after_byzantium`](super::BlockReceipts::after_byzantium).
     #[error(
-        "undecidable: the root of the receipts is {computed} instead of {expected}, as it is if the source has dropped the post-states of a block before Byzantium"
+        "undecidable: the receipts have the root {computed}, the header has {expected}; the source may no longer store the post-states of a block before Byzantium"
     )]
     PostStatesMayBeMissing {
-        /// The root of the receipts as they are.
+        /// Computed root of the receipts as given.
         computed: B256,
-        /// The root to be.
+        /// The receipts root in the header.
         expected: B256,
     },
 }
 
 impl VerifyError {
-    /// Whether an honest source may cause it.
+    /// Returns `true` if an honest source can cause this error.
     pub const fn is_undecidable(&self) -> bool {
         !matches!(self, Self::RootMismatch { .. })
     }
 }
 
-/// Why a proof does not prove its receipt.
+/// Reason why a proof does not prove its receipt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProofError {
-    /// A node has another hash than the one that leads to it.
+    /// A node does not have the hash that its parent or the root commits to.
     #[error("node {node} hashes to {computed}, not to {expected}")]
     Hash {
-        /// Index of the node.
+        /// Index of the node in the proof, from 0.
         node: usize,
-        /// Its hash.
+        /// Hash of the node.
         computed: B256,
-        /// The hash in the node before, or the root.
+        /// The hash in the preceding node, or the root for the first node.
         expected: B256,
     },
-    /// A node is not a node of a trie.
+    /// A node is not a valid trie node.
     #[error("node {node} is malformed: {error}")]
     Malformed {
         /// Index of the node.
         node: usize,
-        /// What `alloy_rlp` says.
+        /// The error of `alloy_rlp`.
         error: alloy_rlp::Error,
     },
-    /// A node leads away from the receipt, or ends in another way than by a leaf.
+    /// The path from a node does not lead to the receipt.
     #[error("node {node} does not lead to receipt {transaction_index}")]
     Path {
         /// Index of the node.
         node: usize,
-        /// The receipt's index.
+        /// Index of the receipt.
         transaction_index: u64,
     },
-    /// No leaf at the end.
+    /// The proof ends before the leaf.
     #[error("{nodes} nodes end before the receipt")]
     TooShort {
-        /// How many nodes there are.
+        /// Number of nodes in the proof.
         nodes: usize,
     },
-    /// Nodes behind the leaf.
-    #[error("{nodes} nodes, the leaf is the {leaf}th")]
+    /// Nodes follow the leaf.
+    #[error("{nodes} nodes, but the leaf is node number {leaf}")]
     TooLong {
-        /// How many nodes there are.
+        /// Number of nodes in the proof.
         nodes: usize,
-        /// Which of them is the leaf, from 1.
+        /// Number of the node that is the leaf, from 1.
         leaf: usize,
     },
-    /// What is proven is not a receipt that is understood.
+    /// The leaf contains no valid receipt of a known type.
     #[error(transparent)]
     Receipt(ReceiptsError),
 }

@@ -1,4 +1,4 @@
-//! Receipts from JSON-RPC.
+//! Parsing of receipts from JSON-RPC.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -17,27 +17,31 @@ use crate::eth::bloom;
 use crate::eth::json::message;
 
 impl BlockReceipts {
-    /// From the array of `eth_getBlockReceipts`, in any order.
+    /// Parses the array that `eth_getBlockReceipts` returns, in any order.
     ///
-    /// What the root covers is read, and must be written as JSON-RPC asks: `0x`, whole bytes,
-    /// numbers without leading zeros. The rest is kept as [`claims`](Self::claims) or ignored.
-    /// Of a legacy receipt `root` goes before `status` where both are there, of a typed one
-    /// `status`; an empty `root` counts as missing. Without `type` a receipt is a legacy one, without `logsBloom` its filter is computed.
+    /// The fields that the root covers must be written as JSON-RPC requires: with `0x`, whole
+    /// bytes, numbers without leading zeros. Of the other fields, some are kept as
+    /// [`claims`](Self::claims), and the rest is ignored.
+    ///
+    /// If a receipt has `root` and `status`, a legacy receipt uses `root` and a typed receipt uses
+    /// `status`. An empty `root` is treated as missing. A receipt without `type` is a legacy
+    /// receipt. A missing `logsBloom` is computed.
     ///
     /// # Errors
-    /// [`ReceiptsError`], with receipt and field; also if the indices of the transactions are not
-    /// 0, 1, 2 and so on, each once.
+    /// Returns a [`ReceiptsError`] that names receipt and field if a receipt is malformed. Returns
+    /// an error too if the transaction indices are not exactly 0, 1, 2 and so on.
     pub fn from_json(json: &str) -> Result<Self, ReceiptsError> {
         let read: List<JsonReceipt> =
             serde_json::from_str(json).map_err(|error| ReceiptsError::Json(message(&error)))?;
         Self::in_order(read.0)
     }
 
-    /// From an answer of `eth_getTransactionReceipt` for every transaction of a block, in any
+    /// Parses the answers of `eth_getTransactionReceipt` for all transactions of a block, in any
     /// order.
     ///
     /// # Errors
-    /// As [`from_json`](Self::from_json); what is not JSON is numbered as it comes.
+    /// Returns the same errors as [`from_json`](Self::from_json). The error of a malformed answer
+    /// has the index of the answer in `receipts`.
     pub fn from_json_each(receipts: &[impl AsRef<str>]) -> Result<Self, ReceiptsError> {
         let read = |(receipt, json): (usize, &str)| {
             let named = |error| ReceiptsError::Json(format!("[{receipt}]: {error}"));
@@ -69,7 +73,7 @@ impl BlockReceipts {
     }
 }
 
-/// A receipt, its index, and what is claimed of its place.
+/// A receipt, its index, and the claims about its position.
 pub(super) struct JsonReceipt {
     pub(super) transaction_index: u64,
     pub(super) entry: Entry,
@@ -81,8 +85,10 @@ struct JsonLog {
     log_index: Option<u64>,
 }
 
-/// The fields of an object, each once. A macro, since serde names no field when its value is
-/// wrong.
+/// Parses the fields of an object, each at most once.
+///
+/// This is a macro instead of a serde derive, because serde's error does not name the field whose
+/// value is wrong.
 macro_rules! read_fields {
     ($object:ident; $($field:ident: $name:literal,)*) => {
         $(let mut $field = None;)*
@@ -123,7 +129,8 @@ impl FromObject for JsonReceipt {
         let receipt_type = receipt_type.map_or(0, |Quantity(number)| number);
         let receipt_type = u8::try_from(receipt_type)
             .map_err(|_| A::Error::custom(format!("type: {receipt_type:#x} is above 0xff")))?;
-        // Types are younger than status codes.
+        // Typed transactions are younger than statuses, so a typed receipt has a status. A legacy
+        // receipt with `root` may be from before Byzantium, with a status that its source made up.
         let root = root.filter(|_| receipt_type == 0 || status.is_none());
         let outcome = match (root, status) {
             (Some(PostState(Some(root))), _) => Outcome::PostState(root),
@@ -135,7 +142,7 @@ impl FromObject for JsonReceipt {
             }
             (_, None) => Outcome::Unknown,
         };
-        // Of another type the root covers neither, whoever adds them.
+        // In receipts of other types the root covers neither field, although a source may add them.
         let of_deposit =
             |value: Option<Quantity>| value.map(number).filter(|_| receipt_type == DEPOSIT_TYPE);
         let List(logs) = required("logs", logs)?;
@@ -192,8 +199,10 @@ impl FromObject for JsonLog {
     }
 }
 
-/// A field is there, or `null`, or neither.
-#[expect(clippy::option_option, reason = "null must not hide that a field is there twice")]
+/// Parses the value of a field, and rejects a field that occurs twice.
+///
+/// `field` is `None` before the first value, and `Some(None)` after a `null`.
+#[expect(clippy::option_option, reason = "a null must not hide a duplicate field")]
 fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     object: &mut A,
     name: &str,
@@ -202,7 +211,7 @@ fn read_field<'de, T: Deserialize<'de>, A: MapAccess<'de>>(
     let named = |error: A::Error| A::Error::custom(format!("{name}: {error}"));
     match field.replace(object.next_value().map_err(named)?) {
         None => Ok(()),
-        Some(_) => Err(A::Error::custom(format!("{name} is there twice"))),
+        Some(_) => Err(A::Error::custom(format!("duplicate field {name}"))),
     }
 }
 
@@ -234,7 +243,7 @@ impl<'de, T: FromObject> Visitor<'de> for Object<T> {
     }
 }
 
-/// An array; an error of an element names its index.
+/// A JSON array; the error of an element names its index.
 struct List<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
@@ -264,9 +273,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     }
 }
 
-/// A value that is written as text.
+/// A value that JSON-RPC writes as a string.
 trait FromText: Sized {
-    /// What is expected.
+    /// Description of the expected text, for errors.
     const NAME: &'static str;
 
     fn from_text(text: &str) -> Option<Self>;
@@ -300,7 +309,7 @@ macro_rules! read_as_text {
 }
 read_as_text!([] Quantity, [] Data, [const N: usize] Fixed<N>, [] PostState);
 
-/// A number: `0x0`, or hex digits without leading zeros.
+/// A number: `0x` and hex digits without leading zeros, or `0x0`.
 struct Quantity(u64);
 
 impl FromText for Quantity {
@@ -313,7 +322,7 @@ impl FromText for Quantity {
     }
 }
 
-/// Bytes.
+/// A string of bytes of any length.
 struct Data(Vec<u8>);
 
 impl FromText for Data {
@@ -324,7 +333,7 @@ impl FromText for Data {
     }
 }
 
-/// A known number of bytes.
+/// A string of exactly `N` bytes.
 struct Fixed<const N: usize>([u8; N]);
 
 impl<const N: usize> FromText for Fixed<N> {
@@ -340,7 +349,7 @@ impl<const N: usize> FromText for Fixed<N> {
     }
 }
 
-/// A state root, or `0x` for none.
+/// A state root, or `None` for `0x`, which some nodes write instead of a missing root.
 struct PostState(Option<B256>);
 
 impl FromText for PostState {
@@ -354,7 +363,7 @@ impl FromText for PostState {
     }
 }
 
-/// What stands behind `0x`, which must be there once: hex decoding would strip a second one.
+/// Returns the digits after `0x`. A second `0x` is rejected, since the hex decoder would strip it.
 fn digits(text: &str) -> Option<&str> {
     text.strip_prefix("0x").filter(|digits| !digits.starts_with("0x"))
 }

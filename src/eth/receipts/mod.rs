@@ -1,14 +1,16 @@
-//! Receipts of a block, under the receipts root of its header.
+//! Receipts of a block, verified against the receipts root of its header.
 //!
-//! Receipts are all or nothing: the root covers every receipt of the block, and one that is left
-//! out changes it. So [`BlockReceipts`] are read from whatever a node sends (consensus RLP, the
-//! slim form of `eth/69` and of `.ere` files, JSON-RPC and alloy's type of it), and [`verify`](BlockReceipts::verify)
-//! says whether they are the block's. From [`VerifiedReceipts`] come the block's logs, all of
-//! them and in order, from [`VerifiedBlock`] the same with their place in the chain, and a [`ReceiptProof`] of any single receipt for others to verify.
+//! The receipts of a block can only be verified together: the root covers every receipt, and
+//! leaving one out changes the root. [`BlockReceipts`] are read from any form that nodes send:
+//! consensus RLP, the slim form of `eth/69` and of `.ere` files, JSON-RPC, and alloy's type.
+//! [`verify`](BlockReceipts::verify) checks that they are the receipts of the block.
 //!
-//! Types of receipts: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844), 4 (EIP-7702), which all
-//! hold the same fields; with feature `op` deposits of the OP stack (0x7e). Another type is an
-//! error that names it, never a guess.
+//! [`VerifiedReceipts`] returns all logs of the block in order. [`VerifiedBlock`] returns the same
+//! logs with their position in the chain. A [`ReceiptProof`] lets others verify a single receipt.
+//!
+//! Supported receipt types: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702),
+//! which all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). Any other
+//! type is an error that names the type.
 //!
 //! Sources: Yellow Paper 4.3.1; EIP-658 (status instead of post-state), EIP-2718 (types),
 //! EIP-7642 (`eth/69`).
@@ -34,53 +36,53 @@ pub use verify::{BloomAgreement, VerifiedBlock, VerifiedLog, VerifiedReceipts};
 
 use crate::eth::bloom;
 
-/// The type byte of deposits on chains of the OP stack.
+/// The type byte of deposit receipts on chains of the OP stack.
 pub const DEPOSIT_TYPE: u8 = 0x7e;
 
-/// What a receipt says of the transaction's result.
+/// The first field of a receipt: the result of its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Whether the transaction succeeded: Byzantium (EIP-658) and later.
+    /// `true` if the transaction succeeded. Receipts have a status since Byzantium (EIP-658).
     Status(bool),
-    /// Root of the state after the transaction: before Byzantium.
+    /// Root of the state after the transaction, in receipts from before Byzantium.
     PostState(B256),
-    /// The source has neither, as nodes do that drop post-states.
+    /// The source gives neither status nor post-state. Some nodes no longer store post-states.
     Unknown,
 }
 
-/// One receipt.
+/// One receipt of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// Type of the transaction (EIP-2718), 0 for legacy ones.
+    /// Type of the transaction (EIP-2718), 0 for a legacy transaction.
     pub receipt_type: u8,
     /// Result of the transaction.
     pub outcome: Outcome,
-    /// Gas used in the block up to the end of this transaction.
+    /// Gas used in the block up to and including this transaction.
     pub cumulative_gas_used: u64,
     /// The logs, in order.
     pub logs: Vec<Log>,
-    /// Of a deposit on the OP stack: the depositor's nonce, from Regolith on.
+    /// The depositor's nonce. Only deposits of the OP stack have it, since Regolith.
     pub deposit_nonce: Option<u64>,
-    /// Of a deposit on the OP stack: the version, from Canyon on. Where it is there, the root
-    /// covers nonce and version; where it is not, the root covers neither.
+    /// The version of a deposit receipt. Only deposits of the OP stack have it, since Canyon. If it
+    /// is present, the receipts root covers nonce and version; otherwise the root covers neither.
     pub deposit_receipt_version: Option<u64>,
 }
 
-/// All receipts of a block as a source gives them, in the order of the transactions. Nothing of
-/// them is verified by being here.
+/// All receipts of a block as a source gives them, in the order of the transactions. Not verified.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockReceipts {
     entries: Vec<Entry>,
-    /// Consensus encodings as received, one behind the other or with list headers between.
+    /// Consensus encodings as received, concatenated or wrapped in an RLP list.
     raw: Vec<u8>,
     after_byzantium: bool,
-    /// One for each entry, or none at all.
+    /// One for each entry if the receipts were read from JSON-RPC, otherwise empty.
     claims: Vec<Claims>,
 }
 
-/// What JSON-RPC says of a receipt's place. No receipts root covers it: to be compared with what
-/// is known otherwise.
+/// What a JSON-RPC source claims about the position of a receipt.
+///
+/// The receipts root does not cover these values: compare them with values from another source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Claims {
     /// `blockHash`.
@@ -89,11 +91,11 @@ pub struct Claims {
     pub block_number: Option<u64>,
     /// `transactionHash`.
     pub transaction_hash: Option<B256>,
-    /// `logIndex` of each log.
+    /// `logIndex` of each log, in order.
     pub log_indices: Vec<Option<u64>>,
 }
 
-/// A receipt and what its encoding is made from.
+/// A receipt and the source of its consensus encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     receipt: Receipt,
@@ -102,40 +104,41 @@ struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Form {
-    /// The encoding as received, in `raw`: what is hashed, and where its filter is.
+    /// The encoding as received: ranges in `raw` of the hashed bytes and of their filter.
     Encoded { encoding: Range<usize>, bloom: Range<usize> },
-    /// To be encoded from the fields, with this filter or the one of the logs.
+    /// The encoding is built from the fields, with this filter or a filter computed from the logs.
     Fields { bloom: Option<Box<[u8; bloom::BYTES]>> },
 }
 
 impl BlockReceipts {
-    /// The receipts, in the order of the transactions.
+    /// Returns the receipts in the order of the transactions.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Receipt> {
         self.entries.iter().map(|entry| &entry.receipt)
     }
 
-    /// How many receipts there are.
+    /// Returns the number of receipts.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is no receipt, as in a block without transactions.
+    /// Returns `true` if there is no receipt, as in a block without transactions.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// What JSON says of the place of each receipt, in the order of the transactions; empty if the
-    /// receipts came as RLP.
+    /// Returns the claimed position of each receipt, in the order of the transactions.
+    ///
+    /// Empty if the receipts were read from RLP.
     pub fn claims(&self) -> &[Claims] {
         &self.claims
     }
 
-    /// The same receipts, of a block that is known to be from Byzantium (EIP-658) or later, on
-    /// mainnet 4,370,000.
+    /// Declares that the block is from Byzantium (EIP-658, mainnet block 4,370,000) or later.
     ///
-    /// Receipts of earlier blocks hold post-states, which many nodes have dropped; some send a
-    /// status in their place. So another root is [`VerifyError::PostStatesMayBeMissing`] where
-    /// that may be the reason, unless it is ruled out here.
+    /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some nodes
+    /// send a status instead. Such receipts give another root, although their source is honest. So
+    /// [`verify`](Self::verify) returns [`VerifyError::PostStatesMayBeMissing`] where this can be
+    /// the reason, unless the caller rules it out by this function.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
         Self { after_byzantium: true, ..self }

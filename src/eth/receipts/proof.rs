@@ -1,4 +1,4 @@
-//! The proof that a receipt is in a block: the nodes of the trie from the root to it.
+//! Proofs that a receipt is in a block: the trie nodes from the root to the receipt.
 
 use alloc::vec::Vec;
 
@@ -14,35 +14,39 @@ use super::blooms::Blooms;
 use super::rlp::decode_one;
 use super::{ProofError, Receipt, VerifiedReceipts};
 
-/// A Merkle-Patricia proof of one receipt, for somebody who has the header and no receipts.
+/// A Merkle-Patricia proof of one receipt, for a verifier that has the header but no receipts.
 ///
-/// It proves the receipt with all its logs, and its index, which is the transaction's. It does not
-/// prove where a log stands in the block: `logIndex` counts the logs of all receipts before.
+/// The proof shows the receipt with all its logs, and the index of its transaction. The proof does
+/// not show the `logIndex` of a log, because `logIndex` also counts the logs of all preceding
+/// receipts.
 ///
 /// # JSON
-/// As `serde` it is an object: `transactionIndex` as a JSON number, `nodes` as a list of hex strings
-/// with `0x`. Other members are refused.
+/// `serde` writes an object: `transactionIndex` as a JSON number, `nodes` as a list of hex strings
+/// with `0x`. Unknown members are rejected.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ReceiptProof {
     /// Index of the receipt, and of its transaction, in the block.
     pub transaction_index: u64,
-    /// RLP of the nodes on the way, the root first; the last is the leaf, which holds the
-    /// receipt's encoding.
+    /// RLP of the nodes from the root to the leaf. The leaf contains the receipt's encoding.
     pub nodes: Vec<Bytes>,
 }
 
 impl VerifiedReceipts<'_> {
-    /// The proof of a receipt; none if there is no such receipt.
+    /// Returns the proof of a receipt, or `None` if the block has no receipt with this index.
     ///
-    /// Costs about as much as [`verify`](super::BlockReceipts::verify).
+    /// # Cost
+    /// About that of [`verify`](super::BlockReceipts::verify).
     pub fn proof(&self, transaction_index: u64) -> Option<ReceiptProof> {
         self.proofs(&[transaction_index]).pop()
     }
 
-    /// The proofs of several receipts, in the order of the indices; those of none are left out.
+    /// Returns the proofs of several receipts, in the order of the indices.
     ///
-    /// Costs about as much as one [`proof`](Self::proof), however many they are.
+    /// Indices without a receipt are left out.
+    ///
+    /// # Cost
+    /// About that of one [`proof`](Self::proof), for any number of proofs.
     pub fn proofs(&self, transaction_indices: &[u64]) -> Vec<ReceiptProof> {
         let receipts = self.receipts();
         let there = |index: &&u64| **index < receipts.len() as u64;
@@ -65,11 +69,13 @@ impl VerifiedReceipts<'_> {
 }
 
 impl ReceiptProof {
-    /// The receipt, which is in every block with this receipts root, at
+    /// Verifies the proof and returns the receipt.
+    ///
+    /// Every block with this receipts root has this receipt at
     /// [`transaction_index`](Self::transaction_index).
     ///
     /// # Errors
-    /// [`ProofError`], where the nodes do not lead from the root to a receipt.
+    /// Returns a [`ProofError`] if the nodes do not lead from the root to a receipt.
     pub fn verify(&self, receipts_root: B256) -> Result<Receipt, ProofError> {
         let key = key(self.transaction_index);
         let mut walked = 0;
@@ -82,8 +88,8 @@ impl ReceiptProof {
             let off = ProofError::Path { node, transaction_index: self.transaction_index };
             let malformed = |error| ProofError::Malformed { node, error };
             let rest = key.slice(walked..);
-            // An encoded receipt has more than 256 bytes, so that no node is small enough to stand
-            // in its parent in place of a hash.
+            // A trie embeds a node of less than 32 bytes in its parent instead of its hash. An
+            // encoded receipt has more than 256 bytes, so no node here is embedded.
             let next = match TrieNode::decode(&mut &rlp[..]).map_err(malformed)? {
                 TrieNode::Leaf(leaf) if leaf.key == rest => {
                     let (nodes, leaf_at) = (self.nodes.len(), node + 1);
@@ -109,13 +115,13 @@ impl ReceiptProof {
     }
 }
 
-/// The hash at a place of a branch.
+/// Returns the hash of a branch's child at this nibble.
 fn child(branch: &BranchNode, nibble: u8) -> Option<B256> {
     let branch = branch.as_ref();
     branch.children().find_map(|(at, child)| child.filter(|_| at == nibble))?.as_hash()
 }
 
-/// Where a receipt is in the trie: the nibbles of the RLP of its index.
+/// Returns the trie key of a receipt: the nibbles of the RLP of its index.
 pub(super) fn key(transaction_index: u64) -> Nibbles {
     Nibbles::unpack(alloy_rlp::encode_fixed_size(&transaction_index))
 }

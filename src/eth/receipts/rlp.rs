@@ -1,4 +1,4 @@
-//! Receipts from and to RLP: the consensus encoding and the slim one.
+//! Receipts from and to RLP: the consensus encoding and the slim encoding.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,11 +9,13 @@ use super::{BlockReceipts, DEPOSIT_TYPE, Entry, Form, Outcome, Receipt, Receipts
 use crate::eth::bloom;
 
 impl BlockReceipts {
-    /// From an RLP list of all receipts, each with its filter: a legacy one as a list, a typed one
-    /// as a byte string `type || rlp`. So does `eth/68` send them, and so do era1 files hold them.
+    /// Decodes an RLP list of all receipts, each with its filter.
+    ///
+    /// A legacy receipt is a list, a typed receipt is a byte string `type || rlp`. `eth/68` and
+    /// era1 files use this form.
     ///
     /// # Errors
-    /// [`ReceiptsError`], where the bytes are not exactly such a list.
+    /// Returns a [`ReceiptsError`] if the bytes are not exactly such a list.
     pub fn from_rlp_list(rlp: &[u8]) -> Result<Self, ReceiptsError> {
         let mut receipts = Self { raw: rlp.to_vec(), ..Self::default() };
         let mut items = list(rlp)?;
@@ -25,8 +27,10 @@ impl BlockReceipts {
             let (payload, behind) = items.split_at(header.payload_length);
             items = behind;
             let end = rlp.len() - items.len();
-            // A list is the encoding of a legacy receipt; of a string, the content is the encoding.
+            // The root covers a legacy receipt with its list header, but a typed receipt without
+            // its string header.
             let start = if header.list { start } else { end - payload.len() };
+            // A legacy receipt wrapped in a string is no valid form of this list.
             let is_legacy = |code: &u8| *code >= EMPTY_LIST_CODE;
             if !header.list && payload.first().is_none_or(is_legacy) {
                 return Err(fault(alloy_rlp::Error::UnexpectedString));
@@ -36,11 +40,13 @@ impl BlockReceipts {
         Ok(receipts)
     }
 
-    /// From the consensus encoding of every receipt, in order: legacy ones `rlp([…])`, typed ones
-    /// `type || rlp([…])`, as `debug_getRawReceipts` gives them.
+    /// Decodes the consensus encoding of every receipt, in order, as `debug_getRawReceipts`
+    /// returns it.
+    ///
+    /// The encoding is `rlp([…])` for legacy receipts and `type || rlp([…])` for typed receipts.
     ///
     /// # Errors
-    /// [`ReceiptsError`], where one is not exactly that.
+    /// Returns a [`ReceiptsError`] if an encoding is malformed.
     pub fn from_encodings(encodings: &[impl AsRef<[u8]>]) -> Result<Self, ReceiptsError> {
         let mut receipts = Self::default();
         for encoding in encodings.iter().map(AsRef::as_ref) {
@@ -51,14 +57,15 @@ impl BlockReceipts {
         Ok(receipts)
     }
 
-    /// From an RLP list of all receipts in the slim form `[type, post-state-or-status,
-    /// cumulative-gas, logs]`, without filters: they are computed. So does `eth/69` send them
-    /// (EIP-7642), and so do `.ere` files hold them.
+    /// Decodes an RLP list of all receipts in the slim form `[type, post-state-or-status,
+    /// cumulative-gas, logs]`.
     ///
-    /// Deposits of the OP stack have nonce and version behind the logs, as op-geth sends them.
+    /// Slim receipts have no filters, so the filters are computed. `eth/69` (EIP-7642) and `.ere`
+    /// files use this form. Deposits of the OP stack have nonce and version after the logs, as
+    /// op-geth sends them.
     ///
     /// # Errors
-    /// [`ReceiptsError`], where the bytes are not exactly such a list.
+    /// Returns a [`ReceiptsError`] if the bytes are not exactly such a list.
     pub fn from_slim_list(rlp: &[u8]) -> Result<Self, ReceiptsError> {
         let mut receipts = Self::default();
         let mut items = list(rlp)?;
@@ -77,8 +84,10 @@ impl BlockReceipts {
         Ok(receipts)
     }
 
-    /// The consensus encoding of a receipt, which is what the root covers; written to `scratch` if
-    /// it was not received so. `bloom` is asked for where the source gave none.
+    /// Returns the consensus encoding of a receipt, which the root covers.
+    ///
+    /// If the receipt was not received in this encoding, it is encoded into `scratch`. `bloom` is
+    /// called if the source gave no filter.
     pub(super) fn encoding<'a>(
         &'a self,
         entry: &'a Entry,
@@ -99,7 +108,7 @@ impl BlockReceipts {
     }
 }
 
-/// Whether the encoding of receipts of this type is known.
+/// Returns `true` if the encoding of receipts of this type is known.
 pub(super) const fn is_known(receipt_type: u8) -> bool {
     receipt_type <= 4 || (cfg!(feature = "op") && receipt_type == DEPOSIT_TYPE)
 }
@@ -109,7 +118,7 @@ pub(super) fn decode_one(receipt: usize, encoding: &[u8]) -> Result<Receipt, Rec
     decode(receipt, encoding, 0).map(|entry| entry.receipt)
 }
 
-/// Decodes a consensus encoding that stands at `start` of the received bytes.
+/// Decodes a consensus encoding that begins at offset `start` of the received bytes.
 fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, ReceiptsError> {
     let (receipt_type, mut rest) = match encoding.split_first() {
         None => {
@@ -133,7 +142,8 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
     let bloom_end = start + encoding.len() - fields.rest.len();
     let receipt = fields.logs_and_end(receipt_type, outcome, cumulative_gas_used)?;
     let form = if receipt.deposit_nonce.is_some() && receipt.deposit_receipt_version.is_none() {
-        // Of Regolith: the nonce is in the receipt, and the root does not cover it.
+        // A deposit of Regolith has a nonce, but the root does not cover the nonce. So the received
+        // bytes cannot be hashed.
         Form::Fields { bloom: Some(Box::new(*bloom)) }
     } else {
         Form::Encoded {
@@ -144,7 +154,7 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
     Ok(Entry { receipt, form })
 }
 
-/// Writes the consensus encoding over what `out` holds. The outcome must be known.
+/// Replaces the content of `out` by the consensus encoding. The outcome must be known.
 fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
     let outcome: &dyn Encodable = match &receipt.outcome {
         Outcome::Status(status) => status,
@@ -162,7 +172,7 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
         &nonce,
         &version.unwrap_or_default(),
     ];
-    // The last two are of deposits.
+    // Only deposits since Canyon have nonce and version in the encoding that the root covers.
     let fields = if version.is_some() { &fields[..] } else { &fields[..4] };
     out.clear();
     if receipt.receipt_type != 0 {
@@ -171,21 +181,21 @@ fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
     alloy_rlp::encode_list::<_, dyn Encodable>(fields, out);
 }
 
-/// The payload of a list that is all of the bytes.
+/// Returns the payload of an RLP list, which must end where the bytes end.
 fn list(rlp: &[u8]) -> Result<&[u8], ReceiptsError> {
     let mut rest = rlp;
     let payload = Header::decode_bytes(&mut rest, true).map_err(ReceiptsError::NotAList)?;
     if rest.is_empty() { Ok(payload) } else { Err(ReceiptsError::TrailingBytes(rest.len())) }
 }
 
-/// The fields of a receipt that are still to be read.
+/// The fields of a receipt that are not yet decoded.
 struct Fields<'a> {
     receipt: usize,
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    /// Those of the list at the start of `bytes`, which goes on behind it.
+    /// Returns the fields of the list at the start of `bytes`, and advances `bytes` past the list.
     fn of(receipt: usize, bytes: &mut &'a [u8]) -> Result<Self, ReceiptsError> {
         let fault = |error| ReceiptsError::Field { receipt, field: "receipt", error };
         Ok(Self { receipt, rest: Header::decode_bytes(bytes, true).map_err(fault)? })
@@ -196,7 +206,7 @@ impl<'a> Fields<'a> {
         T::decode(&mut self.rest).map_err(|error| ReceiptsError::Field { receipt, field, error })
     }
 
-    /// A status (EIP-658) or, of 32 bytes, the root of a state.
+    /// Decodes a status (EIP-658), or a state root if the field has 32 bytes.
     fn outcome(&mut self) -> Result<Outcome, ReceiptsError> {
         const OF_32_BYTES: u8 = alloy_rlp::EMPTY_STRING_CODE + 32;
         Ok(match self.rest.first() {
@@ -212,7 +222,7 @@ impl<'a> Fields<'a> {
         bytes.try_into().map_err(|_| fault(alloy_rlp::Error::UnexpectedLength))
     }
 
-    /// The fields from `logs` on, and nothing behind them.
+    /// Decodes the fields from `logs` on, and rejects trailing bytes.
     fn logs_and_end(
         mut self,
         receipt_type: u8,

@@ -1,4 +1,4 @@
-//! Receipts against the root and the filter of a header.
+//! Verification of receipts against the root and the filter of a header.
 
 use alloc::vec::Vec;
 
@@ -14,45 +14,49 @@ use crate::eth::chain_profile::ChainProfile;
 use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
 
-/// How the filter of a header relates to the logs of its receipts.
+/// Relation of a header's filter to the logs of the block's receipts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BloomAgreement {
-    /// It has the bits of the logs and no other: what Ethereum's rules ask for.
+    /// The filter has exactly the bits of the logs, as Ethereum's rules require.
     Exact,
-    /// It has the bits of the logs, and others that no log explains. A "no" of it is still right.
+    /// The filter has all bits of the logs, and further bits of no log. A "no" of this filter is
+    /// still correct.
     Superset {
-        /// How many others.
+        /// Number of bits that belong to no log.
         extra_bits: u32,
     },
-    /// It lacks bits of a log: a "no" of this filter proves nothing, nor one of its chain.
+    /// The filter lacks bits of a log. A "no" of this filter, or of any filter of its chain, proves
+    /// nothing.
     Missing {
-        /// Index of the transaction of the first such log.
+        /// Transaction index of the first log whose bits are missing.
         transaction_index: u64,
-        /// Index of that log in the block.
+        /// Index in the block of the first log whose bits are missing.
         log_index: u64,
-        /// How many bits of all logs it lacks.
+        /// Number of bits of the logs that the filter lacks.
         missing_bits: u32,
-        /// How many bits it has that no log explains.
+        /// Number of bits in the filter that belong to no log.
         extra_bits: u32,
     },
-    /// It is not of 256 bytes.
+    /// The length of the filter is not 256 bytes.
     NoInformation,
 }
 
-/// A log of a block, and its place there.
+/// A log from verified receipts, with its indices in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifiedLog<'a> {
-    /// Index of the transaction, and of its receipt.
+    /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,
-    /// Index of the log, counted over all receipts of the block.
+    /// Index of the log in the block, from 0, counted over all receipts of the block.
     pub log_index: u64,
     /// Address, topics and data.
     pub log: &'a Log,
 }
 
 impl VerifiedLog<'_> {
-    /// The log with its place, in the block whose receipts these are, which the caller knows. The
-    /// transaction's hash is left out: receipts do not have it.
+    /// Returns the log with its position in the chain.
+    ///
+    /// `block` and `timestamp` must be those of the block whose receipts were verified. The
+    /// transaction hash is `None`, because receipts do not contain it.
     pub fn located(&self, block: BlockRef, timestamp: u64) -> LocatedLog {
         LocatedLog {
             log: self.log.clone(),
@@ -67,10 +71,10 @@ impl VerifiedLog<'_> {
     }
 }
 
-/// All receipts of a block, each of them and their number under the receipts root.
+/// All receipts of a block, verified against its receipts root.
 ///
-/// That root is worth what its header is. Not bound by it: hashes of the transactions, and
-/// whatever else JSON says of a log's place.
+/// They are authentic if the header with the receipts root is authentic. The root does not cover
+/// the transaction hashes, nor the other [claims](BlockReceipts::claims) of a JSON source.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifiedReceipts<'a> {
     receipts: &'a BlockReceipts,
@@ -79,20 +83,22 @@ pub struct VerifiedReceipts<'a> {
 }
 
 impl BlockReceipts {
-    /// Whether these are all receipts of a block with this root, and how the header's filter
-    /// relates to their logs.
+    /// Verifies that these are all receipts of a block with this root, and compares their logs with
+    /// the header's filter.
     ///
-    /// `Ok` means that the root is right, whatever the filters say: under the right root, a filter
-    /// that disagrees is the chain's, see [`header_bloom`](VerifiedReceipts::header_bloom) and
+    /// `Ok` means that the root is equal. A filter that differs from the logs is no error: under an
+    /// equal root, the chain itself has the wrong filter. See
+    /// [`header_bloom`](VerifiedReceipts::header_bloom) and
     /// [`unsound_receipt`](VerifiedReceipts::unsound_receipt).
     ///
-    /// Costs the hashes of the trie and one for each distinct value of the logs.
-    ///
     /// # Errors
-    /// [`VerifyError`]: another root, or not enough to compute it.
+    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
+    ///
+    /// # Cost
+    /// The hashes of the trie, and about one hash for each distinct value of the logs.
     ///
     /// # Examples
-    /// Block 19,840,104 of mainnet, which has no transactions:
+    /// Mainnet block 19,840,104, which has no transactions:
     /// ```
     /// use chainsieve::alloy_primitives::{Bloom, b256};
     /// use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
@@ -112,11 +118,13 @@ impl BlockReceipts {
         self.verify_as(self.after_byzantium, receipts_root, header_bloom)
     }
 
-    /// As [`verify`](Self::verify), of the block with this number on a chain whose profile says
-    /// whether it is [from Byzantium or later](ChainProfile::has_statuses).
+    /// Verifies like [`verify`](Self::verify), with the chain's profile.
+    ///
+    /// The profile states if the block with this number is
+    /// [from Byzantium or later](ChainProfile::has_statuses).
     ///
     /// # Errors
-    /// [`VerifyError`]: another root, or not enough to compute it.
+    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
     pub fn verify_by_profile<'a>(
         &'a self,
         profile: &ChainProfile,
@@ -128,14 +136,15 @@ impl BlockReceipts {
         self.verify_as(after_byzantium, receipts_root, header_bloom)
     }
 
-    /// As [`verify`](Self::verify), against the block of a chain or a header: the logs of the
-    /// result know their block.
+    /// Verifies like [`verify`](Self::verify), against a block of a chain or a header.
+    ///
+    /// The logs of the result have their position in the chain.
     ///
     /// # Errors
-    /// [`VerifyError`]: another root, or not enough to compute it.
+    /// Returns a [`VerifyError`] if the root differs or cannot be computed.
     ///
     /// # Examples
-    /// Transfers of USDC in block 17,686,111 of mainnet:
+    /// Transfers of USDC in mainnet block 17,686,111:
     /// ```
     /// # let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/blocks/mainnet_17686111.json");
     /// # let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(file)?)?;
@@ -173,6 +182,7 @@ impl BlockReceipts {
         receipts_root: B256,
         header_bloom: BloomView<'_>,
     ) -> Result<VerifiedReceipts<'a>, VerifyError> {
+        // Without status and post-state the encoding of a receipt is unknown, and so is the root.
         let no_outcome = |receipt: &super::Receipt| receipt.outcome == Outcome::Unknown;
         if let Some(receipt) = self.iter().position(no_outcome) {
             return Err(VerifyError::NoOutcome { receipt });
@@ -197,11 +207,12 @@ impl BlockReceipts {
         if self.is_empty() { EMPTY_ROOT_HASH } else { trie.root() }
     }
 
-    /// The consensus encoding of every receipt, in order: what others need to verify them, read by
-    /// [`from_encodings`](Self::from_encodings). Made from the fields where they came in another
-    /// form.
+    /// Returns the consensus encoding of every receipt, in order.
     ///
-    /// None if a receipt has neither status nor post-state.
+    /// [`from_encodings`](Self::from_encodings) reads this form, so that others can verify the
+    /// receipts. Receipts that were read from another form are encoded from their fields.
+    ///
+    /// Returns `None` if a receipt has neither status nor post-state.
     pub fn encodings(&self) -> Option<Vec<Bytes>> {
         if self.iter().any(|receipt| receipt.outcome == Outcome::Unknown) {
             return None;
@@ -216,15 +227,16 @@ impl BlockReceipts {
         Some(encodings.collect())
     }
 
-    /// The hash of the transaction with this index, as the receipts' source claims it, unless it
-    /// claims another block.
+    /// Returns the transaction hash that the receipts' source claims for this index.
+    ///
+    /// Returns `None` if the source claims no hash, or claims that the receipt is in another block.
     pub(crate) fn claimed_transaction_hash(&self, index: u64, block: B256) -> Option<B256> {
         let claims = self.claims().get(usize::try_from(index).ok()?)?;
         let is_of_block = claims.block_hash.is_none_or(|claimed| claimed == block);
         claims.transaction_hash.filter(|_| is_of_block)
     }
 
-    /// Adds every receipt in the order of the keys.
+    /// Adds every receipt to the trie, in the order of the trie keys.
     pub(super) fn add_leaves(&self, blooms: &Blooms, trie: &mut HashBuilder) {
         let mut scratch = Vec::new();
         for at in 0..self.len() {
@@ -237,6 +249,8 @@ impl BlockReceipts {
 
     fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> VerifyError {
         let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
+        // Typed receipts are younger than Byzantium. So a block of legacy receipts alone may be
+        // from before Byzantium, and its source may have sent statuses in place of post-states.
         let before_byzantium = !after_byzantium
             && self.iter().all(|receipt| receipt.receipt_type == 0)
             && self.iter().any(is_status);
@@ -248,9 +262,9 @@ impl BlockReceipts {
     }
 }
 
-/// All receipts of a block whose header is known, so that each log has its place.
+/// All receipts of a block with a known header, so that each log has its position in the chain.
 ///
-/// What it says is worth what that header is.
+/// The logs are authentic if the header is authentic.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifiedBlock<'a> {
     receipts: VerifiedReceipts<'a>,
@@ -259,20 +273,20 @@ pub struct VerifiedBlock<'a> {
 }
 
 impl VerifiedBlock<'_> {
-    /// The block.
+    /// Returns the number and hash of the block.
     pub fn block(&self) -> BlockRef {
         self.block
     }
 
-    /// All logs of the block, in order.
+    /// Returns all logs of the block, in order.
     ///
-    /// All of a log's place is verified but `transaction_hash`. No receipt holds that: it is the
-    /// source's claim, where the receipts came with one.
+    /// The position of each log is verified, except `transaction_hash`. Receipts do not contain the
+    /// transaction hash: it is the claim of the receipts' source, or `None`.
     pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
         self.logs_matching(|_| true)
     }
 
-    /// The [logs](Self::logs) of the block that `matches` holds for, in order: all of them.
+    /// Returns all [logs](Self::logs) of the block for which `matches` returns `true`, in order.
     pub fn logs_matching(
         &self,
         matches: impl FnMut(&Log) -> bool,
@@ -287,37 +301,37 @@ impl VerifiedBlock<'_> {
 }
 
 impl<'a> VerifiedBlock<'a> {
-    /// The receipts, and how the header's filter relates to their logs.
+    /// Returns the receipts, with the relation of the header's filter to their logs.
     pub fn receipts(&self) -> VerifiedReceipts<'a> {
         self.receipts
     }
 }
 
 impl<'a> VerifiedReceipts<'a> {
-    /// As those of the block under whose receipts root they were verified.
+    /// Adds the number, hash and timestamp of the block whose receipts these are.
     pub(crate) fn in_block(self, block: BlockRef, timestamp: u64) -> VerifiedBlock<'a> {
         VerifiedBlock { receipts: self, block, timestamp }
     }
 
-    /// The receipts.
+    /// Returns the receipts that were verified.
     pub fn receipts(&self) -> &'a BlockReceipts {
         self.receipts
     }
 
-    /// How the filter of the header relates to the logs.
+    /// Returns the relation of the header's filter to the logs.
     pub fn header_bloom(&self) -> BloomAgreement {
         self.header_bloom
     }
 
-    /// Index of the first receipt whose own filter is not the one of its logs; none where all are
-    /// right, or came without.
+    /// Returns the index of the first receipt whose own filter differs from that of its logs.
     ///
-    /// Ethereum's rules leave no room for one.
+    /// Returns `None` if all receipts have the correct filter or were given without a filter.
+    /// Ethereum's rules allow only correct filters.
     pub fn unsound_receipt(&self) -> Option<u64> {
         self.unsound_receipt
     }
 
-    /// All logs of the block, in order.
+    /// Returns all logs of the block, in order.
     pub fn logs(&self) -> impl Iterator<Item = VerifiedLog<'a>> + use<'a> {
         let receipts = (0_u64..).zip(self.receipts.iter());
         let logs = receipts.flat_map(|(transaction_index, receipt)| {
@@ -330,7 +344,7 @@ impl<'a> VerifiedReceipts<'a> {
         })
     }
 
-    /// The logs of the block that `matches` holds for, in order: all of them.
+    /// Returns all logs of the block for which `matches` returns `true`, in order.
     pub fn logs_matching(
         &self,
         mut matches: impl FnMut(&Log) -> bool,

@@ -1,15 +1,16 @@
-//! Queries over many blocks' filters, and many watches over one.
+//! Tests queries against the filters of many blocks, and many queries against the filter of one
+//! block.
 //!
-//! | what | over |
+//! | type or function | what it does |
 //! |---|---|
-//! | [`candidates`], [`Scanner`] | one query over many filters |
-//! | [`QuerySet`] | many queries over many filters, with queries that come up while scanning |
-//! | [`WatchList`] | many watches over the filter of a new block |
+//! | [`candidates`], [`Scanner`] | tests one query against many filters |
+//! | [`QuerySet`] | tests many queries against many filters; queries may be added during the scan |
+//! | [`WatchList`] | tests many queries against the filter of a new block |
 //!
-//! A candidate is a block whose filter does not say "no"
-//! ([`CompiledQuery::answer`]): it may hold a match and has to be looked into. A filter with all
-//! bits set says nothing, so its block is always a candidate, of every query; the filter of a
-//! header whose own has another length than 256 bytes is to be passed in as all ones.
+//! A candidate is a block whose filter does not rule out a match ([`CompiledQuery::answer`]), so
+//! its receipts must be checked. A filter with all bits set carries no information, so its block is
+//! a candidate of every query. If the filter of a header does not have 256 bytes, pass a filter of
+//! all ones instead.
 //!
 //! The results are the same on every [`Backend`], in ascending order.
 
@@ -33,10 +34,10 @@ pub use watch_list::WatchList;
 use crate::eth::bloom::Blooms;
 use crate::eth::log_query::CompiledQuery;
 
-/// The indices of the filters whose blocks may hold a match, ascending.
+/// Returns the indices of the filters whose blocks may contain a match, ascending.
 ///
-/// The tests are ordered by a sample of `blooms` ([`Scanner::ordered_by`]); whoever scans many
-/// slices with one query makes the [`Scanner`] once.
+/// The order of the tests is chosen from a sample of `blooms` ([`Scanner::ordered_by`]). To scan
+/// many slices with one query, create the [`Scanner`] once.
 ///
 /// # Examples
 /// ```
@@ -45,7 +46,7 @@ use crate::eth::log_query::CompiledQuery;
 /// let address = bloom::positions(&[0x11; 20]);
 /// let mut blooms = vec![[0; 256]; 1_000];
 /// bloom::accrue(&mut blooms[700], &address);
-/// blooms[900] = [0xff; 256]; // says nothing
+/// blooms[900] = [0xff; 256]; // carries no information
 /// let query = CompiledQuery::new(vec![vec![address]]);
 /// assert_eq!(scan::candidates(&query, &blooms), [700, 900]);
 /// ```
@@ -53,7 +54,7 @@ pub fn candidates(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Vec
     candidates_on(Backend::best(), query, blooms)
 }
 
-/// As [`candidates`], on this backend.
+/// Does the same as [`candidates`], on the given backend.
 pub fn candidates_on(
     backend: Backend,
     query: &CompiledQuery,
@@ -62,7 +63,7 @@ pub fn candidates_on(
     Scanner::ordered_by_on(backend, query, blooms).candidates(blooms)
 }
 
-/// As [`candidates`], on all cores: the same indices in the same order.
+/// Returns the same indices as [`candidates`], in the same order, computed on all cores.
 #[cfg(feature = "rayon")]
 pub fn par_candidates(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
     Scanner::ordered_by(query, blooms).par_candidates(blooms)

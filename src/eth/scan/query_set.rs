@@ -1,4 +1,4 @@
-//! Many queries over history, answered in one pass, also those that come up on the way.
+//! Many queries over past blocks in one pass; queries may be added during the scan.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -11,27 +11,27 @@ use super::slices::{Select, TILE, Task, Tile, ValueColumns, columns_of, for_each
 use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;
 
-/// Names a query of a [`QuerySet`]: 0 for the first inserted, 1 for the next, and so on.
+/// Id of a query in a [`QuerySet`]: 0 for the first inserted query, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueryId(u32);
 
 impl QueryId {
-    /// The id as a number, to index one's own table of queries.
+    /// Returns the id as a number, for example as an index into the caller's table of queries.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Queries scanned together over numbered blocks, each from its own first block.
+/// Queries that are scanned together over numbered blocks, each from its own first block on.
 ///
-/// Chunks of filters may come in any order and size. A query that is inserted after blocks were
-/// scanned, since it was found in one of them (the child of a factory), has yet to be answered
-/// for those from its first block on: [`pending`](Self::pending) says which they are, and scanning
-/// them once more answers them for such queries alone.
+/// Chunks of filters may be scanned in any order and size. A query may be inserted after blocks
+/// were scanned, for example because a log in one of them reveals a new contract of a factory. Such
+/// a query has no answers yet for the scanned blocks from its first block on.
+/// [`pending`](Self::pending) returns these blocks. Scanning them again answers only the queries
+/// that lack them.
 ///
-/// The law: over all calls of [`scan`](Self::scan), a query is answered for each block once at
-/// most; and once nothing is pending, it was answered for every scanned block from its first one
-/// on.
+/// Over all calls of [`scan`](Self::scan), a query is answered at most once for each block. Once no
+/// blocks are pending, every query is answered for every scanned block from its first block on.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ impl QueryId {
 /// let hits = set.scan(1_000, &blooms);
 /// assert_eq!(hits.iter().collect::<Vec<_>>(), [(1_030, &[factory][..])]);
 ///
-/// // The receipts of block 1030 show that the factory made a child there.
+/// // The receipts of block 1030 show that the factory created a child contract there.
 /// let child = set.insert(CompiledQuery::new(vec![vec![child]]), 1_030);
 /// assert_eq!(set.pending(), [1_030..1_100]);
 /// let hits = set.scan(1_030, &blooms[30..]);
@@ -58,32 +58,35 @@ impl QueryId {
 pub struct QuerySet {
     backend: Backend,
     queries: Vec<Member>,
-    /// Every block that was scanned.
+    /// All blocks that were scanned.
     scanned: Ranges,
 }
 
 #[derive(Debug, Clone)]
 struct Member {
     query: CompiledQuery,
-    /// Where the query's values stand once filters are turned, the shortest clause first.
+    /// Columns of the query's values in the transposed filters, the shortest clause first.
     clauses: Vec<Vec<ValueColumns>>,
     from_block: u64,
-    /// Scanned blocks from `from_block` on that the query was not answered for.
+    /// Scanned blocks from `from_block` on for which the query was not answered.
     missing: Ranges,
 }
 
-/// A query and places in a chunk that it has yet to be answered for.
+/// A query, and a range of indices in a chunk for which it must be answered.
 #[derive(Debug, Clone)]
 struct Due {
     stretch: Range<usize>,
     number: u32,
 }
 
-/// Up to so many queries are scanned one by one: turning filters for them costs more.
+/// Number of queries up to which they are scanned one by one: transposing the filters would cost
+/// more.
 const FEW: usize = 2;
 
-/// The clauses of a query, the shortest first. One without values, which filters meet that say
-/// nothing, stands as clauses that need every bit.
+/// Returns the clauses of a query as columns, the shortest first.
+///
+/// A query with an empty clause is fulfilled only by filters with all bits set: it becomes clauses
+/// that together need every bit.
 fn clauses_in_columns(query: &CompiledQuery) -> Vec<Vec<ValueColumns>> {
     if query.clauses().iter().any(Vec::is_empty) {
         let every = (0..2046).step_by(3).map(|bit| [bit, bit + 1, bit + 2]);
@@ -95,18 +98,18 @@ fn clauses_in_columns(query: &CompiledQuery) -> Vec<Vec<ValueColumns>> {
 }
 
 impl QuerySet {
-    /// A set without queries.
+    /// Creates a set without queries.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same set, scanned on `backend`.
+    /// Returns the same set, which scans on `backend`.
     #[must_use]
     pub fn with_backend(self, backend: Backend) -> Self {
         Self { backend, ..self }
     }
 
-    /// Adds a query, to be answered for blocks from `from_block` on.
+    /// Adds a query that is answered for blocks from `from_block` on; returns its id.
     pub fn insert(&mut self, query: CompiledQuery, from_block: u64) -> QueryId {
         let id = u32::try_from(self.queries.len()).expect("fewer than 2^32 queries");
         let missing = self.scanned.intersection(&(from_block..u64::MAX));
@@ -115,24 +118,24 @@ impl QuerySet {
         QueryId(id)
     }
 
-    /// How many queries there are.
+    /// Returns the number of queries.
     pub fn len(&self) -> usize {
         self.queries.len()
     }
 
-    /// Whether there is no query.
+    /// Returns `true` if there is no query.
     pub fn is_empty(&self) -> bool {
         self.queries.is_empty()
     }
 
-    /// Scans the filters of the blocks from number `first_block` on: each block that is a
-    /// candidate of a query, with all queries it is one of.
+    /// Scans the filters of consecutive blocks, the first of which has the number `first_block`.
+    /// Returns the candidates, each with all queries that it may match.
     ///
-    /// A block that was scanned before is looked at only for the queries to which it is
+    /// A block that was scanned before is tested only against the queries for which it is
     /// [pending](Self::pending).
     ///
     /// # Panics
-    /// If a block's number would be `u64::MAX` or more.
+    /// Panics if the number of a block is `u64::MAX`.
     pub fn scan(&mut self, first_block: u64, blooms: &(impl Blooms + ?Sized)) -> Hits {
         self.scan_arrays(first_block, blooms.as_arrays())
     }
@@ -152,7 +155,8 @@ impl QuerySet {
         hits
     }
 
-    /// What each query is to be answered for, in the order of the queries.
+    /// Returns the ranges of the chunk for which each query must be answered, in the order of the
+    /// queries.
     fn due(&self, chunk: &Range<u64>) -> Vec<Due> {
         let fresh = self.scanned.gaps(chunk);
         let place = |block: u64| usize::try_from(block - chunk.start).expect("within a slice");
@@ -176,7 +180,7 @@ impl QuerySet {
         due
     }
 
-    /// One query after the other.
+    /// Scans the ranges of one query after the other.
     fn scan_each(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
         let mut tile = Tile::default();
         let mut pairs: Vec<(usize, u32)> = Vec::new();
@@ -196,7 +200,7 @@ impl QuerySet {
         hits
     }
 
-    /// All queries for 512 blocks, then for the next.
+    /// Scans all queries over 512 blocks, then over the next 512.
     fn scan_together(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
         let mut tile = Tile::default();
         let mut hits = Hits::default();
@@ -221,8 +225,10 @@ impl QuerySet {
         hits
     }
 
-    /// The blocks that were scanned before a query came that asks for them: to be scanned again.
-    /// Ascending, and none touches the next.
+    /// Returns the blocks to scan again, because queries were inserted after these blocks were
+    /// scanned.
+    ///
+    /// The ranges ascend, and no range touches the next one.
     pub fn pending(&self) -> Vec<Range<u64>> {
         let mut pending = Ranges::default();
         for member in &self.queries {
@@ -231,13 +237,13 @@ impl QuerySet {
         pending.as_slice().to_vec()
     }
 
-    /// The [pending](Self::pending) blocks of one query; none if the set never gave this id.
+    /// Returns the [pending](Self::pending) blocks of one query; empty for an unknown id.
     pub fn pending_of(&self, id: QueryId) -> &[Range<u64>] {
         self.queries.get(id.index()).map_or(&[], |member| member.missing.as_slice())
     }
 
-    /// Forgets that blocks from `block` on were scanned: another chain took their place. Scanning
-    /// the new ones answers every query for them again.
+    /// Forgets that blocks from `block` on were scanned, because a reorganisation replaced them.
+    /// Scanning the new blocks answers every query for them again.
     pub fn rewind(&mut self, block: u64) {
         let gone = block..u64::MAX;
         self.scanned.remove(&gone);
@@ -245,10 +251,10 @@ impl QuerySet {
     }
 }
 
-/// Hits of 512 blocks, found query by query.
+/// Hits in 512 blocks, collected query by query.
 #[derive(Debug, Default)]
 struct Found {
-    /// Block and query.
+    /// Pairs of block index and query.
     pairs: Vec<(u16, u32)>,
 }
 
@@ -259,12 +265,12 @@ impl Found {
         });
     }
 
-    /// Moves all to `hits`, in the order of the blocks.
+    /// Moves all hits to `hits`, ordered by block.
     fn drain_to(&mut self, first_block: u64, hits: &mut Hits) {
         if self.pairs.is_empty() {
             return;
         }
-        // One pass to count, one to place.
+        // Counting sort: the first pass counts the hits of each block, the second one places them.
         let mut ends = [0_usize; TILE];
         self.pairs.iter().for_each(|(block, _)| ends[usize::from(*block)] += 1);
         let mut start = hits.ids.len();
@@ -285,35 +291,35 @@ impl Found {
     }
 }
 
-/// Candidates, each with the queries that its block may hold a match of.
+/// Candidates, each with the queries that its block may match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "a query is answered for a block once: hits that are dropped do not come again"]
+#[must_use = "each query is answered only once for a block: dropped hits are not repeated"]
 pub struct Hits {
     blocks: Vec<u64>,
-    /// Where the ids of each block end in `ids`.
+    /// For each block, the end of its ids in `ids`.
     ends: Vec<usize>,
     ids: Vec<QueryId>,
 }
 
 impl Hits {
-    /// Number of blocks.
+    /// Returns the number of candidate blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether no block is a candidate.
+    /// Returns `true` if no block is a candidate.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The blocks' numbers, ascending, each with the ids of its queries, ascending.
+    /// Returns the numbers of the blocks, ascending, each with the ids of its queries, ascending.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &[QueryId])> {
         let starts = core::iter::once(&0).chain(&self.ends);
         let ids = starts.zip(&self.ends).map(|(&start, &end)| &self.ids[start..end]);
         self.blocks.iter().copied().zip(ids)
     }
 
-    /// One more hit, of the last block or of one behind it.
+    /// Adds a hit of the last block or of a later one.
     fn push(&mut self, block: u64, id: QueryId) {
         if self.blocks.last() == Some(&block) {
             self.ends.pop();

@@ -1,9 +1,9 @@
-//! Sets of block numbers as ranges.
+//! Sets of block numbers, stored as ranges.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A set of numbers: ranges in order, none empty, none touching the next.
+/// Set of numbers: ascending ranges, none of which is empty or touches the next one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Ranges(Vec<Range<u64>>);
 
@@ -12,11 +12,12 @@ impl Ranges {
         &self.0
     }
 
-    /// Where the ranges that reach to `number` or past it start.
+    /// Returns the index of the first range that ends at or after `number`.
     fn reaching(&self, number: u64) -> usize {
         self.0.partition_point(|range| range.end < number)
     }
 
+    /// Adds the numbers of `new`.
     pub(super) fn insert(&mut self, mut new: Range<u64>) {
         if new.is_empty() {
             return;
@@ -30,6 +31,7 @@ impl Ranges {
         self.0.splice(first..end, [new]);
     }
 
+    /// Removes the numbers of `gone`.
     pub(super) fn remove(&mut self, gone: &Range<u64>) {
         if gone.is_empty() {
             return;
@@ -46,14 +48,14 @@ impl Ranges {
         self.0.splice(first..end, left);
     }
 
-    /// What of the set lies in `within`.
+    /// Returns the numbers of the set that lie in `within`.
     pub(super) fn intersection(&self, within: &Range<u64>) -> Self {
         let cut =
             self.0.iter().map(|range| range.start.max(within.start)..range.end.min(within.end));
         Self(cut.filter(|range| !range.is_empty()).collect())
     }
 
-    /// What of `within` is not in the set.
+    /// Returns the numbers of `within` that are not in the set.
     pub(super) fn gaps(&self, within: &Range<u64>) -> Self {
         let mut gaps = Self::default();
         gaps.insert(within.clone());
@@ -68,7 +70,7 @@ mod tests {
 
     use super::Ranges;
 
-    /// Every operation against a set of single numbers.
+    /// Compares every operation with a set of single numbers.
     #[test]
     fn as_a_set_of_numbers() {
         let mut rng = testkit::Rng::new(7);

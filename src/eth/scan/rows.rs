@@ -1,8 +1,8 @@
-//! One filter at a time: the engine for few values.
+//! Engine for few values: tests one filter after the other.
 //!
-//! The bits that every match needs are tested by the 64-byte lines in which memory is read: the
-//! line that rejects most first, for a thousand filters, then the next line of those that are
-//! left. No branch depends on a bit, and no read waits for another.
+//! The bits that every match needs are grouped by the 64-byte cache line that contains them. The
+//! line that rejects most filters is tested first for 512 filters, then the next line of the
+//! remaining filters. No branch depends on a bit, and no read waits for another one.
 
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -12,42 +12,42 @@ use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
 use crate::eth::bloom::{BitPositions, byte_and_mask};
 
-/// Filters that go through all tests together.
+/// Number of filters that pass through all tests together.
 pub(super) const BLOCK: usize = 512;
 
-/// The three bits of sixteen values, counted from the first byte's lowest bit.
+/// Bit indices of 16 values, counted from the lowest bit of the first byte.
 pub(super) type ValueTile = [[u32; 16]; 3];
 
-/// The place of a bit in the bytes, counted from the first byte's lowest bit.
+/// Returns the index of a bit in the bytes, counted from the lowest bit of the first byte.
 pub(super) fn index_of(position: u16) -> u16 {
     let (byte, mask) = byte_and_mask(position);
     let byte = u16::try_from(byte).expect("below 256");
     byte * 8 + u16::try_from(mask.trailing_zeros()).expect("below 8")
 }
 
-/// Puts a value into a lane.
+/// Stores a value in a lane of a tile.
 pub(super) fn fill_tile(tile: &mut ValueTile, lane: usize, value: BitPositions) {
     for (indices, position) in tile.iter_mut().zip(value) {
         indices[lane] = u32::from(index_of(position));
     }
 }
 
-/// Whether the bit of an index below 2048 is set.
+/// Returns `true` if the bit with this index, below 2048, is set.
 #[inline]
 pub(super) fn is_set(bloom: &Row, index: u32) -> bool {
     bloom[index as usize >> 3 & 255] >> (index & 7) & 1 != 0
 }
 
-/// Bits of one byte, all of which must be set.
+/// Bits of one byte, all of which a match needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Required {
     byte: u8,
     mask: u8,
-    /// How often they are, as far as a sample tells.
+    /// Estimated share of filters that have all these bits.
     rate: f64,
 }
 
-/// The bytes that have any of the bits.
+/// Returns the bytes that contain any of the bits, each with its mask and its rate in the sample.
 pub(super) fn required(positions: impl Iterator<Item = u16>, sample: &[&Row]) -> Vec<Required> {
     let mut bytes = [0_u8; 256];
     for (byte, mask) in positions.map(byte_and_mask) {
@@ -69,13 +69,14 @@ pub(super) fn to_f64(count: usize) -> f64 {
     count as f64
 }
 
-/// Up to four bytes of one line of memory, tested together.
+/// At most four bytes of one cache line, tested together.
 #[derive(Debug, Clone)]
 pub(super) struct Stage(Vec<Required>);
 
-/// The tests, by lines of the memory that `blooms` stand in, the line that rejects most first.
+/// Returns the tests, grouped by the cache lines of `blooms`; the line that rejects most filters
+/// comes first.
 pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
-    // Nothing aligns the filters, but all begin at the same place of a line.
+    // Filters are not aligned to cache lines, but all start at the same offset within a line.
     let start = blooms.as_ptr().addr() % 64;
     let mut lines: [(f64, Vec<Required>); 5] = core::array::from_fn(|_| (1.0, Vec::new()));
     for test in required {
@@ -92,16 +93,17 @@ pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
     stages
 }
 
-/// The values of a clause.
+/// The values of a clause of several values.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
     positions: Vec<BitPositions>,
-    /// The last one is filled up with its last value. None where lanes don't pay.
+    /// Values in tiles of 16; unused lanes of the last tile repeat its last value. Empty if lanes
+    /// do not pay off.
     tiles: Vec<ValueTile>,
 }
 
 impl Values {
-    /// Of at least one value, to be looked up in lanes or not.
+    /// Prepares at least one value; `in_lanes` selects testing 16 values at a time.
     pub(super) fn new(positions: &[BitPositions], in_lanes: bool) -> Self {
         let tiles = positions.chunks(16).filter(|_| in_lanes).map(|values| {
             let mut tile = [[0; 16]; 3];
@@ -115,7 +117,7 @@ impl Values {
 
     #[inline]
     pub(super) fn passes(&self, bloom: &Row) -> bool {
-        // All three bits at once: one branch for a value, which is seldom taken.
+        // Test all three bits at once: one branch for each value, which is seldom taken.
         let missing = |position| {
             let (byte, mask) = byte_and_mask(position);
             mask & !bloom[byte]
@@ -124,17 +126,18 @@ impl Values {
     }
 }
 
-/// Writes the indices of the filters that pass every test and returns how many they are.
+/// Writes the indices of the filters that pass every test; returns their number.
 pub(super) struct Sieve<'a> {
-    /// The first [`BLOCK`] of these.
+    /// The filters, of which the first [`BLOCK`] are tested.
     pub(super) blooms: &'a [Row],
     pub(super) stages: &'a [Stage],
     pub(super) clauses: &'a [Values],
     pub(super) passed: &'a mut [u32; BLOCK],
 }
 
-/// Keeps the indices whose filter passes `test`, of the first `count` of `indices`. Byte
-/// `first` is read now, of those kept byte `next` is read next.
+/// Keeps those of the first `count` indices whose filter passes `test`; returns their number.
+/// `test` starts with byte `first`; the next stage will start with byte `next`, which is prefetched
+/// for the filters that pass.
 #[inline(always)]
 fn keep(
     blooms: &[Row],
@@ -152,14 +155,15 @@ fn keep(
         if let Some(next) = next {
             fetch_if(passes, bloom, first, next);
         }
-        // Never past `i`: the mask is for the compiler.
+        // `kept` never exceeds `i`: the mask only lets the compiler omit the bounds check.
         indices[kept & (BLOCK - 1)] = index;
         kept += usize::from(passes);
     }
     kept
 }
 
-/// The indices of all filters that pass `test`, which reads byte `first` of each first.
+/// Writes the indices of all filters that pass `test`, which starts with byte `first`; returns
+/// their number.
 #[inline(always)]
 fn keep_first(
     blooms: &[Row],
@@ -169,7 +173,7 @@ fn keep_first(
     test: impl Fn(&Row) -> bool,
 ) -> usize {
     let blooms = &blooms[..blooms.len().min(BLOCK)];
-    // One line of each in a loop so short that many reads are under way.
+    // Read one byte of each filter in a loop short enough to keep many reads in flight.
     black_box(blooms.iter().fold(0, |all, bloom| all ^ bloom[usize::from(first)]));
     let mut kept = 0;
     for (index, bloom) in (0..).zip(blooms) {
@@ -183,16 +187,16 @@ fn keep_first(
     kept
 }
 
-/// Asks memory for byte `next` of a filter that passes; else, so that there is no branch, for byte
-/// `first`, which is there already.
+/// Prefetches byte `next` of a filter that passes. To avoid a branch, byte `first`, which is cached
+/// already, is prefetched for the others.
 #[inline(always)]
 fn fetch_if(passes: bool, bloom: &Row, first: u8, next: u8) {
     let byte = first ^ (first ^ next) & u8::from(passes).wrapping_neg();
     prefetch(&bloom[usize::from(byte)]);
 }
 
-/// A [`Stage`] of `N` bytes for all filters (without a count), or for those at the first `count`
-/// indices.
+/// Tests the `N` bytes of a [`Stage`]: for the filters at the first `count` indices, or for all
+/// filters if `count` is `None`.
 fn sift<const N: usize>(
     blooms: &[Row],
     tests: &[Required; N],
@@ -213,7 +217,7 @@ fn sift<const N: usize>(
 }
 
 impl Sieve<'_> {
-    /// What needs no lanes: how many filters pass.
+    /// Runs the tests that need no SIMD lanes; returns the number of filters that pass.
     fn sift(&mut self) -> usize {
         let (blooms, passed) = (self.blooms, &mut *self.passed);
         let mut count = None;
@@ -266,9 +270,9 @@ impl Kernel for Sieve<'_> {
     }
 }
 
-/// Values looked up in a filter.
+/// Tests of values against one filter in SIMD lanes.
 pub(super) trait RowLanes: Lanes {
-    /// The lanes whose value is in the filter.
+    /// Returns the lanes whose value the filter may contain.
     #[inline(always)]
     fn contained(self, bloom: Self::Table<'_>, tile: &ValueTile) -> u16 {
         let [a, b, c] = tile;
@@ -282,7 +286,7 @@ pub(super) trait RowLanes: Lanes {
         self.test_bit(words, self.and(indices, self.splat(31)))
     }
 
-    /// Whether any of the values is in the filter.
+    /// Returns `true` if the filter may contain any of the values.
     #[inline(always)]
     fn any(self, bloom: &Row, tiles: &[ValueTile]) -> bool {
         let bloom = self.table(bloom);

@@ -1,4 +1,4 @@
-//! One query over many filters.
+//! Tests one query against many filters.
 
 use alloc::vec::Vec;
 
@@ -9,15 +9,15 @@ use super::slices::{self, Select, TILE, Task, Tile, ValueColumns};
 use crate::eth::bloom::{BYTES, Blooms, contains};
 use crate::eth::log_query::CompiledQuery;
 
-/// A query prepared for scanning.
+/// A query that is prepared for scanning many filters.
 #[derive(Debug, Clone)]
 pub struct Scanner {
     backend: Backend,
-    /// The bits that every match needs.
+    /// Bits that every match needs.
     required: Vec<Required>,
-    /// Clauses of few values, to be tested filter by filter.
+    /// Clauses of few values, tested filter by filter.
     few: Vec<Values>,
-    /// Clauses of many values, to be tested for 512 filters at a time.
+    /// Clauses of many values, tested for 512 filters at a time.
     many: Vec<Many>,
 }
 
@@ -27,9 +27,12 @@ struct Many {
     columns: [Vec<ValueColumns>; 1],
 }
 
-/// From how many values on lanes pay, and from how many on turning the filters does: measured at
-/// a fill at which no value is found, where turning costs 12, 16 and 64 ns a filter, and a value
-/// 0.13 ns in lanes of AVX-512, 1.8 without lanes. AVX2 would have to gather.
+/// Returns the number of values from which on SIMD lanes pay off, and the number from which on
+/// transposing the filters pays off.
+///
+/// Measured at a fill at which no value is found. Transposing costs 12 ns for each filter with
+/// AVX-512, 16 ns with AVX2, and 64 ns without SIMD. Testing a value costs 0.13 ns in AVX-512
+/// lanes, and 1.8 ns without lanes. AVX2 would need gather instructions.
 fn break_even(backend: Backend) -> (usize, f64) {
     match backend.name() {
         "avx512" => (4, 80.0),
@@ -38,25 +41,27 @@ fn break_even(backend: Backend) -> (usize, f64) {
     }
 }
 
-/// From how many tests of values one by one on the last filters, less than a tile, are turned.
+/// Number of single tests from which on the remaining filters, fewer than 512, are transposed.
 const TURN_FROM: usize = 8192;
 
-/// At most so many filters tell in which order to test.
+/// Highest number of sampled filters that decide the order of the tests.
 const SAMPLE: usize = 256;
 
 impl Scanner {
-    /// Without knowledge of the filters: tests of more bits go first.
+    /// Prepares a query without a sample of filters: tests of more bits come first.
     pub fn new(query: &CompiledQuery) -> Self {
         Self::ordered_by(query, &[[0; BYTES]; 0])
     }
 
-    /// With tests in the order in which they reject most of a sample of `blooms`, at most one in
-    /// 64 and 256 in all. Others give the same candidates, perhaps more slowly.
+    /// Prepares a query with the tests ordered by how many filters of a sample they reject.
+    ///
+    /// The sample has at most one in 64 of `blooms`, and at most 256 filters. The candidates do not
+    /// depend on the sample, only the speed does.
     pub fn ordered_by(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Self {
         Self::ordered_by_on(Backend::best(), query, blooms)
     }
 
-    /// As [`ordered_by`](Self::ordered_by), on this backend.
+    /// Does the same as [`ordered_by`](Self::ordered_by), on the given backend.
     pub fn ordered_by_on(
         backend: Backend,
         query: &CompiledQuery,
@@ -68,7 +73,8 @@ impl Scanner {
         let sample: Vec<&[u8; BYTES]> = blooms.iter().step_by(step).take(count).collect();
 
         let clauses = || query.clauses().iter();
-        // A clause without values is met by a filter that says nothing alone: one with all bits.
+        // An empty clause is fulfilled only by a filter without information, which has all bits
+        // set.
         let impossible = clauses().any(Vec::is_empty);
         let all = (0..2048).filter(|_| impossible);
         let singles = clauses().filter(|values| values.len() == 1).flatten();
@@ -78,7 +84,8 @@ impl Scanner {
         let mut few = Vec::new();
         let mut many = Vec::new();
         for clause in clauses().filter(|values| values.len() > 1 && !impossible) {
-            // Long clauses are asked of fewer filters.
+            // Test long clauses against fewer filters of the sample, to bound the cost of
+            // preparing.
             let step = (sample.len() * clause.len() / (SAMPLE * 64)).max(1);
             let (mut asked, mut tested, mut passed) = (0, 0, 0);
             for bloom in sample.iter().step_by(step) {
@@ -91,7 +98,7 @@ impl Scanner {
                 0 => to_f64(default),
                 asked => to_f64(sum) / to_f64(asked),
             };
-            // The best order is by cost over rejection.
+            // The expected cost is lowest if clauses are ordered by cost divided by rejection rate.
             let (tested, rejected) = (mean(tested, clause.len()), 1.0 - mean(passed, 0));
             let rank = tested / rejected.max(1e-3);
             let values = Values::new(clause, clause.len() >= lanes_from);
@@ -109,14 +116,14 @@ impl Scanner {
         Self { backend, required, few, many }
     }
 
-    /// The indices of the filters whose blocks may hold a match, ascending.
+    /// Returns the indices of the filters whose blocks may contain a match, ascending.
     pub fn candidates(&self, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
         let mut found = Vec::new();
         self.scan(blooms.as_arrays(), 0, &mut Tile::default(), &mut found);
         found
     }
 
-    /// As [`candidates`](Self::candidates), on all cores.
+    /// Returns the same indices as [`candidates`](Self::candidates), computed on all cores.
     #[cfg(feature = "rayon")]
     pub fn par_candidates(&self, blooms: &(impl Blooms + ?Sized)) -> Vec<usize> {
         use rayon::prelude::*;
@@ -130,7 +137,7 @@ impl Scanner {
         chunks.collect::<Vec<_>>().concat()
     }
 
-    /// Adds the indices, counted from `start`, of the candidates.
+    /// Appends the indices of the candidates to `found`, counted from `start`.
     pub(super) fn scan(
         &self,
         blooms: &[[u8; BYTES]],
@@ -150,6 +157,7 @@ impl Scanner {
             };
             let count = self.backend.run(sieve);
             let indices = passed[..count].iter().map(|&index| number * BLOCK + index as usize);
+            // Without clauses of many values, the sieve decides alone.
             if self.many.is_empty() {
                 found.extend(indices.map(|index| start + index));
                 continue;
@@ -163,6 +171,7 @@ impl Scanner {
             waiting.drain(..rest);
         }
         let tests: usize = self.many.iter().map(|many| many.columns[0].len()).sum();
+        // Fewer than 512 filters remain: transpose them only if testing them one by one costs more.
         if waiting.len() * tests >= TURN_FROM {
             self.select(blooms, &waiting, start, tile, found);
         } else {
@@ -172,7 +181,7 @@ impl Scanner {
         }
     }
 
-    /// Adds those of the filters at `indices` that every clause of many values lets through.
+    /// Appends the filters at `indices` that pass every clause of many values.
     fn select(
         &self,
         blooms: &[[u8; BYTES]],
@@ -193,6 +202,6 @@ impl Scanner {
     }
 }
 
-/// Filters that one thread takes at a time: 4 MiB.
+/// Number of filters that one thread scans at a time: 4 MiB.
 #[cfg(feature = "rayon")]
 const CHUNK: usize = 16_384;

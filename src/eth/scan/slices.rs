@@ -1,6 +1,7 @@
-//! 512 filters at a time, bit by bit: the engine for many values.
+//! Engine for many values: tests 512 transposed filters at a time.
 //!
-//! Once the filters are turned, a value costs three loads and two conjunctions for all 512.
+//! Once the filters are transposed, testing a value takes three loads and two AND operations for
+//! all 512.
 
 use alloc::vec::Vec;
 
@@ -10,25 +11,25 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 use super::rows::index_of;
 use crate::eth::bloom::BitPositions;
 
-/// Filters that are turned at a time.
+/// Number of filters that are transposed at a time.
 pub(super) const TILE: usize = ROWS;
 
-/// Where the three columns of a value stand.
+/// Indices of the three columns of a value.
 pub(super) type ValueColumns = [u16; 3];
 
-/// The columns of each value.
+/// Returns the columns of each value.
 pub(super) fn columns_of(values: &[BitPositions]) -> Vec<ValueColumns> {
     let column = |position| column_of(usize::from(index_of(position)));
     let column = |position| u16::try_from(column(position)).expect("below 2048");
     values.iter().map(|value| value.map(column)).collect()
 }
 
-/// Room for the columns of 512 filters, 128 KiB once it is used.
+/// Buffer for the columns of 512 filters: 128 KiB once used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tile(Vec<Column>);
 
 impl Tile {
-    /// Turns the filters, at most 512; those that lack count as empty.
+    /// Transposes the filters, at most 512; missing filters count as empty.
     pub(super) fn turn<'a>(
         &mut self,
         backend: Backend,
@@ -43,7 +44,7 @@ impl Tile {
     }
 }
 
-/// A mask of the filters `start` to `end - 1`.
+/// Returns a mask of the filters `start` to `end - 1`.
 pub(super) fn range_mask(start: usize, end: usize) -> Column {
     let below = |end: usize, word: usize| {
         let bits = end.saturating_sub(word * 32).min(32);
@@ -52,7 +53,7 @@ pub(super) fn range_mask(start: usize, end: usize) -> Column {
     core::array::from_fn(|word| below(end, word) & !below(start, word))
 }
 
-/// Shows the number of each filter of the mask to `see`, ascending.
+/// Calls `see` with the index of each filter in the mask, ascending.
 #[inline]
 pub(super) fn for_each(mask: &Column, mut see: impl FnMut(usize)) {
     for (word, &bits) in mask.iter().enumerate() {
@@ -64,15 +65,15 @@ pub(super) fn for_each(mask: &Column, mut see: impl FnMut(usize)) {
     }
 }
 
-/// A conjunction of clauses, to be tested for the filters of a mask.
+/// An AND of clauses, to be tested for the filters of a mask.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task<'a> {
     pub(super) clauses: &'a [Vec<ValueColumns>],
     pub(super) mask: Column,
 }
 
-/// Tasks over the columns of one tile. `see` is shown the number of each task for which filters
-/// are left, and which.
+/// Evaluates tasks on the columns of one tile. Calls `see` with the number of each task for which
+/// filters remain, and with these filters.
 pub(super) struct Select<'a, I, S> {
     pub(super) columns: &'a [Column; BITS],
     pub(super) tasks: I,
@@ -117,7 +118,7 @@ impl<'a, I: Iterator<Item = (u32, Task<'a>)>, S: FnMut(u32, &Column)> Kernel for
     }
 }
 
-/// Values after which it is asked whether every filter has one.
+/// Number of values that are tested before checking whether every filter has matched.
 const STEP: usize = 8;
 
 #[inline]

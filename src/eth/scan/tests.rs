@@ -1,4 +1,4 @@
-//! Every engine on every backend against [`CompiledQuery::answer`] for each filter.
+//! Compares every engine on every backend with [`CompiledQuery::answer`] for each filter.
 
 use chainsieve_lanes::simd::Backend;
 
@@ -11,15 +11,15 @@ fn value(rng: &mut Rng) -> BitPositions {
     core::array::from_fn(|_| u16::try_from(rng.below(BITS)).unwrap())
 }
 
-/// A filter of `values` values.
+/// Returns a filter of `values` random values.
 fn bloom(rng: &mut Rng, values: usize) -> [u8; BYTES] {
     let mut bloom = [0; BYTES];
     (0..values).for_each(|_| bloom::accrue(&mut bloom, &value(rng)));
     bloom
 }
 
-/// Filters of all fills, some of them all ones and empty ones, the rest about as full as the
-/// values say.
+/// Returns filters of all fills: some all ones, some empty, and the others about as full as
+/// `values` implies.
 fn blooms(rng: &mut Rng, count: usize, values: usize) -> Vec<[u8; BYTES]> {
     let bloom = |_| match rng.below(50) {
         0 => [u8::MAX; BYTES],
@@ -46,7 +46,8 @@ fn one_by_one(query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
     (0..blooms.len()).filter(is_candidate).collect()
 }
 
-/// Lengths of clauses, and values in a filter at which neither all nor no filters are candidates.
+/// Lengths of clauses, and numbers of values in a filter for which some but not all filters are
+/// candidates.
 const SHAPES: [(&[usize], usize); 18] = [
     (&[], 300),
     (&[1], 700),
@@ -76,12 +77,13 @@ fn candidates_are_those_one_by_one() {
         let query = query(&mut rng, shape);
         let expected = one_by_one(&query, &blooms);
         if !shape.is_empty() {
-            // The all ones, and more unless the query can't be met; never all.
+            // At least the all-ones filters, more if the query can be fulfilled, and never all
+            // filters.
             let least = if shape.contains(&0) { 5 } else { 50 };
             assert!((least..1_050).contains(&expected.len()), "{shape:?}: {}", expected.len());
         }
         for backend in Backend::available() {
-            // From the end of the filters, so that lengths differ in what they begin with.
+            // Take slices from the end, so that each length starts with other filters.
             for length in 0..=blooms.len() {
                 let from = blooms.len() - length;
                 let expected = expected.iter().filter(|&&i| i >= from).map(|i| i - from);
@@ -123,7 +125,7 @@ fn watches_are_those_one_by_one() {
             [&[1], &[1, 1], &[], &[1, 1, 1], &[2], &[40], &[3, 1], &[0], &[5, 4]];
         let queries: Vec<CompiledQuery> = (0..count)
             .map(|_| match shapes[rng.below(9)] {
-                // The same value twice.
+                // The same value in two clauses.
                 [1, 1, 1] => {
                     let (a, b) = (value(&mut rng), value(&mut rng));
                     CompiledQuery::new(vec![vec![a], vec![b], vec![a]])
@@ -158,8 +160,8 @@ fn watches_are_those_one_by_one() {
     assert!(none > 50 && some > 1_000, "{none}, {some}");
 }
 
-/// Chunks in any order, overlapping, with queries that come between them: no answer is missed,
-/// none doubled, and none is wrong.
+/// Chunks in any order, overlapping, with queries inserted between them: no answer is missing,
+/// repeated or wrong.
 #[test]
 fn query_sets_miss_and_double_nothing() {
     const FIRST: u64 = 1_000_000;
@@ -204,7 +206,7 @@ fn query_sets_miss_and_double_nothing() {
                 let place = |block: u64| usize::try_from(block - FIRST).unwrap();
                 let (start, end) = (place(stretch.start), place(stretch.end));
                 assert!(scanned[start..end].iter().all(|&scanned| scanned));
-                // In two parts, so that a rescan ends within a stretch.
+                // Scan in two parts, so that a rescan ends within a range.
                 let middle = start + rng.below(end - start + 1);
                 for (start, end) in [(middle, end), (start, middle)] {
                     let hits = set.scan(number(start), &blooms[start..end]);
@@ -245,7 +247,7 @@ fn rewound_blocks_are_answered_anew() {
     let blocks = |hits: super::Hits| hits.iter().map(|(block, _)| block).collect::<Vec<_>>();
     assert_eq!(blocks(set.scan(100, &blooms)), [112, 125]);
     let second = set.insert(CompiledQuery::new(vec![vec![value]]), 110);
-    // Another chain from block 120 on.
+    // A reorganisation replaces the blocks from 120 on.
     set.rewind(120);
     assert_eq!(set.pending(), vec![110..120; 1]);
     let hits = set.scan(100, &blooms);
@@ -255,7 +257,7 @@ fn rewound_blocks_are_answered_anew() {
     assert!(blocks(set.scan(100, &blooms)).is_empty());
 }
 
-/// Whatever logs a block has, a query that one of them matches has the block as a candidate.
+/// For any logs of a block, a query that matches one of them has the block as a candidate.
 #[test]
 fn a_block_with_a_match_is_a_candidate() {
     use alloy_primitives::{Address, B256, Bloom, Log, LogData};
@@ -271,7 +273,7 @@ fn a_block_with_a_match_is_a_candidate() {
         let mut logs = Vec::new();
         let mut blooms = Vec::new();
         for block in 0..700 {
-            // Accrued by alloy, matched by us.
+            // Filters built by alloy, queried by this crate.
             let mut bloom = Bloom::ZERO;
             for number in 0..(block % 40) {
                 let topics = (0..number % 5).map(|_| word()).collect();
@@ -290,7 +292,7 @@ fn a_block_with_a_match_is_a_candidate() {
             for topic in wanted.topics() {
                 clauses.push(vec![bloom::positions(topic.as_slice())]);
             }
-            // Each clause among others, from none to many.
+            // Adds between 0 and 255 other values to each clause.
             let others = usize::from(word()[0]);
             for clause in &mut clauses {
                 clause.extend((0..others).map(|_| bloom::positions_of_hash(&word())));

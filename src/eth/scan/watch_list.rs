@@ -1,4 +1,4 @@
-//! Many watches over the filter of one new block.
+//! Tests many watches against the filter of one new block.
 
 use alloc::vec::Vec;
 
@@ -9,9 +9,12 @@ use super::rows::{RowLanes as _, ValueTile, fill_tile, is_set};
 use crate::eth::bloom::{Answer, BitPositions, BloomView};
 use crate::eth::log_query::CompiledQuery;
 
-/// Queries that wait for each new block: those of a wallet's users, of a notifier's customers.
+/// Queries that are tested against each new block, for example those of a wallet's users or a
+/// notifier's customers.
 ///
-/// 40 bytes for an address, 52 for an address and a topic, and up to twice that while lists grow.
+/// # Cost
+/// 40 bytes for an address, 52 bytes for an address and a topic, and up to twice that while the
+/// lists grow.
 ///
 /// # Examples
 /// ```
@@ -24,27 +27,30 @@ use crate::eth::log_query::CompiledQuery;
 /// let mut bloom = [0; 256];
 /// bloom::accrue(&mut bloom, &bob);
 /// assert_eq!(watches.matching(&bloom), [1, 2]);
-/// // A filter that says nothing could hold anything.
+/// // A filter without information may contain anything.
 /// assert_eq!(watches.matching(&[0xff; 256]), [0, 1, 2]);
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct WatchList {
-    /// By how many values an entry needs.
+    /// Groups of entries with the same number of values.
     groups: Vec<Group>,
-    /// The watches that ask for nothing.
+    /// Watches without a clause, which match every block.
     always: Vec<u32>,
-    /// What is left to test of each watch when one of its entries is met.
+    /// For each watch, the query that is still to be tested after one of its entries matched.
     rest: Vec<CompiledQuery>,
 }
 
-/// Entries of equally many values: sets of values that a watch needs all of. A watch has one, or
-/// one for each value of its shortest clause.
+/// Entries with the same number of values. An entry is a set of values that a match needs.
+///
+/// A watch has one entry if it has a clause of a single value. Otherwise it has one entry for each
+/// value of its shortest clause.
 #[derive(Debug, Clone)]
 struct Group {
     values: usize,
-    /// For each sixteen entries, their first values, then their second ones, and so on.
+    /// Tiles of 16 entries each: for every 16 entries, their first values, then their second
+    /// values, and so on.
     tiles: Vec<ValueTile>,
-    /// The watch of each entry, of those that lack in the last sixteen anything.
+    /// The watch of each entry, 16 at a time. The last array may have unused elements.
     owners: Vec<[u32; 16]>,
     entries: usize,
 }
@@ -66,13 +72,13 @@ impl Group {
         self.entries += 1;
     }
 
-    /// Tiles and owners of each sixteen entries.
+    /// Returns the tiles and owners of every 16 entries.
     #[inline(always)]
     fn iter(&self) -> impl Iterator<Item = (&[ValueTile], &[u32; 16])> {
         self.tiles.chunks_exact(self.values).zip(&self.owners)
     }
 
-    /// The lanes of the last sixteen that have an entry.
+    /// Returns the lanes of the last 16 that have an entry.
     #[inline(always)]
     fn last_lanes(&self) -> u16 {
         u16::MAX >> (self.entries.wrapping_neg() & 15)
@@ -80,7 +86,7 @@ impl Group {
 }
 
 impl WatchList {
-    /// The watches of these queries, numbered from 0 in their order.
+    /// Creates the watches of these queries, numbered from 0 in their order.
     pub fn new(queries: &[CompiledQuery]) -> Self {
         let mut list = Self::default();
         for query in queries {
@@ -89,7 +95,7 @@ impl WatchList {
         list
     }
 
-    /// Adds a watch and returns its number, one more than the last one's.
+    /// Adds a watch and returns its number; numbers ascend by one.
     pub fn insert(&mut self, query: &CompiledQuery) -> u32 {
         let number = self.len();
         let clauses = query.clauses();
@@ -98,7 +104,7 @@ impl WatchList {
         let shortest = clauses.iter().map(Vec::as_slice).min_by_key(|values| values.len());
         match shortest {
             None => self.always.push(number),
-            // What can't be met has no entry.
+            // An empty clause can't be fulfilled, so the watch needs no entry.
             Some([]) => {}
             Some([_]) => {
                 entry.sort_unstable();
@@ -112,30 +118,31 @@ impl WatchList {
                 }
             }
         }
-        // A sole clause of several values, and single ones, are decided by the entries.
+        // If the watch has only one clause, or only clauses of one value, its entries decide the
+        // match.
         let decided = clauses.len() == 1 || entry.len() == clauses.len();
         let rest = if decided { CompiledQuery::new(Vec::new()) } else { query.clone() };
         self.rest.push(rest);
         number
     }
 
-    /// How many watches there are.
+    /// Returns the number of watches.
     pub fn len(&self) -> u32 {
         u32::try_from(self.rest.len()).expect("fewer than 2^32 watches")
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no watch.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// The numbers of the watches that a block with this filter may hold a match of, ascending:
-    /// all of them, if the filter gives no information.
+    /// Returns the numbers of the watches that a block with this filter may match, ascending. If
+    /// the filter carries no information, all watches are returned.
     pub fn matching<'a>(&self, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
         self.matching_on(Backend::best(), bloom)
     }
 
-    /// As [`matching`](Self::matching), on this backend.
+    /// Does the same as [`matching`](Self::matching), on the given backend.
     pub fn matching_on<'a>(&self, backend: Backend, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
         let Some(bloom) = bloom.into().informative() else {
             return (0..self.len()).collect();
@@ -161,7 +168,7 @@ impl WatchList {
     }
 }
 
-/// Adds the owners of the entries that the filter may hold.
+/// Appends the owners of the entries whose values the filter may contain.
 struct Met<'a> {
     group: &'a Group,
     bloom: &'a Row,
@@ -206,7 +213,7 @@ impl Kernel for Met<'_> {
             last = met;
             count += met.count_ones() as usize;
         }
-        // Lanes without an entry are the highest, so they came last.
+        // Unused lanes are the highest of the last 16 entries, so their results are the last ones.
         count -= (last & !group.last_lanes()).count_ones() as usize;
         found.truncate(count);
     }

@@ -1,8 +1,9 @@
-//! `btc match` and `btc prove`.
+//! Tests of `btc match` and `btc prove`.
 
 use super::*;
 
-/// The published merkle blocks of Bitcoin Core's tests: insert, match, insert more, match again.
+/// The published merkle blocks of Bitcoin Core's tests: insert elements, match, insert more, match
+/// again.
 #[test]
 fn match_and_prove_agree_with_the_published_blocks() {
     let vectors = fixture("bip37_vectors.json");
@@ -87,7 +88,7 @@ fn match_says_why_and_carries_the_filter_from_input_to_input() {
     assert_eq!(text(&spent["outpoint"]).split(':').next(), Some(funding_txid));
     assert_eq!(after.read().trim_end(), text(&json["payload"]));
     assert_ne!(json["payload"], filter);
-    // Alone, the second shows nothing that was inserted.
+    // Alone, the second transaction does not match: its outpoint was not inserted.
     let alone = run(&["btc", "match", filter, &spending]);
     assert_eq!(alone.code, NO);
     assert!(alone.stdout.contains("no match"), "{}", alone.stdout);
@@ -129,7 +130,7 @@ fn prove_goes_from_a_block_to_what_a_wallet_knows() {
     let full = json_of(&[&verify[..], &[txs.path(), "--block-hash", hash]].concat(), YES);
     assert_eq!(full["depth"], "coinbase");
     assert_eq!((&full["named"], &full["proof_of_work"]), (&json!(true), &json!(true)));
-    assert_eq!(full["not_proven"].as_array().map(Vec::len), Some(1), "omission, always");
+    assert_eq!(full["not_proven"].as_array().map(Vec::len), Some(1), "completeness is not proven");
     let bare = json_of(&verify, YES);
     assert_eq!(bare["depth"], "unproven");
     assert_eq!(bare["proven"][1], json!({"index": 18, "txid": txid, "delivered": false}));
@@ -144,7 +145,7 @@ fn prove_goes_from_a_block_to_what_a_wallet_knows() {
     let stranger = text(&vectors["transactions"]["funding"]["hex"]);
     let stranger = json_of(&[&verify[..], &[stranger]].concat(), NO);
     assert_eq!(stranger["not_in_tree"][0], vectors["transactions"]["funding"]["txid"]);
-    // One bit of one hash in the tree; then one bit of the header's nonce.
+    // Change one bit of a hash in the tree, then one bit of the header's nonce.
     for (position, core_code) in [(400, WRONG), (158, YES)] {
         let mut damaged = proof.read().trim_end().to_owned();
         let digit = if &damaged[position..=position] == "0" { "1" } else { "0" };
@@ -171,7 +172,7 @@ fn prove_refuses_with_the_place_and_the_reason() {
     };
     verify(&["00"], &["merkleblock, hex 00"]);
     verify(&["-"], &["merkleblock, standard input"]);
-    // A filter that matches nothing still has a merkleblock, and it verifies.
+    // A filter that matches nothing still yields a merkleblock, which verifies.
     let nothing = "0100010000000000000000";
     let made = json_of(&["btc", "prove", "make", block.path(), "--filter", nothing], NO);
     let verified = json_of(&["btc", "prove", "verify", text(&made["merkleblock"])], YES);

@@ -1,4 +1,4 @@
-//! `btc filter build`, `scan`, `audit`, `verify-proof` and `headers verify`.
+//! Tests of `btc filter build`, `scan`, `audit`, `verify-proof` and `headers verify`.
 
 use std::path::Path;
 
@@ -17,7 +17,8 @@ use super::*;
 mod interrupted;
 mod streams;
 
-/// The key that received the coins of block 9, and its blocks: public history.
+/// The public key that received the coins of block 9, and the blocks with its transactions: public
+/// history.
 const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
 const BLOCKS_OF_KEY: [u64; 6] = [9, 170, 181, 182, 183, 248];
 const MAINNET: &str =
@@ -27,7 +28,7 @@ const GOLDEN: &str =
 const BLOCK_757753: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/blocks/mainnet_757753.json");
 
-/// A directory of its own for a test, gone with it.
+/// A directory for one test, which is removed afterwards.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -37,7 +38,7 @@ impl Folder {
         Self(folder)
     }
 
-    /// The path of something in it.
+    /// Returns the path of a file in the directory.
     pub(crate) fn path(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("text").to_owned()
     }
@@ -54,7 +55,7 @@ impl Drop for Folder {
     }
 }
 
-/// The JSON lines of a command, the last one apart.
+/// Returns the JSON lines of a command, with the last one separate.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let output = run(&[args, &["--json"]].concat());
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
@@ -83,7 +84,7 @@ fn filters_of_mainnet_have_the_published_headers() {
     assert_eq!(last["blocks"], 256);
     assert_eq!(last["filter_header"], rows[255]["filter_header"]);
     assert!(fs::read(&out).expect("written") == golden(), "the file of the fixtures");
-    // Once more would overwrite it.
+    // A second run would overwrite the file, and is refused.
     fails(&["btc", "filter", "build", MAINNET, "--out", &out], b"", BAD_INPUT, &["--append"]);
 }
 
@@ -101,7 +102,7 @@ fn every_form_of_block_gives_the_same_filter() {
         let args = ["btc", "filter", "build", block, "--prev-txs", &previous];
         let (lines, _) = lines_of(&[&args[..], &context].concat(), YES);
         assert_eq!(lines[0]["filter_header"], rows[170]["filter_header"]);
-        // Without the transaction that it spends.
+        // Without the transaction that the block spends.
         let args = [&["btc", "filter", "build", block][..], &context].concat();
         fails(&args, b"", BAD_INPUT, &["0437cd7f8525ceed2324359c2d0ba260", "--prev-txs"]);
     }
@@ -120,7 +121,7 @@ fn every_form_of_block_gives_the_same_filter() {
     fails(&["btc", "filter", "build", &form], b"", BAD_INPUT, &["document 1", "hash"]);
 }
 
-/// What a node answers to `getblock` with verbosity 3, as far as it matters.
+/// Returns the fields that matter of a node's answer to `getblock` with verbosity 3.
 fn as_getblock_3(block: &Block, prevouts: &[Value]) -> Value {
     let mut prevouts = prevouts.iter();
     let transactions: Vec<Value> = block
@@ -158,7 +159,7 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     let rows = fixture("mainnet_0-255.json");
     let rows = rows.as_array().expect("rows");
     let first = folder.write("first.json", Value::from(rows[..100].to_vec()).to_string());
-    // One document behind the other.
+    // Concatenated JSON documents.
     let rest: Vec<_> = rows[100..].iter().map(Value::to_string).collect();
     let rest = folder.write("rest.json", rest.join("\n"));
     let out = folder.path("mainnet.cbf");
@@ -168,7 +169,7 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     assert_eq!(build(&first, &[]).code, YES);
     let whole = fs::read(&out).expect("written");
     fs::write(&out, [&whole, &golden()[whole.len()..whole.len() + 20]].concat()).expect("written");
-    // Blocks before 170 spend nothing; later ones spend outputs of blocks in the file.
+    // Blocks before 170 spend nothing. Later blocks spend outputs of earlier blocks in the file.
     let hundred = folder.write("next.json", Value::from(rows[100..170].to_vec()).to_string());
     assert_eq!(build(&hundred, &["--append"]).code, YES);
     assert!(golden().starts_with(&fs::read(&out).expect("written")));
@@ -217,7 +218,7 @@ fn scans_find_what_is_known_of_the_chain() {
     assert_eq!(output.code, WRONG);
     assert!(output.stderr.contains("height 255"), "{}", output.stderr);
 
-    // The genesis block's own address, which nobody else was paid to.
+    // An item that no filter can match, and an address that was never paid in these blocks.
     let genesis = ["btc", "filter", "scan", GOLDEN, "script:6a00"];
     fails(&genesis, b"", BAD_INPUT, &["OP_RETURN"]);
     let absent = ["btc", "filter", "scan", GOLDEN, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"];
@@ -253,7 +254,7 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
     let output = run(&["btc", "filter", "scan", &damaged, KEY]);
     assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
     assert!(output.stdout.contains("is damaged"), "{}", output.stdout);
-    // Found or not, the last line says how far it came.
+    // With and without matches, the last line names the height that the scan reached.
     for item in [KEY, "script:51"] {
         let (lines, last) = lines_of(&["btc", "filter", "scan", &damaged, item], BAD_INPUT);
         assert_eq!(lines.len(), usize::from(item == KEY));
@@ -274,7 +275,8 @@ fn look_ahead_asks_the_same_filter_again() {
     let pays = |indices: &[usize]| -> Vec<ScriptBuf> {
         indices.iter().map(|&index| scripts[index].script.clone()).collect()
     };
-    // Index 25 is in the same block as 10, which brings it up; 50 is too far from 25.
+    // Index 25 is in the same block as index 10, which extends the range far enough. Index 50 is
+    // too far beyond 25.
     let blocks = chain_of(&[pays(&[10, 25]), pays(&[50]), pays(&[40]), pays(&[50])]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
@@ -295,7 +297,7 @@ fn look_ahead_asks_the_same_filter_again() {
     fails(&fixed, b"", USAGE, &["ranged"]);
 }
 
-/// Blocks in hex that pay to these scripts and spend nothing, without proof of work.
+/// Returns blocks in hex that pay to these scripts. They spend nothing, and have no proof of work.
 fn chain_of(scripts: &[Vec<ScriptBuf>]) -> Vec<String> {
     let mut prev_blockhash = BlockHash::all_zeros();
     let block = |scripts: &Vec<ScriptBuf>| {
@@ -357,7 +359,7 @@ fn audits_and_their_proofs() {
     let cut = fs::read_to_string(&proof).expect("written");
     fails(&["btc", "filter", "verify-proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
 
-    // With the transactions that it spends, block 170 is decided for anyone.
+    // With the transactions that it spends, block 170 can be decided without trusting the prevouts.
     let rows = fixture("mainnet_0-255.json");
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");
     let previous = folder.write("previous.hex", serialize_hex(&coinbase_9.txdata[0]));
@@ -369,7 +371,7 @@ fn audits_and_their_proofs() {
     );
     let proven = json_of(&[&args[..], &["--prev-txs", &previous]].concat(), YES);
     assert_eq!(proven["basis"], "transactions");
-    // A block that is not the one of its header says nothing of any filter.
+    // A block that does not match its own header is no evidence about any filter.
     let mut bytes = hex::decode(text(&rows[170]["block"])).expect("hex");
     let last = bytes.len() - 10;
     bytes[last] ^= 1;

@@ -1,4 +1,4 @@
-//! `btc filter new` and `inspect`.
+//! Tests of `btc filter new` and `inspect`.
 
 use super::*;
 
@@ -14,7 +14,7 @@ fn filter_new_gives_the_published_payloads() {
         for (flag, number) in ["--elements", "--fpr", "--tweak"].iter().zip(&numbers) {
             args.extend([flag, number.as_str()]);
         }
-        // The third case has a private key in place of data.
+        // The third case gives a private key instead of data.
         let Some(inserted) = case["insert"].as_array() else { continue };
         args.extend(inserted.iter().flat_map(|data| ["--data", text(data)]));
         let output = run(&args);
@@ -24,7 +24,7 @@ fn filter_new_gives_the_published_payloads() {
         count += 1;
     }
     assert_eq!(count, 2);
-    // The key of that private key.
+    // The public key of that private key.
     let key = "045b81f0017e2091e2edcd5eecf10d5bdd120a5514cb3ee65b8447ec18bfc4575c6d5bf415e54e03b1067934a0f0ba76b01c6b9ab227142ee1d543764b69d901e0";
     let args = ["btc", "filter", "new", "--elements", "2", "--fpr", "0.001", "--tweak", "0"];
     let both = run(&[&args[..], &["--with-keys", "--key", key]].concat());
@@ -158,7 +158,7 @@ fn filter_new_refuses_with_the_place_and_the_reason() {
         &["private key"],
     );
     fails(&["--file", "/nonexistent/wallet"], BAD_INPUT, &["/nonexistent/wallet"]);
-    // Private keys are refused, and not shown: errors end up in logs.
+    // Private keys are refused and not shown, because error messages end up in logs.
     let wif = "5Kg1gnAjaLfKiwhhPpGS3QfRg2m6awQvaj98JCZBZQ5SuS2F15C";
     for item in [wif.to_owned(), format!("pkh({wif})"), format!("descriptor:wpkh({wif})")] {
         let output = run(&[&new[..], &[&item]].concat());

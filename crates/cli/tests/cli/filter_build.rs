@@ -1,8 +1,8 @@
-//! `filter build` and `filter info`.
+//! Tests of `filter build` and `filter info`.
 
 use super::*;
 
-/// Every kind, with what it has to be given.
+/// Every kind of filter, with the arguments that it requires.
 pub(super) const KINDS: [(&str, &[&str]); 15] = [
     ("bloom", &[]),
     ("wide-bloom", &[]),
@@ -23,13 +23,13 @@ pub(super) const KINDS: [(&str, &[&str]); 15] = [
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
-/// `prefix` and a number, one on each line.
+/// Returns one line for each number: `prefix` and the number.
 pub(super) fn lines(prefix: &str, numbers: std::ops::Range<u32>) -> String {
     let lines: Vec<_> = numbers.map(|number| format!("{prefix}{number}\n")).collect();
     lines.concat()
 }
 
-/// A file with a filter of such keys.
+/// Builds a filter with these keys, and returns its file.
 pub(super) fn built(name: &str, args: &[&str], keys: &str) -> TempFile {
     let out = TempFile::absent(name);
     let args = [&["filter", "build", "-", "--seed", KEY, "-o", out.path()], args].concat();
@@ -55,7 +55,7 @@ fn every_kind_is_built_described_and_asked() {
         assert!(rate > 0.0 && rate < 0.04, "{kind}: {rate}");
         let bits = info["bits_per_key"].as_f64().expect("bits");
         assert!((7.0..120.0).contains(&bits), "{kind}: {bits}");
-        // No key is lost, and strangers pass as rarely as the filter says.
+        // No key is lost, and strangers match at the rate that the filter reports.
         let ask = ["filter", "test", filter.path(), "-", "--show", "none", "--json"];
         let of = |keys: &str| -> Value {
             serde_json::from_str(&run_with(&ask, keys.as_bytes()).stdout).expect("JSON")
@@ -108,12 +108,13 @@ fn empty_lines_and_duplicates_are_left_out_and_told() {
         page.stdout
     );
     assert!(page.stdout.contains("drawn at random"));
-    // As they come, nobody knows which came before.
+    // Keys that are inserted while they are read are not deduplicated, so the number of duplicates
+    // is unknown.
     let args = [&args[..], &["--capacity", "10", "--json"]].concat();
     let json: Value =
         serde_json::from_str(&run_with(&args, input.as_bytes()).stdout).expect("JSON");
     assert_eq!((&json["keys"], &json["duplicates"]), (&json!(4), &json!(null)));
-    // A key is its bytes: blanks count, the mark that editors put first does not.
+    // A key is all bytes of its line: blanks count, a byte order mark at the start does not.
     let filter = built("bytes.chsieve", &["--kind", "fuse16"], "\u{feff}first\n a\n#c\n");
     let of = |key: &str| run(&["filter", "test", filter.path(), key]).code;
     assert_eq!(["first", " a", "#c", "a"].map(of), [YES, YES, YES, NO]);
@@ -182,7 +183,8 @@ fn sizes_follow_from_rates_bits_and_capacities() {
     assert_eq!(blocks["parameters"]["num_blocks"], 64);
     let roomy = of(&["--kind", "cuckoo16", "--capacity", "5000"]);
     assert!(roomy["parameters"]["capacity"].as_u64() >= Some(5000) && bits(&roomy) > 80_000);
-    // Too small for what comes: Bloom filters get worse and say so, cuckoo filters are full.
+    // Too small for the number of keys: Bloom filters warn about a higher rate, cuckoo filters are
+    // full.
     let build = |kind, code, words: &[&str]| {
         let out = TempFile::absent("small.chsieve");
         let args = ["filter", "build", "-", "--kind", kind, "--capacity", "100", "-o", out.path()];
@@ -195,9 +197,9 @@ fn sizes_follow_from_rates_bits_and_capacities() {
         assert_eq!(out.0.exists(), code == YES, "what failed leaves no file");
     };
     build("bloom", YES, &["sized for 100, and 1,000 keys came"]);
-    build("cuckoo12", BAD_INPUT, &["no place for another key", "made for 100 keys by --capacity"]);
+    build("cuckoo12", BAD_INPUT, &["no room for another key", "made for 100 keys by --capacity"]);
     build("scalable", YES, &["num_stages"]);
-    // The last are remembered, the first are not.
+    // A rolling filter remembers the last keys, not the first ones.
     let rolling = built("rolling.chsieve", &["--kind", "rolling", "--capacity", "100"], &keys);
     let of = |key: &str| run(&["filter", "test", rolling.path(), key]).code;
     assert_eq!((of("k999"), of("k900"), of("k0")), (YES, YES, NO));
@@ -279,7 +281,7 @@ fn several_files_make_one_filter_that_may_go_to_standard_output() {
     assert!(page.contains("3, without 1 that came before"), "{page}");
     let filter = run_with(&["filter", "test", "-", "a", "b", "c", "d"], &output.stdout);
     assert_eq!(filter.stdout, "maybe  a\nmaybe  b\nmaybe  c\nno     d\n");
-    // The same in hex, as every filter may be given.
+    // Every command also accepts a filter in hex.
     let hex = TempFile::new("filter.hex", hex::encode(&output.stdout));
     assert_eq!(run(&["filter", "test", hex.path(), "a"]).code, YES);
 }

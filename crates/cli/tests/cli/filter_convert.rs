@@ -1,4 +1,4 @@
-//! `filter convert`.
+//! Tests of `filter convert`.
 
 use super::filter_build::{built, lines};
 use super::filter_test::built_guava;
@@ -8,7 +8,7 @@ fn keys() -> String {
     lines("key-", 0..1000)
 }
 
-/// Converts, and returns what was said and the new file.
+/// Converts a filter, and returns the report and the new file.
 fn converted(name: &str, from: &TempFile, args: &[&str]) -> (Value, TempFile) {
     let out = TempFile::absent(name);
     let json =
@@ -16,7 +16,7 @@ fn converted(name: &str, from: &TempFile, args: &[&str]) -> (Value, TempFile) {
     (json, out)
 }
 
-/// How many of the keys, and of 5,000 strangers, may be in a filter.
+/// Returns the number of the keys, and of 5,000 strangers, that may be in a filter.
 fn asked(filter: &TempFile, args: &[&str]) -> (u32, u32) {
     let of = |keys: &str| {
         let args =
@@ -37,7 +37,7 @@ fn parquet_there_and_back_is_the_same_filter() {
     assert_eq!(run_with(&build, keys().as_bytes()).code, YES);
     let (json, parquet) = converted("p.parquet", &out, &["--to", "parquet"]);
     assert_eq!((&json["from"], &json["to"]), (&json!("native"), &json!("parquet")));
-    // Thrift's compact protocol: field 1, an i32, the length of the bitset, zigzagged.
+    // Thrift's compact protocol: field 1 is an i32 with the zigzag-encoded length of the bitset.
     let bytes = fs::read(&parquet.0).expect("written");
     assert_eq!(bytes[0], 0x15);
     let info = json_of(&["filter", "info", parquet.path(), "--as", "parquet"], YES);
@@ -51,7 +51,8 @@ fn parquet_there_and_back_is_the_same_filter() {
     };
     assert_eq!(body(&back), body(&out), "the same bits");
     assert_eq!(asked(&parquet, &["--as", "parquet"]), asked(&out, &[]));
-    // What Parquet would ask otherwise, or not read at all, is refused with the reason.
+    // Filters that Parquet would query differently, or can't read at all, are refused with the
+    // reason.
     let convert = |filter: &TempFile, word: &str| {
         let args = ["filter", "convert", filter.path(), "--to", "parquet", "-o", "/dev/null"];
         fails(&args, b"", BAD_INPUT, &[word]);
@@ -91,7 +92,7 @@ fn fuse_filters_go_to_other_languages_and_back() {
             (text(&info["kind"]), &info["keys"], &info["hash"]),
             (kind, &json!(1000), &json!(null))
         );
-        // How keys become numbers is not in the bytes.
+        // The bytes do not contain the hash function of the keys.
         let hashed = ["--hash", "siphash13", "--seed", "000102030405060708090a0b0c0d0e0f"];
         let (_, back) =
             converted(&format!("b.{format}"), &foreign, &[&["--as", format], &hashed[..]].concat());
@@ -164,7 +165,7 @@ fn compressed_and_back_is_the_same_filter() {
     let (_, opened) = converted("opened.chsieve", &coded, &["--to", "bloom"]);
     assert_eq!(fs::read(&opened.0).expect("opened"), fs::read(&filter.0).expect("there"));
     assert_eq!(asked(&coded, &[]), asked(&filter, &[]));
-    // One that is made to be sent is smaller than the smallest that is not.
+    // A filter that was built as `compressed` is smaller than the smallest plain Bloom filter.
     let sent = built("sent.chsieve", &["--kind", "compressed"], &keys());
     let plain = built("plain.chsieve", &["--kind", "bloom"], &keys());
     let bytes = |file: &TempFile| fs::metadata(&file.0).expect("there").len();

@@ -1,11 +1,12 @@
-//! Files of strangers, as every command that reads a filter: an error that names them, no panic.
+//! Hostile files as input of every command that reads a filter: an error that names the file, and
+//! no panic.
 
 use super::filter_build::{built, lines};
 use super::*;
 
 const FORMATS: [&str; 5] = ["native", "parquet", "guava", "xor8", "xor16"];
 
-/// Asks and describes it in every format.
+/// Runs queries and descriptions of the file in every format.
 fn ends_well(file: &TempFile) {
     for format in FORMATS {
         let info = run(&["filter", "info", file.path(), "--as", format]);
@@ -54,7 +55,7 @@ fn damaged_filters_are_named() {
     damage("hostile-version", &|bytes| bytes[8] = 2, &["version 2"]);
     damage("hostile-kind", &|bytes| bytes[10] = 200, &["kind 200"]);
     damage("hostile-hash", &|bytes| bytes[11] = 9, &["hash function 9"]);
-    // Counts that no memory has, in a few bytes.
+    // Counts that no memory could hold, in a small file.
     for field in [32, 40, 48, 56] {
         for value in [u64::MAX, 1 << 62, 1 << 40, 0] {
             let mut bytes = whole.clone();

@@ -1,4 +1,4 @@
-//! `filter size`.
+//! Tests of `filter size`.
 
 use super::*;
 
@@ -9,9 +9,9 @@ fn size_says_what_keys_and_rate_cost() {
     let layouts = json["layouts"].as_array().expect("layouts");
     let of = |name: &str| {
         let found = layouts.iter().find(|layout| layout["layout"] == name);
-        found.unwrap_or_else(|| panic!("{name} is not there")).clone()
+        found.unwrap_or_else(|| panic!("{name} is not listed")).clone()
     };
-    // The textbook's 9.59 bits and 7 hash functions; fingerprints that are no fit.
+    // The textbook's values: 9.59 bits per key and 7 hash functions.
     let bloom = of("bloom");
     let bits = bloom["bits_per_key"].as_f64().expect("bits");
     assert!((9.58..9.61).contains(&bits), "{bits}");
@@ -27,7 +27,8 @@ fn size_says_what_keys_and_rate_cost() {
         (&fuse8["possible"], &fuse8["why"]),
         (&json!(false), &json!("at best 1 in 256, at any size"))
     );
-    // Every layout once, in the order of what it takes; none has a rate above the one asked for.
+    // Every layout is listed once, in order of its size, and no layout has a higher rate than asked
+    // for.
     let mut before = 0.0;
     for layout in layouts.iter().filter(|layout| layout["possible"] == true) {
         let bits = layout["bits_per_key"].as_f64().expect("bits");
@@ -66,7 +67,7 @@ fn size_draws_a_line_for_each_layout() {
     for name in names {
         assert!(drawn.contains(&format!(">{name}")), "{name} is not in the legend");
     }
-    // A line in the panel and one in the legend for each.
+    // One line in the chart and one in the legend for each layout.
     let lines: Vec<_> = drawn.split("<path class=\"line ").skip(1).collect();
     assert_eq!(lines.len(), 2 * names.len());
     assert!(lines[..names.len()].iter().all(|line| line.contains('L')), "a line has two points");
@@ -77,7 +78,7 @@ fn size_draws_a_line_for_each_layout() {
     assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
 }
 
-/// Tags that close each other, quoted attributes, no stray ampersand.
+/// Checks that tags are nested, attributes are quoted, and ampersands are escaped.
 fn is_well_formed(svg: &str) {
     let mut open = Vec::new();
     let mut rest = svg;
@@ -114,7 +115,8 @@ fn size_refuses_what_makes_no_sense() {
     }
     let nowhere = ["filter", "size", "--keys", "9", "--fpr", "0.1", "--svg", "/nonexistent/a.svg"];
     fails(&nowhere, b"", BAD_INPUT, &["/nonexistent/a.svg"]);
-    // As large and as low as numbers go: an answer, or an error that names a limit.
+    // The largest numbers and lowest rates: the command prints a result, or an error that names a
+    // limit.
     for (keys, fpr) in
         [("18446744073709551615", "0.5"), ("1000000000000000000", "1e-300"), ("1", "1e-12")]
     {

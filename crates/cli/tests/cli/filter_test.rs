@@ -1,4 +1,4 @@
-//! `filter test`.
+//! Tests of `filter test`.
 
 use super::filter_build::{built, lines};
 use super::*;
@@ -17,12 +17,12 @@ fn answers_come_in_the_order_of_the_keys_and_the_exit_code_sums_them_up() {
     let show =
         |answers: &str| run(&[&test[..], &["bob", "eve", "--show", answers]].concat()).stdout;
     assert_eq!(["maybe", "no", "none"].map(show), ["maybe  bob\n", "no     eve\n", ""]);
-    // From standard input and files, behind those of the command line.
+    // Keys from standard input and files come after those of the command line.
     let file = TempFile::new("asked.txt", "alice\n\ntrent\r\n");
     let output = run_with(&[&test[..], &["eve", "-", "--file", file.path()]].concat(), b"bob\n");
     assert_eq!(output.stdout, "no     eve\nmaybe  alice\nno     trent\nmaybe  bob\n");
     assert!(output.stderr.contains("empty lines: 1"), "{}", output.stderr);
-    // What steers a terminal does not reach it.
+    // Terminal control characters are escaped.
     let output = run_with(&[&test[..], &["-"]].concat(), b"a\x1b[2Jb\n");
     assert_eq!(output.stdout, "no     a\\u{1b}[2Jb\n");
 }
@@ -67,7 +67,7 @@ fn nothing_to_ask_and_an_empty_filter() {
     assert!(output.stderr.contains("nothing was inserted"), "{}", output.stderr);
     fails(&["filter", "test", filter.path()], b"", USAGE, &["KEY"]);
     let output = run(&["filter", "test", filter.path(), "-"]);
-    assert_eq!((output.code, output.stdout.as_str()), (NO, ""), "no key came, none may be there");
+    assert_eq!((output.code, output.stdout.as_str()), (NO, ""), "without keys, none is present");
     fails(&["filter", "test", "-", "-"], b"", USAGE, &["only once"]);
     fails(
         &["filter", "test", filter.path(), "--hex", "0g"],
@@ -108,7 +108,7 @@ fn filters_of_guava_are_made_asked_and_described() {
     assert_eq!((&info["kind"], &info["hash"]), (&json!("guava"), &json!("murmur3")));
     assert_eq!((&info["keys"], &info["checksum"]), (&json!(null), &json!(null)));
     assert_eq!(info["parameters"]["strategy"], "MURMUR128_MITZ_64");
-    // Guava's own bytes, and its own false positives.
+    // Bytes that Guava has written, and Guava's own false positives.
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/filters/guava.json");
     let cases: Value = serde_json::from_slice(&fs::read(path).expect("fixture")).expect("JSON");
     let case = &cases[1];

@@ -1,4 +1,5 @@
-//! The binary as users call it: each command on real data, with wrong inputs, and its exit codes.
+//! Tests of the binary as users call it: each command on real data, with wrong inputs, and its exit
+//! codes.
 
 mod blocks;
 mod compact;
@@ -20,7 +21,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// BIP84's test wallet.
+/// The extended public key of BIP84's test wallet.
 const XPUB: &str = "xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V";
 const YES: i32 = 0;
 const NO: i32 = 1;
@@ -37,7 +38,7 @@ struct Output {
 
 fn run_with(args: &[&str], stdin: &[u8]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
-    // Providers are played on loopback, where no proxy of the environment leads.
+    // Providers are simulated on loopback, which a proxy of the environment can't reach.
     for proxy in ["http_proxy", "https_proxy", "all_proxy"] {
         command.env_remove(proxy).env_remove(proxy.to_uppercase());
     }
@@ -48,7 +49,7 @@ fn run_with(args: &[&str], stdin: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // A command that reads no input may be gone before it is all written.
+    // A command that reads no input may exit before all of it is written.
     drop(child.stdin.take().expect("piped").write_all(stdin));
     let output = child.wait_with_output().expect("the binary ends");
     Output {
@@ -62,14 +63,15 @@ fn run(args: &[&str]) -> Output {
     run_with(args, b"")
 }
 
-/// Runs with `--json` and expects an exit code.
+/// Runs a command with `--json`, checks its exit code, and returns its output.
 fn json_of(args: &[&str], code: i32) -> Value {
     let output = run(&[args, &["--json"]].concat());
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
     serde_json::from_str(&output.stdout).expect("--json prints JSON")
 }
 
-/// Expects an error that says each of `words`, and nothing on standard output.
+/// Checks that a command fails with an error that contains each of `words`, and prints nothing to
+/// standard output.
 fn fails(args: &[&str], stdin: &[u8], code: i32, words: &[&str]) {
     let output = run_with(args, stdin);
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
@@ -92,7 +94,7 @@ fn block_757753() -> String {
     text(&fixture("blocks/mainnet_757753.json")["block"]).to_owned()
 }
 
-/// A file for one test, removed afterwards.
+/// A temporary file for one test, which is removed afterwards.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -204,7 +206,8 @@ fn a_reader_that_goes_away_is_no_error() {
     assert_eq!(output.status.code(), Some(YES));
 }
 
-/// Every prefix of each kind of input, as each kind of input: an exit code, never a panic.
+/// Feeds prefixes of each kind of input to every command: the result is an exit code, never a
+/// panic.
 #[test]
 fn no_input_panics() {
     let vectors = fixture("bip37_vectors.json");

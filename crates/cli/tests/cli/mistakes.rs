@@ -1,4 +1,4 @@
-//! What people give by mistake, and where output goes wrong.
+//! Inputs that people give by mistake, and output streams that are closed.
 
 use super::*;
 

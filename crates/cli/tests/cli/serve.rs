@@ -1,4 +1,4 @@
-//! `btc serve`: peers that keep to the protocol and peers that don't.
+//! Tests of `btc serve`, with peers that follow the protocol and peers that break it.
 
 #![cfg(unix)]
 
@@ -25,13 +25,13 @@ use serde_json::{Value, json};
 
 use super::{BAD_INPUT, USAGE, fixture, run};
 
-/// Far beyond what anything here takes.
+/// A timeout far longer than any step of these tests takes.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(super) struct Folder(PathBuf);
 
 impl Folder {
-    /// The blocks of mainnet at these heights in a file of hex.
+    /// Returns a folder with mainnet's blocks at these heights in a file of hex.
     pub(super) fn new(heights: std::ops::RangeInclusive<usize>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -67,9 +67,10 @@ pub(super) struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub(super) address: SocketAddr,
-    /// What it said before it listened.
+    /// The lines that it printed before it was listening.
     before: Vec<Value>,
-    /// Who waits for a line that does not come is not to wait for ever.
+    /// Ends the watchdog thread. The watchdog kills the command after the timeout, so that a test
+    /// that waits for a missing line does not hang.
     done: mpsc::Sender<()>,
 }
 
@@ -110,7 +111,7 @@ impl Server {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// The next line of this event; what others come before is passed over.
+    /// Returns the next line with this event, and skips the lines before it.
     fn event(&mut self, name: &str) -> Value {
         loop {
             let mut line = self.line();
@@ -120,7 +121,7 @@ impl Server {
         }
     }
 
-    /// A signal, and how the command ends with it.
+    /// Sends a signal. Returns the exit code and the last line of the command.
     fn end(mut self, signal: &str) -> (Option<i32>, Value) {
         let id = self.child.id().to_string();
         let status = Command::new("kill").args(["-s", signal, &id]).status();
@@ -145,7 +146,7 @@ fn frame(magic: Magic, message: NetworkMessage) -> Vec<u8> {
     serialize(&RawNetworkMessage::new(magic, message))
 }
 
-/// A wallet's side of a connection.
+/// The client's side of a connection.
 struct Client(TcpStream);
 
 impl Client {
@@ -155,12 +156,12 @@ impl Client {
         Self(stream)
     }
 
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     fn meet(server: &Server) -> Self {
         Self::try_meet(server).expect("it is let in")
     }
 
-    /// The same; `None` if it is not let in.
+    /// Connects like [`Self::meet`]; returns `None` if the node refuses the connection.
     fn try_meet(server: &Server) -> Option<Self> {
         let mut client = Self::connect(server);
         let nowhere = Address::new(&server.address, ServiceFlags::NONE);
@@ -190,7 +191,7 @@ impl Client {
         self.0.write_all(bytes).expect("it reads");
     }
 
-    /// The next message; `None` when the node has hung up.
+    /// Returns the next message; `None` if the node has closed the connection.
     fn hear(&mut self) -> Option<NetworkMessage> {
         let mut frame = vec![0; 24];
         if let Err(error) = self.0.read_exact(&mut frame) {
@@ -252,7 +253,7 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(client.headers().len(), 100);
     client.say(NetworkMessage::GetData(vec![Inventory::WitnessBlock(block(57).block_hash())]));
     assert_eq!(client.hear(), Some(NetworkMessage::Block(block(57))));
-    // A file that grows, a block and a half at first.
+    // A file that grows; at first it has one block and a part of the next.
     let (first, second) = (serialize(&block(101)), serialize(&block(102)));
     let mut file = fs::File::create(folder.0.join("more.dat")).expect("a file");
     file.write_all(&[&first[..], &second[..50]].concat()).expect("written");
@@ -273,7 +274,7 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(last, expected);
 }
 
-/// Each is hung up on, with the reason, and a peer that does nothing wrong is not.
+/// Each of these peers is disconnected with the reason, and a peer that does nothing wrong is not.
 #[test]
 fn who_breaks_the_protocol_is_disconnected() {
     let folder = Folder::new(0..=3);
@@ -289,7 +290,7 @@ fn who_breaks_the_protocol_is_disconnected() {
     let mut short = frame(Magic::BITCOIN, NetworkMessage::GetHeaders(locator.clone()));
     short.truncate(24);
     short[16..20].copy_from_slice(&0_u32.to_le_bytes());
-    // The checksum of nothing.
+    // The checksum of an empty payload.
     short[20..24].copy_from_slice(&[0x5d, 0xf6, 0xe0, 0xe2]);
     let cases = [
         (vec![0xa5; 4_096], "magic a5a5a5a5"),
@@ -313,14 +314,14 @@ fn who_breaks_the_protocol_is_disconnected() {
             "{why}: {gone}"
         );
     }
-    // Garbage in place of a handshake, too.
+    // Garbage in place of a handshake is refused as well.
     let mut bad = Client::connect(&server);
     bad.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(bad.hear(), None);
     assert!(
         server.event("disconnected")["reason"].as_str().is_some_and(|text| text.contains("magic"))
     );
-    // What nobody knows is no fault, nor what has nothing to do with serving.
+    // Unknown messages are no fault, and neither are messages that do not concern a server.
     let command = "chainsieve".to_owned().try_into().expect("short");
     good.say(NetworkMessage::Unknown { command, payload: vec![1; 1_000] });
     good.say(NetworkMessage::FeeFilter(1_000));
@@ -328,7 +329,7 @@ fn who_breaks_the_protocol_is_disconnected() {
     good.say(NetworkMessage::Ping(5));
     assert_eq!(good.hear(), Some(NetworkMessage::Pong(5)));
     assert_eq!(good.headers().len(), 3);
-    // Ctrl-C, with a peer connected.
+    // Ctrl-C while a peer is connected.
     let (code, last) = server.end("INT");
     assert_eq!((code, &last["connections"]), (Some(0), &json!(10)));
     assert_eq!(good.hear(), None);
@@ -348,10 +349,10 @@ fn no_more_peers_than_allowed() {
     assert_eq!(second.hear(), Some(NetworkMessage::Pong(1)));
     drop(first);
     server.event("disconnected");
-    // The place is free once its thread is seen to have ended.
+    // The slot is free only after the server has noticed that the connection's thread ended.
     let deadline = Instant::now() + PATIENCE;
     while Client::try_meet(&server).is_none() {
-        assert!(Instant::now() < deadline, "no place is free");
+        assert!(Instant::now() < deadline, "no slot is free");
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -366,7 +367,7 @@ fn what_is_missing_is_said() {
     assert!(warning.contains("5 blocks not served") && warning.contains(&missing), "{warning}");
     let warning = server.event("warning");
     assert!(warning.as_str().is_some_and(|text| text.contains("bad.dat")), "{warning}");
-    // The rest comes, and all of it is served.
+    // When the missing blocks arrive, all blocks are served.
     let lines: Vec<_> = (1..=4).map(|height| serialize_hex(&block(height))).collect();
     fs::write(folder.0.join("rest.tmp"), lines.join("\n")).expect("a file");
     fs::rename(folder.0.join("rest.tmp"), folder.0.join("rest.hex")).expect("renamed");

@@ -1,4 +1,4 @@
-//! `btc watch` with peers that are of no use.
+//! Tests of `btc watch` with peers that it can't use.
 
 #![cfg(unix)]
 
@@ -47,7 +47,7 @@ fn end(output: &Output) -> Value {
     serde_json::from_str(last).expect("JSON")
 }
 
-/// The only place is taken by a node without compact filters.
+/// The only connection slot is taken by a node without compact filters.
 #[test]
 fn a_peer_of_no_use_makes_room() {
     let folder = Folder::new(0..=20);
@@ -60,7 +60,7 @@ fn a_peer_of_no_use_makes_room() {
     assert_eq!((&end["ended"], &end["answered_to"]), (&"caught_up".into(), &20.into()));
 }
 
-/// Without --once too: it would wait for ever.
+/// The command must end without `--once` too; otherwise it would wait forever.
 #[test]
 fn a_watch_ends_when_every_peer_is_banned() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -69,12 +69,12 @@ fn a_watch_ends_when_every_peer_is_banned() {
         let (mut stream, _) = listener.accept().expect("it calls");
         let said = read_message(&mut stream, Magic::BITCOIN).expect("a message");
         let NetworkMessage::Version(mut version) = said else { panic!("{said:?}") };
-        // With its own nonce it would be a connection to itself.
+        // A version message with the client's own nonce would count as a connection to itself.
         version.nonce ^= 1;
         let version = NetworkMessage::Version(version);
         write_message(&mut stream, Magic::BITCOIN, version).expect("it reads");
         stream.write_all(b"HTTP/1.1 400 Bad Request").expect("it reads");
-        // Until it has hung up.
+        // Wait until the client has closed the connection.
         drop(std::io::copy(&mut stream, &mut std::io::sink()));
     });
     let data = Data::new("banned");

@@ -33,24 +33,26 @@ pub(crate) fn tests() -> Vec<Trial> {
         .collect()
 }
 
-/// A node. Nothing is mined until [`Self::mine`] says so.
+/// A running anvil. It mines blocks only when [`Self::mine`] is called.
 #[derive(Debug)]
 pub(crate) struct Anvil {
     process: Process,
     rpc: HttpRpc,
-    /// Accounts with money whose keys the node holds.
+    /// Funded accounts whose keys the node has.
     accounts: Vec<Address>,
 }
 
 impl Anvil {
-    /// A fresh chain. Its genesis block has a set time, so that runs have the same hashes.
+    /// Starts a node with a fresh chain. The genesis block has a fixed time, so that every run has
+    /// the same hashes.
     pub(crate) fn start(scene: &Scene, options: &[&str]) -> Self {
-        let program = peers::anvil().expect("the test says that it needs it");
+        let program = peers::anvil().expect("the test declares that it needs it");
         let start = || {
             let port = free_port();
             let mut command = Command::new(&program);
             command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-            // Else states that it has no room for stay in the home folder for good.
+            // Otherwise anvil leaves states that exceed its memory limit in the home folder
+            // permanently.
             command.arg("--cache-path").arg(scene.path("anvil-states"));
             command.args([
                 "--quiet",
@@ -74,7 +76,7 @@ impl Anvil {
         node
     }
 
-    /// Its RPC.
+    /// Returns its RPC endpoint.
     pub(crate) fn rpc(&self) -> &HttpRpc {
         &self.rpc
     }
@@ -83,13 +85,14 @@ impl Anvil {
         &self.accounts
     }
 
-    /// Hands in a transaction of one of its accounts; the gas is given, so that nothing is run
-    /// before it is mined, and one that fails is mined too.
+    /// Sends a transaction from one of its accounts. The gas is given, so that the node does not
+    /// run the transaction before it is mined. So transactions that fail are mined too.
     pub(crate) fn send(&self, from: usize, to: Option<Address>, input: &[u8], gas: u64) -> B256 {
         self.send_as(2, from, to, input, gas)
     }
 
-    /// [`Self::send`] by a transaction of a type: 0, 1 (access list) or 2 (fees of EIP-1559).
+    /// Sends a transaction like [`Self::send`], but of this type: 0, 1 (access list) or 2 (EIP-1559
+    /// fees).
     pub(crate) fn send_as(
         &self,
         style: usize,
@@ -103,7 +106,7 @@ impl Anvil {
         serde_json::from_value(hash).expect("a hash")
     }
 
-    /// What `eth_sendTransaction` takes.
+    /// Returns the parameter of `eth_sendTransaction`.
     pub(crate) fn transaction(
         &self,
         style: usize,
@@ -134,7 +137,7 @@ impl Anvil {
         transaction
     }
 
-    /// Mines blocks: the first of all that was handed in, the others empty.
+    /// Mines blocks: the first contains all pending transactions, the others are empty.
     pub(crate) fn mine(&self, blocks: u64) {
         let height = self.height();
         self.rpc.call("anvil_mine", &json!([format!("{blocks:#x}"), "0x1"]));
@@ -145,7 +148,7 @@ impl Anvil {
         number(&self.rpc.call("eth_blockNumber", &json!([])))
     }
 
-    /// A block as the node says it, with hashes of transactions.
+    /// Returns a block as the node reports it, with the hashes of its transactions.
     pub(crate) fn block(&self, number: u64) -> Value {
         self.rpc.call("eth_getBlockByNumber", &json!([format!("{number:#x}"), false]))
     }
@@ -154,7 +157,7 @@ impl Anvil {
         serde_json::from_value(self.block(number)["hash"].clone()).expect("a hash")
     }
 
-    /// The receipt of a transaction, once it is mined.
+    /// Returns the receipt of a transaction, after it is mined.
     pub(crate) fn receipt(&self, transaction: B256) -> Value {
         wait_for("a receipt", || {
             let receipt = self.rpc.call("eth_getTransactionReceipt", &json!([transaction]));
@@ -162,7 +165,7 @@ impl Anvil {
         })
     }
 
-    /// Puts a contract there, by init code; its address.
+    /// Deploys a contract from its init code, and returns its address.
     pub(crate) fn deploy(&self, init_code: &[u8]) -> Address {
         let transaction = self.send(0, None, init_code, 5_000_000);
         self.mine(1);
@@ -171,14 +174,14 @@ impl Anvil {
         serde_json::from_value(receipt["contractAddress"].clone()).expect("an address")
     }
 
-    /// What the node answers to `eth_getLogs`.
+    /// Returns the node's answer to `eth_getLogs`.
     pub(crate) fn logs(&self, filter: &Value) -> Vec<Value> {
         let logs = self.rpc.call("eth_getLogs", &json!([filter]));
         logs.as_array().expect("logs").clone()
     }
 
-    /// Replaces the last `depth` blocks by as many others. The first of them has these
-    /// transactions, as `eth_sendTransaction` takes them.
+    /// Replaces the last `depth` blocks by the same number of other blocks. The first of these
+    /// contains the given transactions, in the form of `eth_sendTransaction`.
     pub(crate) fn reorganise(&self, depth: u64, transactions: &[Value]) {
         let height = self.height();
         let old = self.hash_at(height);
@@ -191,13 +194,13 @@ impl Anvil {
     }
 }
 
-/// A quantity of the RPC.
+/// Parses a quantity of JSON-RPC.
 pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.strip_prefix("0x"));
     u64::from_str_radix(text.expect("a quantity"), 16).expect("a quantity of 64 bits")
 }
 
-/// The node does what the tests build on.
+/// Checks that the node behaves as the tests assume.
 fn itself(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 1);
@@ -236,7 +239,7 @@ fn itself(scene: &Scene) {
     assert_eq!(node.height(), height + 1);
 }
 
-/// The proxy passes on, alters one call of a batch, and refuses.
+/// Checks that the proxy forwards requests, alters one call of a batch, and refuses requests.
 fn proxied(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     node.mine(3);

@@ -1,4 +1,4 @@
-//! bcoin as a full node of regtest with BIP37, and its RPC.
+//! bcoin as a full node on regtest with BIP37, and its RPC.
 
 mod sync;
 mod watch;
@@ -22,7 +22,7 @@ use crate::peers::{self, Need};
 use crate::regtest::{Branch, History, KINDS, Key, Kind};
 use testkit::eth::http_rpc::HttpRpc;
 
-/// The version bytes of bcoin's own addresses on regtest (Core's are 111 and 196).
+/// Version bytes of bcoin's addresses on regtest (Core's are 111 and 196).
 const PUBKEY_HASH: u8 = 60;
 const SCRIPT_HASH: u8 = 38;
 
@@ -31,13 +31,13 @@ pub(crate) fn tests() -> Vec<Trial> {
     [itself, sync::tests(), watch::tests()].into_iter().flatten().collect()
 }
 
-/// A node, and how to start it again.
+/// A running node, with what is needed to start it again.
 #[derive(Debug)]
 pub(crate) struct Bcoin {
     process: Process,
     rpc: HttpRpc,
     ports: Ports,
-    /// Where its chain is kept; else in memory.
+    /// Folder of its chain; `None` if the chain is in memory.
     folder: Option<PathBuf>,
 }
 
@@ -48,12 +48,12 @@ struct Ports {
 }
 
 impl Bcoin {
-    /// A node with its chain in memory: a restart would begin at the genesis block.
+    /// Starts a node with its chain in memory: a restart would begin at the genesis block.
     pub(crate) fn in_memory(scene: &Scene) -> Self {
         Self::new(scene, None)
     }
 
-    /// A node whose chain outlives [`Self::restart`].
+    /// Starts a node whose chain survives [`Self::restart`].
     pub(crate) fn on_disk(scene: &Scene, folder: &str) -> Self {
         Self::new(scene, Some(&scene.path(folder)))
     }
@@ -71,13 +71,13 @@ impl Bcoin {
         self.rpc.try_call("getblockcount", &json!([])).is_ok()
     }
 
-    /// Ends the node in its own time: its chain is on disk then.
+    /// Stops the node gracefully, so that its chain is on disk.
     pub(crate) fn stop(&mut self) {
         self.process.signal("TERM");
         self.process.wait();
     }
 
-    /// Starts it again, with the same ports and the same chain where that is on disk.
+    /// Starts the node again on the same ports, with the same chain if it is on disk.
     pub(crate) fn restart(&mut self, scene: &Scene) {
         let (ports, folder) = (self.ports, self.folder.clone());
         let start = || launch(scene, ports, folder.as_ref());
@@ -90,12 +90,12 @@ impl Bcoin {
         );
     }
 
-    /// Where it listens for peers.
+    /// Returns its address for peers.
     pub(crate) fn address(&self) -> SocketAddr {
         loopback(self.ports.p2p)
     }
 
-    /// Mines blocks of what its memory pool holds, the reward to a P2PKH script.
+    /// Mines blocks from its memory pool; the rewards go to a P2PKH script.
     pub(crate) fn generate(&self, blocks: u32, to: PubkeyHash) -> Vec<BlockHash> {
         let address = address_of(&ScriptBuf::new_p2pkh(&to));
         let hashes = self.rpc.call("generatetoaddress", &json!([blocks, address]));
@@ -116,19 +116,19 @@ impl Bcoin {
         parse(&self.rpc.call("getblockhash", &json!([height])))
     }
 
-    /// A block that it knows, of any branch.
+    /// Returns a block that the node knows, on any branch.
     pub(crate) fn block(&self, hash: BlockHash) -> Block {
         let hex = self.rpc.call("getblock", &json!([hash.to_string(), false]));
         deserialize_hex(hex.as_str().expect("hex")).expect("a block")
     }
 
-    /// The blocks of its best chain from a height on.
+    /// Returns the blocks of its best chain from a height on.
     pub(crate) fn blocks_from(&self, height: u32) -> Vec<Block> {
         (height..=self.height()).map(|height| self.block(self.hash_at(height))).collect()
     }
 
-    /// Hands it a block of ours. One of a side branch is kept, and becomes the best chain once
-    /// its branch has more work.
+    /// Submits a block that a test mined. A block of a side branch is kept, and becomes part of the
+    /// best chain once its branch has more work.
     pub(crate) fn submit(&self, block: &Block) {
         let answer = self.rpc.call("submitblock", &json!([serialize_hex(block)]));
         assert!(
@@ -138,7 +138,7 @@ impl Bcoin {
         assert_eq!(self.block(block.block_hash()).txdata.len(), block.txdata.len());
     }
 
-    /// Hands it a transaction for its memory pool, from where it tells its peers.
+    /// Sends a transaction to its memory pool, from which the node announces it to its peers.
     pub(crate) fn send(&self, transaction: &Transaction) -> Txid {
         parse(&self.rpc.call("sendrawtransaction", &json!([serialize_hex(transaction)])))
     }
@@ -149,15 +149,16 @@ impl Bcoin {
         pool.as_array().expect("ids").iter().any(|id| *id == txid.to_string())
     }
 
-    /// The transactions that its index of addresses lists under a script's hash. Only
-    /// with the chain in memory: on disk, with a `leveldown` that Node.js of today loads, it lists none.
+    /// Returns the transactions that its address index lists for a script. This works only with the
+    /// chain in memory: on disk, with a `leveldown` that current Node.js loads, the index lists
+    /// none.
     pub(crate) fn transactions_of(&self, script: &Script) -> BTreeSet<Txid> {
         let address = address_of(script).expect("a script with an address");
         let listed = self.rpc.get(&format!("/tx/address/{address}")).expect("the index");
         listed.as_array().expect("transactions").iter().map(|tx| parse(&tx["hash"])).collect()
     }
 
-    /// Drops the connections to all its peers.
+    /// Closes the connections to all its peers.
     pub(crate) fn disconnect_all(&self) {
         let peers = self.rpc.call("getpeerinfo", &json!([]));
         for peer in peers.as_array().into_iter().flatten() {
@@ -167,7 +168,7 @@ impl Bcoin {
 }
 
 fn launch(scene: &Scene, ports: Ports, folder: Option<&PathBuf>) -> Process {
-    let program = peers::bcoin().expect("the test says that it needs it");
+    let program = peers::bcoin().expect("the test declares that it needs it");
     let prefix = folder.cloned().unwrap_or_else(|| scene.path("bcoin"));
     let mut command = Command::new("node");
     command.env("NODE_BACKEND", "js").arg(program).args([
@@ -186,7 +187,7 @@ fn launch(scene: &Scene, ports: Ports, folder: Option<&PathBuf>) -> Process {
         "--no-wallet=true",
         "--no-dns=true",
         "--upnp=false",
-        // None is an assertion failure.
+        // bcoin fails an assertion if this is 0.
         "--max-outbound=1",
         "--only=127.0.0.1:1",
     ]);
@@ -196,7 +197,8 @@ fn launch(scene: &Scene, ports: Ports, folder: Option<&PathBuf>) -> Process {
     scene.start("bcoin", &mut command)
 }
 
-/// Types of a key's scripts that stand in bcoin's index of addresses under the same hash.
+/// Groups of script types of a key that have the same hash, and so one entry in bcoin's address
+/// index.
 pub(crate) const SAME_ADDRESS: [&[Kind]; 4] = [
     &[Kind::P2pkh, Kind::P2pk, Kind::P2wpkh],
     &[Kind::P2shMultisig, Kind::BareMultisig],
@@ -204,7 +206,7 @@ pub(crate) const SAME_ADDRESS: [&[Kind]; 4] = [
     &[Kind::P2wshMultisig],
 ];
 
-/// bcoin's own address of a script: its prefixes on regtest are not Core's.
+/// Returns bcoin's address of a script; its regtest prefixes differ from Core's.
 pub(crate) fn address_of(script: &Script) -> Option<String> {
     let bytes = script.as_bytes();
     let base58 = |prefix: u8, hash: &[u8]| base58::encode_check(&[&[prefix], hash].concat());
@@ -223,14 +225,14 @@ fn parse<T: std::str::FromStr<Err: std::fmt::Debug>>(text: &Value) -> T {
     text.as_str().expect("text").parse().expect("what the method returns")
 }
 
-/// The node does what the tests build on.
+/// Checks that the node behaves as the tests assume.
 fn itself(scene: &Scene) {
     let node = Bcoin::in_memory(scene);
     let mut branch = Branch::begin(&node);
     let mine = Key::new(2);
     let mut other = branch.fork();
 
-    // Coins of every type, in a block of many transactions; then all of them spent.
+    // Coins of every script type in a block of many transactions, which are then all spent.
     let paid = branch.pay(KINDS.map(|kind| mine.output(kind, 100_000)).to_vec());
     let coins: Vec<_> = (0..).zip(KINDS).map(|(vout, _)| mine.coin(&paid, vout)).collect();
     let mut transactions = branch.filler(60);
@@ -248,7 +250,7 @@ fn itself(scene: &Scene) {
     let blocks = node.blocks_from(first);
     let events = History::of_scripts(KINDS.map(|kind| mine.script(kind))).read(first, &blocks);
     assert_eq!(events.len(), 3 * KINDS.len());
-    // bcoin's index of addresses knows the same transactions of those that have one.
+    // For scripts with an address, bcoin's address index lists the same transactions.
     for kinds in SAME_ADDRESS {
         let listed = node.transactions_of(&mine.script(kinds[0]));
         let events = History::of_scripts(kinds.iter().map(|&kind| mine.script(kind)));
@@ -256,7 +258,7 @@ fn itself(scene: &Scene) {
         assert_eq!(listed, events.iter().map(|event| event.txid).collect(), "{kinds:?}");
     }
 
-    // A branch with more work takes over, block by block handed in.
+    // A branch with more work, submitted block by block, becomes the best chain.
     let fork = other.height();
     for _ in 0..3 {
         let filler = other.filler(2);

@@ -18,7 +18,7 @@ use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
 use testkit::eth::http_rpc::HttpRpc;
 
-/// Scripts that bcoin has addresses of.
+/// Script types for which bcoin has addresses.
 const KINDS: [Kind; 5] =
     [Kind::P2pkh, Kind::P2shMultisig, Kind::P2wpkh, Kind::P2shP2wpkh, Kind::P2wshMultisig];
 
@@ -26,7 +26,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     vec![live("bcoin_spv_finds_its_payments_on_btc_serve", &[Need::Bcoin], finds_its_payments)]
 }
 
-/// A node that has headers and a wallet, and asks one peer for filtered blocks.
+/// An SPV node with headers and a wallet, which requests filtered blocks from one peer.
 struct Spv {
     process: Process,
     rpc: HttpRpc,
@@ -34,12 +34,12 @@ struct Spv {
     wallet: String,
 }
 
-/// A transaction of the wallet in a block.
+/// A confirmed transaction of the wallet: height, block and id.
 type Confirmed = (u32, BlockHash, Txid);
 
 impl Spv {
     fn start(scene: &Scene, peer: SocketAddr) -> Self {
-        let program = peers::bcoin().expect("the test says that it needs it");
+        let program = peers::bcoin().expect("the test declares that it needs it");
         let config = Agent::config_builder().timeout_global(Some(Duration::from_mins(2)));
         let agent: Agent = config.proxy(None).build().into();
         let start = || {
@@ -77,7 +77,7 @@ impl Spv {
         start_server("bcoin's SPV node", start, |node| &mut node.process, up)
     }
 
-    /// Has its wallet look for a script.
+    /// Adds a script to its wallet.
     fn watch(&self, script: &Script) {
         let address = address_of(script).expect("a script with an address");
         let body = json!({ "account": "default", "address": address }).to_string();
@@ -91,7 +91,7 @@ impl Spv {
         serde_json::from_str(&text).expect("a list")
     }
 
-    /// The transactions of its wallet that are in a block of its chain.
+    /// Returns the wallet's transactions that are in a block of its chain.
     fn confirmed(&self) -> BTreeSet<Confirmed> {
         let in_block = |tx: &Value| {
             let height = u32::try_from(tx["height"].as_i64()?).ok()?;
@@ -100,7 +100,7 @@ impl Spv {
         self.listed("history").iter().filter_map(in_block).collect()
     }
 
-    /// Those that are in none.
+    /// Returns the wallet's transactions that are in no block.
     fn unconfirmed(&self) -> BTreeSet<Txid> {
         self.listed("unconfirmed").iter().map(|tx| parse(&tx["hash"])).collect()
     }
@@ -125,11 +125,11 @@ fn finds_its_payments(scene: &Scene) {
         events.map(|event| (event.height, event.block, event.txid)).collect()
     };
 
-    // It knows its addresses before it has a peer.
+    // The node gets its addresses before it has a peer.
     let address = loopback(free_port());
     let spv = Spv::start(scene, address);
     for (kind, script) in KINDS.iter().zip(wallet.scripts()) {
-        // bcoin's wallets know scripts by their hash: this one stands for P2PKH and P2WPKH.
+        // bcoin's wallets identify scripts by their hash: one address covers P2PKH and P2WPKH.
         if *kind != Kind::P2wpkh {
             spv.watch(&script);
         }
@@ -140,7 +140,8 @@ fn finds_its_payments(scene: &Scene) {
     assert!(found.len() > 10, "{found:?}");
     wait_until("the wallet's past", || spv.confirmed() == found);
 
-    // A payment that waits for a block, one that is nobody's business, and one that goes again.
+    // A payment and a spend that wait for a block, and a transaction that does not concern the
+    // wallet and is removed again.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[..2]);
     let spend = wallet.spend(1);
@@ -162,8 +163,8 @@ fn finds_its_payments(scene: &Scene) {
     wait_until("payments in a block", || spv.confirmed() == found);
     assert_eq!(spv.unconfirmed(), BTreeSet::new());
 
-    // A longer branch without them, and with another payment. The SPV node goes back to the fork,
-    // and asks for the blocks behind it when it hears of the next one.
+    // A longer branch without these transactions, but with another payment. The SPV node rolls back
+    // to the fork, and requests the blocks after it when the next block is announced.
     let fork = other.0.tip();
     let payment = other.1.receive(&mut other.0, &KINDS[2..]);
     let mut replaced = vec![other.0.mine(vec![]), other.0.mine(vec![payment])];

@@ -21,15 +21,15 @@ pub(crate) fn tests() -> Vec<Trial> {
     vec![live("crate_bip157_finds_its_payments_on_btc_serve", &[Need::Bcoin], finds_its_payments)]
 }
 
-/// A wallet on the crate: what its filters say concerns it, it downloads.
+/// A wallet that uses the crate, and downloads the blocks whose filters match.
 struct Light {
     client: Client,
     scripts: Vec<ScriptBuf>,
-    /// The blocks that it has, by height, as its chain stands.
+    /// The downloaded blocks on its current chain, by height.
     blocks: BTreeMap<u32, Block>,
-    /// How many filters it was given.
+    /// Number of filters received.
     filters: usize,
-    /// The blocks that left its chain.
+    /// Hashes of the blocks that were reorganised away.
     reorganised: Vec<BlockHash>,
     runtime: Runtime,
 }
@@ -60,7 +60,7 @@ impl Light {
         }
     }
 
-    /// Goes on until it is in sync with this tip.
+    /// Continues until it is in sync with this tip.
     fn sync_to(&mut self, tip: BlockHash) {
         while self.next_sync() != tip {}
     }
@@ -100,7 +100,7 @@ impl Light {
         }
     }
 
-    /// What it knows to have happened.
+    /// Returns the events in the blocks that it has.
     fn history(&self) -> Vec<regtest::Event> {
         let history = History::of_scripts(self.scripts.clone());
         let blocks = self.blocks.iter().map(|(&height, block)| (height, block));
@@ -125,7 +125,7 @@ fn finds_its_payments(scene: &Scene) {
     assert_eq!(light.history(), found);
     assert!(light.blocks.len() < blocks.len() / 5, "{} blocks downloaded", light.blocks.len());
 
-    // Two more branches from here; the one that comes later is longer.
+    // Two branches from here; the one that is announced later is longer.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[4..6]);
     let first = branch.mine(vec![payment]);

@@ -1,5 +1,5 @@
-//! `chainsieve-client` as a wallet backend links it, against bcoin, through a SOCKS5 proxy: two
-//! wallets of which one comes late, reorganisations, a broadcast that is mined.
+//! `chainsieve-client` as a wallet backend uses it, against bcoin and through a SOCKS5 proxy: two
+//! wallets, one of them added late, reorganisations, and a broadcast that is mined.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::poll_fn;
@@ -35,7 +35,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// How updates are read.
+/// How the test reads updates: blocking or with tokio.
 enum Reader {
     Blocking,
     Tokio(Runtime),
@@ -59,7 +59,7 @@ impl Reader {
     }
 }
 
-/// A backend: the client, and what it has told.
+/// A wallet backend: the client, and the state from its updates.
 struct Backend {
     client: Client,
     reader: Reader,
@@ -76,7 +76,7 @@ impl Backend {
             News::Withdrawn(hit) => {
                 let known = self.confirmed.entry(of_wallet()).or_default();
                 for event in events(hit) {
-                    assert!(known.remove(&event), "withdrawn and never told: {event:?}");
+                    assert!(known.remove(&event), "withdrawn but never reported: {event:?}");
                 }
             }
             News::Broadcast(_, news) => self.broadcast.push(news.clone()),
@@ -86,7 +86,7 @@ impl Backend {
         update.news
     }
 
-    /// Reads on until it has told just this of a wallet.
+    /// Reads updates until the confirmed events of a wallet are exactly these.
     fn tells(&mut self, wallet: &str, expected: &[Event]) {
         let expected: BTreeSet<_> = expected.iter().copied().collect();
         while self.confirmed.get(wallet) != Some(&expected) {
@@ -95,7 +95,7 @@ impl Backend {
     }
 }
 
-/// What a hit says has happened, where it is confirmed.
+/// Returns the events of a hit; none if it is unconfirmed.
 fn events(hit: &Hit) -> Vec<Event> {
     let Some((at, _)) = hit.place else { return Vec::new() };
     let paid = hit.received.iter().map(|it| Move::Paid { vout: it.vout });
@@ -109,7 +109,7 @@ fn watched(wallet: &Wallet) -> chainsieve_client::Wallet {
     chainsieve_client::Wallet::new(Birthday::Height(0), items)
 }
 
-/// bcoin's chain on a node that serves compact filters too.
+/// Adds bcoin's blocks to a node that also serves compact filters.
 fn follow(filters: &Node, node: &Bcoin, from: u32) {
     for block in node.blocks_from(from) {
         let added = filters.chain_mut().add_block(block, u32::MAX);
@@ -129,7 +129,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     let proxy = SocksProxy::start();
     let mut builder = Builder::new(Network::Regtest).peer(node.address().to_string());
     if protocol == Protocol::Bip157 {
-        // It is asked for filters; bcoin for headers, and to relay.
+        // The additional peer serves filters; bcoin serves headers and relays the broadcast.
         builder = builder.peer(filters.address().to_string());
     }
     let builder = builder.protocol(protocol).proxy(proxy.address()).data_dir(scene.path("data"));
@@ -145,7 +145,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     assert!(expected.len() > 20, "{expected:?}");
     assert_eq!(backend.confirmed["early"], expected.into_iter().collect());
 
-    // Another wallet, and blocks that come meanwhile.
+    // A second wallet is added, and new blocks arrive.
     backend.client.watch("late", watched(&late)).expect("scripts");
     let mut other = (branch.clone().fork(), early.clone());
     let payment = early.receive(&mut branch, &KINDS[2..5]);
@@ -157,7 +157,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     backend.tells("late", &late.history(&node));
     backend.tells("early", &early.history(&node));
 
-    // Both blocks leave the chain.
+    // Both new blocks are reorganised away.
     let payment = other.1.receive(&mut other.0, &KINDS[..3]);
     let spend = other.1.spend(2);
     for transactions in [vec![], vec![payment], vec![spend]] {
@@ -169,7 +169,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     backend.tells("early", &early.history(&node));
     backend.tells("late", &late.history(&node));
 
-    // A transaction of the wallet's own: the node takes it, and mines it.
+    // A transaction of the wallet: the node accepts and mines it.
     let transaction = early.spend(1);
     let rate = FeeRate::from_sat_per_vb(2);
     let txid = backend.client.broadcast(transaction, rate).expect("it runs");
@@ -189,7 +189,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     backend.tells("early", &early.history(&node));
     backend.client.shutdown().expect("everything is written");
 
-    // Each stream by itself, and none past the proxy: the nodes know no other address.
+    // Every connection goes through the proxy, as a separate stream: each has another user name.
     let asked = proxy.asked();
     let users: HashSet<_> = asked.iter().map(|(user, _)| user).collect();
     assert_eq!(users.len(), asked.len(), "streams with one user name: {asked:?}");

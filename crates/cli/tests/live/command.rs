@@ -1,4 +1,4 @@
-//! The command under test: run to its end, or running, with its lines read as they come.
+//! The command under test: run to its end, or running with its lines read as they are printed.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::harness::{Process, Scene, wait_for};
 
-/// The command with these arguments, and no setting of the caller's.
+/// Returns the command with these arguments, without the caller's proxy settings.
 fn chainsieve<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
     command.args(arguments);
@@ -30,13 +30,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Its output as one JSON value.
+    /// Parses its output as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}, {}", self.stdout, self.stderr))
     }
 
-    /// Its output as JSON, a value to a line.
+    /// Parses its output as one JSON value per line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout
             .lines()
@@ -58,7 +58,7 @@ pub(crate) fn run(scene: &Scene, arguments: &[&str]) -> Ended {
     }
 }
 
-/// A command that runs, whose lines are read as they come.
+/// A running command, whose lines are read as they are printed.
 #[derive(Debug)]
 pub(crate) struct Running {
     process: Process,
@@ -66,27 +66,27 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a command, with `--json` among its arguments where lines are wanted.
+    /// Starts a command. To read its lines, `--json` must be among the arguments.
     pub(crate) fn start(scene: &Scene, arguments: &[&str]) -> Self {
         let process = scene.start("chainsieve", &mut chainsieve(arguments));
         let lines = Lines::of(process.output());
         Self { process, lines }
     }
 
-    /// The lines that have come, from the start.
+    /// Returns all lines so far.
     pub(crate) fn lines(&mut self) -> &[Value] {
         self.lines.read()
     }
 
-    /// Waits for a line, among those that came before too; fails when the command ends without.
+    /// Waits for a line; earlier lines count too. Panics if the command ends without such a line.
     pub(crate) fn wait_for(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         self.wait(what, |lines| lines.iter().find(|line| is(line)).cloned())
     }
 
-    /// Waits until the lines so far are as wanted; fails when the command ends before.
+    /// Waits until `want` returns a value for the lines so far. Panics if the command ends before.
     pub(crate) fn wait<T>(&mut self, what: &str, mut want: impl FnMut(&[Value]) -> Option<T>) -> T {
         wait_for(what, || {
-            // In this order: what it printed last is read.
+            // Check for the end first, then read: so the last lines are not missed.
             let ended = self.process.ended();
             let found = want(self.lines.read());
             if let (None, Some(status)) = (&found, ended) {
@@ -96,25 +96,25 @@ impl Running {
         })
     }
 
-    /// Its process.
+    /// Returns its process.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Kills it at once, as `kill -9` does; the lines that it had printed.
+    /// Kills it at once, as `kill -9` does. Returns the lines that it had printed.
     pub(crate) fn kill(mut self) -> Vec<Value> {
         self.process.kill();
         self.lines.read().to_vec()
     }
 
-    /// Ends it as Ctrl-C does; its exit code, lines and log.
+    /// Ends it as Ctrl-C does. Returns exit code, lines and log.
     pub(crate) fn interrupt(mut self) -> (Option<i32>, Vec<Value>, String) {
         self.process.signal("INT");
         let code = self.process.wait().code();
         (code, self.lines.read().to_vec(), self.process.log())
     }
 
-    /// Most memory that it held so far, in KiB (`VmHWM`), and what it holds now (`VmRSS`).
+    /// Returns the peak of its memory so far (`VmHWM`) and its current memory (`VmRSS`), in KiB.
     pub(crate) fn memory(&self) -> Option<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
         let field = |name: &str| {
@@ -125,7 +125,7 @@ impl Running {
     }
 }
 
-/// JSON lines of a file that grows.
+/// The JSON lines of a growing file.
 #[derive(Debug)]
 pub(crate) struct Lines {
     file: File,
@@ -140,7 +140,7 @@ impl Lines {
         Self { file, read: 0, half: Vec::new(), values: Vec::new() }
     }
 
-    /// All lines so far; one that is not complete yet waits.
+    /// Reads all complete lines so far; an incomplete last line is kept for the next call.
     fn read(&mut self) -> &[Value] {
         self.file.seek(SeekFrom::Start(self.read)).expect("a file");
         let mut bytes = Vec::new();

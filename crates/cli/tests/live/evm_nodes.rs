@@ -1,4 +1,4 @@
-//! hardhat and ganache: Ethereum nodes in JavaScript that mine a block for each transaction.
+//! hardhat and ganache: Ethereum nodes in JavaScript that mine one block per transaction.
 
 use std::fs;
 use std::process::Command;
@@ -10,14 +10,14 @@ use crate::harness::{Process, Scene, free_port, start_server, wait_for};
 use crate::peers;
 use testkit::eth::http_rpc::HttpRpc;
 
-/// Which one.
+/// The node software.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Program {
     Hardhat,
     Ganache,
 }
 
-/// A node with the id of mainnet.
+/// A running node with the chain id of mainnet.
 #[derive(Debug)]
 pub(crate) struct EvmNode {
     _process: Process,
@@ -41,8 +41,8 @@ impl EvmNode {
                 Program::Hardhat => ("hardhat", peers::hardhat()),
                 Program::Ganache => ("ganache", peers::ganache()),
             };
-            let script = found.expect("the test says that it needs it");
-            // hardhat wants to be found beside its configuration.
+            let script = found.expect("the test declares that it needs it");
+            // hardhat must be installed next to its configuration.
             let modules =
                 script.ancestors().find(|at| at.ends_with("node_modules")).expect("there");
             #[cfg(unix)]
@@ -88,7 +88,7 @@ impl EvmNode {
         &self.rpc
     }
 
-    /// Makes a contract.
+    /// Deploys a contract, and returns its address.
     pub(crate) fn create(&self, code: &[u8]) -> Address {
         let receipt = self.send(&json!({ "data": format!("0x{}", hex::encode(code)) }));
         serde_json::from_value(receipt["contractAddress"].clone()).expect("an address")

@@ -1,5 +1,5 @@
-//! `eth follow` on anvil: what the node answers to `eth_getLogs` is the naive answer, and every
-//! way in which a provider or the process fails must lead to it or to an error.
+//! `eth follow` on anvil. The node's answer to `eth_getLogs` is the expected result. Whatever way a
+//! provider or the process fails, the command must print that result or an error.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// The word for filters that anvil makes as geth does.
+/// Flags that declare the blooms exact, as anvil builds them by geth's rules.
 pub(crate) const EXACT: [&str; 4] = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
 
-/// The logs that a reader has after these lines: the last word counts.
+/// Returns the logs that a reader has after these lines; the last line about a log decides.
 pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
     let mut logs = BTreeMap::new();
     for line in lines.iter().filter(|line| line["address"].is_string()) {
@@ -48,7 +48,7 @@ pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
     logs
 }
 
-/// The logs of a node's answer, in the same form.
+/// Returns the logs of the node's answer, in the same form.
 pub(crate) fn answered(node: &Anvil, filter: &Value) -> BTreeMap<(String, u64), Value> {
     let logs = node.logs(filter).into_iter();
     logs.map(|log| {
@@ -58,19 +58,19 @@ pub(crate) fn answered(node: &Anvil, filter: &Value) -> BTreeMap<(String, u64), 
     .collect()
 }
 
-/// How often each log came, less how often it was removed.
+/// Returns for each log how often it was printed, less how often it was removed.
 fn balance(lines: &[Value]) -> BTreeMap<(String, u64), i64> {
     let mut balance = BTreeMap::new();
     for line in lines.iter().filter(|line| line["address"].is_string()) {
         let hash = line["blockHash"].as_str().expect("a hash").to_owned();
         let count = balance.entry((hash, number(&line["logIndex"]))).or_default();
         *count += if line["removed"] == json!(true) { -1 } else { 1 };
-        assert!((0..=1).contains(count), "a log comes once, and is removed once: {line}");
+        assert!((0..=1).contains(count), "a log is printed once, and is removed once: {line}");
     }
     balance
 }
 
-/// Waits until everything up to the node's head is out.
+/// Waits until everything up to the node's head is printed.
 fn until_head(node: &Anvil, follow: &mut Running) {
     let hash = json!(node.hash_at(node.height()));
     follow.wait("the node's head", |lines| {
@@ -79,7 +79,7 @@ fn until_head(node: &Anvil, follow: &mut Running) {
     });
 }
 
-/// Every query of every shape of logs, whether filters are looked at or not.
+/// Runs every query over blocks of every shape, with and without use of the blooms.
 fn past(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 11);
@@ -132,7 +132,7 @@ fn past(scene: &Scene) {
             let logs = answered(&node, &filter);
             assert_eq!(kept(&lines), logs, "{filter}");
             assert!(balance(&lines).values().all(|&count| count == 1));
-            // In the node's order.
+            // The lines are in the node's order.
             let printed: Vec<_> = lines
                 .iter()
                 .filter(|line| line["address"].is_string())
@@ -146,14 +146,16 @@ fn past(scene: &Scene) {
             assert_eq!(last["last_hash"], json!(node.hash_at(node.height())));
             receipts.push(last["receipts"].as_u64().expect("a count"));
         }
-        // Without filters, of each block with transactions; with them, of no more.
+        // Without blooms, the receipts of each block with transactions are fetched; with blooms, no
+        // more than these.
         assert!(receipts[1] <= receipts[0], "{receipts:?}");
         assert!(filter["topics"].is_null() || receipts[1] < receipts[0], "{filter}: {receipts:?}");
     }
     assert!(found > 300, "{found} logs");
 }
 
-/// Random branches, deep and shallow, longer and shorter, while it follows.
+/// Random reorganisations while the command follows: deep and shallow, to longer and to shorter
+/// branches.
 fn reorganisations(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 12);
@@ -178,7 +180,7 @@ fn reorganisations(scene: &Scene) {
             node.reorganise(depth, &[]);
             reorgs += 1;
         } else {
-            // The head goes back, and a branch grows from there: perhaps a shorter one.
+            // The head moves back, and another branch grows from there, which may be shorter.
             let height = node.height();
             assert_eq!(node.rpc().call("evm_revert", &json!([snapshot])), json!(true));
             wait_until("the older head", || node.height() < height);
@@ -192,7 +194,7 @@ fn reorganisations(scene: &Scene) {
             until_head(&node, &mut follow);
         }
     }
-    // Longer than any branch before.
+    // Finally a branch longer than any before.
     node.mine(20);
     chain.mine(&node, Step::Several(3));
     until_head(&node, &mut follow);
@@ -203,7 +205,7 @@ fn reorganisations(scene: &Scene) {
     assert_eq!(balance(&lines).into_iter().filter(|(_, count)| *count == 1).count(), logs.len());
     let seen = lines.iter().filter(|line| line["reorg"].is_object()).count();
     assert!(reorgs > 10 && seen >= 5, "{seen} of {reorgs} reorganisations were followed");
-    // As many removed lines as each reorganisation says.
+    // Each reorganisation line is followed by the number of removed logs that it names.
     let mut left = 0;
     for line in &lines {
         if let Some(logs) = line["reorg"]["logs"].as_u64() {
@@ -220,7 +222,7 @@ fn reorganisations(scene: &Scene) {
     assert_eq!(last["removed"], json!(removed));
 }
 
-/// Killed at any moment and started again, while the chain goes on and changes.
+/// The command is killed at random moments and started again, while the chain grows and changes.
 fn kills(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 13);
@@ -253,19 +255,19 @@ fn kills(scene: &Scene) {
             node.reorganise(1 + rng.below(3) as u64, &[]);
         }
         chain.mine(&node, Step::Several(5));
-        // After some line, in the midst of others.
+        // Kill after some line, with more lines to come.
         follow.wait("some lines", |lines| (lines.len() >= wanted).then_some(()));
         if round % 3 == 0 {
             until_head(&node, &mut follow);
         }
         all.extend(follow.kill());
-        // What was printed last may leave the chain while nobody looks.
+        // The blocks printed last may be reorganised away while the command is not running.
         if rng.below(2) == 0 {
             node.reorganise(1 + rng.below(4) as u64, &[]);
             chain.mine(&node, Step::One(3));
         }
     }
-    // Of a head that the process before had noted as printed, nothing would come any more.
+    // Mine a new block, as nothing is printed for a head that an earlier run has already printed.
     chain.mine(&node, Step::Several(2));
     let mut follow = Running::start(scene, &arguments);
     until_head(&node, &mut follow);
@@ -275,7 +277,7 @@ fn kills(scene: &Scene) {
     all.extend(lines);
     assert_eq!(kept(&all), answered(&node, &json!({ "fromBlock": "0x0" })));
 
-    // The same file is of no use for another query, nor for two processes at once.
+    // The same cursor file is refused for another query.
     arguments.extend([
         "--topic0",
         "any",
@@ -287,7 +289,7 @@ fn kills(scene: &Scene) {
     assert!(other.stderr.contains("--cursor is of the query"), "{}", other.stderr);
 }
 
-/// Heads that go back, headers and receipts that come late: nothing is lost, nothing is removed.
+/// Heads that move back, and late headers and receipts: no log is lost, and none is removed.
 fn slow_to_know(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 14);
@@ -298,7 +300,7 @@ fn slow_to_know(scene: &Scene) {
     let proxy = Proxy::start(node.rpc(), move |method, parameters, answer| {
         let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match method {
-            // Some nodes behind the address are behind the others.
+            // Some nodes behind the address lag behind the others.
             "eth_getBlockReceipts" if call.is_multiple_of(3) => answer["result"] = json!(null),
             "eth_getBlockByNumber" if parameters[0] != "latest" && call.is_multiple_of(5) => {
                 answer["result"] = json!(null);
@@ -326,7 +328,7 @@ fn slow_to_know(scene: &Scene) {
     assert!(log.contains("again in"), "it says why it waits: {log}");
 }
 
-/// Receipts with a log less, another hash in a header, another chain than the anchor's.
+/// Incomplete receipts, a header with another bloom, and a chain without the anchor.
 fn lies(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 15);
@@ -374,7 +376,7 @@ fn lies(scene: &Scene) {
     assert!(ended.stderr.contains("not the receipts of the block"), "{}", ended.stderr);
     assert!(ended.stderr.contains("eth_getTransactionReceipt"), "{}", ended.stderr);
 
-    // A way that lies is passed over for one that does not.
+    // If one method returns wrong receipts, another method is used.
     let one_way = Proxy::start(node.rpc(), |method, _, answer| {
         if method == "eth_getBlockReceipts"
             && let Some(receipts) = answer["result"].as_array_mut()
@@ -387,7 +389,7 @@ fn lies(scene: &Scene) {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let filter = json!({ "fromBlock": "0x0", "address": chain.runners[0] });
     assert_eq!(kept(&ended.lines()), answered(&node, &filter));
-    assert!(ended.stderr.contains("gave them"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("returned the right ones"), "{}", ended.stderr);
 
     let forging = Proxy::start(node.rpc(), |method, _, answer| {
         if method == "eth_getBlockByNumber" {
@@ -399,7 +401,7 @@ fn lies(scene: &Scene) {
     assert_eq!(ended.code, 3);
     assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
 
-    // A hash that is trusted, of a block that is on the chain, and of one that left it.
+    // A trusted hash of a block on the chain, and of a block that left it.
     let height = node.height();
     let old = node.hash_at(height).to_string();
     let ended = follow(node.rpc().url(), &["--anchor", &old]);
@@ -425,7 +427,7 @@ fn lies(scene: &Scene) {
     assert!(ended.stderr.contains("another chain"), "{}", ended.stderr);
 }
 
-/// A reorganisation below what is kept, live and while nobody looked.
+/// A reorganisation deeper than the kept blocks, while running and while not running.
 fn too_deep(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 16);
@@ -441,7 +443,7 @@ fn too_deep(scene: &Scene) {
     let mut follow = Running::start(scene, &arguments);
     until_head(&node, &mut follow);
     let before = kept(follow.lines());
-    // As deep as can be followed, and with more blocks than before.
+    // The deepest reorganisation that can be followed, to a longer branch.
     node.reorganise(4, &[]);
     chain.mine(&node, Step::Several(2));
     until_head(&node, &mut follow);
@@ -453,9 +455,9 @@ fn too_deep(scene: &Scene) {
     assert_eq!(follow.process().wait().code(), Some(3));
     let log = follow.process().log();
     assert!(log.contains("a reorganisation too deep to follow"), "{log}");
-    assert_eq!(follow.lines().len(), count, "nothing is printed of it");
+    assert_eq!(follow.lines().len(), count, "no line about the reorganisation is printed");
 
-    // The file stays as it was: the same again.
+    // The cursor file is unchanged: the next run fails in the same way.
     let again = run(scene, &arguments);
     assert_eq!(again.code, 3);
     assert!(again.stderr.contains("a reorganisation too deep to follow"), "{}", again.stderr);

@@ -1,5 +1,5 @@
-//! What every live test stands on: a folder of its own, processes that end with it, ports, and
-//! waiting for what a peer does.
+//! Support of all live tests: a folder for each test, processes that end with it, ports, and
+//! waiting.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -18,15 +18,17 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::peers::{self, Need};
 
-/// How long a test waits for anything: far beyond what it takes, since nothing is measured.
+/// Timeout of every wait: far longer than anything takes, since no times are measured.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
-/// Between two looks at what is waited for.
+/// Interval between two polls of a condition.
 const POLL: Duration = Duration::from_millis(20);
-/// How much of each log a failure shows, and of how many, the newest.
+/// Number of bytes that a failure shows of each log. `LOGS_SHOWN`: number of logs shown, the
+/// newest.
 const SHOWN: u64 = 2_000;
 const LOGS_SHOWN: usize = 12;
 
-/// A test that is ignored, with the reason said, where its peers are not there.
+/// Returns a live test. If software that it needs is missing, the test is ignored with the reason;
+/// with `CI` set, it fails.
 pub(crate) fn live(
     name: &'static str,
     needs: &[Need],
@@ -39,7 +41,7 @@ pub(crate) fn live(
     }
 }
 
-/// Runs a test; a failure comes with the ends of what its processes said.
+/// Runs a test. A failure includes the last output of its processes.
 fn perform(name: &str, run: &dyn Fn(&Scene)) -> Result<(), Failed> {
     let scene = Scene::new(name);
     match panic::catch_unwind(AssertUnwindSafe(|| run(&scene))) {
@@ -50,10 +52,10 @@ fn perform(name: &str, run: &dyn Fn(&Scene)) -> Result<(), Failed> {
 
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic without words").to_owned()
+    text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// A test's folder, gone with it.
+/// Folder of a test, which is removed with it.
 #[derive(Debug)]
 pub(crate) struct Scene {
     folder: PathBuf,
@@ -67,12 +69,12 @@ impl Scene {
         Self { folder, processes: AtomicU32::new(0) }
     }
 
-    /// A path in the test's folder.
+    /// Returns a path in the test's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// Starts a program, with what it prints in files of the test's folder.
+    /// Starts a program whose output goes to files in the test's folder.
     pub(crate) fn start(&self, name: &str, command: &mut Command) -> Process {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         let output = self.path(&format!("{number:03}-{name}.out"));
@@ -86,7 +88,7 @@ impl Scene {
         Process { child, output, log }
     }
 
-    /// The ends of the logs, and of the outputs that have no end of their own.
+    /// Returns the ends of the newest logs and outputs.
     fn logs(&self) -> String {
         let mut text = String::new();
         let Ok(files) = fs::read_dir(&self.folder) else { return text };
@@ -127,7 +129,7 @@ fn tail_of(path: &Path) -> String {
     read().map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// A running program, killed by its process number when this goes.
+/// A running program, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
@@ -136,22 +138,22 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process number.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The file of its standard output.
+    /// Returns the path of its standard output.
     pub(crate) fn output(&self) -> &Path {
         &self.output
     }
 
-    /// Its standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into()).unwrap_or_default()
     }
 
-    /// How it ended, where it has.
+    /// Returns its exit status if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of this process")
     }
@@ -167,7 +169,7 @@ impl Process {
         drop(self.child.wait());
     }
 
-    /// Sends it a signal by its name, as `kill` does.
+    /// Sends it a signal by name, as `kill` does.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "kill -s {name}");
@@ -180,7 +182,7 @@ impl Drop for Process {
     }
 }
 
-/// Asks until there is an answer.
+/// Polls until `ask` returns a value.
 pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -197,9 +199,9 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     wait_for(what, || holds().then_some(()));
 }
 
-/// A port of loopback that nothing listens on, and that no other test here was given.
+/// Returns a loopback port that nothing listens on, and that no other test here has received.
 ///
-/// Another program may take it before its user does: who starts a server tries again.
+/// Another program may take the port before it is used, so starting a server must be retried.
 pub(crate) fn free_port() -> u16 {
     static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
     loop {
@@ -212,14 +214,15 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// The address of a port on loopback.
+/// Returns the address of a port on loopback.
 pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Starts a server and waits until it answers; on a port that another took, again on others.
+/// Starts a server, and waits until it answers. If its port was taken, it is started again on other
+/// ports.
 ///
-/// `start` takes fresh ports by [`free_port`].
+/// `start` must take fresh ports from [`free_port`].
 pub(crate) fn start_server<S>(
     what: &str,
     mut start: impl FnMut() -> S,

@@ -1,5 +1,5 @@
-//! `eth index build --rpc` and `append --rpc` on anvil: the same index as out of a file of its
-//! headers, whatever comes between.
+//! `eth index build --rpc` and `append --rpc` on anvil: the index is the same as one from a file of
+//! its headers, whatever happens in between.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Keeps a node from writing the state of each of thousands of blocks to disk, which takes minutes.
+/// Keeps anvil from writing the states of thousands of blocks to disk, which takes minutes.
 const STATES: [&str; 2] = ["--prune-history", "400"];
-/// Blocks of a section.
+/// Number of blocks in a section.
 const SECTION: u64 = 8192;
 
-/// A file of all headers, as the node says them one by one.
+/// Writes a file with all headers, as the node returns them one by one.
 fn headers_file(scene: &Scene, node: &Anvil) -> PathBuf {
     let path = scene.path("headers.json");
     let numbers: Vec<u64> = (0..=node.height()).collect();
@@ -53,13 +53,13 @@ fn headers_file(scene: &Scene, node: &Anvil) -> PathBuf {
     path
 }
 
-/// The last line of a command that went well.
+/// Returns the last line of a successful command.
 fn last(ended: &Ended) -> Value {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     ended.lines().last().expect("a last line").clone()
 }
 
-/// Every bit of the index is compared with the node's headers.
+/// Compares every bit of the index with the node's headers.
 fn verify(scene: &Scene, node: &Anvil, index: &str) {
     let headers = headers_file(scene, node);
     let ended =
@@ -69,7 +69,8 @@ fn verify(scene: &Scene, node: &Anvil, index: &str) {
     assert_eq!(verified["compared"]["blocks"], json!(node.height() + 1), "{verified}");
 }
 
-/// A chain of more than a section; killed in the midst, stopped in the midst, and on to the end.
+/// Indexes a chain longer than a section; the build is killed once, interrupted once, and then
+/// finished.
 fn build(scene: &Scene) {
     let node = Anvil::start(scene, &STATES);
     let mut chain = Chain::begin(&node, 21);
@@ -114,7 +115,7 @@ fn build(scene: &Scene) {
     assert_eq!(code, Some(0), "{log}");
     let stopped = lines.last().expect("a last line").clone();
     let first = lines[0]["synced"].as_u64().expect("a number");
-    assert!(first > synced, "it goes on from where it was");
+    assert!(first > synced, "it continues after the synced blocks");
     if stopped["last"].as_u64() < Some(node.height()) {
         assert!(stopped["warnings"][0].as_str().is_some_and(|words| words.contains("ended at")));
     }
@@ -126,7 +127,7 @@ fn build(scene: &Scene) {
     assert_eq!(built["added"], json!(node.height() - before));
     verify(scene, &node, index);
 
-    // The same candidates as out of the headers.
+    // The candidates are the same as those of a scan of the headers.
     let headers = scene.path("headers.json");
     let headers = headers.to_str().expect("a path");
     let address = chain.runners[0].to_string();
@@ -146,7 +147,8 @@ fn build(scene: &Scene) {
 
     follow_by(scene, &node, index, &address);
 
-    // Nothing new: nothing happens. A range of its own, and one that is not there.
+    // With nothing new, nothing is added. Then an index of a given range, and a range beyond the
+    // head.
     assert_eq!(last(&run(scene, &arguments))["added"], json!(0));
     let other = scene.path("other");
     let other = other.to_str().expect("a path");
@@ -162,7 +164,7 @@ fn build(scene: &Scene) {
     );
     assert_eq!(beyond.code, 3);
     assert!(beyond.stderr.contains("--to is 1000000"), "{}", beyond.stderr);
-    // A label that says something else than the provider.
+    // A chain label that contradicts the provider's chain id.
     let fresh = scene.path("fresh");
     let fresh = fresh.to_str().expect("a path");
     let mainnet = run(scene, &["eth", "index", "build", fresh, "--rpc", &url]);
@@ -170,7 +172,7 @@ fn build(scene: &Scene) {
     assert!(mainnet.stderr.contains("chain id is 31337"), "{}", mainnet.stderr);
 }
 
-/// `eth follow` with an index: the same logs, and few headers.
+/// `eth follow` with an index prints the same logs, and requests few headers.
 fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     let proxy = Proxy::start(node.rpc(), |_, _, _| Fate::Answered);
     let url = proxy.url();
@@ -210,7 +212,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     }
     let asked = proxy.calls()["eth_getBlockByNumber"];
     assert!(asked < 300, "{asked} headers by number for twice a hundred blocks");
-    // Another word for an old block.
+    // A wrong header for an old block.
     let other = node.hash_at(6).to_string();
     let lying = Proxy::start(node.rpc(), |method, parameters, answer| {
         if method == "eth_getBlockByHash" && parameters[1] == json!(false) {
@@ -228,7 +230,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     );
     assert_eq!(ended.code, 3);
     assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
-    // Filters that are not believed.
+    // Without `--assume-bloom`, blooms of an unknown chain prove nothing.
     let url = node.rpc().url().to_owned();
     let ended =
         run(scene, &["eth", "follow", "--once", "--from", "0", "--index", index, "--rpc", &url]);
@@ -271,7 +273,7 @@ fn reorganisations(scene: &Scene) {
     }
     verify(scene, &node, index);
 
-    // While headers come: of two branches, as from two nodes behind one address.
+    // The headers change while they are fetched, as if from two nodes behind one address.
     let height = node.height();
     node.mine(200);
     let first = std::sync::atomic::AtomicBool::new(true);
@@ -280,7 +282,7 @@ fn reorganisations(scene: &Scene) {
         let wanted = format!("{:#x}", height + 150);
         let once = method == "eth_getBlockByNumber" && parameters[0] == json!(wanted);
         if once && first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            // A block whose parent is another, under its own hash.
+            // A genuine header with its own hash, but of another block.
             answer["result"] = foreign.clone();
         }
         Fate::Answered
@@ -290,14 +292,14 @@ fn reorganisations(scene: &Scene) {
         &["--json", "eth", "index", "append", index, "--batch", "20", "--rpc", &changing.url()],
     );
     if ended.code != 0 {
-        // A header with another number is refused; what came before counts.
+        // A header with another number is refused; the headers before it are kept.
         assert_eq!(ended.code, 3);
         assert!(ended.stderr.contains("was asked for"), "{}", ended.stderr);
     }
     assert_eq!(last(&run_it("append", &[]))["last"], json!(node.height()));
     verify(scene, &node, index);
 
-    // Below the sealed blocks nothing is taken off, and nothing changes.
+    // A reorganisation below the sealed blocks is refused, and changes nothing.
     let before = fs::read_dir(index).expect("a folder").count();
     node.reorganise(node.height() - SECTION + 10, &[]);
     let ended = run_it("append", &[]);

@@ -1,4 +1,4 @@
-//! Rules for a [`Proxy`](testkit::proxy::bitcoin::Proxy): ways in which a peer is not what it should be.
+//! Rules for a [`Proxy`](testkit::proxy::bitcoin::Proxy): ways in which a peer misbehaves.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use chainsieve::btc::bip158::BlockFilter;
 use crate::harness::wait_until;
 use testkit::proxy::bitcoin::{Fate, Letter, Sender};
 
-/// What a proxy does with messages.
+/// Decides what a proxy does with each message.
 pub(crate) type Rule = Box<dyn FnMut(&Letter<'_>) -> Fate + Send>;
 
-/// How often a rule was broken.
+/// Counts how often a rule has misbehaved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count(Arc<AtomicU32>);
 
@@ -35,8 +35,8 @@ impl Count {
     }
 }
 
-/// The filters of a chain, of which some are of other blocks than they say: sent with headers that
-/// go with them, so that nothing is wrong in itself.
+/// The filters of a chain, some of which are made from altered blocks. They are sent with matching
+/// filter headers, so that the lie is consistent in itself.
 #[derive(Debug)]
 pub(crate) struct FalseFilters {
     heights: HashMap<BlockHash, usize>,
@@ -46,7 +46,8 @@ pub(crate) struct FalseFilters {
 }
 
 impl FalseFilters {
-    /// For `blocks`, which begin at height 1: `lie` changes the blocks that filters are made of.
+    /// Builds the filters for `blocks`, which start at height 1. `lie` changes the blocks that the
+    /// filters are made from.
     pub(crate) fn new(blocks: &[Block], mut lie: impl FnMut(usize, &mut Block)) -> Self {
         let genesis = genesis_block(Network::Regtest);
         let mut scripts: HashMap<OutPoint, ScriptBuf> = HashMap::new();
@@ -67,7 +68,7 @@ impl FalseFilters {
             }
             let mut told = block.clone();
             lie(height, &mut told);
-            // The key stays that of the block.
+            // The filter's key stays that of the real block.
             told.header = block.header;
             let filter = BlockFilter::new(&told, |outpoint| scripts.get(outpoint).cloned());
             let filter = filter.expect("all scripts are there");
@@ -80,7 +81,7 @@ impl FalseFilters {
         filters
     }
 
-    /// Answers of a node about filters, as the liar gives them.
+    /// Returns a rule that replaces a node's answers about filters by the false ones.
     pub(crate) fn rule(self, lies: Count) -> Rule {
         Box::new(move |letter| {
             let told = match letter.message {
@@ -125,7 +126,7 @@ impl FalseFilters {
     }
 }
 
-/// Filters that are not those that their headers commit to.
+/// Filters that do not match their filter headers.
 pub(crate) fn damaged_filters(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::CFilter(filter) => {
@@ -153,7 +154,7 @@ pub(crate) fn unproven_headers(lies: Count) -> Rule {
     })
 }
 
-/// Filter headers that are nothing but noise.
+/// Filter headers with a random hash.
 pub(crate) fn noisy_filter_headers(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::CFHeaders(message) if !message.filter_hashes.is_empty() => {
@@ -166,7 +167,7 @@ pub(crate) fn noisy_filter_headers(lies: Count) -> Rule {
     })
 }
 
-/// Blocks in which a transaction pays another sum than it does.
+/// Blocks in which the amount of an output is changed.
 pub(crate) fn altered_blocks(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::Block(block) => {
@@ -179,7 +180,7 @@ pub(crate) fn altered_blocks(lies: Count) -> Rule {
     })
 }
 
-/// Blocks in which a witness is another.
+/// Blocks in which a witness is changed.
 pub(crate) fn altered_witnesses(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::Block(block) => {
@@ -192,7 +193,7 @@ pub(crate) fn altered_witnesses(lies: Count) -> Rule {
     })
 }
 
-/// Filtered blocks in which nothing matches, and no transactions: nothing shows that it is a lie.
+/// Filtered blocks without matches and without transactions: nothing reveals the lie.
 pub(crate) fn hidden_matches(lies: Count) -> Rule {
     Box::new(move |letter| match (letter.sender, letter.message) {
         (Sender::Node, NetworkMessage::MerkleBlock(block)) => {
@@ -211,7 +212,7 @@ pub(crate) fn hidden_matches(lies: Count) -> Rule {
     })
 }
 
-/// Filtered blocks whose transactions stay away.
+/// Filtered blocks without their transactions.
 pub(crate) fn withheld_transactions(lies: Count) -> Rule {
     Box::new(move |letter| match (letter.sender, letter.message) {
         (Sender::Node, NetworkMessage::Tx(_)) => {
@@ -222,7 +223,7 @@ pub(crate) fn withheld_transactions(lies: Count) -> Rule {
     })
 }
 
-/// Transactions that come with a filtered block and are not those of its proof.
+/// Filtered blocks with transactions that are not those of the proof.
 pub(crate) fn altered_transactions(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::Tx(tx) => {
@@ -234,7 +235,7 @@ pub(crate) fn altered_transactions(lies: Count) -> Rule {
     })
 }
 
-/// Merkle blocks whose proof does not lead to the root of their header.
+/// Merkle blocks whose proof does not lead to the merkle root of the header.
 pub(crate) fn false_proofs(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::MerkleBlock(block) => {
@@ -246,12 +247,12 @@ pub(crate) fn false_proofs(lies: Count) -> Rule {
     })
 }
 
-/// All as it is.
+/// Forwards everything unchanged.
 pub(crate) fn honest() -> Rule {
     Box::new(|_| Fate::Pass)
 }
 
-/// All as it is, but nothing before the other has been bad.
+/// Forwards everything unchanged, but only after another rule has misbehaved.
 pub(crate) fn comes_after(other: Count) -> Rule {
     Box::new(move |_| {
         wait_until("a lie", || other.get() > 0);
@@ -259,7 +260,7 @@ pub(crate) fn comes_after(other: Count) -> Rule {
     })
 }
 
-/// Nothing any more from the node's message number `after` on, handshake included.
+/// Stalls from the node's message number `after` on; messages of the handshake are counted too.
 pub(crate) fn stalls(after: u32, stalled: Count) -> Rule {
     let mut counts: HashMap<u32, u32> = HashMap::new();
     Box::new(move |letter| {
@@ -273,7 +274,7 @@ pub(crate) fn stalls(after: u32, stalled: Count) -> Rule {
     })
 }
 
-/// Hangs up in place of the node's message number `after` of each connection.
+/// Closes each connection in place of the node's message number `after`.
 pub(crate) fn hangs_up(after: u32, ended: Count) -> Rule {
     let mut counts: HashMap<u32, u32> = HashMap::new();
     Box::new(move |letter| {
@@ -287,7 +288,7 @@ pub(crate) fn hangs_up(after: u32, ended: Count) -> Rule {
     })
 }
 
-/// Messages of the node behind the handshake of which each byte takes its time.
+/// Sends the node's messages after the handshake very slowly, byte by byte.
 pub(crate) fn trickles(slowed: Count) -> Rule {
     Box::new(move |letter| match (letter.sender, letter.message) {
         (Sender::Client, _) | (_, NetworkMessage::Version(_) | NetworkMessage::Verack) => {
@@ -300,7 +301,7 @@ pub(crate) fn trickles(slowed: Count) -> Rule {
     })
 }
 
-/// Bytes that are no message, in place of the node's message number `after`.
+/// Sends garbage in place of the node's message number `after`.
 pub(crate) fn garbage(after: u32, sent: Count) -> Rule {
     let mut counts: HashMap<u32, u32> = HashMap::new();
     Box::new(move |letter| {
@@ -314,7 +315,7 @@ pub(crate) fn garbage(after: u32, sent: Count) -> Rule {
     })
 }
 
-/// What a node says, told otherwise.
+/// Replaces messages of the node, where `tell` returns another message.
 fn from_node(
     lies: Count,
     mut tell: impl FnMut(&NetworkMessage) -> Option<NetworkMessage> + Send + 'static,

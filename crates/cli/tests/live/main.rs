@@ -1,8 +1,8 @@
-//! The command against software that nobody here wrote: nodes of Bitcoin and Ethereum and a client,
-//! each on loopback, each at a pinned version (`peers/install` installs them).
+//! Tests of the command against independent software: Bitcoin and Ethereum nodes and a client, each
+//! on loopback and at a pinned version (`peers/install` installs them).
 //!
-//! A test whose peers are not there is ignored, and the reason stands above the list: it never
-//! counts as passed. Where `CI` is set it fails.
+//! If the software that a test needs is missing, the test is ignored, and the reason is printed
+//! above the list: it never counts as passed. With `CI` set, it fails.
 
 mod anvil;
 mod bcoin;
@@ -30,12 +30,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
-/// Tests at a time, unless the command line says otherwise.
+/// Number of parallel tests, unless the command line sets another.
 const THREADS: usize = 6;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Most of a test is waiting for nodes.
+    // The tests mostly wait for nodes, so more tests than cores run in parallel.
     arguments.test_threads.get_or_insert(THREADS);
     let mut tests: Vec<Trial> = Vec::new();
     tests.extend(anvil::tests());

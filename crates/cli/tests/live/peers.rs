@@ -1,4 +1,4 @@
-//! Which of the peers are there.
+//! Finds the software that the live tests run against.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub(crate) enum Need {
     Ganache,
 }
 
-/// Reasons, each with the tests that are not run for it: [`say_what_is_missing`].
+/// Reasons, each with the tests that are not run because of it; printed by [`say_what_is_missing`].
 static MISSING: Mutex<BTreeMap<String, Vec<&str>>> = Mutex::new(BTreeMap::new());
 
-/// The folder that `peers/install` fills, or another that `CHAINSIEVE_LIVE_PEERS` names.
+/// Returns the folder that `peers/install` fills, or the one that `CHAINSIEVE_LIVE_PEERS` names.
 fn folder() -> PathBuf {
     env::var_os("CHAINSIEVE_LIVE_PEERS").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/live/peers"),
@@ -32,22 +32,22 @@ fn folder() -> PathBuf {
     )
 }
 
-/// bcoin's program, to be run by `node`.
+/// Returns the path of bcoin's program, which `node` runs.
 pub(crate) fn bcoin() -> Result<PathBuf, String> {
     of_node_js("bcoin", "bin/node")
 }
 
-/// hardhat's program, to be run by `node`.
+/// Returns the path of hardhat's program, which `node` runs.
 pub(crate) fn hardhat() -> Result<PathBuf, String> {
     of_node_js("hardhat", "internal/cli/bootstrap.js")
 }
 
-/// ganache's program, to be run by `node`.
+/// Returns the path of ganache's program, which `node` runs.
 pub(crate) fn ganache() -> Result<PathBuf, String> {
     of_node_js("ganache", "dist/node/cli.js")
 }
 
-/// A program of a package that Node.js runs.
+/// Returns the path of a package's program that Node.js runs.
 fn of_node_js(package: &str, program: &str) -> Result<PathBuf, String> {
     static FOUND: LazyLock<bool> = LazyLock::new(|| {
         let node = Command::new("node").arg("--version").stdout(Stdio::null()).status();
@@ -59,7 +59,7 @@ fn of_node_js(package: &str, program: &str) -> Result<PathBuf, String> {
     Ok(installed(package)?.join(program))
 }
 
-/// anvil's program.
+/// Returns the path of anvil's program.
 pub(crate) fn anvil() -> Result<PathBuf, String> {
     static FOUND: LazyLock<Result<PathBuf, String>> = LazyLock::new(|| {
         if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
@@ -76,7 +76,7 @@ pub(crate) fn anvil() -> Result<PathBuf, String> {
     FOUND.clone()
 }
 
-/// The folder of a package that is there at the version that is pinned.
+/// Returns the folder of a package that is installed at the pinned version.
 fn installed(name: &str) -> Result<PathBuf, String> {
     let json =
         |path: PathBuf| -> Option<Value> { serde_json::from_slice(&fs::read(path).ok()?).ok() };
@@ -95,7 +95,7 @@ fn installed(name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Why a test with these needs cannot run.
+/// Returns the reason why a test with these needs cannot run; `None` if it can.
 pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
     let why = needs.iter().find_map(|need| match need {
         Need::Bcoin => bcoin().err(),
@@ -108,12 +108,12 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
     Some(why)
 }
 
-/// Whether a run without the peers is a failed one.
+/// Returns `true` if missing software fails the run.
 pub(crate) fn must_be_there() -> bool {
     env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "0" && value != "false")
 }
 
-/// Says on standard error which tests are not run, and why.
+/// Prints to standard error which tests are not run, and why.
 pub(crate) fn say_what_is_missing() {
     for (why, tests) in MISSING.lock().expect("no panic holds it").iter() {
         let fails = if must_be_there() { " (CI is set: that is a failure)" } else { "" };

@@ -1,5 +1,5 @@
-//! `chainsieve-provider` as a scanner links it, blocking and from tokio: against anvil, whose
-//! answers a proxy alters, and against hardhat and ganache, which serve neither
+//! `chainsieve-provider` as a log scanner uses it, blocking and from tokio. It runs against anvil,
+//! whose answers a proxy alters, and against hardhat and ganache, which serve neither
 //! `eth_getBlockReceipts` nor `debug_getRawHeader`.
 
 use std::future::poll_fn;
@@ -54,10 +54,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// How long an update is waited for at a time.
+/// How long one call waits for an update.
 const SHORT: Duration = Duration::from_millis(30);
 
-/// How the library is called.
+/// How the library is called: blocking or from tokio.
 enum Caller {
     Blocking,
     Tokio(Runtime),
@@ -91,7 +91,7 @@ impl Caller {
     fn next(&self, mut updates: LogUpdates) -> Option<LogUpdate> {
         match self {
             Self::Blocking => updates.next_within(SHORT),
-            // Futures are dropped all the time: nothing may be lost with one.
+            // Futures are dropped often here: no update may be lost with them.
             Self::Tokio(runtime) => runtime.block_on(async {
                 let mut updates = updates.into_stream();
                 let next = poll_fn(|task| Pin::new(&mut updates).poll_next(task));
@@ -101,7 +101,8 @@ impl Caller {
     }
 }
 
-/// What anvil's headers and receipts are follows from the id of mainnet, which it is started with.
+/// Returns a builder for these nodes. The chain id of mainnet, with which anvil is started,
+/// determines the rules for its headers and receipts.
 fn provider(urls: &[&str]) -> Builder {
     let builder = Provider::builder().retries(1);
     urls.iter().fold(builder, |builder, url| builder.url(url))
@@ -158,7 +159,7 @@ fn lies(scene: &Scene, caller: &Caller) {
             let audited = caller.audit(&liar, &everything).expect("audited");
             let report = &audited.reports[0];
             assert_eq!(report.status(), Status::Wrong, "{name}, {log}");
-            // Read out of receipts, the logs are right whatever it answers.
+            // Logs that are read from receipts are right, whatever `eth_getLogs` returns.
             if name == "left out" {
                 let proven = caller.logs(&liar, &everything).expect("proven");
                 assert_eq!(proven.logs, located(&truth));
@@ -204,13 +205,14 @@ fn receipts(scene: &Scene, caller: &Caller) {
             other => panic!("{name}: {other:?}"),
         };
         assert_eq!(missing, [block], "{name}");
-        // Another node has them.
+        // Another node has the receipts.
         let both = caller.logs(&build(&[&url, node.rpc().url()]), &everything);
         assert_eq!(both.expect("proven").logs, located(&truth), "{name}");
     }
 }
 
-/// A reader with a cursor of its own: its logs are those of the chain, however often it is cut off.
+/// A reader that stores its own cursor has exactly the logs of the chain, however often it is
+/// interrupted.
 fn follows(scene: &Scene, caller: &Caller) {
     let (node, chain) = chain(scene, 23);
     let everything = LogQuery::new().from_block(0_u64);
@@ -230,7 +232,7 @@ fn follows(scene: &Scene, caller: &Caller) {
         let following = start(20);
         let mut seen = 0;
         let until = Instant::now() + PATIENCE;
-        // Cut off after some updates, with one of them not acknowledged.
+        // Interrupt after some updates, with one of them not acknowledged.
         while !caught_up(&following, &node, seen) {
             assert!(Instant::now() < until, "it goes on: {:?}", following.status());
             let Some(update) = caller.next(following.updates()) else { continue };
@@ -265,7 +267,8 @@ fn caught_up(following: &Following, node: &Anvil, seen: u64) -> bool {
     seen > 0 && following.status().last.is_some_and(|last| last.number >= node.height())
 }
 
-/// Each log comes once, and is taken back once: the cursor is kept with them.
+/// Applies an update. Each log is delivered once and withdrawn once, as the cursor is stored with
+/// the logs.
 fn take(kept: &mut Vec<LocatedLog>, update: &Update) {
     match update {
         Update::Blocks(blocks) => kept.extend(blocks.logs.iter().cloned()),
@@ -279,7 +282,7 @@ fn take(kept: &mut Vec<LocatedLog>, update: &Update) {
     }
 }
 
-/// One of two providers leaves a log out: which one is wrong is proven.
+/// One of two providers omits a log: the audit proves which one is wrong.
 fn two(scene: &Scene) {
     let (node, _) = chain(scene, 24);
     let head = node.height();
@@ -305,8 +308,8 @@ fn two(scene: &Scene) {
     }
 }
 
-/// What a node that breaks does not give is asked of the other one, by a follower too; and a follower
-/// that was started by a future outlives it.
+/// Requests that one node fails are sent to the other node, by a follower too. A follower that was
+/// started inside a future outlives that future.
 fn fails_over(scene: &Scene) {
     let (node, mut chain) = chain(scene, 27);
     let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));
@@ -360,7 +363,7 @@ fn fails_over(scene: &Scene) {
     assert!(has_failed.load(Ordering::Relaxed), "the first node was asked for receipts");
 }
 
-/// Where the first node lacks what a follower starts from, it starts by the other one.
+/// If the first node lacks the start block of a follower, the follower starts with the other node.
 fn starts_at_another(node: &Anvil) {
     let none = json!({ "result": null });
     let refused = json!({ "error": { "code": -32601, "message": "no" } });
@@ -398,7 +401,7 @@ fn starts_at_another(node: &Anvil) {
     }
 }
 
-/// The calls that a proxy counts take as long as the budget says.
+/// The calls that a proxy counts take as long as the budget requires.
 fn budget(scene: &Scene) {
     let (node, _) = chain(scene, 25);
     let head = node.height();
@@ -416,14 +419,15 @@ fn budget(scene: &Scene) {
     let spent: u64 = calls.iter().map(spent).sum();
     assert_eq!(thrifty.nodes()[0].num_calls(), calls.values().map(|it| *it as u64).sum::<u64>());
     assert!(spent > 80, "{calls:?}");
-    // One second's worth is there at the start; the last request may have cost that much again.
+    // The budget of one second is available at the start, and the last request may exceed the rate
+    // by its own cost.
     let allowed = 40.0 * (seconds + 1.0);
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let spent = spent as f64;
     assert!(spent <= allowed + 1.0, "{spent} in {seconds} s: {calls:?}");
 }
 
-/// A future that is dropped ends the requests of its operation.
+/// Dropping a future ends the requests of its operation.
 fn cancelled(scene: &Scene) {
     let (node, _) = chain(scene, 26);
     let head = node.height();
@@ -444,7 +448,7 @@ fn cancelled(scene: &Scene) {
     assert!(!provider.stop().is_set());
 }
 
-/// A token's transfers on another node, all of which is asked in the ways that it serves.
+/// Reads a token's transfers from another node, with the methods that it serves.
 fn other(scene: &Scene, program: Program) {
     let node = EvmNode::start(scene, program);
     let token = node.create(&runner(true));

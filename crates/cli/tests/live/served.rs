@@ -11,12 +11,12 @@ use serde_json::Value;
 use crate::command::Running;
 use crate::harness::Scene;
 
-/// A folder of blocks of regtest, as several nodes may share one.
+/// A folder of regtest blocks, which several nodes can share.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// A folder with these blocks in one file.
+    /// Returns a folder with these blocks in one file.
     pub(crate) fn new(scene: &Scene, name: &str, blocks: &[Block]) -> Self {
         let folder = Self(scene.path(name));
         fs::create_dir_all(folder.0.join("mempool")).expect("a folder");
@@ -26,13 +26,13 @@ impl Folder {
         folder
     }
 
-    /// Puts in a file of raw blocks, as a whole.
+    /// Adds a file of raw blocks atomically.
     pub(crate) fn put(&self, name: &str, blocks: &[Block]) {
         let bytes: Vec<u8> = blocks.iter().flat_map(serialize).collect();
         write(&self.0.join(name), &bytes);
     }
 
-    /// Puts in a transaction that no block has.
+    /// Adds a transaction that is in no block.
     pub(crate) fn put_transaction(&self, tx: &Transaction) {
         write(&self.transaction(tx), serialize_hex(tx).as_bytes());
     }
@@ -46,7 +46,7 @@ impl Folder {
     }
 }
 
-/// Under another name first, so that nobody reads half of it.
+/// Writes under another name first, so that no reader sees an incomplete file.
 fn write(path: &Path, bytes: &[u8]) {
     let partial = path.with_extension("part");
     fs::write(&partial, bytes).expect("a file");
@@ -61,12 +61,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts it on a free port.
+    /// Starts a server on a free port.
     pub(crate) fn start(scene: &Scene, folder: &Folder, options: &[&str]) -> Self {
         Self::start_at(scene, folder, "127.0.0.1:0", options)
     }
 
-    /// Starts it at an address.
+    /// Starts a server at an address.
     pub(crate) fn start_at(
         scene: &Scene,
         folder: &Folder,
@@ -86,7 +86,7 @@ impl Server {
         self.address
     }
 
-    /// Waits until it has this tip.
+    /// Waits until it serves this tip.
     pub(crate) fn wait_for_tip(&mut self, tip: BlockHash) {
         let tip = tip.to_string();
         self.running.wait("a tip that is served", |lines| {
@@ -98,12 +98,12 @@ impl Server {
         });
     }
 
-    /// Kills it at once, as `kill -9` does; its port is free then.
+    /// Kills it at once, as `kill -9` does; its port is free afterwards.
     pub(crate) fn kill(&mut self) {
         self.running.process().kill();
     }
 
-    /// Ends it as Ctrl-C does: it has to end well, and have no complaint.
+    /// Ends it as Ctrl-C does. Checks that it exits with code 0 and has printed no warning.
     pub(crate) fn interrupt(self) -> Vec<Value> {
         let (code, lines, log) = self.running.interrupt();
         assert_eq!(code, Some(0), "{log}");

@@ -1,5 +1,5 @@
-//! The command as a light client of `btc serve`, with a proxy of ours before some of the nodes:
-//! it stalls, hangs up, and lies. What is found has to be what is on the chain.
+//! The command as a light client of `btc serve`, with a proxy in front of some of the nodes that
+//! stalls, disconnects and lies. The command must report exactly what is on the chain.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,18 +19,19 @@ use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
 use testkit::proxy::bitcoin::Proxy;
 
-/// How the peers of a test come.
+/// How many peers misbehave, and when.
 #[derive(Clone, Copy)]
 enum Peers {
-    /// A bad one, and two others at the same time.
+    /// One bad peer, and two honest ones at the same time.
     Three,
-    /// A bad one, and two others once it has been bad, so that it is asked.
+    /// One bad peer, and two honest ones that answer only after the bad one has misbehaved. So the
+    /// bad peer is certainly asked.
     BadFirst,
-    /// Two that are bad in the same way, and another.
+    /// Two peers that misbehave in the same way, and an honest one.
     TwoBad,
 }
 
-/// A name, how the peers come, and in which way they are bad.
+/// Name of a case, its peers, and the rule of the bad ones.
 type Case = (&'static str, Peers, fn(&Past, Count) -> Rule);
 
 const BIP157: [Case; 15] = [
@@ -81,10 +82,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     tests
 }
 
-/// What the tests here share: a chain, and what happened on it to a wallet.
+/// The chain that the tests share, and the events of a wallet on it.
 struct Past {
     blocks: Vec<Block>,
-    /// Of a branch with less work.
+    /// The blocks of a branch with less work.
     other: Vec<Block>,
     scripts: Vec<ScriptBuf>,
     events: BTreeSet<Event>,
@@ -97,7 +98,7 @@ fn past(scene: &Scene) -> &'static Past {
         let mut branch = Branch::begin(&node);
         let mut wallet = Wallet::new(4, &KINDS);
         wallet::live(&node, &mut branch, &mut wallet);
-        // Beyond what one request for filters asks for.
+        // More blocks than one request for filters covers.
         wallet::idle(&node, &mut branch, 600);
         let mut other = branch.clone();
         wallet::live(&node, &mut branch, &mut wallet);
@@ -107,7 +108,7 @@ fn past(scene: &Scene) -> &'static Past {
         let mut other_blocks = blocks[..fork].to_vec();
         let mut elsewhere = Wallet::new(4, &KINDS);
         for _ in 0..10 {
-            // What is paid to the wallet there counts for nothing.
+            // Payments to the wallet on this branch do not count.
             let payment = elsewhere.receive(&mut other, &KINDS[..1]);
             other_blocks.push(other.mine(vec![payment]));
         }
@@ -115,7 +116,7 @@ fn past(scene: &Scene) -> &'static Past {
     })
 }
 
-/// What is found is what is on the chain, whatever a peer does that is not alone.
+/// The command finds exactly what is on the chain, if at least one peer is honest.
 fn through(scene: &Scene, protocol: &str, (_, peers, rule): &Case) {
     let past = past(scene);
     let folder = Folder::new(scene, "blocks", &past.blocks);
@@ -132,12 +133,12 @@ fn through(scene: &Scene, protocol: &str, (_, peers, rule): &Case) {
         Proxy::start(server.address(), rule)
     });
     let ended = watch(scene, past, protocol, &proxies.each_ref().map(Proxy::address));
-    assert!(count.get() > 0, "nobody was lied to: {}", ended.stderr);
+    assert!(count.get() > 0, "the rule never misbehaved: {}", ended.stderr);
     check(&ended, past);
 }
 
-/// Against a single peer that lies well there is no defence; what is said of it is no more than
-/// that it is one peer's word.
+/// Nothing protects from a single peer that lies consistently. The report must say that the result
+/// is the claim of one peer.
 fn alone_bip157(scene: &Scene) {
     let past = past(scene);
     let ended = alone(scene, hiding(past, |_| true), &["--spot-audits", "0"]);
@@ -155,10 +156,10 @@ fn alone_bip157(scene: &Scene) {
     }
 }
 
-/// A lie in the filter of a block that is fetched is found out, though nobody else is there.
+/// A lie in the filter of a block that is fetched is detected without any other peer.
 fn caught_alone(scene: &Scene) {
     let past = past(scene);
-    // Blocks are fetched for the spends.
+    // The blocks are fetched because of the spends.
     let paid = |what| matches!(what, Move::Paid { .. });
     let ended = alone(scene, hiding(past, paid), &["--spot-audits", "0"]);
     assert_eq!(ended.code, 4, "{}", ended.stderr);
@@ -167,7 +168,7 @@ fn caught_alone(scene: &Scene) {
     assert_eq!(lines.last().expect("a last line")["ended"], "gave_up");
 }
 
-/// The command with one peer that has its own filters.
+/// Runs the command with one peer that serves false filters.
 fn alone(scene: &Scene, filters: FalseFilters, options: &[&str]) -> Ended {
     let past = past(scene);
     let folder = Folder::new(scene, "blocks", &past.blocks);
@@ -175,11 +176,11 @@ fn alone(scene: &Scene, filters: FalseFilters, options: &[&str]) -> Ended {
     let count = Count::default();
     let liar = Proxy::start(server.address(), filters.rule(count.clone()));
     let ended = watch_with(scene, past, "bip157", &[liar.address()], options);
-    assert!(count.get() > 0, "nobody was lied to: {}", ended.stderr);
+    assert!(count.get() > 0, "the rule never misbehaved: {}", ended.stderr);
     ended
 }
 
-/// The same of merkle blocks without what matched: with BIP37 there are no grades.
+/// The same for merkle blocks that hide the matches. BIP37 has no grades.
 fn alone_bip37(scene: &Scene) {
     let past = past(scene);
     let folder = Folder::new(scene, "blocks", &past.blocks);
@@ -199,7 +200,7 @@ fn alone_bip37(scene: &Scene) {
     }
 }
 
-/// A peer that lacks the last blocks, and one that is on a branch with less work.
+/// One peer that lacks the last blocks, and one on a branch with less work.
 fn behind(scene: &Scene, protocol: &str) {
     let past = past(scene);
     let whole = Folder::new(scene, "whole", &past.blocks);
@@ -236,7 +237,7 @@ fn watch_with(
     command::run(scene, &arguments)
 }
 
-/// All is found, and nothing else.
+/// Checks that the command reports exactly the events of the chain.
 fn check(ended: &Ended, past: &Past) {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let lines = ended.lines();
@@ -247,7 +248,7 @@ fn check(ended: &Ended, past: &Past) {
     assert_eq!(found(&lines), past.events, "{}", ended.stderr);
 }
 
-/// What the command says has happened in blocks: everything once, and for certain.
+/// Returns the confirmed events that the command reports, each once and with certainty.
 fn found(lines: &[Value]) -> BTreeSet<Event> {
     let mut events = BTreeSet::new();
     for line in lines.iter().filter(|line| line["event"] == "hit" && !line["height"].is_null()) {
@@ -273,18 +274,18 @@ fn found(lines: &[Value]) -> BTreeSet<Event> {
     events
 }
 
-/// Filters without the wallet's payments.
+/// Returns a rule with filters that hide the wallet's payments.
 fn hiding_payments(past: &Past, lies: Count) -> Rule {
     hiding(past, |what| matches!(what, Move::Paid { .. })).rule(lies)
 }
 
-/// Filters without what its spends show.
+/// Returns a rule with filters that hide the wallet's spends.
 fn hiding_spends(past: &Past, lies: Count) -> Rule {
     hiding(past, |what| matches!(what, Move::Spent { .. })).rule(lies)
 }
 
-/// Filters of blocks without the transactions in which such a thing happens to the wallet: neither
-/// what these spend nor what they pay is in them.
+/// Returns filters of blocks without the transactions that have such an event of the wallet. The
+/// filters contain neither the scripts that these transactions spend nor those that they pay.
 fn hiding(past: &Past, such: impl Fn(Move) -> bool) -> FalseFilters {
     let hidden = past.events.iter().filter(|event| such(event.what));
     let hidden: BTreeSet<_> = hidden.map(|event| (event.height as usize, event.txid)).collect();

@@ -1,14 +1,14 @@
-//! A wallet's life on a chain: payments to every type of script and out of them.
+//! A test wallet on a chain: payments to every script type, and spends of them.
 
 use chainsieve::bitcoin::{Block, ScriptBuf, Transaction};
 
 use crate::bcoin::Bcoin;
 use crate::regtest::{Branch, Coin, Event, History, Key, Kind};
 
-/// What an output of the wallet is worth.
+/// Value of each output of the wallet, in satoshis.
 const EACH: u64 = 20_000;
 
-/// A key's coins of some types.
+/// A key, with coins of some script types.
 #[derive(Clone, Debug)]
 pub(crate) struct Wallet {
     key: Key,
@@ -21,12 +21,12 @@ impl Wallet {
         Self { key: Key::new(number), kinds: kinds.to_vec(), coins: Vec::new() }
     }
 
-    /// The scripts that pay to it.
+    /// Returns its scripts.
     pub(crate) fn scripts(&self) -> Vec<ScriptBuf> {
         self.kinds.iter().map(|&kind| self.key.script(kind)).collect()
     }
 
-    /// A payment of a stranger to scripts of these types, in one transaction.
+    /// Returns a stranger's transaction that pays one output to each of these script types.
     pub(crate) fn receive(&mut self, branch: &mut Branch, kinds: &[Kind]) -> Transaction {
         let outputs = kinds.iter().map(|&kind| self.key.output(kind, EACH)).collect();
         let tx = branch.pay(outputs);
@@ -35,21 +35,21 @@ impl Wallet {
         tx
     }
 
-    /// Spends the oldest coins, to a stranger and nothing back.
+    /// Returns a transaction that spends the oldest coins to a stranger, without change.
     pub(crate) fn spend(&mut self, count: usize) -> Transaction {
         let coins: Vec<Coin> = self.coins.drain(..count).collect();
         let sats = EACH * coins.len() as u64 - 1_000;
         self.key.spend(&coins, vec![Key::new(9_999).output(Kind::P2wpkh, sats)])
     }
 
-    /// What has happened to it on the node's best chain, by the plain way.
+    /// Returns its events on the node's best chain, by a direct search.
     pub(crate) fn history(&self, node: &Bcoin) -> Vec<Event> {
         let history = History::of_scripts(self.scripts());
         history.read(1, &node.blocks_from(1)).into_iter().collect()
     }
 }
 
-/// Blocks in which the wallet is paid and pays, with other traffic between: submitted to the node.
+/// Mines and submits blocks in which the wallet receives and spends, mixed with other transactions.
 pub(crate) fn live(node: &Bcoin, branch: &mut Branch, wallet: &mut Wallet) -> Vec<Block> {
     let mut blocks = Vec::new();
     let mut mine = |branch: &mut Branch, txs: Vec<Transaction>| {
@@ -57,7 +57,7 @@ pub(crate) fn live(node: &Bcoin, branch: &mut Branch, wallet: &mut Wallet) -> Ve
         node.submit(&block);
         blocks.push(block);
     };
-    // A type of script in each block, and blocks that are nobody's business.
+    // One script type in each block, with blocks in between that do not concern the wallet.
     let kinds = wallet.kinds.clone();
     for &kind in &kinds {
         let mut txs = branch.filler(3);
@@ -67,7 +67,7 @@ pub(crate) fn live(node: &Bcoin, branch: &mut Branch, wallet: &mut Wallet) -> Ve
         let txs = branch.filler(2);
         mine(branch, txs);
     }
-    // One after the other they are spent; the last two together.
+    // Spend the coins one after the other, and the last two together.
     for _ in 2..kinds.len() {
         let spend = wallet.spend(1);
         let mut txs = branch.filler(1);
@@ -75,7 +75,7 @@ pub(crate) fn live(node: &Bcoin, branch: &mut Branch, wallet: &mut Wallet) -> Ve
         mine(branch, txs);
     }
     let together = wallet.spend(2);
-    // Received and spent in the same block.
+    // Coins that are received and spent in the same block.
     let received = wallet.receive(branch, &kinds);
     let spent = wallet.spend(3);
     mine(branch, vec![received, together, spent]);
@@ -84,7 +84,7 @@ pub(crate) fn live(node: &Bcoin, branch: &mut Branch, wallet: &mut Wallet) -> Ve
     blocks
 }
 
-/// Blocks in which nothing happens to anyone.
+/// Mines empty blocks.
 pub(crate) fn idle(node: &Bcoin, branch: &mut Branch, count: usize) {
     for _ in 0..count {
         node.submit(&branch.mine(Vec::new()));

@@ -1,5 +1,5 @@
-//! `btc watch` on several `btc serve`: the past, then live, through a reorganisation, nodes that go
-//! and come back, and a kill of its own.
+//! `btc watch` on several instances of `btc serve`: past blocks first, then live, through
+//! reorganisations, node restarts, and a kill of the command.
 
 use std::collections::BTreeSet;
 
@@ -22,12 +22,12 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// The command, and what it has said in all its runs.
+/// The command, and the lines of all its runs.
 struct Watch<'a> {
     scene: &'a Scene,
     arguments: Vec<String>,
     running: Option<Running>,
-    /// The lines of runs that have ended.
+    /// The lines of the runs that have ended.
     before: Vec<Value>,
 }
 
@@ -41,7 +41,7 @@ impl Watch<'_> {
         self.before.extend(self.running.take().expect("it runs").kill());
     }
 
-    /// Waits until what it has said comes to this.
+    /// Waits until the events from all lines are exactly these.
     fn wait_for(&mut self, what: &str, expected: &BTreeSet<Event>) {
         let before = &self.before;
         self.running
@@ -50,7 +50,7 @@ impl Watch<'_> {
             .wait(what, |lines| (reported(&[before, lines].concat()) == *expected).then_some(()));
     }
 
-    /// Waits for a line of this run.
+    /// Waits for a line of the current run.
     fn wait_for_line(&mut self, what: &str, is: impl Fn(&Value) -> bool) {
         self.running.as_mut().expect("it runs").wait_for(what, is);
     }
@@ -79,7 +79,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
     watch.start();
     watch.wait_for("the past", &history(&wallet));
 
-    // A payment and a spend, in no block at first.
+    // A payment and a spend that are in no block at first.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[3..]);
     let spend = wallet.spend(2);
@@ -100,7 +100,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
     folder.put("second.dat", &blocks);
     watch.wait_for("what is new", &history(&wallet));
 
-    // One node goes, and the other has the next block; then it is the other way round.
+    // One node stops, and the other one gets the next block; then the reverse.
     let addresses = servers.each_ref().map(|server| server.address().to_string());
     for number in [0, 1] {
         servers[number].kill();
@@ -112,7 +112,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
         servers[number] = Server::start_at(scene, &folder, &addresses[number], &[]);
     }
 
-    // The branch from before the payment takes over while the command is dead.
+    // The branch from before the payment becomes the longest while the command is not running.
     watch.kill();
     let mut longer = Vec::new();
     for _ in 0..2 {
@@ -132,7 +132,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
     watch.start();
     watch.wait_for("the other branch", &history(&other.1));
 
-    // And once more while it runs.
+    // Another reorganisation while the command is running.
     let payment = wallet.receive(&mut branch, &KINDS[..1]);
     let back = [branch.mine(vec![payment]), branch.mine(Vec::new())];
     for block in &back {

@@ -1,4 +1,4 @@
-//! The client's thread, where its reader is slow, its storage fails, or its owner leaves.
+//! Tests of the client's thread: slow readers, failing storages, dropped clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,7 +12,7 @@ use super::*;
 use crate::testnode::Node;
 use crate::{Builder, Client, Memory, Network};
 
-/// Long enough for any machine; nothing waits for it that goes well.
+/// Timeout of each wait: long enough for slow machines. A test that passes does not reach it.
 const LIMIT: Duration = Duration::from_mins(2);
 
 fn script() -> ScriptBuf {
@@ -40,12 +40,12 @@ fn txids(blocks: &[Block]) -> Vec<Txid> {
 fn wait_until(mut is_done: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_done() {
-        assert!(begun.elapsed() < LIMIT, "it does not come");
+        assert!(begun.elapsed() < LIMIT, "timeout: the condition is still false");
         thread::yield_now();
     }
 }
 
-/// Until so many hits were found, and every update has left the machine.
+/// Waits until `count` hits were found and every update has left the machine.
 fn wait_for_hits(client: &Client, count: usize) {
     wait_until(|| {
         let done = client.query(move |machine, _| {
@@ -55,7 +55,7 @@ fn wait_for_hits(client: &Client, count: usize) {
     });
 }
 
-/// Until more updates than may wait have left the machine since this one was read: from then on
+/// Waits until more than `capacity` updates after update `read` have left the machine: from then on
 /// the client reads nothing from its peers.
 fn wait_for_stall(client: &Client, read: u64, capacity: u64) {
     wait_until(|| {
@@ -66,7 +66,7 @@ fn wait_for_stall(client: &Client, read: u64, capacity: u64) {
     });
 }
 
-/// Hits: their transactions, and whether they came again.
+/// Returns the txid of each hit, with `true` if the hit was delivered again.
 fn hits(updates: impl IntoIterator<Item = Update>) -> Vec<(Txid, bool)> {
     let hit = |update: Update| match update.news {
         News::Hit(hit) => Some((hit.txid, update.again)),
@@ -75,14 +75,14 @@ fn hits(updates: impl IntoIterator<Item = Update>) -> Vec<(Txid, bool)> {
     updates.into_iter().filter_map(hit).collect()
 }
 
-/// Called before each read, which fails if it does.
+/// A function that is called before each read. If it fails, the read fails.
 type OnRead = Arc<dyn Fn(File) -> Result<(), StorageError> + Send + Sync>;
 
-/// A storage in memory that keeps apart what is durable.
+/// A storage in memory that records which writes are durable.
 #[derive(Clone, Default)]
 struct Hooked {
     files: Memory,
-    /// What is durable.
+    /// The contents that are durable.
     durable: Memory,
     writes: Arc<Mutex<Vec<Write>>>,
     on_read: Option<OnRead>,
@@ -119,7 +119,7 @@ fn a_block_comes_to_a_reader_that_has_read_nothing() {
     let (asking, hash) = (Arc::clone(&client), blocks[7].block_hash());
     thread::spawn(move || sender.send(asking.block(hash)).unwrap());
     assert_eq!(result.recv_timeout(LIMIT).unwrap().unwrap(), blocks[7]);
-    // Nothing is lost of what waited meanwhile.
+    // The updates that were queued meanwhile are not lost.
     let found = hits(client.updates().take_while(|it| !matches!(it.news, News::CaughtUp(_))));
     assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());
 }
@@ -137,10 +137,10 @@ fn what_a_slow_reader_acknowledges_becomes_durable() {
         client.acknowledge(update);
     }
     let read = hits(read);
-    // They are taken, so that they are with the storage.
+    // An answer to this query shows that the acknowledgements before it were processed.
     client.status().unwrap();
     wait_until(|| storage.writes.lock().unwrap().is_empty());
-    // Killed: what is durable is all that is left.
+    // A kill leaves only the durable contents.
     let left = Memory::new();
     for file in [File::Headers, File::Journal, File::State] {
         if let Some(bytes) = storage.durable.clone().read(file).unwrap() {
@@ -173,7 +173,7 @@ fn commands_are_taken_between_files_of_filters() {
     let client = client.start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
-    // The filter of the genesis block has a file of its own.
+    // A rescan from height 0 reads two files: the filter of the genesis block has its own.
     client.rescan(0).unwrap();
     wait_begun.recv_timeout(LIMIT).unwrap();
     let (sender, answer) = sync_channel(1);
@@ -197,7 +197,7 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
     let client = client.from(Birthday::Height(0)).start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
-    // The kept filters are asked for it.
+    // For the new wallet, the client reads the stored filters, which fails.
     client.watch("w", wallet()).unwrap();
     let found = hits(updates.take_while(|it| !matches!(it.news, News::CaughtUp(_))));
     assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());
@@ -207,11 +207,11 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
 #[test]
 fn a_wallet_that_is_forgotten_and_watched_again_gets_each_hit_once() {
     let (node, blocks) = paying(60);
-    // Some wait for the reader, and more for room in its queue.
+    // 20 updates are in the readers' queue, and more wait for room there.
     let client = builder(&node).max_updates(20).wallet("w", wallet()).start().unwrap();
     wait_for_stall(&client, 0, 20);
     client.forget("w").unwrap();
-    // Taken by now: what is read before counts.
+    // An answer to this query shows that the wallet was forgotten before it is watched again.
     client.status().unwrap();
     client.watch("w", wallet()).unwrap();
     let (mut updates, mut found) = (client.updates(), Vec::new());
@@ -236,7 +236,7 @@ fn a_reorganisation_counts_the_withdrawals_that_are_left_of_it() {
     node.reorganize(1, &other);
     wait_for_hits(&client, 1);
     client.forget("w").unwrap();
-    // Taken by now.
+    // An answer to this query shows that the wallet was forgotten.
     client.status().unwrap();
     let mut updates = client.updates();
     let reorganized = |update: Update| match update.news {
@@ -257,14 +257,14 @@ fn a_client_does_not_wait_for_itself() {
     let (sender, result) = sync_channel(1);
     let held = Arc::clone(&own);
     let log = move |_: &PeerNote| {
-        // It is there from some note on.
+        // The first notes may arrive before the client is stored in `own`.
         let Some(client) = held.lock().unwrap().take() else { return };
         let status = client.status().map(drop);
         drop(client);
         sender.send(status).unwrap();
     };
     *own.lock().unwrap() = Some(builder(&node).log(log).start().unwrap());
-    // The end of its connection is worth a note.
+    // The end of the connection causes a note.
     node.stop();
     assert_eq!(result.recv_timeout(LIMIT).unwrap(), Err(crate::Stopped));
 }
@@ -276,7 +276,7 @@ fn a_folder_is_free_once_its_client_is_dropped() {
     for _ in 0..20 {
         drop(builder(&node).data_dir(&data).wallet("w", wallet()).start().unwrap());
     }
-    // And once it is known to have ended.
+    // The folder is also free once the iterator of updates has ended.
     let client = builder(&node).data_dir(&data).start().unwrap();
     let updates = client.updates();
     client.shared.stop();

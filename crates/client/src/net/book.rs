@@ -1,27 +1,32 @@
-//! The address book: which peers to call, and when to call them again.
+//! The address book: the known addresses of peers, and the times at which to dial them.
 //!
-//! Peers that the user names are never evicted. All other addresses are hearsay: at most
-//! [`MAX_ADDRESSES`] are kept, in two standings as in Core's `addrman`. *New* ones have only been
-//! heard of; *tried* ones have completed a handshake. An attacker may try to fill the book with
-//! addresses of its own, so that we are connected to nobody else. The limits make that expensive:
+//! Peers that the user names are never evicted. All other addresses come from peers and seeds and
+//! are not trusted. At most [`MAX_ADDRESSES`] of them are kept, in two tables as in Core's
+//! `addrman`: *new* addresses, which were only heard of, and *tried* addresses, which have
+//! completed a handshake. In an eclipse attack, an attacker fills the book with its own addresses,
+//! so that the client connects to no honest peer. These limits make the attack expensive:
 //!
 //! - One source (a netgroup of peers, or a DNS seed) has at most [`MAX_PER_SOURCE`] new addresses.
 //! - One netgroup has at most [`MAX_PER_GROUP`] addresses.
-//! - At these limits, a new address takes the place only of one that is terrible (see below) within
-//!   the same source or group, else it is not taken. So no source evicts what others told.
-//! - When the book is full, it takes the place of a terrible one, else of a random new one of the
-//!   source that has the most, if that has more than its own.
-//! - Tried addresses are never evicted for new ones. There are at most [`MAX_TRIED`]; beyond, the
-//!   one whose last success is the oldest becomes new again.
+//! - At these two limits, a new address can replace only a terrible address (see below) of the same
+//!   source or netgroup. Otherwise the new address is rejected. So no source evicts the addresses
+//!   of other sources.
+//! - When the book is full, a new address replaces a terrible address. If there is none, it
+//!   replaces a random new address of the largest source, provided that this source has more
+//!   addresses than the source of the new address.
+//! - Tried addresses are never evicted for new ones. There are at most [`MAX_TRIED`] of them. When
+//!   this limit is exceeded, the tried address with the oldest success becomes new again.
 //!
-//! *Terrible* is, as in Core, a new address that has failed three times and never succeeded, or ten
-//! times with no success for a week, or that was not seen by anybody for 30 days. Failures count
-//! only while another peer is connected: else the fault may be our own network's.
+//! As in Core, a new address is *terrible* in three cases: it has failed three times and never
+//! succeeded, or ten times without a success for a week, or no peer has seen it for 30 days.
+//! A failure counts only while another peer is connected. Otherwise the cause may be our own
+//! network.
 //!
-//! For each call, a random bit chooses between tried and new addresses: an attacker who fills one of
-//! them gets half of the calls at most, while the other has addresses to call. No two automatic
-//! connections are in one netgroup while addresses of other netgroups are available: idle, not
-//! banned, and with fewer than three failures in a row.
+//! For each connection, a random bit chooses between tried and new addresses. So an attacker who
+//! fills one table gets at most half of the connections, as long as the other table has addresses
+//! to dial. No two automatic connections share a netgroup while addresses of other netgroups are
+//! available. An address is available if it is idle, not banned, and has fewer than three failures
+//! in a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -33,103 +38,105 @@ use super::netgroup::Group;
 use super::random::Random;
 use super::target::{Host, Target};
 
-/// Addresses that are not named by the user.
+/// Maximum number of addresses that the user did not name.
 pub const MAX_ADDRESSES: usize = 4_096;
-/// Of these, such as have completed a handshake.
+/// Maximum number of tried addresses: those that have completed a handshake.
 pub const MAX_TRIED: usize = 1_024;
-/// New addresses from one source.
+/// Maximum number of new addresses from one source.
 pub const MAX_PER_SOURCE: usize = 256;
-/// Addresses in one netgroup.
+/// Maximum number of addresses in one netgroup.
 pub const MAX_PER_GROUP: usize = 64;
-/// Addresses that the user names.
+/// Maximum number of addresses that the user names.
 pub const MAX_NAMED: usize = 256;
-/// Hosts that are banned; beyond, the ban that ends first is lifted.
+/// Maximum number of bans. When the list is full, the ban that ends first is lifted.
 pub const MAX_BANS: usize = 1_024;
-/// How long a ban lasts, in seconds.
+/// Duration of a ban in seconds: 24 hours.
 pub const BAN_TIME: u64 = 24 * 3_600;
-/// With fewer addresses than this, peers are asked for more: as Core's outbound connections do.
+/// With fewer addresses than this, peers are asked for more, as Core does on outbound connections.
 const WANTED: usize = 1_000;
 
-/// The wait after the first failure; each further failure doubles it.
+/// Back-off after the first failure. Each further failure in a row doubles the back-off.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
+/// Maximum back-off.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// A connection that lasted this long does not count as a failure.
+/// A connection that lasted at least this long resets the back-off.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_mins(1);
-/// From this many failures in a row, an address no longer counts as available: see the module's
-/// documentation.
+/// An address with this many failures in a row is not available (see the module's documentation),
+/// so that unreachable addresses do not keep the client from dialling a netgroup twice.
 const AVAILABLE_FAILURES: u32 = 3;
 
 const DAY: u64 = 24 * 3_600;
 
-/// A point in time by two clocks: waits must not stall when the system's clock is set back, and
-/// what is kept over a restart can be counted by no other.
+/// A point in time by two clocks.
+///
+/// Back-off uses the monotonic clock, so that it does not stall when the system's clock is set
+/// back. Times that are stored across restarts need the system's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// Since any fixed moment of this run.
+    /// Monotonic time since a fixed moment of this run.
     pub elapsed: Duration,
-    /// Seconds since 1970, by the system's clock.
+    /// Unix time in seconds, by the system's clock.
     pub unix: u64,
 }
 
-/// Identifies an address of the book. Not reused for another.
+/// Identifier of an address in the book. It is never reused for another address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
 
-/// How an address got into the book, and what that is worth.
+/// Table of an address: how it got into the book, and whether it is proven to work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// By the user.
+    /// The user named the address.
     Named,
-    /// By hearsay.
+    /// A peer or seed sent the address, and no handshake has succeeded yet.
     New,
-    /// By hearsay, and a handshake since.
+    /// A peer or seed sent the address, and a handshake has succeeded.
     Tried,
 }
 
-/// What is known of an address.
+/// An address of the book with its history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) target: Target,
     pub(crate) standing: Standing,
-    /// The source that told it first.
+    /// The source that sent the address first.
     pub(crate) source: Group,
-    /// The netgroup; `None` counts as near to no other address.
+    /// The netgroup; an address with `None` shares a netgroup with no other address.
     pub(crate) group: Option<Group>,
-    /// As told, or as the peer claimed in its handshake.
+    /// Services that the source claimed, or that the peer claimed in its latest handshake.
     pub(crate) services: ServiceFlags,
-    /// Last seen by anybody, in seconds since 1970.
+    /// Unix time in seconds at which the peer was last seen, by us or by a source.
     pub(crate) seen: u64,
-    /// The last handshake or end of a good connection; 0 is never.
+    /// Unix time in seconds of the last handshake or end of a good connection; 0 means never.
     pub(crate) success: u64,
-    /// Failures since, while another peer was connected.
+    /// Number of failures since the last success that happened while another peer was connected.
     pub(crate) blamed: u16,
-    /// Failures in a row, in this run.
+    /// Number of failures in a row, in this run.
     failures: u32,
-    /// Not called before this.
+    /// Time of this run before which the address is not dialled.
     due: Duration,
-    /// Being called, or connected.
+    /// `true` while the address is being dialled or is connected.
     busy: bool,
-    /// Called in this run at least once, and the call is over.
+    /// `true` once an attempt to connect to the address has ended in this run.
     called: bool,
 }
 
-/// Where an address stands.
+/// State of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AddressState {
-    /// Not called, and not connected.
+    /// The address is neither dialled nor connected.
     Idle,
-    /// Being called.
+    /// The address is being dialled.
     Calling,
-    /// A connection is open.
+    /// A connection to the address is open.
     Connected,
-    /// Not called before the ban ends.
+    /// The address is banned and not dialled before the ban ends.
     Banned,
 }
 
 impl AddressState {
-    /// A word for it.
+    /// Returns the state as a word for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Idle => "disconnected",
@@ -140,18 +147,18 @@ impl AddressState {
     }
 }
 
-/// What a call is to serve.
+/// Conditions for the choice of an address to dial.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
-    /// What the peer should serve.
+    /// The services that the peer should offer.
     pub(crate) services: ServiceFlags,
-    /// Whether others than the named peers may be called.
+    /// `true` if peers that the user did not name may be dialled.
     pub(crate) automatic: bool,
-    /// Whether onion services can be reached.
+    /// `true` if onion services can be reached.
     pub(crate) onion: bool,
 }
 
-/// All addresses.
+/// The known addresses of peers, and the bans.
 #[derive(Debug, Clone, Default)]
 pub struct AddressBook {
     pub(crate) entries: BTreeMap<Place, Entry>,
@@ -160,10 +167,11 @@ pub struct AddressBook {
     pub(crate) bans: Bans,
 }
 
-/// Who is banned, and until when in seconds since 1970.
+/// The banned hosts, each with the Unix time in seconds at which its ban ends.
 ///
-/// A peer that the user named is banned with its port: of one host, the user may name several. Of
-/// other addresses the host is banned: ports cost an attacker nothing.
+/// A ban of a peer that the user named covers one port only, since the user may name several peers
+/// on one host. A ban of any other peer covers the whole host: further ports cost an attacker
+/// nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bans {
     pub(crate) until: BTreeMap<(Host, Option<u16>), u64>,
@@ -194,7 +202,8 @@ impl Bans {
             return false;
         }
         let key = Self::key(target, standing);
-        // One that ends days later was put by a clock that was wrong. A clock may be set back a bit.
+        // A ban that ends later than `latest` was created while the clock was wrong, and is
+        // ignored. The factor of 2 allows for a clock that is set back by up to a day.
         let latest = unix.saturating_add(2 * BAN_TIME);
         self.until.get(&key).is_some_and(|until| (unix..=latest).contains(until))
     }
@@ -209,7 +218,7 @@ impl Entry {
         self.standing != Standing::Named
     }
 
-    /// See the module's documentation.
+    /// Returns `true` if the address may be replaced: see the module's documentation.
     fn is_terrible(&self, unix: u64) -> bool {
         self.standing == Standing::New
             && !self.busy
@@ -218,7 +227,8 @@ impl Entry {
                 || (self.success.saturating_add(7 * DAY) < unix && self.blamed >= 10))
     }
 
-    /// 0: claims the services; 1: nothing is known of it; 2: lacks them.
+    /// Ranks the address by its claimed services: 0 if it claims those wanted, 1 if its services
+    /// are unknown, 2 if it lacks some of them.
     fn service_rank(&self, wanted: ServiceFlags) -> u8 {
         if self.services.has(wanted) {
             0
@@ -231,23 +241,24 @@ impl Entry {
 }
 
 impl AddressBook {
-    /// An empty book.
+    /// Creates an empty book.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many addresses the book holds, the named ones included.
+    /// Returns the number of addresses in the book, including the named ones.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns `true` if the book holds no address.
+    /// Returns `true` if the book contains no address.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Adds a peer that the user names, at most [`MAX_NAMED`]; returns whether it is in the book.
-    /// A ban from an earlier run is lifted: the user's word is newer.
+    /// Adds a peer that the user names. Returns `false` if [`MAX_NAMED`] others are in the book.
+    ///
+    /// A ban of this address from an earlier run is lifted, because the user's choice is newer.
     pub fn add_named(&mut self, target: Target) -> bool {
         self.bans.lift(&target);
         if let Some(entry) = self.places.get(&target).and_then(|at| self.entries.get_mut(at)) {
@@ -262,8 +273,10 @@ impl AddressBook {
         true
     }
 
-    /// Takes in an address that a source tells. Returns whether it was new and is now in the book.
-    /// Names, and addresses that are not on the Internet, are not taken.
+    /// Adds an address that a peer or seed sent. Returns `true` if it was added as a new address.
+    ///
+    /// Host names, addresses that are not routable on the Internet, banned hosts, and addresses not
+    /// seen for 30 days are rejected. For a known address, only its claims are updated.
     pub fn hear(
         &mut self,
         mut heard: Heard,
@@ -272,10 +285,12 @@ impl AddressBook {
         random: &mut Random,
     ) -> bool {
         let Some(group) = Group::of(&heard.target.host) else { return false };
+        // No node listens on port 0.
         if heard.target.port == 0 || self.bans.holds_target(&heard.target, Standing::New, unix) {
             return false;
         }
-        // As Core: a time that cannot be is taken for five days ago, and who tells may tell late.
+        // As in Core: an impossible time is replaced by five days ago, and two hours are subtracted
+        // because the source may relay the address late.
         if heard.seen <= 100_000_000 || heard.seen > unix.saturating_add(600) {
             heard.seen = unix.saturating_sub(5 * DAY);
         }
@@ -283,12 +298,13 @@ impl AddressBook {
         if let Some(entry) = self.places.get(&heard.target).and_then(|at| self.entries.get_mut(at))
         {
             entry.seen = entry.seen.max(heard.seen);
-            // What a peer said of itself is worth more than what others say.
+            // A tried peer's own claim in its handshake is more reliable than claims of others.
             if entry.standing == Standing::New {
                 entry.services |= heard.services;
             }
             return false;
         }
+        // The address would be terrible at once.
         if heard.seen.saturating_add(30 * DAY) < unix {
             return false;
         }
@@ -299,7 +315,8 @@ impl AddressBook {
         true
     }
 
-    /// Makes room for a new address of `group` by `source`; `false` if there is none.
+    /// Makes room for a new address of netgroup `group` from `source`, by the rules of the module's
+    /// documentation. Returns `false` if the address must be rejected.
     fn make_room(&mut self, group: Group, source: Group, unix: u64, random: &mut Random) -> bool {
         let automatic = || self.entries.iter().filter(|(_, entry)| entry.is_automatic());
         let is_of_source =
@@ -310,7 +327,7 @@ impl AddressBook {
             let mut all = automatic();
             all.find(|(_, entry)| fits(entry) && entry.is_terrible(unix)).map(|(place, _)| *place)
         };
-        // A place within the limit that is reached leaves the other limit as it is.
+        // If both limits are reached, one evicted address must count against both.
         let victim = if in_group >= MAX_PER_GROUP {
             let victim = terrible(&|entry| entry.group == Some(group));
             let Some(victim) = victim else { return false };
@@ -371,7 +388,10 @@ impl AddressBook {
         }
     }
 
-    /// An address to call now: a named one first, then by `wish`.
+    /// Chooses an address to dial now: a named one if one is due, otherwise one that suits `wish`.
+    ///
+    /// Automatic addresses are ordered by netgroup and services, then by a random choice between
+    /// tried and new, then by failures in a row, and then at random.
     pub(crate) fn due(&self, at: Moment, wish: Wish, random: &mut Random) -> Option<Place> {
         let is_idle = |entry: &Entry| !entry.busy && !self.bans.holds(entry, at.unix);
         let named = self.entries.iter().filter(|(_, entry)| {
@@ -400,7 +420,8 @@ impl AddressBook {
             if entry.due > at.elapsed {
                 continue;
             }
-            // Another group before the services: claims of services are hearsay.
+            // An unused netgroup comes before wanted services, because services are only claims:
+            // an attacker claims all of them.
             let rank = entry.service_rank(wish.services) + if near { 3 } else { 0 };
             if rank < least {
                 least = rank;
@@ -410,9 +431,12 @@ impl AddressBook {
                 best.push((*place, entry));
             }
         }
+        // Every due address shares a netgroup with a connection. Wait if an address of another
+        // netgroup will be due soon.
         if least >= 3 && others_available {
             return None;
         }
+        // A random bit chooses the table, unless that table has no such address.
         let wants_tried = random.number() & 1 == 0;
         let is_tried = |entry: &Entry| entry.standing == Standing::Tried;
         if best.iter().any(|(_, entry)| is_tried(entry) == wants_tried) {
@@ -423,14 +447,15 @@ impl AddressBook {
         best.get(random.below(best.len())).map(|(place, _)| *place)
     }
 
-    /// The address is called.
+    /// Marks an address as being dialled.
     pub(crate) fn calls(&mut self, place: Place) {
         if let Some(entry) = self.entries.get_mut(&place) {
             entry.busy = true;
         }
     }
 
-    /// A handshake is done; `group` is that of the address behind a name, where it is known.
+    /// Records a completed handshake. `group` is the netgroup of the connected IP address, if
+    /// known; a host name gets its netgroup from it.
     pub(crate) fn succeeded(
         &mut self,
         place: Place,
@@ -448,6 +473,7 @@ impl AddressBook {
         if matches!(entry.target.host, Host::Name(_)) {
             entry.group = group;
         }
+        // The new address becomes tried. If the tried table is full, its oldest becomes new again.
         if entry.standing == Standing::New {
             entry.standing = Standing::Tried;
             if is_full && let Some(oldest) = oldest.and_then(|at| self.entries.get_mut(&at)) {
@@ -456,8 +482,10 @@ impl AddressBook {
         }
     }
 
-    /// A call has failed, or a connection that lasted so long has ended. `blame` is whether the
-    /// address is to blame for a failure. Returns how long it is left alone.
+    /// Records that an attempt to connect failed, or that a connection of duration `lasted` ended.
+    ///
+    /// `blame` is `true` if the address may be the cause of the failure. Returns the back-off:
+    /// the address is not dialled before this time has passed.
     pub(crate) fn ended(
         &mut self,
         place: Place,
@@ -466,7 +494,7 @@ impl AddressBook {
         at: Moment,
         random: &mut Random,
     ) -> Duration {
-        // Peers that went down together are not called together.
+        // Jitter, so that peers that failed at the same time are not dialled at the same time.
         let jitter = u32::try_from(random.below(512)).unwrap_or(0);
         let Some(entry) = self.entries.get_mut(&place) else { return Duration::ZERO };
         if lasted >= GOOD_AFTER {
@@ -476,25 +504,28 @@ impl AddressBook {
             entry.failures = entry.failures.saturating_add(1);
             entry.blamed = entry.blamed.saturating_add(u16::from(blame));
         }
+        // 16 doublings exceed the maximum back-off. The bound keeps the shift in range.
         let doublings = (entry.failures - 1).min(16);
         let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
-        // Three quarters to five quarters of it.
+        // Jitter of ±25 %: (768 to 1,279) / 1,024.
         let wait = wait.saturating_mul(768 + jitter) / 1_024;
         (entry.busy, entry.called, entry.due) = (false, true, at.elapsed + wait);
+        // The name may resolve to an address of another netgroup next time.
         if matches!(entry.target.host, Host::Name(_)) {
             entry.group = None;
         }
         wait
     }
 
-    /// Bans an address for [`BAN_TIME`]: one that the user named with its port, else the whole host.
+    /// Bans an address for [`BAN_TIME`]. The ban covers one port if the user named the address, and
+    /// otherwise the whole host.
     pub(crate) fn ban(&mut self, place: Place, unix: u64) {
         let Some(entry) = self.entries.get_mut(&place) else { return };
         (entry.busy, entry.called) = (false, true);
         self.bans.insert(Bans::key(&entry.target, entry.standing), unix.saturating_add(BAN_TIME));
     }
 
-    /// Whether an address is in the book.
+    /// Returns `true` if the address is in the book.
     pub fn holds(&self, target: &Target) -> bool {
         self.places.contains_key(target)
     }
@@ -507,17 +538,18 @@ impl AddressBook {
         self.entries.get(&place).is_some_and(|entry| !entry.is_automatic())
     }
 
-    /// The group of an address as a source of others.
+    /// Returns the netgroup of an address, to identify it as a source of other addresses.
     pub(crate) fn source(&self, place: Place) -> Group {
         self.entries.get(&place).and_then(|entry| entry.group).unwrap_or(Group::UNROUTED)
     }
 
-    /// Whether there are so few addresses that peers are to be asked.
+    /// Returns `true` if the book has so few addresses that peers should be asked for more.
     pub(crate) fn wants_more(&self) -> bool {
         self.entries.values().filter(|entry| entry.is_automatic()).count() < WANTED
     }
 
-    /// Where an address stands. `Calling` stands for `Connected` too, which only the pool can tell.
+    /// Returns the state of an address. For a connected address it returns `Calling`: only the pool
+    /// knows which addresses are connected.
     pub(crate) fn state(&self, place: Place, unix: u64) -> AddressState {
         match self.entries.get(&place) {
             Some(entry) if self.bans.holds(entry, unix) => AddressState::Banned,
@@ -526,20 +558,23 @@ impl AddressBook {
         }
     }
 
-    /// The places of the addresses that may be called: named ones, and others if `automatic`.
+    /// Returns the identifiers of the addresses that may be dialled: the named ones, and all others
+    /// if `automatic` is `true`.
     pub(crate) fn places(&self, automatic: bool) -> impl Iterator<Item = Place> {
         let callable =
             self.entries.iter().filter(move |(_, entry)| automatic || !entry.is_automatic());
         callable.map(|(place, _)| *place)
     }
 
-    /// Whether an address was called in this run and the call is over.
+    /// Returns `true` if an attempt to connect to the address has ended in this run.
     pub(crate) fn was_called(&self, place: Place) -> bool {
         self.entries.get(&place).is_some_and(|entry| entry.called)
     }
 
-    /// Whether an idle address that can be called now may serve better than a peer that lacks the
-    /// services: it was never called in this run, or `again` and it is not known to lack them too.
+    /// Returns `true` if an idle address is due that could replace a peer without the services.
+    ///
+    /// An automatic address that is known to lack the services does not count. If `again` is
+    /// `false`, only addresses that were not dialled in this run count.
     pub(crate) fn has_other(&self, at: Moment, wish: Wish, again: bool) -> bool {
         self.entries.values().any(|entry| {
             !entry.busy

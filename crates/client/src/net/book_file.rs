@@ -1,13 +1,20 @@
-//! The address book as bytes.
+//! File format of the address book.
 //!
-//! `CSADDR` and the format's version in two bytes; the chain's magic; the number of addresses in
-//! four bytes, and each address: host, port, standing (0 new, 1 tried), source, services, last seen,
-//! last success, failures; the number of bans in four bytes, and each ban: host, a byte that tells
-//! whether a port follows, the port or zero, the end; the first eight bytes of the SHA-256 of all
-//! before. Numbers are little-endian. A host is a byte (1: IPv4, 2: IPv6, 4: onion, as in BIP155; 0:
-//! name), and 4, 16 or 32 bytes, or a byte of length and a name.
+//! All numbers are little-endian. The parts of a file, in order:
 //!
-//! Peers named by the user are not kept, since the user names them again; bans are.
+//! - The name `CSADDR`, the version of the format (2 bytes), and the magic of the chain (4 bytes).
+//! - The number of addresses (4 bytes), then each address: host, port (2), table (1; 0 is new, 1 is
+//!   tried), source (6), services (8), last seen (8), last success (8), failures (2).
+//! - The number of bans (4 bytes), then each ban: host, 1 if the ban covers one port or else 0 (1),
+//!   the port or 0 (2), end of the ban (8).
+//! - A checksum: the first 8 bytes of the SHA-256 of all preceding bytes.
+//!
+//! A host is a type byte (1: IPv4, 2: IPv6, 4: onion, as in BIP155; 0: host name), followed by 4,
+//! 16 or 32 bytes, or for a host name by one byte of length and the name. Times are Unix times in
+//! seconds.
+//!
+//! Peers named by the user are not stored, because the user names them again in the next run. Bans
+//! of them are stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -23,45 +30,45 @@ const NAME: &[u8; 6] = b"CSADDR";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 8;
 
-/// Why bytes are no address book. None of it is worth more than to start with an empty one.
+/// Why bytes cannot be decoded as an address book. The caller then starts with an empty book.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BookError {
-    /// The bytes do not begin as an address book does.
+    /// The bytes do not begin with the name of the format, or are shorter than a checksum.
     #[error("not an address book")]
     NotABook,
     /// The checksum is wrong: the bytes are damaged or cut.
     #[error("damaged: the checksum of the {bytes} bytes is wrong")]
     Checksum {
-        /// How many bytes there are.
+        /// Number of bytes that were given.
         bytes: usize,
     },
-    /// Written by a later version.
-    #[error("version {got}, known is {known}")]
+    /// The file has a version of the format that this program does not know.
+    #[error("address book of version {got}, the only known version is {known}")]
     Version {
-        /// The version in the bytes.
+        /// The version in the file.
         got: u16,
-        /// The version written here.
+        /// The version that this program reads and writes.
         known: u16,
     },
-    /// A book of another chain.
-    #[error("a book of the chain with magic {got}, expected {expected}")]
+    /// The book belongs to another chain.
+    #[error("address book of magic {got}, expected {expected}")]
     Chain {
-        /// The magic in the bytes.
+        /// The magic in the file.
         got: Magic,
-        /// The magic of the chain asked for.
+        /// The magic of the expected chain.
         expected: Magic,
     },
-    /// The checksum is right and the contents are invalid.
-    #[error("invalid contents at byte {offset}")]
+    /// The checksum is right, but the contents are invalid.
+    #[error("invalid address book: malformed at byte {offset}")]
     Malformed {
-        /// Where.
+        /// Offset of the malformed field in bytes.
         offset: usize,
     },
 }
 
 impl AddressBook {
-    /// Encodes the book of the chain with this magic, at most 600 kB.
+    /// Encodes the book for the chain with this magic. The result has at most 600 kB.
     pub fn encode(&self, magic: Magic) -> Vec<u8> {
         let mut out = NAME.to_vec();
         out.extend(VERSION.to_le_bytes());
@@ -90,10 +97,11 @@ impl AddressBook {
         out
     }
 
-    /// Decodes what [`encode`](Self::encode) wrote for the chain with this magic.
+    /// Decodes a book that [`encode`](Self::encode) wrote for the chain with this magic.
     ///
     /// # Errors
-    /// [`BookError`]: the caller starts with an empty book. Any damage is found.
+    /// Returns a [`BookError`] if the bytes are damaged or cut, or if they are of another chain or
+    /// version. The checksum finds all accidental damage.
     pub fn decode(bytes: &[u8], magic: Magic) -> Result<Self, BookError> {
         if bytes.get(..NAME.len()) != Some(NAME) {
             return Err(BookError::NotABook);
@@ -126,7 +134,8 @@ impl AddressBook {
             let services = ServiceFlags::from(from.number()?);
             let seen = from.number()?;
             let (success, blamed) = (from.number()?, u16::from_le_bytes(from.take()?));
-            // Names, and what is not on the Internet, come from the user alone.
+            // Only the user adds host names and addresses that are not routable, and named peers
+            // are not stored. A second copy of an address would break the index of the book.
             let target = Target { host, port };
             if Group::of(&target.host).is_none() || book.holds(&target) {
                 return Err(BookError::Malformed { offset: start });
@@ -156,7 +165,7 @@ fn checksum(bytes: &[u8]) -> [u8; CHECKSUM] {
 }
 
 fn put_count(out: &mut Vec<u8>, count: usize) {
-    // Both counts are bounded by a few thousand.
+    // `MAX_ADDRESSES` and `MAX_BANS` bound the counts far below 2^32.
     out.extend(u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
 }
 
@@ -175,7 +184,8 @@ fn put_host(out: &mut Vec<u8>, host: &Host) {
             out.extend(key);
         }
         Host::Name(name) => {
-            // A name of DNS has at most 253 bytes: a longer one cannot be reached.
+            // The length has one byte. A DNS name has at most 253 bytes, so that a name which is
+            // cut here could not be reached anyway.
             let name = name.as_bytes().get(..name.len().min(255)).unwrap_or_default();
             out.push(0);
             out.push(u8::try_from(name.len()).unwrap_or(u8::MAX));

@@ -1,4 +1,4 @@
-//! What tells one chain's peers from another's: magic, port and seeds.
+//! Parameters of a chain's peer-to-peer network: magic, port and seeds.
 
 use chainsieve::bitcoin::consensus::encode::serialize;
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
@@ -6,33 +6,33 @@ use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Network, Script};
 use chainsieve::btc::protocol::default_port;
 
-/// A chain as its peers know it. The rules of its headers are those of `network`.
+/// A chain with the parameters of its peer-to-peer network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Chain {
-    /// The network whose consensus rules hold.
+    /// The network whose consensus rules apply.
     pub network: Network,
     /// The first four bytes of each message.
     pub magic: Magic,
-    /// The port that nodes listen on, unless an address names another.
+    /// The default port of nodes, used for addresses without a port.
     pub port: u16,
-    /// Names of DNS seeds.
+    /// Host names of DNS seeds. With a proxy, onion addresses and `HOST:PORT` are possible too.
     pub seeds: Vec<String>,
 }
 
 impl Chain {
-    /// One of the well-known chains, with the ports and DNS seeds of Core 30
+    /// Returns a well-known chain, with the port and DNS seeds of Core 30
     /// (`kernel/chainparams.cpp`).
     pub fn new(network: Network) -> Self {
         let seeds = seeds(network).iter().map(|seed| (*seed).to_owned()).collect();
         Self { network, magic: network.magic(), port: default_port(network), seeds }
     }
 
-    /// The signet whose blocks solve this challenge (BIP325). Another than the default signet has
-    /// no seeds.
+    /// Returns the signet with this challenge (BIP325). Signets other than the default one have no
+    /// seeds.
     pub fn signet(challenge: &Script) -> Self {
         let default = Self::new(Network::Signet);
-        // The script with its length before it, as a network message holds it.
+        // BIP325: the magic is the start of SHA256d of the challenge, serialised with its length.
         let [m0, m1, m2, m3, ..] = sha256d::Hash::hash(&serialize(challenge)).to_byte_array();
         let magic = Magic::from_bytes([m0, m1, m2, m3]);
         if magic == default.magic {
@@ -81,13 +81,13 @@ mod tests {
 
     #[test]
     fn the_magic_of_a_signet_is_that_of_its_challenge() {
-        // Core's default signet (kernel/chainparams.cpp), whose magic BIP325 states.
+        // The default signet of Core (kernel/chainparams.cpp). BIP325 states its magic.
         let challenge = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be430210359\
                          ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae";
         let default = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());
         assert_eq!(default.magic.to_bytes(), [0x0a, 0x03, 0xcf, 0x40]);
         assert_eq!(default, Chain::new(Network::Signet));
-        // Mutinynet's challenge and the magic that its nodes log.
+        // The challenge of Mutinynet, and the magic that its nodes log.
         let challenge =
             "512102f7561d208dd9ae99bf497273e16f389bdbd6c4742ddb8e6b216e64fa2928ad8f51ae";
         let mutinynet = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());

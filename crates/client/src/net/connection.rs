@@ -1,9 +1,10 @@
-//! A connection to a peer: a thread that reads, a thread that writes, and bounds on what waits.
+//! A connection to a peer: a thread that reads, a thread that writes, and bounded queues.
 //!
-//! Of each peer at most [`MAX_QUEUED`] bytes are queued for the owner, besides the one message that
-//! is being read (up to [`MAX_PAYLOAD`]), and at most [`MAX_OUT`] bytes are queued to be sent, in at
-//! most [`MAX_OUT_MESSAGES`] messages. A peer that sends more is not read from until there is room,
-//! so that TCP slows it down. A peer that does not read what it is sent is disconnected.
+//! For each peer, at most [`MAX_QUEUED`] bytes of received messages are queued, besides the one
+//! message that is being read (up to [`MAX_PAYLOAD`]). When this queue is full, nothing more is
+//! read from the peer, so that TCP slows it down. At most [`MAX_OUT`] bytes in at most
+//! [`MAX_OUT_MESSAGES`] messages are queued to be sent. A peer that does not read its messages, so
+//! that this queue fills up, is disconnected.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -19,32 +20,33 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, encode_message, read_frame};
 use super::timed::Timed;
 
-/// Bytes of received messages that are queued for one peer: one message of the greatest length.
+/// Maximum number of received bytes that are queued from one peer: the longest message.
 pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + HEADER;
-/// Bytes queued to be sent to one peer, or one message of any length. A peer may ask for all that is
-/// offered at once: a hundred transactions of 80 kB.
+/// Maximum number of bytes queued to be sent to one peer. A single message may be longer. The limit
+/// has room for a peer that requests every offered transaction at once: a hundred of 80 kB.
 pub const MAX_OUT: usize = 8_000_000;
-/// Messages queued to be sent to one peer: some bursts are of hundreds of short ones, and each takes
-/// memory beyond its bytes.
+/// Maximum number of messages queued to be sent to one peer. Bursts of hundreds of short messages
+/// must fit, but each message takes memory beyond its bytes.
 pub const MAX_OUT_MESSAGES: usize = 4_096;
-/// Timeout for the next message of a peer. It is pinged before.
+/// Timeout for the next message of a peer. The pool pings a silent peer earlier, after 60 s, so
+/// that a live peer does not reach this timeout.
 pub const MAX_SILENCE: Duration = Duration::from_secs(150);
-/// Timeout of a message from its first byte to its last: 4 MB at 33 kB a second.
+/// Timeout of one message from its first byte to its last: 4 MB need 33 kB per second.
 const MESSAGE_TIME: Duration = Duration::from_mins(2);
 
-/// What comes from a connection.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A message, not decoded.
+    /// A received message, not decoded, with the room that it occupies in the queue.
     Frame(Frame, Credit),
-    /// The connection has ended, and why.
+    /// The connection has ended for this reason.
     Closed(FrameError),
 }
 
-/// Takes what a connection receives. Returns `false` if the connection is to end.
+/// Callback that receives the events of a connection. It returns `false` to end the connection.
 pub type Deliver = Box<dyn FnMut(Incoming) -> bool + Send>;
 
-/// The room of one peer's messages.
+/// The room in the queue for one peer's received messages.
 #[derive(Debug, Default)]
 struct Room {
     state: Mutex<RoomState>,
@@ -59,11 +61,12 @@ struct RoomState {
 
 impl Room {
     fn state(&self) -> MutexGuard<'_, RoomState> {
-        // Nothing in here panics with the lock held.
+        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Waits until there is room. Returns `None` if the connection is closed meanwhile.
+    /// Waits until `bytes` fit into the queue, and reserves them. A message always fits into an
+    /// empty queue. Returns `None` if the connection is closed meanwhile.
     fn take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
         let mut state = self.state();
         while !state.closed && state.queued > 0 && state.queued + bytes > MAX_QUEUED {
@@ -82,7 +85,7 @@ impl Room {
     }
 }
 
-/// Room that is taken until this is dropped.
+/// Reserved room in the queue, which is released when this is dropped.
 #[derive(Debug)]
 pub struct Credit {
     room: Arc<Room>,
@@ -96,22 +99,22 @@ impl Drop for Credit {
     }
 }
 
-/// An open connection; closed when dropped.
+/// An open connection. Dropping it closes the connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
     magic: Magic,
     out: SyncSender<Vec<u8>>,
-    /// Bytes queued to be sent, with the message that is being written.
+    /// Number of bytes queued to be sent, including the message that is being written.
     waiting: Arc<AtomicUsize>,
     room: Arc<Room>,
 }
 
 impl Connection {
-    /// Starts to read and to write on a stream whose handshake is done.
+    /// Starts the reading and the writing thread on a stream whose handshake is done.
     ///
     /// # Errors
-    /// The system gives no thread or no second handle of the socket.
+    /// Returns an error if the system provides no thread or no second handle of the socket.
     pub fn start(stream: TcpStream, magic: Magic, deliver: Deliver) -> io::Result<Self> {
         let (out, queue) = sync_channel(MAX_OUT_MESSAGES);
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -128,14 +131,16 @@ impl Connection {
         Ok(Self { stream, magic, out, waiting, room })
     }
 
-    /// Queues a message.
+    /// Queues a message to be sent. Does not wait.
     ///
     /// # Errors
-    /// [`SendError`]: the peer does not read what it was sent, or is gone.
+    /// Returns a [`SendError`] if the queue is full, because the peer does not read its messages,
+    /// or if the connection is closed.
     pub fn send(&self, message: NetworkMessage) -> Result<(), SendError> {
         let bytes = encode_message(self.magic, message);
         let count = bytes.len();
         let before = self.waiting.fetch_add(count, Ordering::AcqRel);
+        // A message of any length is accepted if nothing else is queued.
         let sent = if before > 0 && before.saturating_add(count) > MAX_OUT {
             Err(SendError::Full)
         } else {
@@ -154,19 +159,19 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.room.close();
-        // It may be closed already.
+        // The shutdown fails if the socket is closed already, which is no error here.
         drop(self.stream.shutdown(Shutdown::Both));
     }
 }
 
-/// Why a message is not sent.
+/// Why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// [`MAX_OUT`] bytes or [`MAX_OUT_MESSAGES`] messages are queued already.
-    #[error("the limit of {MAX_OUT} bytes or {MAX_OUT_MESSAGES} messages is queued")]
+    /// The queue is full: [`MAX_OUT`] bytes or [`MAX_OUT_MESSAGES`] messages.
+    #[error("the send queue is full: {MAX_OUT} bytes or {MAX_OUT_MESSAGES} messages")]
     Full,
-    /// The connection is closed. The reading thread reports why.
+    /// The connection is closed. The reading thread reports the reason.
     #[error("the connection is closed")]
     Gone,
 }
@@ -191,7 +196,7 @@ fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsiz
     for bytes in queue {
         let until = Instant::now() + MESSAGE_TIME;
         if Timed::new(stream, until).write_all(&bytes).is_err() {
-            // The reading thread notices, and reports why.
+            // The shutdown ends the reading thread too, which reports the end of the connection.
             drop(stream.shutdown(Shutdown::Both));
             return;
         }
@@ -199,7 +204,8 @@ fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsiz
     }
 }
 
-/// One message: its first byte may take as long as [`MAX_SILENCE`], the rest [`MESSAGE_TIME`].
+/// Reader of one message: the first byte has the timeout [`MAX_SILENCE`], and the rest of the
+/// message has [`MESSAGE_TIME`]. So a peer cannot stretch a message by sending byte for byte.
 struct Paced<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -284,21 +290,22 @@ mod tests {
                 command: "x".to_owned().try_into().unwrap(),
                 payload: vec![0; 1_500_000],
             };
-            // Until the other side is gone.
+            // The loop ends when the other side closes the connection.
             while write_message(&mut theirs, MAGIC, message.clone()).is_ok() {}
         });
-        // Two fit, the third is read and waits.
+        // Two messages fit into the queue. The third is read and waits for room.
         let first: Vec<_> = (0..2).map(|_| incoming.recv_timeout(limit()).unwrap()).collect();
         while connection.room.state().queued < 3_000_000 {
             thread::yield_now();
         }
         assert!(incoming.recv_timeout(Duration::from_millis(200)).is_err());
         assert!(connection.room.state().queued <= MAX_QUEUED);
-        // Room again, and it goes on.
+        // With room in the queue, the third message is delivered.
         drop(first);
         assert!(incoming.recv_timeout(limit()).is_ok());
         drop(connection);
-        // A system whose last word was that it has no room is asked again only after minutes.
+        // Without this shutdown the writer could wait for minutes: after a zero TCP window, its
+        // system probes the window rarely.
         stranger.shutdown(Shutdown::Both).unwrap();
         writer.join().unwrap();
     }
@@ -319,20 +326,20 @@ mod tests {
     fn a_burst_waits_for_a_peer_that_is_slow_to_read() {
         let (ours, mut theirs) = pair();
         let (connection, _incoming) = start(ours);
-        // More than the system takes from the one before the other reads.
+        // More bytes than the system's buffers take while the peer reads nothing.
         connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
-        // As many as a getdata for each offer and a request for each height lead to.
+        // A burst of short messages, such as one request for each of 1,000 heights.
         for nonce in 0..1_000 {
             connection.send(NetworkMessage::Ping(nonce)).unwrap();
         }
         theirs.set_read_timeout(Some(limit())).unwrap();
-        // The payload of an alert has its length first.
+        // The payload of an alert begins with its length (5 bytes).
         theirs.read_exact(&mut vec![0; HEADER + 5 + 7_000_000]).unwrap();
         for nonce in 0..1_000 {
             let frame = read_frame(&mut theirs, MAGIC).unwrap();
             assert_eq!(frame.decode().unwrap(), NetworkMessage::Ping(nonce));
         }
-        // All of it is off the queue, and there is room for as much again.
+        // After everything is written, the same number of bytes fits into the queue again.
         while connection.waiting.load(Ordering::Acquire) > 0 {
             thread::yield_now();
         }
@@ -346,7 +353,7 @@ mod tests {
         connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
         let mut pings = (0..).map(|nonce| connection.send(NetworkMessage::Ping(nonce)));
         let sent = pings.position(|sent| sent == Err(SendError::Full)).unwrap();
-        // The first message may be on the queue still.
+        // The first message may still be in the queue.
         assert!((MAX_OUT_MESSAGES - 1..=MAX_OUT_MESSAGES).contains(&sent), "{sent}");
     }
 

@@ -1,7 +1,8 @@
-//! Calls: a connection to a peer, through a proxy if there is one, and the handshake.
+//! Opens connections to peers, directly or through a proxy, and performs the handshake.
 //!
-//! With a proxy nothing here resolves a name: the proxy does, and seeds are connected to like peers
-//! and asked for addresses, as Core does (`AddrFetch`).
+//! With a proxy, no name is resolved by the local system: the proxy resolves names, so that the DNS
+//! does not reveal the client. Seeds are then connected to like peers and asked for addresses, as
+//! in Core (`AddrFetch`).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -18,37 +19,38 @@ use super::socks;
 use super::target::{Host, Target};
 use super::timed::Timed;
 
-/// Timeout of a connection, for each address of a name.
+/// Timeout of a direct connection, for each address of a name.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Timeout of a connection through a proxy, which may build a circuit first.
+/// Timeout of a connection through a proxy. It is longer because Tor may build a circuit first.
 const PROXY_TIME: Duration = Duration::from_mins(1);
-/// Timeout of the addresses of a seed: Core sends them within half a minute or so.
+/// Timeout for the addresses of a seed. Core sends them within about half a minute.
 const FETCH_TIME: Duration = Duration::from_mins(2);
-/// Messages that are read of a seed before its addresses.
+/// Maximum number of messages that are read from a seed before its addresses.
 const FETCH_MESSAGES: usize = 64;
 
-/// How peers are reached.
+/// The way to reach a peer: directly or through a proxy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Route {
-    /// A SOCKS5 proxy.
+    /// Address of a SOCKS5 proxy; `None` connects directly.
     pub(crate) proxy: Option<SocketAddr>,
-    /// Told to the proxy: calls with different numbers share no circuit.
+    /// Number that the credentials for the proxy contain. Connections with different numbers share
+    /// no Tor circuit.
     pub(crate) isolation: u64,
 }
 
-/// A call that was answered.
+/// A connection whose handshake is done.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) stream: TcpStream,
     pub(crate) theirs: Theirs,
-    /// The address that answered; `None` through a proxy.
+    /// The connected IP address; `None` through a proxy.
     pub(crate) address: Option<SocketAddr>,
 }
 
-/// Calls a peer. Takes as long as the timeouts above allow.
+/// Connects to a peer and performs the handshake. Waits for up to the sum of the timeouts.
 pub(crate) fn call(target: &Target, ours: &Ours, route: Route) -> Result<Answered, CallError> {
     let (mut stream, address) = connect(target, route)?;
-    // Requests are small and waited for.
+    // Without Nagle's algorithm: requests are small, and each waits for an answer.
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIME_LIMIT))?;
     let theirs = shake_hands(&mut stream, ours, address)?;
@@ -77,7 +79,7 @@ fn connect(target: &Target, route: Route) -> Result<(TcpStream, Option<SocketAdd
     Err(last)
 }
 
-/// Connects to a peer for its addresses alone.
+/// Connects to a seed, asks for addresses by `getaddr`, and closes the connection.
 pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<Heard>, CallError> {
     let Answered { stream, .. } = call(target, ours, route)?;
     let mut stream = Timed::new(&stream, Instant::now() + FETCH_TIME);
@@ -89,7 +91,7 @@ pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<He
             Err(error) => return Err(CallError::Handshake(error.into())),
         };
         match heard(&message) {
-            // One alone is the peer's own address, which it tells without being asked.
+            // A single address is the peer's own, which nodes announce without a request.
             Some(Ok(heard)) if heard.len() > 1 => return Ok(heard),
             Some(Err(_)) => break,
             _ => {}
@@ -101,8 +103,10 @@ pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<He
     Err(CallError::NoAddresses)
 }
 
-/// Asks the system's resolver for the addresses that a DNS seed names, of nodes with these services
-/// where the seed tells them apart. `needed` is whether any other nodes will do.
+/// Asks the system's resolver for addresses from a DNS seed.
+///
+/// The query asks for nodes with these services, by a prefix of the name. If the seed has no answer
+/// to it and `needed` is `true`, a second query asks for any nodes.
 pub(crate) fn ask_seed(
     seed: &str,
     port: u16,
@@ -119,7 +123,7 @@ pub(crate) fn ask_seed(
     };
     match resolve(&format!("x{:x}.{seed}", services.to_u64())) {
         Ok(found) if !found.is_empty() => heard(found, services),
-        // Some seeds do not know the prefix. The nodes they name may lack the services.
+        // Some seeds do not support the prefix. Their nodes may lack the services.
         _ if needed => heard(resolve(seed).unwrap_or_default(), ServiceFlags::NONE),
         _ => Vec::new(),
     }

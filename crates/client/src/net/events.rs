@@ -1,4 +1,4 @@
-//! What a pool reports to its owner: what peers sent, and what happened to connections.
+//! Events that a pool reports to its owner: messages of peers, and changes of connections.
 
 use std::fmt;
 use std::io;
@@ -13,70 +13,70 @@ use super::gossip::TooMany;
 use super::handshake::{HandshakeError, Theirs};
 use super::socks::SocksError;
 
-/// What happened.
+/// An event of a pool.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PoolEvent {
-    /// A connection is open and its handshake done.
+    /// A connection is open and its handshake is done.
     Connected(PeerId, Theirs),
-    /// The peer sent this. Pings are answered already.
+    /// The peer sent this message. The pool has already answered pings.
     Message(PeerId, NetworkMessage),
-    /// The connection has ended. Not reported for those that the owner ends.
+    /// The connection has ended. Not reported for connections that the owner closes.
     Disconnected(PeerId),
-    /// For a log: nothing has to be done.
+    /// A note for a log. The owner need not act on it.
     Note(PeerNote),
 }
 
-/// What happened to an address. Its `Display` is a line for a log.
+/// A note about an address or a seed. Its `Display` is a line for a log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PeerNote {
-    /// A connection is open. All but the address is the peer's own claim.
+    /// A connection is open. All fields but the address are claims of the peer.
     Connected {
-        /// The address called.
+        /// The address that was dialled.
         address: String,
-        /// The peer's program: printable ASCII.
+        /// The peer's user agent: printable ASCII.
         agent: String,
-        /// The height of its chain.
+        /// Height of the peer's chain tip.
         height: u32,
-        /// What it serves.
+        /// The services that the peer offers.
         services: ServiceFlags,
     },
-    /// A call led to no connection.
+    /// An attempt to connect failed.
     NotConnected {
-        /// The address called.
+        /// The address that was dialled.
         address: String,
-        /// What failed.
+        /// Why the attempt failed.
         why: CallError,
-        /// It is called again after this time at the earliest.
+        /// Back-off: the address is not dialled again before this time has passed.
         again: Duration,
     },
     /// A connection has ended.
     Disconnected {
-        /// The address called.
+        /// The address that was dialled.
         address: String,
-        /// What ended it.
+        /// Why the connection ended.
         why: EndReason,
-        /// It is called again after this time at the earliest.
+        /// Back-off: the address is not dialled again before this time has passed.
         again: Duration,
     },
-    /// The peer has broken the protocol and is not called again for a while.
+    /// The peer has broken the protocol. It is not dialled again for 24 hours.
     Banned {
-        /// The address called.
+        /// The address that was dialled.
         address: String,
-        /// What it did.
+        /// How the peer broke the protocol.
         why: EndReason,
     },
     /// Seeds have answered: all of them by DNS, or one through a proxy.
     Seeds {
-        /// How many addresses they named, duplicates included.
+        /// Number of addresses in the answers, including duplicates.
         addresses: usize,
     },
     /// A seed could not be asked.
     SeedFailed {
-        /// Its name, or "seeds" if it is all of them.
+        /// Name of the seed, or "seeds" if all of them failed.
         seed: String,
-        /// What failed.
+        /// Why the seed could not be asked.
         why: CallError,
     },
 }
@@ -105,35 +105,36 @@ impl fmt::Display for PeerNote {
     }
 }
 
-/// Why a call led to no connection.
+/// Why an attempt to connect failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// No stream.
+    /// The name could not be resolved, or no TCP connection could be opened.
     #[error("no connection: {0}")]
     Connect(#[from] io::Error),
-    /// The name has no address.
-    #[error("no connection: no address of that name")]
+    /// The host name resolves to no address.
+    #[error("no connection: the name resolves to no address")]
     NoAddress,
-    /// An onion service is reached through a proxy only.
+    /// An onion service can be reached only through a proxy.
     #[error("no connection: an onion address needs a proxy")]
     NeedsProxy,
-    /// The proxy cannot be reached, or gave no connection.
+    /// The proxy cannot be reached, or did not open a connection to the peer.
     #[error("no connection: proxy: {0}")]
     Proxy(#[source] SocksError),
-    /// The system gives no thread for the call.
+    /// The system provides no thread for the connection.
     #[error("no connection: no thread: {0}")]
     Thread(#[source] io::Error),
-    /// The peer's handshake failed.
+    /// The handshake with the peer failed.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// A seed sent no addresses.
-    #[error("it sends no addresses")]
+    /// The seed sent no addresses.
+    #[error("the seed sent no addresses")]
     NoAddresses,
 }
 
 impl CallError {
-    /// Returns `true` if the failure may be the peer's, `false` if it is our own side's.
+    /// Returns `true` if the peer may be the cause of the failure, and `false` if the cause is the
+    /// proxy or our own system.
     pub(crate) fn is_about_the_peer(&self) -> bool {
         match self {
             Self::Proxy(error) => error.is_about_the_peer(),
@@ -147,19 +148,19 @@ impl CallError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndReason {
-    /// The stream ended, or what came is no message.
+    /// The stream ended, or the peer sent an invalid message.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// The handshake broke the protocol.
+    /// The peer broke the protocol in the handshake.
     #[error(transparent)]
     Handshake(HandshakeError),
-    /// As many messages are queued as may, and the peer reads none.
-    #[error("it does not read what it is sent")]
+    /// The queue of messages to the peer is full, because the peer does not read them.
+    #[error("the peer does not read its messages: the send queue is full")]
     NotReading,
-    /// A message held too many addresses.
+    /// The peer sent a message with too many addresses.
     #[error(transparent)]
     Addresses(#[from] TooMany),
-    /// The owner's reason.
+    /// The owner of the pool closed the connection for this reason.
     #[error("{0}")]
     Owner(String),
 }

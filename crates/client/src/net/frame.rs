@@ -1,4 +1,4 @@
-//! Messages on a stream: magic, command, length, checksum, payload.
+//! Reads and writes framed messages: magic, command, length, checksum, payload.
 
 use std::io::{self, Read, Write};
 
@@ -7,95 +7,98 @@ use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::{CommandString, NetworkMessage, RawNetworkMessage};
 
-/// The longest payload: Core's `MAX_PROTOCOL_MESSAGE_LENGTH`.
+/// Maximum length of a payload in bytes (Core's `MAX_PROTOCOL_MESSAGE_LENGTH`).
 pub const MAX_PAYLOAD: u32 = 4_000_000;
 
-/// Magic, command, length and checksum.
+/// Length of a message's header in bytes: magic (4), command (12), length (4) and checksum (4).
 pub const HEADER: usize = 24;
 
-/// Why no message could be read. Nothing after it on the stream can be read either.
+/// Why a message could not be read. After this error the stream cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The stream failed: the kind tells an end inside a message from a timeout.
+    /// The stream failed. The error's kind distinguishes an end of the stream from a timeout.
     #[error("{}", io_words(.0))]
     Io(#[from] io::Error),
-    /// Another network, or not Bitcoin.
+    /// The magic is wrong: the peer is on another network, or does not speak Bitcoin's protocol.
     #[error("magic {}: another network, or not bitcoin", Magic::from_bytes(*.got))]
     Magic {
-        /// The four bytes received.
+        /// The four bytes received as magic.
         got: [u8; 4],
     },
-    /// The payload is longer than any node accepts.
+    /// The payload is longer than nodes accept.
     #[error("{command} of {bytes} bytes, the limit is {limit}")]
     TooLong {
         /// The command received.
         command: String,
-        /// The length claimed.
+        /// The length in the header.
         bytes: u32,
-        /// [`MAX_PAYLOAD`].
+        /// Maximum length in bytes: [`MAX_PAYLOAD`].
         limit: u32,
     },
-    /// The payload differs from the one that was sent.
+    /// The payload does not match the checksum in the header.
     #[error("{command} with a wrong checksum")]
     Checksum {
         /// The command received.
         command: String,
     },
-    /// The payload is not a message of this command.
+    /// The payload cannot be decoded as a message of this command.
     #[error("malformed {command}: {why}")]
     Malformed {
         /// The command received.
         command: String,
-        /// What the decoder reported.
+        /// The error of the decoder.
         why: String,
     },
 }
 
 fn io_words(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => "it hung up".into(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".into(),
+        io::ErrorKind::UnexpectedEof => "the peer closed the connection".into(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer in time".into(),
         _ => error.to_string(),
     }
 }
 
 impl FrameError {
-    /// Returns `true` if the peer broke the protocol. An end or a timeout may be the network's doing.
+    /// Returns `true` if the peer broke the protocol. It returns `false` for an end of the stream
+    /// or a timeout, which the network may have caused.
     pub fn is_misbehaviour(&self) -> bool {
         !matches!(self, Self::Io(_))
     }
 }
 
-/// A message whose checksum is right and whose payload is not decoded.
+/// A message whose checksum was verified and whose payload is not decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// The header and the payload, as they came.
+    /// The header and the payload, as received.
     bytes: Vec<u8>,
 }
 
 impl Frame {
-    /// The bytes that it takes in memory, and took on the wire.
+    /// Returns the length of the message in bytes, including its header.
     #[expect(clippy::len_without_is_empty, reason = "a frame has a header at least")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The payload, not decoded.
+    /// Returns the payload, not decoded.
     pub fn payload(&self) -> &[u8] {
         self.bytes.get(HEADER..).unwrap_or_default()
     }
 
-    /// The command, with what is not printable written out.
+    /// Returns the command. Bytes that are not printable ASCII are escaped.
     pub fn command(&self) -> String {
         command_name(self.bytes.get(4..16).unwrap_or_default())
     }
 
-    /// The message.
+    /// Decodes the message.
     ///
     /// # Errors
-    /// [`FrameError::Malformed`], but for messages that no peer needs to act on: these are
-    /// [`NetworkMessage::Unknown`], since their forms grow (addresses of new networks).
+    /// Returns [`FrameError::Malformed`] if the payload cannot be decoded. Commands that a light
+    /// client does not need are an exception: their malformed payloads decode to
+    /// [`NetworkMessage::Unknown`], since their formats may be extended (`addrv2` with new
+    /// networks).
     pub fn decode(&self) -> Result<NetworkMessage, FrameError> {
         let command = self.command();
         let error = match deserialize::<RawNetworkMessage>(&self.bytes) {
@@ -103,13 +106,14 @@ impl Frame {
             Err(error) => error,
         };
         match command.as_str() {
-            // Without the field that BIP37 added.
+            // Old peers omit the `relay` field that BIP37 added. Its default is `true`.
             "version" => {
                 let with_relay = [self.payload(), &[1]].concat();
                 if let Ok(version) = deserialize(&with_relay) {
                     return Ok(NetworkMessage::Version(version));
                 }
             }
+            // A light client does not need these messages, so that a malformed one is ignored.
             "addr" | "addrv2" | "alert" | "blocktxn" | "cmpctblock" | "feefilter"
             | "getblocktxn" | "reject" | "sendcmpct" => {
                 let payload = self.payload().to_vec();
@@ -117,7 +121,7 @@ impl Frame {
                     return Ok(NetworkMessage::Unknown { command: name, payload });
                 }
             }
-            // It has no payload; Core does not check that.
+            // A `verack` has no payload. Core ignores extra bytes, and so does this client.
             "verack" => return Ok(NetworkMessage::Verack),
             _ => {}
         }
@@ -125,29 +129,31 @@ impl Frame {
     }
 }
 
-/// Reads one message. A command that is not known is [`NetworkMessage::Unknown`]. Memory grows with
-/// the bytes received, not with the length claimed.
+/// Reads one message. An unknown command decodes to [`NetworkMessage::Unknown`]. Memory grows with
+/// the bytes received, not with the length in the header.
 ///
 /// # Errors
-/// A failure of the stream, a frame of another network, or a malformed message.
+/// Returns an error if the stream fails, or if the frame or the payload is invalid.
 pub fn read_message(from: &mut impl Read, magic: Magic) -> Result<NetworkMessage, FrameError> {
     read_frame(from, magic)?.decode()
 }
 
-/// Reads one message without decoding it. Its checksum is checked.
+/// Reads one message and checks its checksum, without decoding the payload.
 ///
 /// # Errors
-/// A failure of the stream, or a frame that is invalid.
+/// Returns an error if the stream fails, or if the magic, the length or the checksum is invalid.
 pub fn read_frame(from: &mut impl Read, magic: Magic) -> Result<Frame, FrameError> {
     let mut header = [0; HEADER];
     from.read_exact(&mut header)?;
     let [m0, m1, m2, m3, name @ .., l0, l1, l2, l3, c0, c1, c2, c3] = header;
     let got = [m0, m1, m2, m3];
+    // The first four bytes identify the network: the rest is read only if they match.
     if got != magic.to_bytes() {
         return Err(FrameError::Magic { got });
     }
     let command = command_name(&name);
     let bytes = u32::from_le_bytes([l0, l1, l2, l3]);
+    // Core's limit, checked before the payload is read: a peer cannot make us read 4 GB.
     if bytes > MAX_PAYLOAD {
         return Err(FrameError::TooLong { command, bytes, limit: MAX_PAYLOAD });
     }
@@ -164,17 +170,17 @@ pub fn read_frame(from: &mut impl Read, magic: Magic) -> Result<Frame, FrameErro
     Ok(frame)
 }
 
-/// Writes a message.
+/// Writes a message with its header.
 ///
 /// # Errors
-/// Those of the stream.
+/// Returns the errors of the stream.
 pub fn write_message(to: &mut impl Write, magic: Magic, message: NetworkMessage) -> io::Result<()> {
-    // In one piece: a write for each field would be a packet for each.
+    // One write for the whole message: with `TCP_NODELAY`, each write could become a packet.
     to.write_all(&encode_message(magic, message))?;
     to.flush()
 }
 
-/// The bytes of a message, its header included.
+/// Encodes a message with its header.
 pub fn encode_message(magic: Magic, message: NetworkMessage) -> Vec<u8> {
     encode::serialize(&RawNetworkMessage::new(magic, message))
 }
@@ -186,7 +192,7 @@ fn command_name(bytes: &[u8]) -> String {
 
 fn words(error: &encode::Error) -> String {
     match error {
-        encode::Error::Io(_) => "it ends early".into(),
+        encode::Error::Io(_) => "the payload ends early".into(),
         error => error.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Addresses that peers send: `addr`, and `addrv2` (BIP155).
+//! Addresses that peers send in `addr` and `addrv2` (BIP155), and limits on their number.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -9,35 +9,38 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 
 use super::target::{Host, Target};
 
-/// Addresses in a message: Core's `MAX_ADDR_TO_SEND`.
+/// Maximum number of addresses in a message (Core's `MAX_ADDR_TO_SEND`).
 pub const MAX_HEARD: usize = 1_000;
-/// Between two addresses that come unasked: Core's `MAX_ADDR_RATE_PER_SECOND` is 0.1.
+/// Time in which a peer may send one address that was not requested (Core's
+/// `MAX_ADDR_RATE_PER_SECOND` is 0.1).
 const UNASKED_EVERY: Duration = Duration::from_secs(10);
 
-/// An address, and what its source claims of it.
+/// An address, and what its source claims about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The address.
     pub target: Target,
-    /// What it is said to serve; [`ServiceFlags::NONE`] if nothing is said.
+    /// The services that the source claims for it; [`ServiceFlags::NONE`] if unknown.
     pub services: ServiceFlags,
-    /// When it is said to have been up last, in seconds since 1970.
+    /// Unix time in seconds at which the node was last seen, as the source claims.
     pub seen: u64,
 }
 
-/// A message with more addresses than any node sends.
+/// A message contains more addresses than nodes send: the limit is [`MAX_HEARD`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {count} addresses, the limit is {MAX_HEARD}")]
 pub struct TooMany {
-    /// How many it holds.
+    /// Number of addresses in the message.
     pub count: usize,
 }
 
-/// The addresses in a message, those of networks that cannot be reached (I2P, CJDNS, Tor's
-/// version 2, unknown ones) left out. `None` if the message is of another kind.
+/// Returns the addresses in a message; `None` if the message is neither `addr` nor `addrv2`.
+///
+/// Addresses of networks that the client cannot reach are left out: I2P, CJDNS, Tor version 2, and
+/// unknown networks.
 ///
 /// # Errors
-/// [`TooMany`] with more than [`MAX_HEARD`].
+/// Returns [`TooMany`] if the message contains more than [`MAX_HEARD`] addresses.
 pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
     let count = match message {
         NetworkMessage::Addr(list) => list.len(),
@@ -54,7 +57,8 @@ pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
     Some(Ok(match message {
         NetworkMessage::Addr(list) => {
             let parts = list.iter().map(|(time, address)| {
-                // OnionCat addresses (Tor's version 2) are not routable and left out by the book.
+                // OnionCat addresses (Tor version 2) need no test here: they are not routable, and
+                // the book rejects them.
                 let host = ip(Ipv6Addr::from(address.address));
                 heard(host, address.port, address.services, *time)
             });
@@ -76,13 +80,15 @@ pub fn heard(message: &NetworkMessage) -> Option<Result<Vec<Heard>, TooMany>> {
     }))
 }
 
-/// An IPv4 address if that is what is mapped.
+/// Returns the IPv4 address if `v6` is an IPv4-mapped address, and otherwise `v6`.
 fn ip(v6: Ipv6Addr) -> Host {
     Host::Ip(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4))
 }
 
-/// How many addresses of a peer are taken in: 1,000 for each `getaddr`, and beside them one in ten
-/// seconds, so that a peer cannot drown the addresses of others by sending without an end.
+/// Limits the number of addresses that are accepted from a peer.
+///
+/// A peer may send 1,000 addresses for each `getaddr`, and one address every ten seconds without a
+/// request. So a peer cannot crowd out the addresses of others by sending without end.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
     left: usize,
@@ -90,23 +96,24 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Of a connection that begins now, with one address for the peer's own.
+    /// Creates the limit of a connection that begins now. It allows one address, the peer's own.
     pub fn new(now: Duration) -> Self {
         Self { left: 1, since: now }
     }
 
-    /// The peer is asked for addresses.
+    /// Allows [`MAX_HEARD`] more addresses, because the peer is sent a `getaddr`.
     pub fn asked(&mut self) {
         self.left = (self.left + MAX_HEARD).min(2 * MAX_HEARD);
     }
 
-    /// Takes as many as are allowed of `count`, and returns their number.
+    /// Accepts as many of `count` received addresses as are allowed, and returns their number.
     pub fn take(&mut self, count: usize, now: Duration) -> usize {
         let passed = now.saturating_sub(self.since).as_secs() / UNASKED_EVERY.as_secs();
         if passed > 0 {
             self.since += UNASKED_EVERY.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX));
             let gained = usize::try_from(passed).unwrap_or(usize::MAX);
-            // What is saved up is bounded; what was asked for is not lost by it.
+            // Time adds up to at most `MAX_HEARD` addresses. A larger allowance, from requests, is
+            // not reduced.
             self.left = self.left.max(MAX_HEARD.min(self.left.saturating_add(gained)));
         }
         let taken = count.min(self.left);
@@ -124,8 +131,8 @@ mod tests {
 
     #[test]
     fn addresses_of_the_developer_reference() {
-        // The `addr` of <https://developer.bitcoin.org/reference/p2p_networking.html>, cut to the
-        // one entry that it spells out.
+        // The `addr` message of <https://developer.bitcoin.org/reference/p2p_networking.html>, cut
+        // to the one entry that the page shows in full.
         let bytes = "d91f4854010000000000000000000000000000000000ffffc0000233208d";
         let entry: (u32, Address) = deserialize(&hex::decode(bytes).unwrap()).unwrap();
         let heard = heard(&NetworkMessage::Addr(vec![entry])).unwrap().unwrap();
@@ -134,8 +141,8 @@ mod tests {
         assert_eq!(heard, [Heard { target, services, seen: 1_414_012_889 }]);
     }
 
-    /// The stream of Core's `net_tests.cpp`, `addrv2`'s forms in BIP155: IPv6 and Tor version 3 are
-    /// kept, I2P, CJDNS and unknown networks are left out.
+    /// One address of each network of BIP155: IPv4, IPv6 and Tor version 3 are kept; Tor version 2,
+    /// I2P, CJDNS and unknown networks are left out.
     #[test]
     fn addresses_of_several_networks() {
         let message = |addr| AddrV2Message {
@@ -178,7 +185,7 @@ mod tests {
         allowance.asked();
         assert_eq!(allowance.take(990, Duration::from_secs(41)), 990);
         assert_eq!(allowance.take(990, Duration::from_secs(41)), 10);
-        // Nobody saves up for ever.
+        // The allowance does not grow beyond 1,000 with time.
         assert_eq!(allowance.take(5_000, Duration::from_secs(1 << 40)), 1_000);
     }
 }

@@ -1,4 +1,4 @@
-//! `version` and `verack`, for the side that dials.
+//! The handshake (`version` and `verack`) of the side that opens the connection.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,45 +13,47 @@ use chainsieve::btc::protocol::{BIP37_VERSION, MAX_SUBVERSION_LENGTH, PROTOCOL_V
 use super::frame::{FrameError, read_message, write_message};
 use super::timed::Timed;
 
-/// The first version whose peers are sent `sendaddrv2`, as Core does: some older ones disconnect
-/// after a message that they do not know.
+/// Lowest protocol version of a peer that is sent `sendaddrv2`, as in Core: some older nodes
+/// disconnect when they receive an unknown message.
 const ADDRV2_PROTOCOL: u32 = 70_016;
-/// The most messages up to `verack`. Core sends five.
+/// Maximum number of messages up to `verack`. Core sends five.
 const MAX_MESSAGES: usize = 32;
-/// Timeout of the whole handshake, where the stream has none.
+/// Timeout of the whole handshake if the stream has no read timeout.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
-/// Heights are `int` in Core.
+/// Maximum height. Core stores heights as `int`.
 const MAX_HEIGHT: u32 = i32::MAX as u32;
 
-/// What we claim in `version`.
+/// The fields of our own `version` message.
 #[derive(Debug, Clone)]
 pub struct Ours {
-    /// The chain's magic.
+    /// Magic of the chain: the first four bytes of each message.
     pub magic: Magic,
-    /// What we serve.
+    /// The services that we offer.
     pub services: ServiceFlags,
-    /// The height of our chain.
+    /// Height of our chain tip.
     pub start_height: u32,
-    /// The name and version of the program, as BIP14 has it.
+    /// Name and version of the program (BIP14).
     pub user_agent: String,
-    /// Whether the peer is to announce transactions before a filter is loaded (BIP37).
+    /// `true` if the peer should announce transactions before a filter is loaded (BIP37).
     pub relay: bool,
-    /// Random, never 0: a peer that sends the same is ourselves.
+    /// Random number that identifies our connections. A peer that sends the same nonce is this
+    /// client itself. 0 disables this check.
     pub nonce: u64,
 }
 
-/// What a peer claims in `version`. Nothing shows that it is true.
+/// What a peer claims in its `version` message. The claims are not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Theirs {
-    /// What it serves.
+    /// The services that the peer offers.
     pub services: ServiceFlags,
-    /// The height of its chain, at least 0.
+    /// Height of the peer's chain tip. A negative height is replaced by 0.
     pub start_height: u32,
-    /// Printable ASCII, at most 256 characters.
+    /// The peer's user agent: at most 256 characters. Characters that are not printable ASCII are
+    /// replaced by `?`.
     pub user_agent: String,
-    /// Its protocol version.
+    /// The peer's protocol version.
     pub protocol: u32,
-    /// Whether it wants transactions announced before it has loaded a filter.
+    /// `true` if the peer wants transactions announced before it has loaded a filter (BIP37).
     pub relay: bool,
 }
 
@@ -59,37 +61,37 @@ pub struct Theirs {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// No message could be read after `version`.
+    /// No message could be read after the peer's `version`.
     #[error("handshake: {0}")]
     Frame(#[from] FrameError),
-    /// No message could be read before `version`. It may not be the peer who answers, but a proxy
-    /// or a captive portal.
+    /// No message could be read before the peer's `version`. A proxy or a captive portal may have
+    /// answered instead of the peer.
     #[error("handshake: {0}")]
     NoVersion(#[source] FrameError),
-    /// The nonce is our own.
+    /// The peer's nonce is our own: the client has connected to itself.
     #[error("handshake: a connection to ourselves")]
     SelfConnection,
-    /// The peer is too old.
-    #[error("handshake: protocol {got}, the least is {least}")]
+    /// The peer's protocol version is too old.
+    #[error("handshake: protocol version {got}, the minimum is {least}")]
     Protocol {
-        /// The version claimed.
+        /// The version that the peer claims.
         got: u32,
-        /// [`BIP37_VERSION`].
+        /// Minimum version: [`BIP37_VERSION`].
         least: u32,
     },
     /// The peer sent `version` twice.
-    #[error("handshake: a second version")]
+    #[error("handshake: a second version message")]
     SecondVersion,
-    /// Another message came before `version`.
+    /// The peer sent another message before `version`.
     #[error("handshake: {command} before version")]
     NotVersion {
         /// The command received.
         command: String,
     },
-    /// Too many messages came before `verack`.
-    #[error("handshake: no verack among {limit} messages, the limit")]
+    /// The peer sent too many messages before `verack`.
+    #[error("handshake: no verack among the first {limit} messages")]
     TooMany {
-        /// The limit.
+        /// Maximum number of messages up to `verack`.
         limit: usize,
     },
 }
@@ -101,8 +103,11 @@ impl From<std::io::Error> for HandshakeError {
 }
 
 impl HandshakeError {
-    /// Returns `true` if the peer broke the protocol. Before its `version` nothing shows that it
-    /// is the peer who answers.
+    /// Returns `true` if the peer broke the protocol.
+    ///
+    /// It returns `false` for a peer that is too old, for a connection to ourselves, and for errors
+    /// before the peer's `version`: until then a proxy or a captive portal may have answered
+    /// instead of the peer.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
             Self::Frame(error) => error.is_misbehaviour(),
@@ -115,15 +120,18 @@ impl HandshakeError {
     }
 }
 
-/// Opens a connection as the side that dialled. `receiver` is the peer's address, which it is told;
-/// `None` tells it none, as Core does through a proxy.
+/// Performs the handshake as the side that opened the connection.
 ///
-/// The timeout is the stream's read timeout (20 s where it has none) for all messages together, and
-/// at most 32 messages are read. The stream's timeouts are afterwards as before.
+/// `receiver` is the peer's address, which `version` contains. `None` sends no address, as Core
+/// does through a proxy.
+///
+/// All messages together have one timeout: the stream's read timeout, or 20 s if it has none. At
+/// most 32 messages are read. Afterwards the stream's timeouts are restored.
 ///
 /// # Errors
-/// [`HandshakeError`]; [`is_misbehaviour`](HandshakeError::is_misbehaviour) tells a peer that broke
-/// the protocol from one that is gone or too old.
+/// Returns a [`HandshakeError`]. Its method
+/// [`is_misbehaviour`](HandshakeError::is_misbehaviour) distinguishes peers that broke the protocol
+/// from peers that are gone or too old.
 pub fn shake_hands(
     stream: &mut TcpStream,
     ours: &Ours,
@@ -153,8 +161,8 @@ fn dial(
         match (message, theirs.take()) {
             (NetworkMessage::Version(version), None) => {
                 let checked = Theirs::check(&version, ours)?;
-                // Between `version` and `verack`, or not at all (BIP155). `wtxidrelay` (BIP339) is
-                // not sent: transactions are asked for by the txid that a wallet knows.
+                // BIP155 allows `sendaddrv2` only between `version` and `verack`. `wtxidrelay`
+                // (BIP339) is not sent, because wallets request transactions by txid.
                 if checked.protocol >= ADDRV2_PROTOCOL {
                     write_message(stream, ours.magic, NetworkMessage::SendAddrV2)?;
                 }
@@ -168,7 +176,7 @@ fn dial(
             }
             (NetworkMessage::Verack, Some(theirs)) => return Ok(theirs),
             // Other messages before `verack` offer extensions (`wtxidrelay`, `sendaddrv2`,
-            // `sendtxrcncl`), none of which is needed here.
+            // `sendtxrcncl`), which this client does not need.
             (_, known) => theirs = known,
         }
     }
@@ -178,7 +186,7 @@ fn dial(
 impl Ours {
     fn version(&self, receiver: Option<SocketAddr>) -> VersionMessage {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // As Core does: a peer learns no address of ours from us.
+        // As in Core, the sender's address is left empty, so that peers do not learn our address.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         VersionMessage {
             version: PROTOCOL_VERSION,
@@ -196,9 +204,11 @@ impl Ours {
 
 impl Theirs {
     fn check(version: &VersionMessage, ours: &Ours) -> Result<Self, HandshakeError> {
+        // A message with our own nonce comes from this client itself.
         if version.nonce == ours.nonce && ours.nonce != 0 {
             return Err(HandshakeError::SelfConnection);
         }
+        // Older nodes serve neither Bloom filters nor compact filters.
         if version.version < BIP37_VERSION {
             let (got, least) = (version.version, BIP37_VERSION);
             return Err(HandshakeError::Protocol { got, least });

@@ -1,27 +1,35 @@
-//! Groups of addresses that one operator may well hold: an attacker with many addresses has few
-//! groups.
+//! Netgroups: groups of addresses that one operator may own. An attacker with many addresses
+//! usually has few netgroups.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::target::Host;
 
-/// Which addresses count as near to each other: Core's netgroups without a map of autonomous
-/// systems (`NetGroupManager::GetGroup`). IPv4: /16; IPv6: /32, of Hurricane Electric's tunnels
-/// /36; IPv6 that carries an IPv4 address (mapped, 6to4, Teredo, NAT64): that address; onion: the
-/// first four bits.
+/// A netgroup: a set of addresses that may belong to one operator.
+///
+/// The rules are those of Core without a map of autonomous systems (`NetGroupManager::GetGroup`):
+///
+/// - IPv4 addresses are grouped by their /16 prefix.
+/// - IPv6 addresses are grouped by their /32 prefix, or by /36 for Hurricane Electric's tunnels.
+/// - An IPv6 address that contains an IPv4 address (mapped, 6to4, Teredo, NAT64) has the netgroup
+///   of the IPv4 address.
+/// - Onion addresses are grouped by the first four bits of their key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Group([u8; 6]);
 
 const SEED: u8 = 0xff;
 
 impl Group {
-    /// The bytes of a group in a file.
+    /// Length of an encoded netgroup in bytes.
     pub const BYTES: usize = 6;
-    /// Peers without a group of their own, as sources of addresses.
+    /// The netgroup of peers that have none, when they are sources of addresses.
     pub const UNROUTED: Self = Self([0; 6]);
 
-    /// The group of an address. `None` for names, and for what is not on the Internet: loopback and
-    /// private addresses are the user's own and exempt.
+    /// Returns the netgroup of an address. Host names and addresses that are not routable on the
+    /// Internet have none.
+    ///
+    /// Loopback and private addresses belong to the user, so that the limits on netgroups do not
+    /// apply to them.
     pub fn of(host: &Host) -> Option<Self> {
         match host {
             Host::Ip(ip) if !is_routable(*ip) => None,
@@ -34,9 +42,10 @@ impl Group {
         }
     }
 
-    /// The group of all that one DNS seed names, as a source of addresses.
+    /// Returns the netgroup that identifies a DNS seed as a source of addresses.
     pub fn of_seed(name: &str) -> Self {
-        // FNV-1a: the names come from the program, so that no attacker looks for collisions.
+        // A hash without a key (FNV-1a) is sufficient: the program contains the names of the seeds,
+        // so that no attacker can choose colliding names.
         let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let [a, b, c, d] = name.bytes().fold(0x811c_9dc5, mix).to_le_bytes();
         Self([SEED, a, b, c, d, 0])
@@ -49,35 +58,36 @@ impl Group {
 
     fn of_v6(ip: Ipv6Addr) -> Self {
         let [a, b, c, d, e, ..] = ip.octets();
-        // Anybody gets a /48 of 2001:470::/32, so that Core looks at four bits more.
+        // Hurricane Electric gives anybody a /48 of 2001:470::/32. Core therefore uses four more
+        // bits.
         let more = if [a, b, c, d] == [0x20, 0x01, 0x04, 0x70] { e & 0xf0 } else { 0 };
         Self([2, a, b, c, d, more])
     }
 
-    /// The bytes in a file.
+    /// Encodes the netgroup, as in the file of the address book.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         self.0
     }
 
-    /// From the bytes in a file.
+    /// Decodes a netgroup from the file of the address book. All values are valid.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 }
 
-/// Returns `true` if an address can be reached from the whole Internet (Core's `IsRoutable`).
+/// Returns `true` if an address is routable on the Internet (Core's `IsRoutable`).
 pub fn is_routable(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_routable_v4(ip),
         IpAddr::V6(ip) => {
             let [s0, s1, ..] = ip.segments();
-            // Of addresses that carry another, both count.
+            // If the address contains an IPv4 address, both must be routable.
             linked_v4(ip).is_none_or(is_routable_v4)
                 && !ip.is_unspecified()
                 && !ip.is_loopback()
                 && !ip.is_multicast()
                 && s0 & 0xffc0 != 0xfe80 // link-local, RFC 4862
-                && s0 & 0xfe00 != 0xfc00 // unique local, RFC 4193; CJDNS lies in it
+                && s0 & 0xfe00 != 0xfc00 // unique local, RFC 4193; includes CJDNS
                 && (s0, s1) != (0x2001, 0x0db8) // documentation, RFC 3849
                 && !(s0 == 0x2001 && matches!(s1 & 0xfff0, 0x10 | 0x20)) // ORCHID, RFC 4843 and 7343
         }
@@ -90,18 +100,18 @@ fn is_routable_v4(ip: Ipv4Addr) -> bool {
         || (a, b) == (169, 254) // RFC 3927
         || (a, b) == (192, 168)
         || (a == 172 && b & 0xf0 == 16)
-        || (a == 100 && b & 0xc0 == 64) // carrier's NAT, RFC 6598
+        || (a == 100 && b & 0xc0 == 64) // carrier-grade NAT, RFC 6598
         || (a == 198 && b & 0xfe == 18) // benchmarks, RFC 2544
         || matches!((a, b, c), (192, 0, 2) | (198, 51, 100) | (203, 0, 113))) // RFC 5737
 }
 
-/// The IPv4 address that an IPv6 address carries.
+/// Returns the IPv4 address that an IPv6 address contains (6to4, Teredo, NAT64, mapped), if any.
 fn linked_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let [s0, s1, s2, s3, s4, s5, s6, s7] = ip.segments();
     let v4 = |high: u16, low: u16| Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match (s0, s1) {
         (0x2002, _) => v4(s1, s2),
-        // Teredo holds it inverted.
+        // Teredo (RFC 4380) stores the IPv4 address with all bits inverted.
         (0x2001, 0) => v4(!s6, !s7),
         (0x64, 0xff9b) if (s2, s3, s4, s5) == (0, 0, 0, 0) => v4(s6, s7),
         (0, 0) if (s2, s3, s4, s5) == (0, 0, 0, 0xffff) => v4(s6, s7),

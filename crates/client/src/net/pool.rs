@@ -1,14 +1,15 @@
-//! Several peers at a time: each is called, read from, called again after a wait, and banned after
-//! misbehaviour.
+//! A pool of peers. It dials addresses of the address book, receives and sends messages, dials
+//! again after a back-off, and bans peers that break the protocol.
 //!
-//! Of one peer, 4 MB of messages are queued at most and one more is being read; 8 MB at most are
-//! queued to be sent, of which requests are a small part and transactions may be most: with eight
-//! peers, 128 MB at most. At most 1,024 events of all peers are queued; an owner that does not call
-//! [`Pool::wait`] slows the peers down by TCP.
+//! Memory is bounded. For each peer, at most 4 MB of received messages are queued, one more message
+//! (4 MB) is being read, and 8 MB are queued to be sent: 128 MB with eight peers. At most 1,024
+//! events of all peers are queued. If the owner does not call [`Pool::wait`], TCP slows the peers
+//! down.
 //!
-//! Threads: two for each connection, one for each call under way, at most one that resolves the
-//! names of seeds or three that ask seeds through the proxy. All end after the pool is dropped, a
-//! call under way when its timeout has passed.
+//! Threads: two for each connection, and one for each connection that is being opened. For seeds
+//! there is one thread that resolves their names, or up to three that ask them through the proxy.
+//! All threads end after the pool is dropped. A thread that is opening a connection ends after its
+//! timeout at the latest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -35,30 +36,31 @@ use super::netgroup::Group;
 use super::random::Random;
 use super::target::{Host, Target};
 
-/// A peer that has sent nothing for this long is pinged.
+/// A peer that has sent nothing for this time is pinged.
 const PING_AFTER: Duration = Duration::from_mins(1);
-/// Events of all peers that are queued.
+/// Maximum number of queued events of all peers.
 const MAX_EVENTS: usize = 1_024;
-/// Seeds are asked again after this time, while they are needed.
+/// Interval at which seeds are asked again while addresses are needed.
 const SEEDS_AGAIN: Duration = Duration::from_mins(1);
-/// How long the addresses of an earlier run are called before seeds are asked: Core's
-/// `DNSSEEDS_DELAY_FEW_PEERS`.
+/// Time for which only addresses of an earlier run are dialled before seeds are asked (Core's
+/// `DNSSEEDS_DELAY_FEW_PEERS`).
 const SEEDS_LATER: Duration = Duration::from_secs(11);
-/// Seeds that are asked at a time through a proxy.
+/// Maximum number of seeds that are asked through a proxy at the same time.
 const MAX_FETCHES: usize = 3;
-/// Connected peers that are asked for addresses.
+/// Maximum number of connected peers that are asked for addresses.
 const MAX_ASKED: usize = 3;
-/// Between two calls of addresses that the user did not name: when our own network is down, calls
-/// fail at once, and the book is not to be called through in a second.
+/// Minimum time between two attempts to connect to addresses that the user did not name. While our
+/// own network is down, attempts fail at once; without this limit they would use up the whole book
+/// within a second.
 const CALL_EVERY: Duration = Duration::from_millis(100);
-/// Between two searches of the book for an address to call.
+/// Minimum time between two searches of the book for an address to dial.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// The longest wait for an event before timers are looked at.
+/// Maximum wait for an event before timers are checked.
 const STEP: Duration = Duration::from_millis(50);
-/// Once this many addresses were called, the owner need not wait for further ones.
+/// Once this many addresses were dialled, [`Pool::all_tried`] returns `true`.
 const ENOUGH_CALLED: usize = 256;
 
-/// What the threads report.
+/// Reports of the threads to the pool.
 #[derive(Debug)]
 enum Told {
     Called(Place, Result<Answered, CallError>),
@@ -68,7 +70,7 @@ enum Told {
     Wake,
 }
 
-/// Makes [`Pool::wait`] return early. Cheap to clone; of use from any thread.
+/// Makes [`Pool::wait`] return early, from any thread. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Waker {
     sender: SyncSender<Told>,
@@ -76,17 +78,18 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the wait under way return, or the next one if there is none. Wakes before that count
-    /// as one.
+    /// Makes the current call of [`Pool::wait`] return, or the next one if there is none.
+    ///
+    /// Several wakes before the return have the effect of one.
     pub fn wake(&self) {
         if !self.set.swap(true, Ordering::AcqRel) {
-            // A full queue wakes by itself.
+            // If the queue is full, the pool has reports to process and wakes up anyway.
             drop(self.sender.try_send(Told::Wake));
         }
     }
 }
 
-/// A peer that is connected.
+/// A connected peer.
 #[derive(Debug)]
 struct Peer {
     place: Place,
@@ -95,51 +98,54 @@ struct Peer {
     since: Instant,
     heard: Instant,
     pinged: bool,
-    /// Asked for addresses.
+    /// `true` if the peer was asked for addresses.
     asked: bool,
     allowance: Allowance,
 }
 
-/// Why there is no pool.
+/// Why a pool could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// No peer is named, the book is empty and no seed is to be asked.
-    #[error("nobody to call: no peers are named, and there are no seeds")]
+    /// No peer is named, the address book is empty and no seed may be asked.
+    #[error("no peer to connect to: no named peers, no stored addresses and no seeds")]
     NobodyToCall,
-    /// A peer named by the user is reached through a proxy only.
-    #[error("{0} needs a proxy")]
+    /// A peer named by the user is an onion service, which can be reached only through a proxy.
+    #[error("onion address {0} needs a proxy")]
     NeedsProxy(Target),
 }
 
-/// Whom to call, and what to claim.
+/// Configuration of a pool.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PoolConfig {
-    /// The chain.
+    /// The chain whose peers are dialled.
     pub chain: Chain,
-    /// Peers that the user names: always called, never evicted from the book. The first 256 count.
+    /// Peers that the user names: always dialled, never evicted from the book. Only the first 256
+    /// are used.
     pub peers: Vec<Target>,
-    /// Whether others than `peers` are called too. Without any `peers` they always are.
+    /// `true` if other peers than `peers` are dialled too. If `peers` is empty, others are always
+    /// dialled.
     pub others: bool,
-    /// Whether seeds are asked when addresses are needed.
+    /// `true` if seeds are asked when addresses are needed.
     pub use_seeds: bool,
-    /// Connections at a time, calls under way included.
+    /// Maximum number of connections, including those that are being opened.
     pub max_peers: usize,
-    /// What peers should serve: addresses with it are called first. See [`Pool::want`].
+    /// Services that peers should offer: addresses that claim them are preferred. See
+    /// [`Pool::want`].
     pub services: ServiceFlags,
-    /// A SOCKS5 proxy for all connections. With one, no name is resolved here.
+    /// A SOCKS5 proxy for all connections. With a proxy, the local system resolves no names.
     pub proxy: Option<SocketAddr>,
-    /// What we claim to be (BIP14).
+    /// Our user agent (BIP14).
     pub user_agent: String,
-    /// Whether peers are to announce transactions before a filter is loaded (BIP37).
+    /// `true` if peers should announce transactions before a filter is loaded (BIP37).
     pub relay: bool,
-    /// The height of our chain. See [`Pool::set_height`].
+    /// Height of our chain tip, sent in handshakes. See [`Pool::set_height`].
     pub start_height: u32,
 }
 
 impl PoolConfig {
-    /// Four peers of a chain, found by its seeds; no proxy.
+    /// Creates a configuration with defaults: four peers, found through seeds, and no proxy.
     pub fn new(chain: Chain) -> Self {
         Self {
             chain,
@@ -160,19 +166,19 @@ impl PoolConfig {
     }
 }
 
-/// An address that was called in this run, for a list.
+/// An address that was dialled in this run, with its state.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct AddressStatus<'a> {
-    /// The address.
+    /// Host and port of the address.
     pub target: &'a Target,
-    /// Where it stands.
+    /// The state of the address.
     pub state: AddressState,
-    /// What the peer claims, while it is connected.
+    /// The peer's claims; `None` unless the peer is connected.
     pub theirs: Option<&'a Theirs>,
 }
 
-/// All peers.
+/// A pool of connections to peers.
 #[derive(Debug)]
 pub struct Pool {
     config: PoolConfig,
@@ -180,9 +186,9 @@ pub struct Pool {
     random: Random,
     peers: BTreeMap<PeerId, Peer>,
     next_id: u64,
-    /// Calls under way.
+    /// Number of connections that are being opened.
     calling: usize,
-    /// Seeds that are asked through the proxy.
+    /// Number of seeds that are being asked through the proxy.
     fetching: usize,
     nonce: u64,
     sender: SyncSender<Told>,
@@ -190,20 +196,23 @@ pub struct Pool {
     woken: Arc<AtomicBool>,
     ready: VecDeque<PoolEvent>,
     start: Instant,
-    /// When seeds are asked next; `None` if never.
+    /// Time before which seeds are not asked; `None` if seeds are never asked.
     seeds_due: Option<Duration>,
-    /// The next automatic call is not before this.
+    /// Time before which no address is dialled that the user did not name.
     call_after: Duration,
-    /// The book is not looked through before this.
+    /// Time before which the book is not searched for an address to dial.
     look_after: Duration,
 }
 
 impl Pool {
-    /// A pool that calls the peers of `config`, and others by `book`. Nobody is called before the
-    /// first [`wait`](Self::wait). `seed` has to be random: [`Random::seed`].
+    /// Creates a pool that dials the peers of `config` and, if allowed, other addresses of `book`.
+    ///
+    /// No address is dialled before the first call of [`wait`](Self::wait). `seed` must be random:
+    /// see [`Random::seed`].
     ///
     /// # Errors
-    /// [`PoolError`]: there is no address to call, or one that needs a proxy and there is none.
+    /// Returns a [`PoolError`] if there is no address to dial, or if a named peer needs a proxy and
+    /// there is none.
     pub fn new(config: PoolConfig, book: AddressBook, seed: [u8; 16]) -> Result<Self, PoolError> {
         let mut book = book;
         for target in &config.peers {
@@ -217,6 +226,8 @@ impl Pool {
         if !asks_seeds && book.places(config.is_automatic()).next().is_none() {
             return Err(PoolError::NobodyToCall);
         }
+        // As in Core, stored addresses are tried first. They may make a request to seeds
+        // unnecessary.
         let first = if book.is_empty() { Duration::ZERO } else { SEEDS_LATER };
         let mut random = Random::new(seed);
         let (sender, told) = sync_channel(MAX_EVENTS);
@@ -227,7 +238,7 @@ impl Pool {
             next_id: 0,
             calling: 0,
             fetching: 0,
-            // Zero stands for none in a version message.
+            // 0 in a `version` message means that there is no nonce.
             nonce: random.number().max(1),
             random,
             sender,
@@ -241,7 +252,7 @@ impl Pool {
         })
     }
 
-    /// Time since the pool began: the `now` of machines that it drives.
+    /// Returns the time since the pool was created, for state machines that need a clock.
     pub fn now(&self) -> Duration {
         self.start.elapsed()
     }
@@ -251,8 +262,9 @@ impl Pool {
         Moment { elapsed: self.now(), unix: unix.map_or(0, |since| since.as_secs()) }
     }
 
-    /// Waits for an event, and calls whoever is due meanwhile. Returns `None` after `timeout`, or
-    /// earlier if a [`Waker`] wakes it.
+    /// Waits for an event. Meanwhile it dials due addresses and pings silent peers.
+    ///
+    /// Returns `None` after `timeout`, or earlier if a [`Waker`] wakes it.
     pub fn wait(&mut self, timeout: Duration) -> Option<PoolEvent> {
         let begun = Instant::now();
         loop {
@@ -268,15 +280,16 @@ impl Pool {
             if let Ok(told) = self.told.recv_timeout(left.min(STEP)) {
                 self.take(told);
             }
-            // What leads to no event must not keep the caller beyond its timeout.
+            // Reports that lead to no event must not extend the wait beyond the timeout.
             if begun.elapsed() >= timeout {
                 return self.ready.pop_front();
             }
         }
     }
 
-    /// An event that has happened already, without waiting. Nobody is called and no timer is looked
-    /// at: that is [`wait`](Self::wait)'s part.
+    /// Returns an event that has already happened, without waiting.
+    ///
+    /// Unlike [`wait`](Self::wait), it dials no address and pings no peer.
     pub fn try_next(&mut self) -> Option<PoolEvent> {
         while self.ready.is_empty() {
             self.take(self.told.try_recv().ok()?);
@@ -284,61 +297,65 @@ impl Pool {
         self.ready.pop_front()
     }
 
-    /// A note or event that the owner's own calls have led to, without looking at what peers sent.
-    /// At the end of a run, this takes the last notes.
+    /// Returns a queued event or note, without processing further messages of peers.
+    ///
+    /// At the end of a run, this returns the notes about the last calls of the owner.
     pub fn ready(&mut self) -> Option<PoolEvent> {
         self.ready.pop_front()
     }
 
-    /// What makes [`wait`](Self::wait) return early.
+    /// Returns a handle that makes [`wait`](Self::wait) return early.
     pub fn waker(&self) -> Waker {
         Waker { sender: self.sender.clone(), set: self.woken.clone() }
     }
 
-    /// The address book, to be kept.
+    /// Returns the address book, for example to store it.
     pub fn book(&self) -> &AddressBook {
         &self.book
     }
 
-    /// The chain.
+    /// Returns the chain whose peers are dialled.
     pub fn chain(&self) -> &Chain {
         &self.config.chain
     }
 
-    /// The services that are wanted of peers.
+    /// Returns the services that peers should offer.
     pub fn wanted(&self) -> ServiceFlags {
         self.config.services
     }
 
-    /// Wants these services too: addresses that are said to have them are called first. Peers that
-    /// lack them stay connected; [`is_full_before_others`](Self::is_full_before_others) tells when
-    /// one is in the way.
+    /// Adds services that peers should offer: addresses that claim all of them are preferred.
+    ///
+    /// Peers that lack the services stay connected.
+    /// [`is_full_before_others`](Self::is_full_before_others) returns `true` when such a peer
+    /// blocks a connection to another address.
     pub fn want(&mut self, services: ServiceFlags) {
         self.config.services |= services;
     }
 
-    /// Wants these services no longer.
+    /// Removes services from those that peers should offer.
     pub fn unwant(&mut self, services: ServiceFlags) {
         self.config.services.remove(services);
     }
 
-    /// Sets the height that is claimed in handshakes.
+    /// Sets the height of our chain tip, which later handshakes send.
     pub fn set_height(&mut self, height: u32) {
         self.config.start_height = height;
     }
 
-    /// The name of a connected peer's address.
+    /// Returns the address of a connected peer as text; `None` if the peer is not connected.
     pub fn name(&self, id: PeerId) -> Option<String> {
         let peer = self.peers.get(&id)?;
         Some(self.book.target(peer.place)?.to_string())
     }
 
-    /// The connected peers.
+    /// Returns the connected peers with their claims.
     pub fn peers(&self) -> impl Iterator<Item = (PeerId, &Theirs)> {
         self.peers.iter().map(|(id, peer)| (*id, &peer.theirs))
     }
 
-    /// The addresses that were called in this run, by when they came into the book.
+    /// Returns the addresses that were dialled in this run, in the order in which they were added
+    /// to the book.
     pub fn addresses(&self) -> impl Iterator<Item = AddressStatus<'_>> {
         let unix = self.moment().unix;
         self.places().filter_map(move |place| {
@@ -355,8 +372,10 @@ impl Pool {
         })
     }
 
-    /// Returns `true` if every address was called and the call is over, or 256 were, or as many
-    /// peers are connected as wanted: it is of no use to wait for more.
+    /// Returns `true` if waiting longer is unlikely to add peers.
+    ///
+    /// This is the case if the maximum number of peers is connected, or if no connection is being
+    /// opened and all addresses, or at least 256, were dialled in this run.
     pub fn all_tried(&self) -> bool {
         if self.peers.len() >= self.config.max_peers {
             return true;
@@ -366,7 +385,8 @@ impl Pool {
         self.calling == 0 && all > 0 && called >= all.min(ENOUGH_CALLED)
     }
 
-    /// Returns `true` if every peer that may be called is connected or banned: no other will come.
+    /// Returns `true` if every address that may be dialled is connected or banned, and no seed will
+    /// be asked: no other peer can be connected.
     pub fn all_up(&self) -> bool {
         let unix = self.moment().unix;
         self.seeds_due.is_none()
@@ -376,15 +396,19 @@ impl Pool {
             })
     }
 
-    /// Returns `true` if as many peers are connected as wanted, and there are others to be called:
-    /// for the first time in this run, or at all if those connected are not `of_use`.
+    /// Returns `true` if the maximum number of peers is connected and another address could be
+    /// dialled instead.
+    ///
+    /// If `of_use` is `true`, a connected peer offers what is needed, and only addresses that were
+    /// not dialled in this run count. If it is `false`, addresses that were dialled before and
+    /// seeds count too.
     pub fn is_full_before_others(&self, of_use: bool) -> bool {
         self.peers.len() >= self.config.max_peers
             && ((!of_use && self.seeds_due.is_some())
                 || self.book.has_other(self.moment(), self.wish(), !of_use))
     }
 
-    /// Returns `true` if every peer that may be called is banned, and no seeds are to be asked.
+    /// Returns `true` if every address that may be dialled is banned, and no seed will be asked.
     pub fn all_banned(&self) -> bool {
         let unix = self.moment().unix;
         self.seeds_due.is_none()
@@ -403,8 +427,10 @@ impl Pool {
         }
     }
 
-    /// Queues a message to a peer. One that does not read what it is sent is disconnected, and the
-    /// event [`PoolEvent::Disconnected`] follows.
+    /// Queues a message to a peer. Does nothing if the peer is not connected.
+    ///
+    /// If the queue is full because the peer does not read its messages, the peer is disconnected
+    /// and the event [`PoolEvent::Disconnected`] follows.
     pub fn send(&mut self, id: PeerId, message: NetworkMessage) {
         let Some(peer) = self.peers.get(&id) else { return };
         if peer.connection.send(message) == Err(SendError::Full) {
@@ -413,13 +439,14 @@ impl Pool {
         }
     }
 
-    /// Closes a connection. The address is called again after a while.
+    /// Closes a connection for the reason `why`. The address is dialled again after a back-off.
     pub fn drop_peer(&mut self, id: PeerId, why: &str) {
         self.end(id, EndReason::Owner(why.into()));
     }
 
-    /// Closes a connection and bans the address for 24 hours: one that the user named with its
-    /// port, else the whole host.
+    /// Closes a connection and bans the peer for 24 hours, for the reason `why`.
+    ///
+    /// The ban covers one port if the user named the peer, and otherwise the whole host.
     pub fn ban(&mut self, id: PeerId, why: &str) {
         self.ban_peer(id, EndReason::Owner(why.into()));
     }
@@ -479,6 +506,7 @@ impl Pool {
                 let Some(peer) = self.peers.get_mut(&id) else { return };
                 (peer.heard, peer.pinged) = (Instant::now(), false);
                 let decoded = frame.decode();
+                // The peer's room in the queue is free again as soon as the frame is decoded.
                 drop((frame, credit));
                 match decoded {
                     Ok(message) => self.message(id, message),
@@ -489,6 +517,8 @@ impl Pool {
                 if !self.peers.contains_key(&id) {
                     return;
                 }
+                // An end of the stream or a timeout is no reason for a ban: the network may be the
+                // cause.
                 if error.is_misbehaviour() {
                     self.misbehaved(id, error.into());
                 } else {
@@ -506,6 +536,7 @@ impl Pool {
         match heard(&message) {
             Some(Ok(found)) => self.told_addresses(id, found),
             Some(Err(error)) => self.misbehaved(id, error.into()),
+            // Sending the pong may have ended the connection.
             None if self.peers.contains_key(&id) => {
                 self.ready.push_back(PoolEvent::Message(id, message));
             }
@@ -519,6 +550,7 @@ impl Pool {
     }
 
     fn told_addresses(&mut self, id: PeerId, mut found: Vec<Heard>) {
+        // If only named peers are dialled, other addresses are not needed.
         if !self.config.is_automatic() {
             return;
         }
@@ -526,7 +558,8 @@ impl Pool {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let allowed = peer.allowance.take(found.len(), now);
         let source = self.book.source(peer.place);
-        // Which are taken is not for the peer to choose.
+        // Only `allowed` addresses are accepted. The random order keeps the peer from choosing
+        // which ones.
         self.random.shuffle(&mut found);
         found.truncate(allowed);
         self.hear(found, source);
@@ -536,7 +569,7 @@ impl Pool {
         let unix = self.moment().unix;
         self.random.shuffle(&mut found);
         for heard in found {
-            // What cannot be reached has no claim to a place.
+            // Onion addresses cannot be reached without a proxy, and must take no room in the book.
             if self.config.proxy.is_none() && matches!(heard.target.host, Host::Onion(_)) {
                 continue;
             }
@@ -550,7 +583,7 @@ impl Pool {
                 self.ban_place(place, EndReason::Handshake(error));
             }
             why => {
-                // Without any connection, the fault may be our network's.
+                // If no peer is connected, our own network may be the cause of the failure.
                 let blame = why.is_about_the_peer() && !self.peers.is_empty();
                 let (at, random) = (self.moment(), &mut self.random);
                 let again = self.book.ended(place, Duration::ZERO, blame, at, random);
@@ -562,7 +595,8 @@ impl Pool {
     fn connected(&mut self, place: Place, answered: Answered) -> Result<(), CallError> {
         let Answered { stream, theirs, address } = answered;
         let at = self.moment();
-        // The host may have been banned by another of its ports meanwhile.
+        // While this connection was opened, a peer at another port may have caused a ban of the
+        // whole host.
         if self.book.state(place, at.unix) == AddressState::Banned {
             self.book.ended(place, Duration::ZERO, false, at, &mut self.random);
             return Ok(());
@@ -586,7 +620,7 @@ impl Pool {
         let ask = self.config.is_automatic() && asked < MAX_ASKED && self.book.wants_more();
         if ask {
             allowance.asked();
-            // Nothing is queued before it.
+            // This cannot fail: `getaddr` is the first message in the queue.
             let _sent = connection.send(NetworkMessage::GetAddr);
         }
         self.ready.push_back(PoolEvent::Connected(id, theirs.clone()));
@@ -641,14 +675,17 @@ impl Pool {
             }
             self.call(place);
         }
+        // Seeds are asked if no peer is connected, or if the book has no address that is due.
         if lacks_addresses && self.seeds_due.is_some_and(|due| due <= now) {
             self.seeds_due = Some(now + SEEDS_AGAIN);
             self.ask_seeds(at.unix);
         }
     }
 
-    /// Whether the free connections are kept for named peers that are called again later: they get
-    /// up to half of all.
+    /// Returns `true` if the free connections are reserved for named peers that are not connected.
+    ///
+    /// Up to half of all connections are reserved, so that automatic peers do not occupy them
+    /// during the back-off of a named peer.
     fn waits_for_named(&self, at: Moment) -> bool {
         let is_out = |place: &Place| {
             self.book.is_named(*place) && self.book.state(*place, at.unix) == AddressState::Idle
@@ -678,6 +715,7 @@ impl Pool {
             let run = move || {
                 let mut all: Vec<(Group, Vec<Heard>)> = Vec::new();
                 for seed in seeds {
+                    // Nodes of unknown services are accepted only while no seed has named others.
                     let needed = all.iter().all(|(_, found)| found.is_empty());
                     let found = ask_seed(&seed, port, services, needed, unix);
                     all.push((Group::of_seed(&seed), found));
@@ -694,7 +732,7 @@ impl Pool {
             let (sender, ours, route) = (sender.clone(), self.ours(), self.route());
             let name = seed.clone();
             let run = move || {
-                // A seed may be given with a port, and as an onion service.
+                // With a proxy, a seed may have a port and may be an onion address.
                 let result = Target::parse(&name, port)
                     .map_err(|_| CallError::NoAddress)
                     .and_then(|target| fetch(&target, &ours, route));
@@ -714,9 +752,11 @@ impl Pool {
         let silent = self.peers.values_mut();
         for peer in silent.filter(|peer| !peer.pinged && peer.heard.elapsed() >= PING_AFTER) {
             peer.pinged = true;
-            // A nonce that no fence of a session has, but by chance.
+            // A random nonce: the BIP37 session recognises its own pings by their nonces, and must
+            // not take the answer to this ping for an answer to one of them.
             let nonce = self.random.number();
-            // A peer that does not read is noticed by what is sent for a reason.
+            // A full queue is ignored here: the next message of the owner finds it and ends the
+            // connection.
             let _sent = peer.connection.send(NetworkMessage::Ping(nonce));
         }
     }

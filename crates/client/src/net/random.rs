@@ -1,8 +1,10 @@
-//! Numbers that peers cannot predict, from one seed: nonces, jitter, the choice of addresses.
+//! A pseudorandom generator that peers cannot predict: for nonces, jitter, the choice of addresses.
 
 use chainsieve::bitcoin::hashes::siphash24;
 
-/// `SipHash` of a counter under a secret key: who sees one number learns nothing about another.
+/// A pseudorandom generator: the `SipHash` of a counter under a secret key.
+///
+/// A peer that sees one number learns nothing about the others.
 #[derive(Debug, Clone)]
 pub struct Random {
     key: (u64, u64),
@@ -10,7 +12,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// Creates the generator of a seed. Equal seeds give equal sequences.
     pub fn new(seed: [u8; 16]) -> Self {
         let number = u128::from_le_bytes(seed);
         #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
@@ -18,29 +20,29 @@ impl Random {
         Self { key, count: 0 }
     }
 
-    /// A seed from the system.
+    /// Returns a random seed from the operating system.
     ///
     /// # Errors
-    /// The system gives none.
+    /// Returns an error if the system provides no random bytes.
     pub fn seed() -> Result<[u8; 16], getrandom::Error> {
         let mut seed = [0; 16];
         getrandom::fill(&mut seed)?;
         Ok(seed)
     }
 
-    /// The next number.
+    /// Returns the next number of the sequence.
     pub fn number(&mut self) -> u64 {
         self.count += 1;
         siphash24::Hash::hash_to_u64_with_keys(self.key.0, self.key.1, &self.count.to_le_bytes())
     }
 
-    /// A number below `bound`, or 0 where that is 0. The bias is below `bound` / 2^64.
+    /// Returns a number below `bound`, or 0 if `bound` is 0. The bias is below `bound` / 2^64.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.number() % bound).unwrap_or(0)
     }
 
-    /// Brings items into a random order.
+    /// Shuffles items (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for left in (2..=items.len()).rev() {
             items.swap(left - 1, self.below(left));

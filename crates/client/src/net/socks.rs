@@ -1,13 +1,14 @@
 //! The client's side of SOCKS5 (RFC 1928) with user name and password (RFC 1929).
 //!
-//! The proxy resolves names: no request of ours reaches the system's resolver. A user name and a
-//! password of its own for each connection make Tor use a circuit of its own (`IsolateSOCKSAuth`),
-//! so that two peers cannot tell that they serve the same wallet by their common exit.
+//! The proxy resolves names, so that no name reaches the system's resolver. Each connection has its
+//! own user name and password, for which Tor uses a separate circuit (`IsolateSOCKSAuth`). So two
+//! peers cannot find out by a common exit that they serve the same wallet.
 
 use std::io::{self, Read, Write};
 
 use super::target::{Host, Target, onion_name};
 
+// Codes of RFC 1928, except for `AUTH_VERSION`, which is the version of RFC 1929.
 const VERSION: u8 = 5;
 const AUTH_VERSION: u8 = 1;
 const NO_AUTH: u8 = 0;
@@ -17,7 +18,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Why a proxy gave no connection.
+/// Why a connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocksError {
@@ -39,7 +40,7 @@ pub enum SocksError {
         /// The method in the reply.
         got: u8,
     },
-    /// The reply to the password has another version than RFC 1929's.
+    /// The reply to the password does not have version 1 (RFC 1929).
     #[error("authentication version {got}, expected 1")]
     AuthVersion {
         /// The version in the reply.
@@ -51,53 +52,55 @@ pub enum SocksError {
         /// The status in the reply, not 0.
         status: u8,
     },
-    /// The proxy could not connect.
+    /// The proxy could not connect to the peer.
     #[error("{} (reply {code})", reply_words(*.code))]
     Refused {
         /// The code in the reply, not 0.
         code: u8,
     },
-    /// The reply holds an address of an unknown type, so that its end is unknown.
+    /// The reply contains an address of an unknown type, so that the reply's length is unknown.
     #[error("address type {got} in the reply, expected 1, 3 or 4")]
     AddressType {
         /// The type in the reply.
         got: u8,
     },
-    /// The name does not fit into a request.
-    #[error("a name of {bytes} bytes, the limit is {limit}")]
+    /// The host name is too long for a request.
+    #[error("a host name of {bytes} bytes, the limit is {limit}")]
     NameTooLong {
-        /// Its length.
+        /// Length of the name in bytes.
         bytes: usize,
-        /// 255.
+        /// Maximum length in bytes: 255.
         limit: usize,
     },
 }
 
 impl SocksError {
-    /// Returns `true` if the proxy said that this very peer cannot be reached. Other errors say
-    /// something of the proxy and nothing of the peer.
+    /// Returns `true` if the proxy reported that it cannot reach this peer.
+    ///
+    /// All other errors concern the proxy itself and must not count as failures of the peer.
     pub fn is_about_the_peer(&self) -> bool {
-        // Network or host unreachable, refused, expired; Tor's codes on onion services.
+        // Codes 3 to 6: network or host unreachable, connection refused, time to live expired. 0xf0
+        // to 0xf7: Tor's codes for onion services.
         matches!(self, Self::Refused { code: 3..=6 | 0xf0..=0xf7 })
     }
 }
 
-/// The codes of RFC 1928, section 6, and Tor's proposal 304.
+/// Returns the meaning of a reply code (RFC 1928, section 6, and Tor's proposal 304).
 fn reply_words(code: u8) -> &'static str {
     match code {
         1 => "the proxy failed",
-        2 => "the proxy's rules forbid it",
+        2 => "the proxy's rules forbid the connection",
         3 => "network unreachable",
         4 => "host unreachable",
         5 => "connection refused",
         6 => "time to live expired",
-        7 => "the proxy does not know the command",
-        8 => "the proxy does not know the type of address",
+        7 => "the proxy does not support the command",
+        8 => "the proxy does not support the address type",
         0xf0 => "onion service not found",
         0xf1 => "invalid descriptor of the onion service",
         0xf2 => "introduction to the onion service failed",
         0xf3 => "rendezvous with the onion service failed",
-        0xf4 => "the onion service wants client authorisation",
+        0xf4 => "the onion service requires client authorisation",
         0xf5 => "the onion service refused the authorisation",
         0xf6 => "invalid onion address",
         0xf7 => "introduction to the onion service timed out",
@@ -105,16 +108,18 @@ fn reply_words(code: u8) -> &'static str {
     }
 }
 
-/// Asks the proxy at the other end of `stream` to connect to a peer. Afterwards the stream is the
-/// peer's: not a byte of what it sends is read here.
+/// Asks the proxy at the other end of `stream` to connect to a peer. Afterwards the stream leads to
+/// the peer. No byte that the peer sends is read here.
 ///
-/// `isolation` goes into user name and password: connections with different numbers get different
-/// circuits of Tor. A proxy that knows no passwords may choose a connection without.
+/// `isolation` is part of the user name and password: Tor uses different circuits for connections
+/// with different numbers. A proxy without passwords may choose a connection without
+/// authentication.
 ///
-/// The stream has to bring a timeout: at most 522 bytes are read.
+/// The stream must have a timeout of its own. At most 522 bytes are read.
 ///
 /// # Errors
-/// [`SocksError`].
+/// Returns a [`SocksError`] if the stream fails, if the proxy breaks the protocol or refuses the
+/// connection, or if the host name has more than 255 bytes.
 pub fn connect(
     stream: &mut (impl Read + Write),
     target: &Target,
@@ -137,7 +142,8 @@ pub fn connect(
     if code != 0 {
         return Err(SocksError::Refused { code });
     }
-    // The address that the proxy calls from is of no use, but it stands before the peer's bytes.
+    // The reply ends with the address and port that the proxy connects from. They are not used, but
+    // must be read, because the peer's bytes follow.
     let address = match kind {
         IPV4 => 4,
         IPV6 => 16,
@@ -153,6 +159,8 @@ pub fn connect(
 }
 
 fn authenticate(stream: &mut (impl Read + Write), isolation: u64) -> Result<(), SocksError> {
+    // User name and password are both the number as 16 hex digits. Tor compares them, and accepts
+    // any values.
     let word = format!("{isolation:016x}");
     let mut request = vec![AUTH_VERSION];
     for _ in ["user", "password"] {

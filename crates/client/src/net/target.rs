@@ -1,4 +1,4 @@
-//! What is called: an address or a name, and a port.
+//! The address of a peer: an IP address, an onion service or a host name, with a port.
 
 use std::fmt;
 use std::io;
@@ -6,54 +6,56 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use tiny_keccak::{Hasher as _, Sha3};
 
-/// Addresses of one name that are called: a name with more serves no purpose but to take time.
+/// Maximum number of addresses of one name that are dialled. The limit bounds the time that a name
+/// with many unreachable addresses can take.
 const MAX_RESOLVED: usize = 8;
-/// Bytes of an onion address of version 3: public key, checksum, version.
+/// Length of a version 3 onion address in bytes: public key (32), checksum (2), version (1).
 const ONION_BYTES: usize = 35;
 const ONION_VERSION: u8 = 3;
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// Where a peer is.
+/// The host of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Host {
-    /// An address of the Internet.
+    /// An IP address.
     Ip(IpAddr),
-    /// A Tor onion service of version 3, by its public key. Reached through a proxy only.
+    /// A Tor onion service of version 3, by its public key. It can be reached only through a proxy.
     Onion([u8; 32]),
-    /// A name, resolved each time by the system, or by the proxy if there is one.
+    /// A host name. The system, or the proxy if there is one, resolves it for each connection.
     Name(String),
 }
 
-/// What is called.
+/// The address of a peer: host and port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
-    /// Where the peer is.
+    /// The host.
     pub host: Host,
-    /// The port it listens on.
+    /// The TCP port.
     pub port: u16,
 }
 
-/// Why a text is not an address.
+/// Why a text cannot be parsed as the address of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// The port is invalid.
+    /// The port is not a number from 0 to 65535.
     #[error("the port is not a number from 0 to 65535")]
     Port,
-    /// The host is invalid.
-    #[error("neither an address nor a name of a host")]
+    /// The host is neither an IP address nor a valid host name.
+    #[error("neither an IP address nor a host name")]
     Host,
-    /// The name ends with `.onion` and is no address of version 3, or its checksum is wrong.
+    /// The name ends with `.onion` but is not a valid version 3 address, or its checksum is wrong.
     #[error("not an onion address of version 3")]
     Onion,
 }
 
 impl Target {
-    /// Parses `HOST`, `HOST:PORT`, or an IPv6 address with or without brackets.
+    /// Parses `HOST`, `HOST:PORT`, or an IPv6 address with or without brackets. An address without
+    /// a port gets `default_port`.
     ///
     /// # Errors
-    /// [`TargetError`] if the text is neither.
+    /// Returns a [`TargetError`] if the host or the port is invalid.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, TargetError> {
         let text = text.trim();
         if let Ok(socket) = text.parse::<SocketAddr>() {
@@ -71,7 +73,7 @@ impl Target {
         if host.is_empty() || !host.chars().all(is_name) {
             return Err(TargetError::Host);
         }
-        // Names under `.onion` never reach a resolver (RFC 7686).
+        // Names under `.onion` must never reach a resolver (RFC 7686).
         let host = match host.to_ascii_lowercase().strip_suffix(".onion") {
             Some(label) => Host::Onion(onion_key(label).ok_or(TargetError::Onion)?),
             None => Host::Name(host.to_owned()),
@@ -79,11 +81,11 @@ impl Target {
         Ok(Self { host, port })
     }
 
-    /// Asks the system's resolver for the addresses, at most eight of a name. An onion service has
+    /// Resolves the host by the system's resolver, to at most eight addresses. An onion service has
     /// none.
     ///
     /// # Errors
-    /// Those of the resolver.
+    /// Returns the errors of the resolver.
     pub fn resolve(&self) -> io::Result<Vec<SocketAddr>> {
         match &self.host {
             Host::Ip(ip) => Ok(vec![(*ip, self.port).into()]),
@@ -98,7 +100,8 @@ impl Target {
 impl From<SocketAddr> for Target {
     fn from(socket: SocketAddr) -> Self {
         let host = match socket {
-            // The resolver takes a scope as part of the name, and `IpAddr` has no room for it.
+            // `IpAddr` has no field for the scope of a link-local address. The resolver accepts a
+            // scope as part of the name.
             SocketAddr::V6(v6) if v6.scope_id() != 0 => {
                 Host::Name(format!("{}%{}", v6.ip(), v6.scope_id()))
             }
@@ -118,14 +121,14 @@ impl fmt::Display for Target {
     }
 }
 
-/// The name of an onion service, `.onion` included (Tor's `rend-spec-v3`, "Encoding onion
+/// Returns the name of an onion service, including `.onion` (Tor's `rend-spec-v3`, "Encoding onion
 /// addresses").
 pub fn onion_name(key: &[u8; 32]) -> String {
     let mut bytes = key.to_vec();
     bytes.extend(onion_checksum(key));
     bytes.push(ONION_VERSION);
     let mut name = String::with_capacity(62);
-    // Five bytes are eight letters of five bits each; 35 bytes leave no rest.
+    // Base32 encodes five bytes as eight letters of five bits. 35 bytes need no padding.
     for five in bytes.chunks(5) {
         let bits = five.iter().fold(0_u64, |bits, byte| bits << 8 | u64::from(*byte));
         name.extend((0..8).rev().filter_map(|letter| {
@@ -136,7 +139,8 @@ pub fn onion_name(key: &[u8; 32]) -> String {
     name + ".onion"
 }
 
-/// The public key in a name without `.onion`. `None` if the checksum or the version is wrong.
+/// Decodes the public key from the name of an onion service without `.onion`. Returns `None` if a
+/// letter, the length, the checksum or the version is wrong.
 fn onion_key(label: &str) -> Option<[u8; 32]> {
     let mut bytes = Vec::with_capacity(ONION_BYTES);
     for eight in label.as_bytes().chunks(8) {
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn onion_addresses_by_key_and_by_name() {
-        // The BIP155 test vector of Core (net_tests.cpp, cnetaddr_basic), and the Tor Project's site.
+        // Core's test vector of BIP155 (net_tests.cpp, cnetaddr_basic), and the Tor Project's site.
         let key = "79bcc625184b05194975c28b66b66b0469f7f6556fb1ac3189a79b40dda32f1f";
         let core = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
         let key: [u8; 32] = hex::decode(key).unwrap().try_into().unwrap();
@@ -200,7 +204,8 @@ mod tests {
         assert_eq!(parsed, Target { host: Host::Onion(key), port: 1 });
         let tor = "2gzyxa5ihm7nsggfxnu52rck2vv4rvmdlkiu3zzui5du4xyclen53wid.onion";
         assert_eq!(Target::parse(tor, 1).unwrap().to_string(), format!("{tor}:1"));
-        // A letter changed, a letter less, and version 2: no resolver is asked for any of them.
+        // One letter changed, one letter missing, a version 2 address, an empty name: all of them
+        // are rejected, so that no resolver is asked.
         let changed = format!("q{}", &core[1..]);
         for text in [changed.as_str(), &core[1..], "6hzph5hv6337r6p2.onion", ".onion"] {
             assert_eq!(Target::parse(text, 1), Err(TargetError::Onion), "{text}");

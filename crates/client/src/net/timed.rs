@@ -1,13 +1,15 @@
-//! A socket that is read and written up to a point in time: with a limit on each call alone, a peer
-//! that sends one byte at a time could stretch a message as long as it likes.
+//! A socket with a deadline for all its reads and writes.
+//!
+//! A timeout for each call alone would not be enough: a peer that sends one byte at a time could
+//! stretch a message without limit.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// A stream whose reads and writes fail with [`io::ErrorKind::TimedOut`] from `until` on.
+/// A stream whose reads and writes fail with [`io::ErrorKind::TimedOut`] after a deadline.
 ///
-/// The stream keeps the limits that the last call has set.
+/// The timeouts that the last call has set on the socket stay set afterwards.
 #[derive(Debug)]
 pub struct Timed<'a> {
     stream: &'a TcpStream,
@@ -15,12 +17,13 @@ pub struct Timed<'a> {
 }
 
 impl<'a> Timed<'a> {
-    /// Limits reads and writes of `stream` to the time before `until`.
+    /// Wraps `stream` with the deadline `until`.
     pub fn new(stream: &'a TcpStream, until: Instant) -> Self {
         Self { stream, until }
     }
 
-    /// The time left. A socket refuses zero as a limit.
+    /// Returns the time left before the deadline. Zero is an error, because a socket does not
+    /// accept a timeout of zero.
     fn left(&self) -> io::Result<Duration> {
         match self.until.saturating_duration_since(Instant::now()) {
             Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
@@ -29,7 +32,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-/// Unix reports "would block" when the time is up.
+/// Maps `WouldBlock` to `TimedOut`: Unix reports the former when a socket's timeout has passed.
 fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),

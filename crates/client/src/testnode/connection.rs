@@ -1,5 +1,5 @@
-//! One peer's socket. A single thread reads and writes: a reply is sent to its end before the next
-//! request is read.
+//! The connection to one peer of the node. A single thread reads and writes, so that a reply is
+//! sent completely before the next request is read.
 
 use std::io;
 use std::net::TcpStream;
@@ -11,28 +11,29 @@ use super::Shared;
 use crate::net::frame::{FrameError, read_frame, write_message};
 use crate::net::timed::Timed;
 
-/// How long to wait for a request before looking for something to announce.
+/// Time to wait for a request before the node checks for blocks and transactions to announce.
 const TICK: Duration = Duration::from_millis(50);
-/// How long one message may take, either way.
+/// Timeout of one message, received or sent.
 const MESSAGE: Duration = Duration::from_mins(2);
 
 /// Why a connection has ended. Its `Display` is a line for a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The peer hung up.
-    #[error("it hung up")]
+    /// The peer closed the connection.
+    #[error("the peer closed the connection")]
     Closed,
-    /// The node stops.
-    #[error("the node stops")]
+    /// The node is stopping.
+    #[error("the node is stopping")]
     Stopped,
-    /// What the peer sent is no message, or the connection broke.
+    /// The peer sent an invalid message, or the connection failed.
     #[error(transparent)]
     Frame(FrameError),
-    /// The peer does not take what it is sent.
+    /// A message could not be written, for example because the peer does not read.
     #[error("{}", write_words(.0))]
     Write(io::Error),
-    /// The peer broke the protocol, or was silent for too long.
+    /// The node disconnected the peer, for example because the peer broke the protocol or was
+    /// silent for too long.
     #[error(transparent)]
     Disconnected(Reason),
 }
@@ -51,13 +52,14 @@ impl Ended {
 fn write_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => {
-            format!("it has not taken a message for {} s", MESSAGE.as_secs())
+            format!("the peer has not read a message for {} s", MESSAGE.as_secs())
         }
-        _ => format!("cannot write: {error}"),
+        _ => format!("cannot write to the peer: {error}"),
     }
 }
 
-/// Talks to a peer until either side has had enough; `met` is told of it after the handshake.
+/// Serves a peer until the connection ends, and returns the reason. Calls `met` after the
+/// handshake.
 pub(super) fn talk(
     stream: &TcpStream,
     shared: &Shared,
@@ -74,7 +76,7 @@ struct Talk<'a, F> {
     shared: &'a Shared,
     peer: Peer,
     since: Instant,
-    /// The chain's version when there was last something announced.
+    /// The chain's version at the last announcement.
     version: u64,
     met: Option<F>,
 }
@@ -96,7 +98,9 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
         Ok(())
     }
 
-    /// Waits for a byte, which stays where it is: a time limit inside a message would lose it.
+    /// Waits up to [`TICK`] for a byte. Returns `true` if there is one.
+    ///
+    /// The byte is only peeked at. If it were read, a timeout inside the message would lose it.
     fn is_readable(&self) -> Result<bool, Ended> {
         let peek = || {
             self.stream.set_read_timeout(Some(TICK))?;
@@ -118,14 +122,18 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
     fn read(&self) -> Result<Event, Ended> {
         let mut timed = Timed::new(self.stream, Instant::now() + MESSAGE);
         let frame = read_frame(&mut timed, self.shared.magic).map_err(Ended::Frame)?;
+        // The machine decodes `filterload` itself: Core accepts unknown flags and trailing bytes,
+        // which the decoder of `bitcoin` rejects.
         if frame.command() == "filterload" {
             return Ok(Event::FilterLoad(frame.payload().to_vec()));
         }
         frame.decode().map(Event::Message).map_err(Ended::Frame)
     }
 
-    /// Hands over an event, and writes all that comes of it. The chain is not locked while a
-    /// message is on its way.
+    /// Passes an event to the machine, and writes the messages that it returns.
+    ///
+    /// The lock of the chain is released before a message is written, so that a slow peer does not
+    /// hold it.
     fn tell(&mut self, event: Event) -> Result<(), Ended> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
@@ -142,7 +150,7 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
                         }
                     }
                     Action::Accept(tx) => {
-                        // A peer is told nothing of a transaction that is refused, as Core does.
+                        // As in Core, the peer gets no answer if its transaction is rejected.
                         let _refused = self.shared.chain_mut().add_transaction(tx);
                     }
                     Action::Disconnect(reason) => return Err(Ended::Disconnected(reason)),

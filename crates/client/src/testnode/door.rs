@@ -1,4 +1,4 @@
-//! Takes connections, each on a thread of its own.
+//! Accepts connections, and starts a thread for each.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -30,7 +30,7 @@ impl Door {
         self.shared.is_stopping()
     }
 
-    /// Lets in whoever waits.
+    /// Accepts all waiting connections, and joins the threads of connections that have ended.
     pub(super) fn open(&mut self) {
         let (gone, here) =
             self.guests.drain(..).partition(|guest: &Guest| guest.thread.is_finished());
@@ -40,7 +40,8 @@ impl Door {
             match self.listener.accept() {
                 Ok((stream, address)) => self.admit(stream, address),
                 Err(error) => {
-                    // Gone before it was let in, or no descriptors are left: others will leave.
+                    // The peer is gone already, or no file descriptors are left. The node goes on:
+                    // descriptors become free when other peers leave.
                     if error.kind() != io::ErrorKind::WouldBlock {
                         self.shared.note(&Note::Lost(error));
                     }
@@ -66,7 +67,7 @@ impl Door {
                 Ok(()) => connection::talk(&own, &shared, nonce(), met),
                 Err(error) => Ended::Frame(error.into()),
             };
-            // The other side may be gone already.
+            // The shutdown fails if the peer has already closed the connection.
             drop(own.shutdown(Shutdown::Both));
             shared.note(&Note::Disconnected(peer, &ended));
         };
@@ -76,17 +77,17 @@ impl Door {
         }
     }
 
-    /// Ends every connection, and waits for its thread.
+    /// Ends all connections, and waits for their threads.
     pub(super) fn close(&mut self) {
         for guest in &self.guests {
-            // A thread may be in the middle of a message.
+            // A thread may be blocked in a read or write, which the shutdown ends.
             drop(guest.stream.shutdown(Shutdown::Both));
         }
         leave(std::mem::take(&mut self.guests));
     }
 }
 
-/// A thread that panicked has said so.
+/// Waits for the threads of connections. A panic is ignored: the panic hook has reported it.
 fn leave(guests: Vec<Guest>) {
     for guest in guests {
         drop(guest.thread.join());
@@ -98,7 +99,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
-/// A number that nobody can guess, if the system has one; nothing depends on it.
+/// Returns a random nonce, or 1 if the system provides no random numbers. The node does not depend
+/// on its randomness.
 fn nonce() -> u64 {
     getrandom::u64().unwrap_or(1)
 }

@@ -1,7 +1,7 @@
-//! A node that serves headers, blocks, Bloom filters and compact filters from memory: for wallets'
-//! tests, and what `btc serve` of the command runs.
+//! A node that serves headers, blocks, Bloom filters and compact filters from memory.
 //!
-//! It answers as Bitcoin Core does ([`chainsieve::btc::server`]). It validates no transactions.
+//! It is made for the tests of wallets, and the command `btc serve` runs it. The node answers as
+//! Bitcoin Core does ([`chainsieve::btc::server`]). It does not validate transactions.
 //!
 //! # Examples
 //! ```
@@ -44,10 +44,10 @@ pub use connection::Ended;
 use door::Door;
 pub use regtest::next_block;
 
-/// How often to look for connections.
+/// Interval at which the node accepts waiting connections.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What happens to connections, for a log. Peers are numbered in the order in which they connect.
+/// An event of a connection, for a log. Peers are numbered from 1, in the order of connecting.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Note<'a> {
@@ -55,24 +55,25 @@ pub enum Note<'a> {
     Connected(u64, SocketAddr),
     /// The handshake is done.
     Ready(u64, &'a Peer),
-    /// The connection is gone.
+    /// The connection has ended, with its reason.
     Disconnected(u64, &'a Ended),
-    /// A connection was refused: as many peers are connected as may be.
+    /// A connection from this address was refused, because this many peers, the maximum, are
+    /// connected.
     Refused(SocketAddr, usize),
-    /// A connection was lost before it was taken, or no thread could be started for it.
+    /// A connection could not be accepted, or no thread could be started for it.
     Lost(io::Error),
 }
 
-/// Where notes go.
+/// Callback that receives notes about connections.
 pub type Log = Box<dyn Fn(&Note<'_>) + Send + Sync>;
 
-/// What the threads share.
+/// The state that the node's threads share.
 struct Shared {
     magic: Magic,
     config: Config,
     chain: RwLock<ServedChain>,
     stop: AtomicBool,
-    /// How many peers have come.
+    /// Number of peers that have connected so far.
     count: AtomicU64,
     log: Option<Log>,
 }
@@ -97,7 +98,7 @@ impl Shared {
     }
 }
 
-/// How a node is set up.
+/// Configures and starts a node.
 #[must_use]
 pub struct NodeBuilder {
     chain: ServedChain,
@@ -115,7 +116,9 @@ impl std::fmt::Debug for NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// A node that serves this chain, on any free port of this machine alone.
+    /// Creates a builder for a node that serves this chain.
+    ///
+    /// By default the node listens on a free port of the loopback address 127.0.0.1.
     pub fn new(chain: ServedChain) -> Self {
         Self {
             config: Config::default(),
@@ -127,40 +130,40 @@ impl NodeBuilder {
         }
     }
 
-    /// What it offers.
+    /// Sets the services and limits of the node (default: `Config::default()`).
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
     }
 
-    /// Where it listens.
+    /// Sets the address to listen on (default: a free port of 127.0.0.1).
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// The first bytes of each message, where they are not the network's: a signet of one's own.
+    /// Sets the first four bytes of each message, for a custom signet (default: the network's).
     pub fn magic(mut self, magic: Magic) -> Self {
         self.magic = magic;
         self
     }
 
-    /// Connections at a time; 125 unless this is called.
+    /// Sets the maximum number of simultaneous connections (default: 125).
     pub fn max_connections(mut self, count: usize) -> Self {
         self.max_connections = count;
         self
     }
 
-    /// Gets notes about connections, for a log. Called from several threads.
+    /// Sets a callback that receives notes about connections, for a log. Several threads call it.
     pub fn log(mut self, log: impl Fn(&Note<'_>) + Send + Sync + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
     }
 
-    /// Listens, and answers whoever connects.
+    /// Starts the node: it listens, and answers all peers that connect.
     ///
     /// # Errors
-    /// The address cannot be listened at, or no thread can be started.
+    /// Returns an error if the node cannot listen on the address, or if no thread can be started.
     pub fn start(self) -> io::Result<Node> {
         let listener = TcpListener::bind(self.listen)?;
         listener.set_nonblocking(true)?;
@@ -186,7 +189,7 @@ impl NodeBuilder {
     }
 }
 
-/// A node that runs in threads of its own, until it is dropped.
+/// Handle of a node that runs in threads of its own. Dropping it stops the node.
 pub struct Node {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -200,38 +203,42 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// A node of regtest with the genesis block, which takes transactions of its peers.
+    /// Starts a regtest node whose chain is the genesis block. It accepts transactions of its
+    /// peers.
     ///
     /// # Errors
-    /// No port of this machine can be listened at.
+    /// Returns an error if the node cannot listen on the loopback address, or if no thread can be
+    /// started.
     pub fn regtest() -> io::Result<Self> {
         let mut config = Config::default();
         config.accept_transactions = true;
         NodeBuilder::new(ServedChain::new(Network::Regtest, true)).config(config).start()
     }
 
-    /// Where it listens.
+    /// Returns the address that the node listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it offers.
+    /// Returns the services and limits of the node.
     pub fn config(&self) -> Config {
         self.shared.config
     }
 
-    /// The chain that it serves. No peer is answered while it is borrowed for long.
+    /// Locks the served chain for reading. While a caller holds the lock, the chain cannot change.
     pub fn chain(&self) -> RwLockReadGuard<'_, ServedChain> {
         self.shared.chain()
     }
 
-    /// The chain, to be changed: peers are told of what is new.
+    /// Locks the served chain for changes. While a caller holds the lock, no peer is answered.
+    ///
+    /// New blocks and transactions are announced to the peers afterwards.
     pub fn chain_mut(&self) -> RwLockWriteGuard<'_, ServedChain> {
         self.shared.chain_mut()
     }
 
-    /// Mines a block on top of the tip, on regtest: its coinbase transaction pays 50 bitcoin to
-    /// `script`, and it holds every transaction of the mempool. Returns the block.
+    /// Mines a block on top of the tip, on regtest, and returns it. Its coinbase transaction pays
+    /// 50 bitcoin to `script`. It also contains every transaction of the mempool.
     pub fn mine(&self, script: &Script) -> Block {
         let mut chain = self.chain_mut();
         let txs: Vec<Transaction> = chain.mempool().iter().map(|(_, tx)| (**tx).clone()).collect();
@@ -239,18 +246,21 @@ impl Node {
         let parent = chain.headers().header_at(tip.height).copied();
         let block =
             next_block(&parent.expect("the tip is in the chain"), tip.height + 1, script, txs);
-        // Made by the rules of regtest just now.
+        // The block is valid by the rules of regtest, so that this cannot fail.
         let _added = chain.add_block(block.clone(), u32::MAX);
         block
     }
 
-    /// Mines so many blocks in a row; see [`mine`](Self::mine).
+    /// Mines `count` blocks in a row, and returns them; see [`mine`](Self::mine).
     pub fn mine_many(&self, script: &Script, count: usize) -> Vec<Block> {
         (0..count).map(|_| self.mine(script)).collect()
     }
 
-    /// Replaces the blocks above a height by as many and one more, on regtest: a reorganisation.
-    /// Their coinbase transactions pay to `script`. Returns the new blocks.
+    /// Causes a reorganisation on regtest: replaces the blocks above `height` by a branch that is
+    /// one block longer.
+    ///
+    /// The coinbase transactions of the new blocks pay to `script`. Returns the new blocks, or none
+    /// if the chain does not reach `height`.
     pub fn reorganize(&self, height: u32, script: &Script) -> Vec<Block> {
         let mut chain = self.chain_mut();
         let count = chain.tip().height.saturating_sub(height) + 1;
@@ -260,7 +270,8 @@ impl Node {
         let mut blocks = Vec::new();
         for above in 1..=count {
             let mut block = next_block(&parent, height + above, script, Vec::new());
-            // Other times than those of the blocks that are replaced, so that these are others.
+            // Mined blocks have times one second apart. Times two seconds apart make the new blocks
+            // differ from those that they replace, even with the same script.
             regtest::solve(&mut block.header, parent.time + 2);
             parent = block.header;
             let _added = chain.add_block(block.clone(), u32::MAX);
@@ -269,7 +280,7 @@ impl Node {
         blocks
     }
 
-    /// How many peers have connected so far.
+    /// Returns the number of peers that have connected so far.
     pub fn connections(&self) -> u64 {
         self.shared.count.load(Ordering::Acquire)
     }
@@ -282,7 +293,7 @@ impl Node {
     fn end(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // One that panicked has said so.
+            // A panic of the thread is ignored: the panic hook has reported it.
             drop(thread.join());
         }
     }
@@ -294,7 +305,7 @@ impl Drop for Node {
     }
 }
 
-/// The time in Unix seconds.
+/// Returns the Unix time in seconds.
 fn unix_time() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

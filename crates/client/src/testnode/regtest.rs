@@ -1,4 +1,4 @@
-//! Blocks of regtest, where the easiest target takes two tries.
+//! Mines blocks of regtest, whose target needs two attempts on average.
 
 use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::block::{Header, Version};
@@ -10,20 +10,24 @@ use chainsieve::bitcoin::{
     TxOut, Witness,
 };
 
-/// The easiest target, which regtest always asks for (Bitcoin Core, `kernel/chainparams.cpp`).
+/// The easiest target, which all regtest blocks have (Bitcoin Core, `kernel/chainparams.cpp`).
 const EASIEST: u32 = 0x207f_ffff;
 const COIN: u64 = 100_000_000;
 
-/// A block on top of `parent`, at this height: a coinbase transaction that pays 50 bitcoin to
-/// `script`, and these transactions. It has proof of work, and where a transaction has a witness,
-/// the commitment of BIP141.
+/// Creates a regtest block on top of `parent`, with proof of work.
+///
+/// Its coinbase transaction pays 50 bitcoin to `script`; `txs` are its other transactions. If one
+/// of them has a witness, the block has the witness commitment of BIP141.
+///
+/// `height` must be the height of `parent` plus 1.
 pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transaction>) -> Block {
     let coinbase = Transaction {
         version: TxVersion::TWO,
         lock_time: LockTime::ZERO,
         input: vec![TxIn {
             previous_output: OutPoint::null(),
-            // The height as BIP34 asks, and a push since a coinbase script has two bytes at least.
+            // BIP34 requires the height first. The second push makes the script at least two bytes
+            // long, as consensus requires for a coinbase.
             script_sig: Builder::new().push_int(height.into()).push_int(0).into_script(),
             sequence: Sequence::MAX,
             witness: Witness::new(),
@@ -49,7 +53,7 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
     block
 }
 
-/// The commitment of BIP141, in the coinbase transaction's second output.
+/// Adds the witness commitment of BIP141, in a second output of the coinbase transaction.
 fn commit_to_witnesses(txdata: &mut [Transaction]) {
     let reserved = [0; 32];
     let header = Header {
@@ -71,7 +75,7 @@ fn commit_to_witnesses(txdata: &mut [Transaction]) {
     }
 }
 
-/// Gives a header a time and proof of work.
+/// Sets the time of a header, and finds a nonce with proof of work.
 pub(super) fn solve(header: &mut Header, time: u32) {
     (header.time, header.nonce) = (time, 0);
     while header.validate_pow(header.target()).is_err() {

@@ -1,5 +1,6 @@
-//! Classic filters against the fastest package of them: the same bits, the same hash functions,
-//! the same hashes made before, so that both have the same rate and hashing is not measured.
+//! Classic Bloom filters against the fastest package of them, `fastbloom`. Both have the same
+//! number of bits and of hash functions, so they have the same rate. The hashes are computed
+//! before, so that hashing is not measured.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
@@ -13,7 +14,7 @@ use testkit::timer::Report;
 type Peer = fastbloom::BloomFilter<FixedState>;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(0);
-/// How many are asked at once.
+/// Number of hashes in one batch query.
 const BATCH: usize = 4096;
 
 pub(crate) fn run(report: &mut Report) {
@@ -76,7 +77,8 @@ fn against_fastbloom(
             || peer_one_by_one(&peer, peer_turns.next()),
         );
     }
-    // Into the full filters: what an insertion costs does not depend on whether bits are set.
+    // Insert into the full filters: the cost of an insertion does not depend on which bits are
+    // already set.
     let mut turns = [turns_of(present), turns_of(present)];
     let [ours_turns, peer_turns] = &mut turns;
     let per = ours_turns.len();
@@ -99,7 +101,7 @@ fn against_fastbloom(
     );
 }
 
-/// Filters that threads share, and sliced ones.
+/// Measures the filters that threads share, and the partitioned filters.
 fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
     let n = present.len();
     let name = |what: &str| format!("classic, {n} keys at 1 %, {what}");
@@ -132,7 +134,8 @@ fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
         || ours_turns.next().iter().filter(|hash| ours.insert_hash(**hash)).count(),
         || peer_turns.next().iter().filter(|hash| !peer.insert_hash(**hash)).count(),
     );
-    // New keys: an empty filter each time, and so many keys that most bits are not set.
+    // New keys: start with an empty filter each time, and insert few enough keys that most bits
+    // stay unset.
     let part = &present[..n.min(1 << 20)];
     let fresh = || <AtomicBloomFilter>::with_bits(bits as u64, 7, HASHER).expect("a size");
     report.figure_of(&name("atomic, inserts of new keys"), part.len(), fresh, |filter| {
@@ -154,7 +157,7 @@ fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
     report.figure(&name("partitioned, absent, batch"), per, || in_batches(&sliced, turns.next()));
 }
 
-/// Short runs: on a machine with other work, some of them are not disturbed.
+/// Short runs: on a machine with other work, some of them run undisturbed.
 fn turns_of(hashes: &[u64]) -> Turns<'_> {
     Turns::of_len(hashes, 1 << 14)
 }

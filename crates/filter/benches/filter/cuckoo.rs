@@ -1,5 +1,5 @@
-//! Cuckoo filters: probes against `xorf`'s binary fuse filter of as wide fingerprints, and
-//! everything one at a time against `scalable_cuckoo_filter`, over the same hash function.
+//! Cuckoo filters: queries against `xorf`'s binary fuse filter with fingerprints of the same width,
+//! and single operations against `scalable_cuckoo_filter` with the same hash function.
 
 use std::hash::Hasher;
 
@@ -11,7 +11,8 @@ use xorf::{BinaryFuse16, Filter as _};
 use crate::keys::{self, Turns};
 use testkit::timer::Report;
 
-/// What the scalable filter is not asked about: inserts would take a minute each time.
+/// Largest number of keys for the comparison with the scalable filter: above it, the insertions
+/// alone take a minute per run.
 const MOST_OF_SCALABLE: usize = 10_000_000;
 
 pub(crate) fn run(report: &mut Report) {
@@ -82,12 +83,13 @@ fn count(answers: &[bool]) -> usize {
     answers.iter().filter(|answer| **answer).count()
 }
 
-/// Asks one at a time, and counts.
+/// Queries the hashes one at a time, and returns the number of hits.
 fn each(hashes: &[u64], mut contains: impl FnMut(u64) -> bool) -> usize {
     hashes.iter().filter(|hash| contains(**hash)).count()
 }
 
-/// The peer in a batch: as its `contains`, with the three reads of many keys in flight at once.
+/// Batch query of the peer's filter: does the same as its `contains`, with the three reads of many
+/// keys in flight at once.
 fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     const CHUNK: usize = 32;
     let (at, fingerprints) = (&filter.descriptor, &filter.fingerprints);
@@ -109,7 +111,7 @@ fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     }
 }
 
-/// A hash of words that costs next to nothing: murmur3's finalizer, for both filters.
+/// A hash of words that costs next to nothing: murmur3's finalizer. Both filters use it.
 #[derive(Clone, Default)]
 struct Mixer(u64);
 
@@ -139,7 +141,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// The rate for which the peer's fingerprints have 16 bits.
+/// The false positive rate for which the peer's fingerprints have 16 bits.
 const PEER_FPR: f64 = 1.0 / 4096.0;
 
 type Scalable<H> = ScalableCuckooFilter<u64, H>;
@@ -157,7 +159,7 @@ fn against_scalable(report: &mut Report, n: usize, present: &[u64], absent: &[u6
     one_by_one(report, "SipHash-1-3", (present, absent), hash, || builder().finish());
 }
 
-/// Everything one at a time, over the same hash function.
+/// Measures single operations, with the same hash function on both sides.
 fn one_by_one<H: Hasher + Clone>(
     report: &mut Report,
     function: &str,
@@ -219,7 +221,7 @@ fn one_by_one<H: Hasher + Clone>(
     );
 }
 
-/// What the other widths cost.
+/// Measures the other fingerprint widths.
 fn widths(report: &mut Report, n: usize, present: &[u64], absent: &[u64]) {
     width(report, ("cuckoo8", 0.03), present, absent, |hashes| {
         let mut filter = CuckooFilter8::with_capacity(n as u64, hasher()).expect("memory");

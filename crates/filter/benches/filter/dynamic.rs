@@ -1,4 +1,5 @@
-//! Filters that forget, grow or count: what an operation costs, beside the filters that beat them.
+//! Filters that forget, grow or count: the cost of their operations, next to the filters that are
+//! better in each role.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use chainsieve_filter::cuckoo::CuckooFilter12;
@@ -11,7 +12,7 @@ use chainsieve_filter::{Filter, Insert, KeyHasher, Remove, Witness};
 use crate::keys;
 use testkit::timer::Report;
 
-/// How many are asked at once.
+/// Number of hashes in one batch query.
 const BATCH: usize = 4096;
 const FPR: f64 = 0.002;
 
@@ -23,7 +24,7 @@ pub(crate) fn run(report: &mut Report) {
     let counting = CountingBloomFilter::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "counting", &counting, &present, &absent);
     removal(report, "counting", &counting, &present);
-    // What beats it.
+    // The filter that is smaller and faster than a counting filter.
     let cuckoo = CuckooFilter12::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "cuckoo 12", &cuckoo, &present, &absent);
     removal(report, "cuckoo 12", &cuckoo, &present);
@@ -32,7 +33,7 @@ pub(crate) fn run(report: &mut Report) {
     measure(report, "scalable, grown 100-fold", &grown, &present, &absent);
     let sized = ScalableBloomFilter::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "scalable, never grown", &sized, &present, &absent);
-    // What beats it where the size is known.
+    // The filter to take instead if the number of keys is known beforehand.
     let split_block = SplitBlockFilter512::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "split-block 512", &split_block, &present, &absent);
 
@@ -53,7 +54,7 @@ fn measure<F: Insert + Clone>(
     let name = |what| format!("{name}, {} keys, {what}", present.len());
     let mut filter = empty.clone();
     filter.insert_batch(present).expect("room");
-    assert_eq!(found(&filter, present), present.len(), "none is missing");
+    assert_eq!(found(&filter, present), present.len(), "a key is missing");
     let rate = found(&filter, absent) as f64 / absent.len() as f64;
     let per_key = filter.num_bits() as f64 / present.len() as f64;
     report.value(&name("bits per key"), per_key, "bits");

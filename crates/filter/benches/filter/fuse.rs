@@ -72,7 +72,8 @@ fn against<F: FuseFingerprint, P: xorf::Filter<u64>>(
     );
 }
 
-/// As many of the keys as are asked for, in another order than they were built from.
+/// Returns `probes` of the keys, repeated if there are fewer, in another order than the filter was
+/// built from.
 fn shuffled(hashes: &[u64], probes: usize) -> Vec<u64> {
     let mut asked: Vec<_> = hashes.iter().copied().cycle().take(probes).collect();
     asked.sort_unstable_by_key(|hash| hash.rotate_left(32));

@@ -1,9 +1,9 @@
-//! The keys of every part: hashes made before anything is timed, and scripts.
+//! The keys of all benchmarks: hashes that are computed before the timing, and scripts.
 
 use testkit::split_mix;
 use testkit::timer::Report;
 
-/// How many keys the filters are filled with.
+/// Returns the numbers of keys that the filters are filled with.
 pub(crate) fn sizes(report: &Report) -> Vec<usize> {
     let mut sizes = if report.is_quick() { vec![100_000] } else { Vec::new() };
     sizes.push(1_000_000);
@@ -16,13 +16,15 @@ pub(crate) fn sizes(report: &Report) -> Vec<usize> {
     sizes
 }
 
-/// How many other keys a filter of `n` is asked for: enough that a rate of 0.1 % shows.
+/// Returns the number of absent keys to query in a filter of `n` keys: enough to measure a rate of
+/// 0.1 %.
 pub(crate) fn probes(n: usize) -> usize {
     n.clamp(4_000_000, 10_000_000)
 }
 
-/// Hashes that are timed a part at a time, each run the next part: runs so short that other
-/// work on the machine misses some of them, without lines that the run before left in the caches.
+/// Hashes of which each run queries the next part. The runs are so short that other work on the
+/// machine leaves some of them undisturbed. No run profits from cache lines that the run before has
+/// loaded.
 pub(crate) struct Turns<'a> {
     hashes: &'a [u64],
     next: usize,
@@ -34,17 +36,17 @@ impl<'a> Turns<'a> {
         Self { hashes, next: 0, len: hashes.len().min(1 << 17) }
     }
 
-    /// Runs of so many, shorter than usual.
+    /// Returns runs of at most `len` hashes, shorter than those of `of`.
     pub(crate) fn of_len(hashes: &'a [u64], len: usize) -> Self {
         Self { hashes, next: 0, len: hashes.len().min(len) }
     }
 
-    /// How many one run has.
+    /// Returns the number of hashes of one run.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Those of the next run.
+    /// Returns the hashes of the next run.
     pub(crate) fn next(&mut self) -> &'a [u64] {
         let (start, end) = (self.next, self.next + self.len());
         self.next = if end + self.len() <= self.hashes.len() { end } else { 0 };
@@ -52,24 +54,24 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// The hashes of `n` keys in random order, each another.
+/// Returns the hashes of `n` distinct keys, in random order.
 pub(crate) fn present(n: usize) -> Vec<u64> {
     (0..n as u64).map(split_mix).collect()
 }
 
-/// Hashes of `n` other keys.
+/// Returns the hashes of `n` other keys.
 pub(crate) fn absent(n: usize) -> Vec<u64> {
     (0..n as u64).map(|index| split_mix(index | 1 << 63)).collect()
 }
 
-/// Scripts of 22 to 34 bytes, one behind the other: P2WPKH, P2SH, P2PKH, P2WSH and P2TR in turn.
+/// Scripts of 22 to 34 bytes, one after the other: P2WPKH, P2SH, P2PKH, P2WSH and P2TR in turn.
 pub(crate) struct Scripts {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Scripts {
-    /// Scripts `from..to`, each another.
+    /// Returns the scripts with the numbers of `range`; all numbers give different scripts.
     pub(crate) fn new(range: std::ops::Range<u64>) -> Self {
         let count = usize::try_from(range.end - range.start).expect("indices of 64 bits");
         let mut bytes = Vec::with_capacity(count * 28);
@@ -90,18 +92,18 @@ impl Scripts {
         Self { bytes, ends }
     }
 
-    /// How many.
+    /// Returns the number of scripts.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Script `index`.
+    /// Returns script `index`.
     pub(crate) fn get(&self, index: usize) -> &[u8] {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[index]]
     }
 
-    /// Every script.
+    /// Returns every script, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.len()).map(|index| self.get(index))
     }

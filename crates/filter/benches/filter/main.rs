@@ -1,4 +1,4 @@
-//! Membership filters against the packages that users would take instead.
+//! Benchmarks of membership filters against the packages that users would take instead.
 //!
 //! `cargo bench -p chainsieve-filter -- [--quick] [--full] [--json FILE] [PART …]`
 #![expect(
@@ -17,7 +17,7 @@ mod ribbon;
 mod split_block;
 mod watch_set;
 
-/// A part's name, and what it measures.
+/// Name of a part, and the function that measures it.
 type Part = (&'static str, fn(&mut testkit::timer::Report));
 
 const PARTS: &[Part] = &[

@@ -1,5 +1,6 @@
-//! Split-block filters against the fastest Bloom package at the same measured rate, and against
-//! the package of Parquet's layout. From hashes made before, so that hashing is not measured.
+//! Split-block filters against the fastest Bloom filter package at the same measured rate, and
+//! against the package for Parquet's layout. The hashes are computed before, so that hashing is not
+//! measured.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -17,13 +18,14 @@ use foldhash::fast::FixedState;
 use crate::keys::{self, Scripts, Turns};
 use testkit::timer::Report;
 
-/// How many are asked at once: what fits the first cache beside the filter's lines.
+/// Number of hashes in one batch query: their answers fit the first-level cache beside the filter's
+/// lines.
 const BATCH: usize = 4096;
 
 pub(crate) fn run(report: &mut Report) {
     for n in keys::sizes(report) {
         let (present, absent) = (keys::present(n), keys::absent(keys::probes(n)));
-        // 0.1 %, and 1 %.
+        // Sizes for rates of 0.1 % and 1 %.
         let bits_per_key: &[f64] = if report.is_quick() { &[15.72] } else { &[15.72, 10.1] };
         for bits_per_key in bits_per_key {
             against_fastbloom(report, *bits_per_key, &present, &absent);
@@ -55,14 +57,16 @@ fn against_fastbloom(report: &mut Report, bits_per_key: f64, present: &[u64], ab
             single.next().iter().filter(|hash| ours.contains_hash(**hash)).count()
         });
     }
-    // Ours asks for huge pages; where a filter is mapped from a file, there are none.
+    // Our filter requests huge pages. A filter that is mapped from a file has none, so measure
+    // small pages too.
     let small_pages = Copied::of(&ours);
     let view = small_pages.view();
     let (mut batch, _, mut theirs) = turns(absent);
     let peers = || found_by_peer(&peer, theirs.next());
     let per = batch.len();
     report.ratio(&name("absent, in small pages"), per, || found(&view, batch.next()), peers);
-    // Again into the filters as they are: neither looks whether a bit is set before it sets it.
+    // Insert the same keys again into the full filters: neither filter checks whether a bit is set
+    // before setting it.
     let (mut batch, _, mut theirs) = turns(present);
     let insert = || ours.insert_batch(batch.next()).expect("no limit");
     report.ratio(&name("inserts"), theirs.len(), insert, || {
@@ -74,7 +78,7 @@ fn turns(hashes: &[u64]) -> (Turns<'_>, Turns<'_>, Turns<'_>) {
     (Turns::of(hashes), Turns::of(hashes), Turns::of(hashes))
 }
 
-/// Parquet's layout at 12 bits a key, 0.5 %.
+/// Measures Parquet's layout at 12 bits per key, which has a rate of 0.5 %.
 fn parquet(report: &mut Report, present: &[u64], absent: &[u64]) {
     let n = present.len();
     let mut ours = filled::<chainsieve_filter::split_block::Bits256>(12.0, present);
@@ -99,7 +103,7 @@ fn parquet(report: &mut Report, present: &[u64], absent: &[u64]) {
     });
 }
 
-/// What the hash costs beside the probe: scripts that are absent, one by one.
+/// Measures hashing and query together: scripts that are absent, one by one.
 fn hashed(report: &mut Report, present: &[u64]) {
     let scripts = Scripts::new(0..1 << 16);
     for hasher in [KeyHasher::xxh3(0), KeyHasher::random()] {
@@ -117,7 +121,7 @@ fn hashed(report: &mut Report, present: &[u64]) {
     }
 }
 
-/// The bytes of a filter in memory as any other, from a cache line on.
+/// A copy of a filter's bytes in ordinary memory, aligned to a cache line.
 struct Copied {
     memory: Vec<u64>,
     start: usize,
@@ -168,8 +172,8 @@ fn found_by_peer(filter: &BloomFilter<FixedState>, hashes: &[u64]) -> usize {
     hashes.iter().filter(|hash| filter.contains_hash(**hash)).count()
 }
 
-/// A filter of the other package whose measured rate is within a twentieth of `rate`, with the
-/// best number of hash functions, and its rate.
+/// Returns a filter of the other package whose measured rate is within a twentieth of `rate`, with
+/// the best number of hash functions, and that measured rate.
 fn fastbloom_at(rate: f64, present: &[u64], absent: &[u64]) -> (BloomFilter<FixedState>, f64) {
     let bits = |hash_funcs: f64, rate: f64| {
         -hash_funcs * present.len() as f64 / (-rate.powf(1.0 / hash_funcs)).ln_1p()

@@ -1,4 +1,4 @@
-//! Watch sets: what a key costs, what a block's outputs cost, and what changes cost.
+//! Watch sets: memory per key, the cost of checking a block's outputs, and the cost of changes.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -14,21 +14,24 @@ use chainsieve_filter::watch_set::{
 use crate::keys::{Scripts, sizes};
 use testkit::timer::Report;
 
-/// Outputs of a large block. Each run asks the next one, so that no cache has its lines.
+/// Number of outputs of a large block. Each run checks the next block, so that no cache holds its
+/// lines.
 const BLOCK: usize = 8_000;
-/// One output in so many is watched.
+/// One in this many outputs is watched.
 const WATCHED_IN: usize = 1_000;
-/// The hasher of a caller who finds keys by hash.
+/// Hasher for callers that find keys by their hash.
 const HASHER: KeyHasher = KeyHasher::siphash_1_3([1, 2]);
-/// Keys made and forgotten at a time.
+/// Number of keys that are generated and dropped at a time.
 const MADE: u64 = 1 << 20;
 
-/// The caller's keys: what it kept of each script is the hash, in order, as an index has it.
+/// A caller's own key store. It keeps only the hash of each script, in order, as a database index
+/// does.
 struct Index {
     hashes: Vec<u64>,
-    /// For the top bits of a hash, where those of `hashes` begin.
+    /// For each value of the top bits of a hash: the position in `hashes` where the hashes with
+    /// those bits start.
     begins: Vec<u32>,
-    /// What came and went since, 64 parts by the top bits.
+    /// Keys added and removed since the start, in 64 parts by the top bits of the hash.
     changes: Vec<Mutex<Changes>>,
 }
 
@@ -56,7 +59,7 @@ impl Index {
         Self { hashes, begins, changes: (0..64).map(|_| Mutex::default()).collect() }
     }
 
-    /// Where the hash is or would be.
+    /// Returns the position of the hash in `hashes`, or the position where it would be inserted.
     fn place(&self, hash: u64) -> usize {
         let bits = (self.begins.len() - 1).ilog2();
         let top = (hash >> (64 - bits)) as usize;
@@ -125,7 +128,7 @@ impl KeyStore for Index {
 }
 
 pub(crate) fn run(report: &mut Report) {
-    // The largest first: peaks of memory are those of the process.
+    // Run the largest first: the peak of memory is that of the whole process so far.
     for n in sizes(report).into_iter().rev().filter(|n| *n >= 1_000_000) {
         of_callers_keys(report, n as u64);
         if n <= 10_000_000 {
@@ -134,7 +137,7 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// The keys stay with the caller; the set has its filters.
+/// Measures sets whose keys stay in the caller's store; the set has only its filters.
 fn of_callers_keys(report: &mut Report, n: u64) {
     let index = Index::new(n);
     forget_peak();
@@ -211,7 +214,7 @@ fn probes<S: KeyStore>(
     });
 }
 
-/// Which block is asked next.
+/// Chooses the block that is checked next.
 struct Runs {
     outputs: usize,
     next: usize,
@@ -222,12 +225,12 @@ impl Runs {
         Self { outputs, next: 0 }
     }
 
-    /// As far as can be from one who begins at the start.
+    /// Starts as far as possible from a `Runs` that begins at the start.
     fn half_way(self) -> Self {
         Self { next: self.outputs / 2 / BLOCK * BLOCK, ..self }
     }
 
-    /// Asks the next block; the hits.
+    /// Checks the next block, and returns the number of hits.
     fn run(&mut self, mut ask: impl FnMut(Range<usize>) -> usize) -> usize {
         let block = self.next..self.next + BLOCK;
         self.next = if block.end + BLOCK > self.outputs { 0 } else { block.end };
@@ -235,7 +238,7 @@ impl Runs {
     }
 }
 
-/// A million more keys one by one, and out again.
+/// Measures a million additions one by one, and then the removal of the same keys.
 fn changes<S: KeyStore>(report: &mut Report, name: &str, n: u64, set: &WatchSet<S>)
 where
     S::Error: std::fmt::Debug,
@@ -268,7 +271,7 @@ where
     report.value(&format!("watch set, {name}: most memory meanwhile"), most, "bits/key");
 }
 
-/// The keys kept in the set, against a set of the standard library.
+/// Measures sets that keep their keys, against a `HashSet` of the standard library.
 fn of_kept_keys(report: &mut Report, n: u64) {
     let name = format!("{n} keys kept");
     let scripts = Scripts::new(0..n);
@@ -315,8 +318,9 @@ fn of_kept_keys(report: &mut Report, n: u64) {
     changes(report, &name, n, &set);
 }
 
-/// Time that this thread has had a core, or where that is not told, the time of day: what is done
-/// once is not to depend on what else runs.
+/// Returns the CPU time of this thread, or the wall clock time if the system does not report CPU
+/// time. Steps that run only once are measured in CPU time, so that other processes do not disturb
+/// them.
 fn cpu_time() -> Duration {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -324,7 +328,7 @@ fn cpu_time() -> Duration {
     nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
-/// What the system says of the process's memory; 0 where it can't be asked.
+/// Returns a memory figure of this process from `/proc/self/status`, in bytes; 0 if there is none.
 fn status_bytes(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));
@@ -332,7 +336,7 @@ fn status_bytes(what: &str) -> u64 {
     kilobytes.unwrap_or_default() * 1024
 }
 
-/// Lets the peak begin anew.
+/// Resets the peak of memory that the system records for this process.
 fn forget_peak() {
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }

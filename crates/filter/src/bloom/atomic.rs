@@ -1,4 +1,4 @@
-//! The classic Bloom filter that threads share.
+//! A classic Bloom filter that threads can share.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -13,16 +13,18 @@ use crate::membership::Filter;
 use crate::sizing::{SizingError, check_hash, classic, in_words};
 use crate::words::{NoMemory, Words, count_ones};
 
-/// A classic Bloom filter that any number of threads insert into and ask at a time, without locks.
+/// A classic Bloom filter that any number of threads can insert into and query at the same time,
+/// without locks.
 ///
-/// The bits and the bytes are those of a [`BloomFilter`]; see there for what it costs, what a
-/// `true` means and what beats it. An insertion reads before it writes, and writes only bits that
-/// are not set yet, so that keys seen before cost no more than a probe, and the lines of the cache
-/// stay shared.
+/// The bits and the encoded bytes are those of a [`BloomFilter`]. Its docs describe the cost, the
+/// meaning of `true`, and the better alternatives. An insertion reads each bit before writing, and
+/// writes only bits that are not set yet. So inserting a key again costs no more than a query, and
+/// the cache lines stay shared between the cores.
 ///
-/// **Order.** A thread that knows that an insertion has returned (because it joined the thread, got
-/// a message, took a lock) finds the key. Without that, a probe may come before or after an
-/// insertion at the same time. No insertion is ever lost.
+/// **Memory order.** A thread that knows that an insertion has returned (because it joined the
+/// inserting thread, received a message or took a lock) finds the key. Without such
+/// synchronisation, a query may miss an insertion that runs at the same time. No insertion is ever
+/// lost.
 ///
 /// # Examples
 /// ```
@@ -46,8 +48,9 @@ pub struct AtomicBloomFilter<H = u64> {
     hash: PhantomData<H>,
 }
 
-/// A count that many threads add to: of several parts, in lines of their own, which begin at zero
-/// and don't come to an end.
+/// A counter that many threads increment. The count is the sum of several parts, each in a cache
+/// line of its own, so that threads rarely write to the same line. The 64-bit parts never overflow
+/// in practice.
 #[derive(Debug, Default)]
 struct Counter {
     before: u64,
@@ -75,20 +78,20 @@ impl Counter {
 }
 
 impl<H: KeyHash> AtomicBloomFilter<H> {
-    /// As [`BloomFilter::with_fpr`].
+    /// Creates a filter of the same size as [`BloomFilter::with_fpr`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors as [`BloomFilter::with_fpr`].
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = in_words(classic::size(capacity, fpr)?);
         check_hash(capacity, fpr, H::BITS)?;
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
     }
 
-    /// As [`BloomFilter::with_bits`].
+    /// Creates a filter of the same size as [`BloomFilter::with_bits`] does.
     ///
     /// # Errors
-    /// As there.
+    /// Returns the same errors as [`BloomFilter::with_bits`].
     pub fn with_bits(
         num_bits: u64,
         hash_funcs: u32,
@@ -100,14 +103,15 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         Ok(Self { words: atoms, places, hasher, len: Counter::default(), hash: PhantomData })
     }
 
-    /// Inserts a key. `true` if it was certainly not there when the call began.
+    /// Inserts a key. Returns `true` if the key was certainly not in the set when the call began.
     #[inline]
     pub fn insert(&self, key: &[u8]) -> bool {
         self.insert_hash(H::of(&self.hasher, key))
     }
 
-    /// Inserts the key of this hash. `true` if it was certainly not there when the call began; of
-    /// threads that insert the same key at a time, several may be told so.
+    /// Inserts the key with this hash. Returns `true` if the key was certainly not in the set when
+    /// the call began. If several threads insert the same key at the same time, more than one call
+    /// may return `true`.
     #[inline]
     pub fn insert_hash(&self, hash: H) -> bool {
         let [low, _] = hash.to_words();
@@ -115,7 +119,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         self.places.of(hash).fold(false, |new, place| new | self.set(place))
     }
 
-    /// Inserts many; their words are asked for first.
+    /// Inserts the keys with these hashes. The memory of several keys is prefetched first.
     pub fn insert_batch(&self, hashes: &[H]) {
         for hashes in hashes.chunks(16) {
             for hash in hashes {
@@ -127,7 +131,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         }
     }
 
-    /// Forgets every key. Nobody else can be inserting meanwhile.
+    /// Removes every key. `&mut self` ensures that no other thread inserts at the same time.
     pub fn clear(&mut self) {
         for word in &mut self.words {
             *word.get_mut() = 0;
@@ -135,15 +139,15 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         self.len = Counter::default();
     }
 
-    /// Bits of a key.
+    /// Returns the number of hash functions: the number of bits that a key sets.
     pub fn hash_funcs(&self) -> u32 {
         self.places.hash_funcs
     }
 
-    /// The filter as it is now, no longer shared.
+    /// Copies the current contents into a filter that is not shared.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// Returns an error if there is no memory for the copy.
     pub fn to_filter(&self) -> Result<BloomFilter<H>, NoMemory> {
         let mut words = Words::zeroed(self.words.len() as u64)?;
         for (to, from) in words.as_mut().iter_mut().zip(&self.words) {
@@ -154,10 +158,10 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         Ok(BloomFilter { words, places, hasher, len, hash: PhantomData })
     }
 
-    /// A filter made ready to be shared.
+    /// Copies a filter into one that threads can share.
     ///
     /// # Errors
-    /// If there is no memory for it.
+    /// Returns an error if there is no memory for the copy.
     pub fn from_filter(filter: &BloomFilter<H>) -> Result<Self, NoMemory> {
         let BloomFilter { words, places, hasher, len, .. } = filter;
         let words = words.as_ref();
@@ -166,9 +170,11 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         Ok(Self { words: atoms, places: *places, hasher: *hasher, len: counter, hash: PhantomData })
     }
 
-    /// How many keys to say that a copy of the words holds. The count and the bits of an insertion
-    /// at the same time come in any order, and filters whose keys can't have set their bits are
-    /// not read.
+    /// Returns the number of keys to record for a copy of the words.
+    ///
+    /// A thread that inserts during the copy may have incremented the counter before its bits were
+    /// copied, or the reverse. A decoder rejects a filter whose number of keys can't have set its
+    /// bits. So the recorded number is raised to the least number of keys that can have set them.
     fn len_beside(&self, words: &[u64]) -> u64 {
         match count_ones(words) {
             0 => 0,
@@ -176,13 +182,14 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         }
     }
 
-    /// Sets a bit; whether it was not set before.
+    /// Sets the bit at a position. Returns `true` if the bit was not set before.
     #[inline(always)]
     fn set(&self, place: u64) -> bool {
         let (word, bit) = word_and_bit(place);
         self.words.get(word).is_some_and(|word| {
             let mask = 1 << bit;
-            // Reading leaves the line with all cores that have it.
+            // Most bits are already set. Reading first avoids a write, so the cache line stays
+            // shared between the cores.
             word.load(Ordering::Relaxed) & mask == 0
                 && word.fetch_or(mask, Ordering::Relaxed) & mask == 0
         })
@@ -190,8 +197,9 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
 
     #[inline(always)]
     fn prefetch(&self, place: u64) {
-        // The line of a word can't be named without reading the word, and reading is as good:
-        // nothing waits for it.
+        // A safe prefetch needs a plain reference to the word, which an atomic does not give. An
+        // ordinary read serves as well: nothing depends on its result, so the CPU does not wait for
+        // the read.
         let (word, _) = word_and_bit(place);
         core::hint::black_box(self.words.get(word).map(|word| word.load(Ordering::Relaxed)));
     }
@@ -240,7 +248,7 @@ impl<H: KeyHash> Filter for AtomicBloomFilter<H> {
 }
 
 impl<H: KeyHash> Portable for AtomicBloomFilter<H> {
-    /// The bytes of the [`BloomFilter`] that it is now.
+    /// Encodes the current contents as a [`BloomFilter`].
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         let params = [self.places.range, self.places.hash_funcs.into(), 0];

@@ -1,12 +1,13 @@
-//! Whole filters as bits: counted, folded.
+//! Operations on the bits of a whole filter: counting and folding.
 
 use super::places::word_and_bit;
 use crate::words::{NoMemory, Words};
 
-/// Every second bit, from the lowest.
+/// A mask of the even bits of a word: bits 0, 2, 4, and so on.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The bits of a word after [`fold`], each where the first of its two was.
+/// Combines each pair of bits as [`fold`] does, but leaves the result at the position of the pair's
+/// first bit.
 pub(super) const fn pairs(word: u64) -> u64 {
     (word | word >> 1) & EVEN
 }
@@ -15,7 +16,7 @@ fn count(words: &[u64], kept: impl Fn(u64) -> u64) -> u64 {
     words.iter().map(|word| u64::from(kept(*word).count_ones())).sum()
 }
 
-/// How many bits are set of those that `kept` leaves, from one place to before another.
+/// Counts the bits that are set at positions `from..to`, after `kept` was applied to each word.
 pub(super) fn count_between(
     words: &[u64],
     from: u64,
@@ -31,7 +32,7 @@ pub(super) fn count_between(
     whole + low_bits(last, taken) - low_bits(first, skipped)
 }
 
-/// Half as many bits: bit `i` is bit `2i` or bit `2i + 1`.
+/// Returns half as many bits: bit `i` of the result is bit `2i` or bit `2i + 1` of `words`.
 pub(super) fn fold(words: &[u64], num_bits: u64) -> Result<Words, NoMemory> {
     let mut folded = Words::zeroed((num_bits / 2).div_ceil(64))?;
     for (to, from) in folded.as_mut().iter_mut().zip(words.chunks(2)) {
@@ -41,7 +42,7 @@ pub(super) fn fold(words: &[u64], num_bits: u64) -> Result<Words, NoMemory> {
     Ok(folded)
 }
 
-/// The even bits of a word, moved together.
+/// Moves the even bits of a word together into its low half.
 const fn gather_even(word: u64) -> u64 {
     let mut bits = word & EVEN;
     bits = (bits | bits >> 1) & 0x3333_3333_3333_3333;

@@ -5,29 +5,32 @@ use crate::hashing::{KeyHash, KeyHasher};
 use crate::sizing::{SizingError, check_hash, classic, in_words};
 use crate::words::Words;
 
-/// A classic Bloom filter: `k` bits of `m` for a key.
+/// A classic Bloom filter: every key sets `k` of `m` bits.
 ///
-/// Bloom 1970. At the best `k`, which is log2(1/p), it takes 1.44·log2(1/p) bits for a key: 9.6
-/// at a rate of 1 %, 14.4 at 0.1 %, 19.2 at 0.01 %. A probe of a stranger reads two bits on
-/// average, of a key all `k`, each another line of the cache: in a filter larger than the cache
-/// that is what it costs. `false` is certain; `true` is wrong at the rate
-/// [`expected_fpr`](crate::Filter::expected_fpr) says.
+/// Source: Bloom 1970. With the best `k`, log2(1/p), the filter takes 1.44·log2(1/p) bits per key:
+/// 9.6 at a rate of 1 %, 14.4 at 0.1 %, 19.2 at 0.01 %. `false` is certain. `true` is wrong at the
+/// rate that [`expected_fpr`](crate::Filter::expected_fpr) returns.
 ///
-/// **When to use it.** Any size and any rate, to the bit; keys are added for ever, with a rate
-/// that rises gently past the capacity; filters of equal shape are united, and folded to half
-/// their size and half again. For rates below 0.01 % that must grow, and for small filters, it is
-/// the simplest that works.
+/// A query for a key that is not in the set reads two bits on average. A query for a key in the set
+/// reads all `k` bits, each in another cache line. In a filter larger than the cache, these cache
+/// misses are the main cost.
 ///
-/// **When not, and what beats it.** Split-block filters are several times as fast down to rates of
-/// 0.1 %, for 5 to 10 % more memory. Cuckoo filters take keys out again, and are smaller below
-/// 0.2 %. Of sets that don't change, a binary fuse or a ribbon filter takes 1.13 or 1.05 times
-/// log2(1/p) bits.
+/// **When to use it.** For any size and any rate, to the bit. Keys can be added without limit, and
+/// the rate rises slowly beyond the capacity. Filters of equal shape can be merged, and can be
+/// folded repeatedly to half their size. The classic filter is the simplest solution for small
+/// filters, and for growing filters with rates below 0.01 %.
 ///
-/// `H` is [`u64`] or [`u128`]: with `n` keys, `n·2⁻⁶⁴` of all strangers share 64 bits of hash with
-/// a key, so rates near that take 128. Constructors refuse what would not keep its rate.
+/// **When not to use it, and what is better.** Split-block filters are several times as fast for
+/// rates of 0.1 % and above, and need 5 to 10 % more memory. Cuckoo filters support removal, and
+/// are smaller for rates below 0.2 %. For sets that don't change, a binary fuse filter takes
+/// 1.13·log2(1/p) bits per key and a ribbon filter 1.05·log2(1/p).
 ///
-/// A union is exactly the filter of both sets. An intersection is not what an AND of two filters
-/// gives, which has a higher rate than a filter of the common keys; there is none here.
+/// `H` is [`u64`] or [`u128`]. With `n` keys in the set, `n·2⁻⁶⁴` of all other keys have the same
+/// 64-bit hash as a key in the set. Rates near that need 128-bit hashes. The constructors reject a
+/// width that would exceed the requested rate.
+///
+/// The union of two filters is exactly the filter of the union of both sets. There is no operation
+/// for the intersection: an AND of two filters has a higher rate than a filter of the common keys.
 ///
 /// # Examples
 /// ```
@@ -41,27 +44,29 @@ use crate::words::Words;
 /// ```
 pub type BloomFilter<H = u64, S = Words> = Bloom<false, H, S>;
 
-/// A [`BloomFilter`] in bytes that lie elsewhere.
+/// A [`BloomFilter`] that queries encoded bytes in place, without owning them.
 pub type BloomFilterRef<'a, H = u64> = BloomFilter<H, &'a [u64]>;
 
 impl<H: KeyHash> BloomFilter<H> {
-    /// The smallest filter that has the rate `fpr` with `capacity` distinct keys, filled up to
-    /// whole words.
+    /// Creates the smallest filter with a rate of at most `fpr` for `capacity` distinct keys,
+    /// rounded up to whole 64-bit words.
     ///
     /// # Errors
-    /// If there is none; [`SizingError::HashTooShort`] if it takes hashes of 128 bits, or a hash
-    /// function that has them, or of more than 128.
+    /// Returns an error if `fpr` is not between 0 and 1, if no filter can have this size and rate,
+    /// or if there is no memory for the filter. Returns [`SizingError::HashTooShort`] if the rate
+    /// needs a wider hash than `H`.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = in_words(classic::size(capacity, fpr)?);
         check_hash(capacity, fpr, H::BITS)?;
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
     }
 
-    /// A filter of so many bits and hash functions.
+    /// Creates a filter with the given number of bits and hash functions.
     ///
     /// # Errors
-    /// If there is none: no bits, no hash functions, or more than
-    /// [`MAX_HASH_FUNCS`](crate::sizing::MAX_HASH_FUNCS), or no memory.
+    /// Returns an error if the number of bits is zero, if the number of hash functions is not from
+    /// 1 to [`MAX_HASH_FUNCS`](crate::sizing::MAX_HASH_FUNCS), if the hash function is narrower
+    /// than `H`, or if there is no memory for the filter.
     pub fn with_bits(
         num_bits: u64,
         hash_funcs: u32,

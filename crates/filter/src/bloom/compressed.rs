@@ -1,4 +1,4 @@
-//! The classic Bloom filter, coded for the wire.
+//! A classic Bloom filter, compressed for transmission.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -15,21 +15,25 @@ use crate::kind::Kind;
 use crate::sizing::{SizingError, classic, stages};
 use crate::words::Words;
 
-/// A classic Bloom filter in fewer bytes, which has to be opened to be asked.
+/// A classic Bloom filter in compressed form. It has to be decompressed ([`open`](Self::open))
+/// before it can be queried.
 ///
-/// Mitzenmacher 2002 ("Compressed Bloom filters"): a filter of the usual number of hash functions
-/// is half full, and nothing compresses. With fewer hash functions and more bits for the same
-/// rate it is sparse, and the gaps between its bits, in Golomb-Rice codes, take less: at 1 %, 8.1
-/// bits for a key with one hash function and 9.6 not coded; at 0.1 %, 12.8 with two and 14.4. The
-/// price is memory where it is opened, 100 and 62 bits for a key then
-/// ([`sizing::stages::compressed_size`](crate::sizing::stages::compressed_size)). A filter
-/// of the usual shape that is far from full gets smaller as well.
+/// Source: Mitzenmacher 2002 ("Compressed Bloom filters"). A filter with the usual number of hash
+/// functions is half full and can't be compressed. With fewer hash functions and more bits for the
+/// same rate, the filter is sparse, and Golomb-Rice codes of the gaps between its set bits are
+/// shorter. At 1 % the code takes 8.1 bits per key with one hash function, and the uncompressed
+/// filter 9.6. At 0.1 % the code takes 12.8 bits with two hash functions, and the uncompressed
+/// filter 14.4. The decompressed filter then takes 100 and 62 bits per key
+/// ([`sizing::stages::compressed_size`](crate::sizing::stages::compressed_size)). A filter of the
+/// usual shape that is far from full becomes smaller as well.
 ///
-/// **When to use it.** To send a filter that will be asked as a classic one, keys added and all.
+/// **When to use it.** To send a filter whose receiver queries it and inserts more keys, as into a
+/// classic filter.
 ///
-/// **When not, and what beats it.** A coded set of hashes (as in BIP158, 1.5 bits above log2(1/p))
-/// is the same with one hash function, without the memory to open it. Binary fuse and ribbon
-/// filters are smaller at any rate and asked as they are.
+/// **When not to use it, and what is better.** A Golomb-coded set (as in BIP158, 1.5 bits per key
+/// above log2(1/p)) is equivalent to the code with one hash function, and needs no memory to
+/// decompress. Binary fuse and ribbon filters are smaller at any rate, and are queried without
+/// decompression.
 ///
 /// # Examples
 /// ```
@@ -44,7 +48,7 @@ use crate::words::Words;
 /// let bytes = CompressedBloomFilter::of(&filter).encode()?;
 /// assert!(bytes.len() < 1_700 && filter.num_bits() / 8 > 7_000);
 ///
-/// // Whoever opens it says how much memory it may take.
+/// // The receiver limits the memory of the decompressed filter, in bits.
 /// let opened = CompressedBloomFilter::decode(&bytes)?.open(1 << 20)?;
 /// assert_eq!(opened, filter);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -56,15 +60,15 @@ pub struct CompressedBloomFilter {
     len: u64,
     num_set: u64,
     rice: u8,
-    /// Whole words of eight bytes, zeros behind the last code.
+    /// The code as whole 8-byte words, padded with zeros after the last code.
     code: Vec<u8>,
 }
 
-/// The bit of the second parameter from which on it says how long the code is.
+/// First bit of the field in the second parameter that contains the length of the code in words.
 const CODE_WORDS_FROM: u32 = 16;
 
 impl CompressedBloomFilter {
-    /// The code of a filter.
+    /// Compresses a filter.
     pub fn of<S: AsRef<[u64]>>(filter: &BloomFilter<u64, S>) -> Self {
         let BloomFilter { places, hasher, len, .. } = *filter;
         let num_set = filter.num_set();
@@ -81,11 +85,14 @@ impl CompressedBloomFilter {
         Self { places, hasher, len, num_set, rice, code }
     }
 
-    /// The filter, of at most `max_bits` bits: a few bytes can be the code of a filter that is
-    /// large and empty.
+    /// Decompresses the filter, if it has at most `max_bits` bits.
+    ///
+    /// The limit is needed because a few hostile bytes can be the code of a large, nearly empty
+    /// filter.
     ///
     /// # Errors
-    /// If it has more bits, or there is no memory for as many.
+    /// Returns an error if the filter has more than `max_bits` bits, or if there is no memory for
+    /// the filter.
     pub fn open(&self, max_bits: u64) -> Result<BloomFilter, SizingError> {
         let num_bits = self.places.num_bits();
         if num_bits > max_bits {
@@ -104,32 +111,33 @@ impl CompressedBloomFilter {
         Ok(BloomFilter { words, places, hasher, len, hash: PhantomData })
     }
 
-    /// Bits of the filter that it opens to.
+    /// Returns the number of bits of the decompressed filter.
     pub fn num_bits(&self) -> u64 {
         self.places.num_bits()
     }
 
-    /// Bits of the code.
+    /// Returns the number of bits of the code.
     pub fn coded_bits(&self) -> u64 {
         self.code.len() as u64 * 8
     }
 
-    /// Keys inserted.
+    /// Returns the number of keys inserted.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether nothing was inserted.
+    /// Returns `true` if no keys were inserted.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How keys are hashed.
+    /// Returns the hasher of the keys.
     pub fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
 
-    /// The positions of the bits that are set, until the code ends.
+    /// Decodes the positions of the bits that are set. The iterator stops early if the code ends
+    /// early.
     fn codes(&self) -> impl Iterator<Item = u64> {
         let mut reader = BitReader::at(&self.code, 0);
         let mut next = 0u64;
@@ -140,12 +148,14 @@ impl CompressedBloomFilter {
         })
     }
 
-    /// Whether the code is that of as many bits as it says, in as many bytes as it takes.
+    /// Checks that the code contains exactly `num_set` positions within the filter, and has neither
+    /// excess words nor padding bits that are set. So every filter has only one valid code for a
+    /// given Rice parameter.
     fn check(&self) -> Result<(), DecodeError> {
         let (mut count, mut bits, mut next) = (0, 0u64, 0);
         for place in self.codes() {
             if place >= self.num_bits() {
-                return Err(parameter("a position", place, "less than the number of bits"));
+                return Err(parameter("a position", place, "below the number of bits"));
             }
             bits = bits.saturating_add(golomb_rice::code_bits(place - next, self.rice));
             (count, next) = (count + 1, place + 1);
@@ -154,22 +164,22 @@ impl CompressedBloomFilter {
             return Err(parameter(
                 "the number of bits that are set",
                 self.num_set,
-                "as many as are coded",
+                "the number of bits in the code",
             ));
         }
         if bits.div_ceil(64) != self.code.len() as u64 / 8 {
-            return Err(parameter("the code's length", self.coded_bits(), "as long as the codes"));
+            return Err(parameter("the code's length", self.coded_bits(), "as long as its codes"));
         }
         let last = self.code.last_chunk().map_or(0, |last| u64::from_be_bytes(*last));
         let over = bits % 64;
         if over != 0 && last.unbounded_shl(u32::try_from(over).unwrap_or(64)) != 0 {
-            return Err(DecodeError::NotZero("bits behind the last code"));
+            return Err(DecodeError::NotZero("bits after the last code"));
         }
         Ok(())
     }
 }
 
-/// The positions of the bits that are set.
+/// Returns the positions of the bits that are set, in ascending order.
 fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
     (0u64..).zip(words).flat_map(|(at, word)| {
         let mut left = *word;
@@ -183,7 +193,8 @@ fn set_bits(words: &[u64]) -> impl Iterator<Item = u64> {
 
 impl Portable for CompressedBloomFilter {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        // No code is as long as 2⁵¹ bytes: its filter has at most 2⁵⁶ bits.
+        // The shift loses no bits: the filter has at most 2⁵⁶ bits, so its code is shorter than 2⁵¹
+        // bytes.
         let code_words = (self.code.len() / 8) as u64;
         let shape = u64::from(self.places.hash_funcs)
             | u64::from(self.rice) << 8
@@ -195,7 +206,8 @@ impl Portable for CompressedBloomFilter {
         Header { kind: Kind::Compressed, hasher, len, params }.encode(&[&words])
     }
 
-    /// Checks all of the code, and allocates no more than it takes.
+    /// Decodes a compressed filter without decompressing it. The whole code is checked, and only
+    /// the memory of the code is allocated.
     fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let read = |header: &Header| {
             let [range, shape, num_set] = header.params;
@@ -208,7 +220,7 @@ impl Portable for CompressedBloomFilter {
                 return Err(parameter(
                     "the number of bits that are set",
                     num_set,
-                    "as many as there are",
+                    "at most the number of bits",
                 ));
             }
             check_set(num_set, places, header.len)?;

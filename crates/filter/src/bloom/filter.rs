@@ -1,4 +1,4 @@
-//! What the classic and the partitioned filter share, which is all but the shape.
+//! The common implementation of the classic and the partitioned Bloom filter.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -12,19 +12,19 @@ use crate::membership::{Filter, Fold, Full, Insert, Merge, MergeError};
 use crate::sizing::{MAX_HASH_FUNCS, SizingError, classic};
 use crate::words::{NoMemory, Words, count_ones, unite};
 
-/// A Bloom filter without blocks: [`BloomFilter`](super::BloomFilter), or
+/// A Bloom filter without blocks: a [`BloomFilter`](super::BloomFilter) or a
 /// [`PartitionedBloomFilter`](crate::textbook::PartitionedBloomFilter).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bloom<const PARTITIONED: bool, H = u64, S = Words> {
     pub(super) words: S,
     pub(super) places: Places<PARTITIONED>,
     pub(super) hasher: KeyHasher,
-    /// Keys inserted.
+    /// Number of keys inserted.
     pub(super) len: u64,
     pub(super) hash: PhantomData<H>,
 }
 
-/// The kind of filters over such hashes.
+/// Returns the kind of filters over hashes of type `H`.
 pub(super) const fn kind<H: KeyHash>(is_partitioned: bool) -> Kind {
     match (is_partitioned, H::BITS) {
         (true, _) => Kind::Partitioned,
@@ -46,11 +46,12 @@ impl<const PARTITIONED: bool, H: KeyHash> Bloom<PARTITIONED, H> {
 }
 
 impl<'a, const PARTITIONED: bool, H: KeyHash> Bloom<PARTITIONED, H, &'a [u64]> {
-    /// A filter asked where its bytes are, without copying them. They have to begin at a multiple
-    /// of eight in memory, as those of a mapped file do.
+    /// Opens an encoded filter in place, without copying its bytes. The bytes must be aligned to
+    /// eight bytes in memory, as those of a mapped file are.
     ///
     /// # Errors
-    /// If they are anything else, or not so placed.
+    /// Returns an error if `bytes` is not exactly one valid filter of this kind, if it is not
+    /// aligned, or if the host is big-endian.
     pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = open::<H, PARTITIONED>(bytes)?;
         Self::of(&opened, opened.words_in_place()?)
@@ -58,7 +59,7 @@ impl<'a, const PARTITIONED: bool, H: KeyHash> Bloom<PARTITIONED, H, &'a [u64]> {
 }
 
 impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H, S> {
-    /// Bits of a key; of a partitioned filter its slices.
+    /// Returns the number of hash functions. In a partitioned filter this is the number of slices.
     pub fn hash_funcs(&self) -> u32 {
         self.places.hash_funcs
     }
@@ -67,8 +68,12 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
         count_ones(self.words.as_ref())
     }
 
-    /// A stranger's positions are all set, or its hash is that of a key. What is set is what
-    /// `kept` leaves of a word, of the bits that `range` then has.
+    /// Returns the false-positive rate: the probability that all positions of a key are set, plus
+    /// the probability that its hash equals that of a key in the set.
+    ///
+    /// A set bit is a bit that `kept` leaves in its word. `range` is the number of bits that remain
+    /// in the range of one position. Both differ from the identity only to predict the rate after a
+    /// fold.
     fn fpr_of(&self, kept: impl Fn(u64) -> u64 + Copy, range: u64) -> f64 {
         let words = self.words.as_ref();
         let fill = |slice: u64| {
@@ -84,7 +89,7 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
         (by_bits + classic::hash_fpr(self.len, H::BITS)).min(1.0)
     }
 
-    /// The filter of bytes whose header was read.
+    /// Creates the filter from a checked header and the words of its body.
     fn of(opened: &Opened<'_>, words: S) -> Result<Self, DecodeError> {
         let Header { hasher, len, params: [range, hash_funcs, _], .. } = opened.header;
         let places = places_of::<PARTITIONED>([range, hash_funcs, 0])?;
@@ -97,7 +102,7 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
             .last()
             .map_or(0, |last| last.unbounded_shr(if over == 0 { 64 } else { over as u32 }));
         if behind != 0 {
-            return Err(DecodeError::NotZero("bits behind the last"));
+            return Err(DecodeError::NotZero("bits after the last position"));
         }
         Ok(filter)
     }
@@ -127,18 +132,19 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Filter for Bloom<PART
         self.places.num_bits()
     }
 
-    /// Counts the bits: as long as reading all of the filter takes.
+    /// Returns the fraction of bits that are set. The cost is that of reading the whole filter.
     fn fill(&self) -> f64 {
         classic::share(self.num_set(), self.places.num_bits())
     }
 
-    /// By the bits that are set, of a partitioned filter in each slice, so that of this very
-    /// filter; as long as [`fill`](Filter::fill).
+    /// Computes the rate of this very filter from its bits that are set. In a partitioned filter,
+    /// the bits of each slice are counted separately. The cost is that of [`fill`](Filter::fill).
     fn expected_fpr(&self) -> f64 {
         self.fpr_of(|word| word, self.places.range)
     }
 
-    /// By the bits that are set: infinite if all are. As long as [`fill`](Filter::fill).
+    /// Estimates the number of distinct keys from the bits that are set. Infinite if all bits are
+    /// set. The cost is that of [`fill`](Filter::fill).
     fn estimated_len(&self) -> Option<f64> {
         let Places { hash_funcs, .. } = self.places;
         Some(classic::estimated_len(self.num_set(), self.places.num_bits(), hash_funcs))
@@ -146,7 +152,7 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Filter for Bloom<PART
 }
 
 impl<const PARTITIONED: bool, H: KeyHash> Insert for Bloom<PARTITIONED, H> {
-    /// Always succeeds: a filter with more keys than it was made for says "maybe" more often.
+    /// Always succeeds. A filter with more keys than its capacity has a higher false-positive rate.
     #[inline(always)]
     fn insert_hash(&mut self, hash: H) -> Result<bool, Full> {
         self.len = self.len.saturating_add(1);
@@ -184,11 +190,13 @@ impl<const PARTITIONED: bool, H: KeyHash> Fold for Bloom<PARTITIONED, H> {
         range.is_multiple_of(2).then(|| self.fpr_of(bits::pairs, range / 2))
     }
 
-    /// Bits `2i` and `2i + 1` become bit `i`. It is, bit for bit, the filter that half the size
-    /// would have been built with, because a position is the high part of a product: halving the
-    /// size halves the position. (Where positions are remainders, it is the upper half that is put
-    /// over the lower one.) `None` if the number of bits, of a partitioned filter those of a
-    /// slice, is odd.
+    /// Folds bits `2i` and `2i + 1` into bit `i`. The result is, bit for bit, the filter that would
+    /// have been built with half the size. The reason is that a position is the high part of a
+    /// product, so half the size halves every position. (Filters whose positions are remainders
+    /// fold the upper half onto the lower half instead.)
+    ///
+    /// `None` if the number of bits is odd. In a partitioned filter, that is the number of bits of
+    /// a slice.
     fn folded(&self) -> Result<Option<Self>, NoMemory> {
         if !self.places.range.is_multiple_of(2) {
             return Ok(None);
@@ -199,9 +207,10 @@ impl<const PARTITIONED: bool, H: KeyHash> Fold for Bloom<PARTITIONED, H> {
     }
 }
 
-/// Parameters: bits, of a partitioned filter those of a slice; hash functions; zero, but of a
-/// partitioned filter over hashes of 128 bits 128. [`AnyFilter`](crate::AnyFilter) reads
-/// partitioned filters over hashes of 64 bits only.
+/// The parameters in the encoded header are: the number of bits (in a partitioned filter, of bits
+/// per slice), the number of hash functions, and zero. The third parameter is 128 for partitioned
+/// filters over 128-bit hashes. [`AnyFilter`](crate::AnyFilter) reads partitioned filters over
+/// 64-bit hashes only.
 impl<const PARTITIONED: bool, H: KeyHash> Portable for Bloom<PARTITIONED, H> {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
         let width = hash_width::<H, PARTITIONED>();
@@ -216,7 +225,8 @@ impl<const PARTITIONED: bool, H: KeyHash> Portable for Bloom<PARTITIONED, H> {
     }
 }
 
-/// The parameters, each in its bounds, which keep the number of bits below 2⁶³.
+/// Checks the parameters of an encoded filter. Their bounds keep the number of bits at or below
+/// 2⁶³.
 pub(super) fn places_of<const PARTITIONED: bool>(
     [range, hash_funcs, zero]: [u64; 3],
 ) -> Result<Places<PARTITIONED>, DecodeError> {
@@ -233,20 +243,21 @@ pub(super) fn places_of<const PARTITIONED: bool>(
     Ok(Places { range, hash_funcs })
 }
 
-/// So many keys have set at least one bit and at most all of theirs.
+/// Checks that `len` keys can have set `num_set` bits: at least one bit in total, and at most one
+/// bit per hash function and key.
 pub(super) fn check_set<const PARTITIONED: bool>(
     num_set: u64,
     places: Places<PARTITIONED>,
     len: u64,
 ) -> Result<(), DecodeError> {
     if num_set > len.saturating_mul(places.hash_funcs.into()) || num_set == 0 && len > 0 {
-        let limit = "as many as can have set the bits";
+        let limit = "a number that can have set these bits";
         return Err(parameter("the number of keys", len, limit));
     }
     Ok(())
 }
 
-/// No memory has more bits.
+/// Greatest number of bits of a filter or slice. No memory is larger.
 pub(super) const MAX_RANGE: u64 = 1 << 56;
 
 fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
@@ -259,7 +270,7 @@ fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>,
         let known = hash_width::<H, PARTITIONED>();
         if PARTITIONED && width != known {
             let what = "the width of the hash, 0 for 64 bits,";
-            let limit = if known == 0 { "0 is asked for" } else { "128 is asked for" };
+            let limit = if known == 0 { "0" } else { "128" };
             return Err(parameter(what, width, limit));
         }
         let zero = if PARTITIONED { 0 } else { width };
@@ -267,13 +278,14 @@ fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>,
     })
 }
 
-/// The third parameter. Classic filters have a kind for each width, partitioned ones say here
-/// that it is not 64 bits: all positions of a key follow from all bits of its hash.
+/// Returns the third parameter of an encoded filter. Classic filters have a kind of their own for
+/// each width of the hash. Partitioned filters have one kind, so the parameter records a width of
+/// 128 bits: filters over other hashes have other positions.
 const fn hash_width<H: KeyHash, const PARTITIONED: bool>() -> u64 {
     if PARTITIONED && H::BITS == 128 { 128 } else { 0 }
 }
 
-/// Parameters as a caller gives them.
+/// Checks parameters that a caller gave to a constructor.
 pub(super) fn checked_places<H: KeyHash, const PARTITIONED: bool>(
     range: u64,
     hash_funcs: u32,

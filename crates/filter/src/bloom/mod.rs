@@ -1,4 +1,5 @@
-//! Bloom filters without blocks: classic, shared between threads, coded for the wire.
+//! Bloom filters whose positions span the whole filter: classic, shared between threads, and
+//! compressed for transmission.
 
 #[cfg(feature = "std")]
 mod atomic;

@@ -1,4 +1,4 @@
-//! A coded Bloom filter beside the filter that it opens to.
+//! A compressed Bloom filter together with its decompressed form.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::hashing::KeyHasher;
 use crate::membership::Filter;
 use crate::sizing::SizingError;
 
-/// A [`CompressedBloomFilter`], and the filter that it opens to, which is asked.
+/// A [`CompressedBloomFilter`] together with its decompressed filter, which answers the queries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedBloomFilter {
     coded: CompressedBloomFilter,
@@ -17,26 +17,28 @@ pub struct OpenedBloomFilter {
 }
 
 impl OpenedBloomFilter {
-    /// Bits that each bit of the code may open to: a filter made to be coded has some 25.
-    /// What takes more is opened [by hand](CompressedBloomFilter::open).
+    /// Greatest number of filter bits for each bit of the code. Filters sized for compression have
+    /// a ratio below 25. A filter with a greater ratio has to be decompressed by
+    /// [`CompressedBloomFilter::open`], with an explicit limit.
     pub const MAX_EXPANSION: u64 = 64;
 
-    /// Opens a filter.
+    /// Decompresses a filter.
     ///
     /// # Errors
-    /// If it opens to more than [`MAX_EXPANSION`](Self::MAX_EXPANSION) times its bits, and to more
-    /// than 64 kB; or if there is no memory for them.
+    /// Returns an error if the decompressed filter has more than
+    /// [`MAX_EXPANSION`](Self::MAX_EXPANSION) times the bits of the code and more than 64 kB, or if
+    /// there is no memory for the filter.
     pub fn of(coded: CompressedBloomFilter) -> Result<Self, SizingError> {
         let max_bits = coded.coded_bits().saturating_mul(Self::MAX_EXPANSION).max(1 << 19);
         Ok(Self { opened: coded.open(max_bits)?, coded })
     }
 
-    /// As it was coded.
+    /// Returns the compressed filter.
     pub const fn coded(&self) -> &CompressedBloomFilter {
         &self.coded
     }
 
-    /// As it is asked.
+    /// Returns the decompressed filter.
     pub const fn opened(&self) -> &BloomFilter {
         &self.opened
     }
@@ -55,7 +57,7 @@ impl Portable for OpenedBloomFilter {
                 return no_memory.into();
             }
             let limit = "at most 64 for each bit of the code";
-            parameter("the number of bits that the code opens to", num_bits, limit)
+            parameter("the number of bits that the code expands to", num_bits, limit)
         })
     }
 }

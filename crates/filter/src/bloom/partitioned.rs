@@ -5,17 +5,19 @@ use crate::hashing::{KeyHash, KeyHasher};
 use crate::sizing::{SizingError, check_hash, partitioned};
 use crate::words::Words;
 
-/// A partitioned Bloom filter: `k` slices, and a bit of each for a key.
+/// A partitioned Bloom filter: `k` slices, and every key sets one bit in each slice.
 ///
-/// As [`BloomFilter`](super::BloomFilter) in memory, cost and what `true` means: at the same number
-/// of bits its rate is a little higher, by 0.1 % of it for thousands of bits and nothing for
-/// millions, because a key's positions never fall together. A key sets exactly `k` bits.
+/// Memory, cost and the meaning of `true` are those of [`BloomFilter`](super::BloomFilter). At the
+/// same number of bits the rate is slightly higher, because the positions of a key never coincide:
+/// by 0.1 % of the rate for thousands of bits, and by nothing measurable for millions. A key sets
+/// exactly `k` bits.
 ///
-/// **When to use it.** Where another program expects slices, or where its rate has to be exact:
-/// slices don't depend on each other, so the formula has no approximation at any size.
+/// **When to use it.** If another program expects slices, or if the rate must be known exactly:
+/// slices are independent of each other, so the formula of the rate is exact at any size.
 ///
-/// **When not, and what beats it.** [`BloomFilter`](super::BloomFilter) has any number of bits and
-/// the lower rate; what beats that beats this.
+/// **When not to use it, and what is better.** [`BloomFilter`](super::BloomFilter) can have any
+/// number of bits and has the lower rate. Every filter that is better than the classic one is
+/// better than the partitioned one too.
 ///
 /// # Examples
 /// ```
@@ -29,24 +31,24 @@ use crate::words::Words;
 /// ```
 pub type PartitionedBloomFilter<H = u64, S = Words> = Bloom<true, H, S>;
 
-/// A [`PartitionedBloomFilter`] in bytes that lie elsewhere.
+/// A [`PartitionedBloomFilter`] that queries encoded bytes in place, without owning them.
 pub type PartitionedBloomFilterRef<'a, H = u64> = PartitionedBloomFilter<H, &'a [u64]>;
 
 impl<H: KeyHash> PartitionedBloomFilter<H> {
-    /// The smallest filter that has the rate `fpr` with `capacity` distinct keys.
+    /// Creates the smallest filter with a rate of at most `fpr` for `capacity` distinct keys.
     ///
     /// # Errors
-    /// As [`BloomFilter::with_fpr`](super::BloomFilter::with_fpr).
+    /// Returns the same errors as [`BloomFilter::with_fpr`](super::BloomFilter::with_fpr).
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let size = partitioned::size(capacity, fpr)?;
         check_hash(capacity, fpr, H::BITS)?;
         Self::with_slices(size.slice_bits, size.hash_funcs, hasher)
     }
 
-    /// A filter of so many slices, one for each hash function, of so many bits each.
+    /// Creates a filter with `hash_funcs` slices of `slice_bits` bits each.
     ///
     /// # Errors
-    /// As [`BloomFilter::with_bits`](super::BloomFilter::with_bits).
+    /// Returns the same errors as [`BloomFilter::with_bits`](super::BloomFilter::with_bits).
     pub fn with_slices(
         slice_bits: u64,
         hash_funcs: u32,
@@ -57,7 +59,7 @@ impl<H: KeyHash> PartitionedBloomFilter<H> {
 }
 
 impl<H: KeyHash, S: AsRef<[u64]>> PartitionedBloomFilter<H, S> {
-    /// Bits of a slice.
+    /// Returns the number of bits of a slice.
     pub fn slice_bits(&self) -> u64 {
         self.places.range
     }

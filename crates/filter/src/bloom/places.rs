@@ -1,51 +1,57 @@
-//! Where the bits of a key are: one chain of multiplications from its hash.
+//! The bit positions of a key: a chain of multiplications that starts from the key's hash.
 //!
-//! Position `i` is the high part of `g_i·m`, where `g_i = g_(i-1)·A + high` from `g_(-1) = low`:
-//! modulo 2⁶⁴, with `low` and `high` the words of the hash (`high` is 0 for hashes of 64 bits).
+//! Position `i` is the high part of `g_i·m`, where `g_i = g_(i-1)·A + high` and `g_(-1) = low`,
+//! modulo 2⁶⁴. `low` and `high` are the two words of the hash. `high` is 0 for 64-bit hashes.
 //!
 //! Double hashing after Kirsch and Mitzenmacher (2008), `h1 + i·h2 mod m`, is as good as random
-//! positions only for large `m`: positions in arithmetic progression fall together too often. For
-//! m = 1,024 and k = 14 its rate is 15 times the promised one, and where `h2` shares a factor with
-//! `m`, the positions of a key repeat. Here all bits of the hash reach every position, and there
-//! are no progressions: the multiplier is one of those by Steele and Vigna ("Computationally easy,
-//! spectrally good multipliers", 2021), whose successive products fill space evenly in two to eight
-//! dimensions. The tests compare rates with those of random positions, small filters included.
+//! positions only for large `m`: positions in arithmetic progression coincide too often. For m =
+//! 1,024 and k = 14 its false-positive rate is 15 times the promised one. If `h2` and `m` have a
+//! common factor, the positions of a key repeat.
 //!
-//! The highest bits of a hash don't decide the first position alone, so that filters may be given
-//! the keys of one shard, which share them.
+//! In the chain used here, all bits of the hash influence every position, and there are no
+//! arithmetic progressions. The multiplier is one of those of Steele and Vigna ("Computationally
+//! easy, spectrally good multipliers", 2021), whose successive products fill space evenly in two to
+//! eight dimensions. The tests compare the rates with those of random positions, including small
+//! filters.
+//!
+//! The first position does not depend on the highest bits of the hash alone. So a filter may also
+//! be filled with the keys of one shard, whose hashes have the same highest bits.
 
 use crate::hashing::KeyHash;
 
-/// The multiplier, odd.
+/// The multiplier `A` of the chain. It is odd, so that the multiplication is a bijection modulo
+/// 2⁶⁴.
 const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
 
-/// Keys of a batch whose words are asked for before the first is tested.
+/// Number of keys in a batch whose words are prefetched before the first key is tested.
 const CHUNK: usize = 64;
-/// Filters up to this size are in a near cache, and nothing has to be asked for.
+/// Filters of up to this many words fit into a cache near the core, so prefetching gains nothing.
 const NEAR_WORDS: usize = 1 << 15;
-/// Filters up to this size are in some cache: words come soon, and guessing wrongly costs more.
+/// Filters of up to this many words fit into some cache. Words then arrive so quickly that a
+/// mispredicted branch costs more than a cache miss.
 const CACHED_WORDS: usize = 1 << 19;
-/// Positions of a chunk that is inserted.
+/// Number of positions that are prefetched before they are set, in a batch of insertions.
 const POSITIONS: usize = 512;
 
-/// The next link of the chain, and the position in `range` that it stands for.
+/// Advances the chain by one link and returns the position in `0..range` that follows from the
+/// link.
 #[inline(always)]
 pub(super) fn next_place(link: &mut u64, high: u64, range: u64) -> u64 {
     *link = link.wrapping_mul(MULTIPLIER).wrapping_add(high);
     ((u128::from(*link) * u128::from(range)) >> 64) as u64
 }
 
-/// The word and the bit of a position.
+/// Splits a position into the index of its word and the bit within the word.
 #[inline(always)]
 pub(super) const fn word_and_bit(place: u64) -> (usize, u32) {
     ((place / 64) as usize, (place % 64) as u32)
 }
 
-/// How a filter lays out its positions: all of them in one range, or in one range each, behind
-/// one another.
+/// The arrangement of a key's positions. Without partitions, all positions lie in one range. With
+/// partitions, each position lies in a range (slice) of its own, and the slices are adjacent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Places<const PARTITIONED: bool> {
-    /// Bits that one position is chosen from.
+    /// Number of bits in the range of one position.
     pub(super) range: u64,
     pub(super) hash_funcs: u32,
 }
@@ -55,14 +61,15 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         if PARTITIONED { self.range * self.hash_funcs as u64 } else { self.range }
     }
 
-    /// The positions of a key.
+    /// Returns the positions of a key.
     #[inline(always)]
     pub(super) fn of<H: KeyHash>(self, hash: H) -> impl Iterator<Item = u64> {
         let [low, high] = hash.to_words();
         self.after(low, high, 0)
     }
 
-    /// The positions of a key after the first ones.
+    /// Returns the positions of a key after the first `asked` ones. `link` is the chain's last
+    /// value before them.
     #[inline(always)]
     fn after(self, mut link: u64, high: u64, asked: u32) -> impl Iterator<Item = u64> {
         let mut start = if PARTITIONED { u64::from(asked) * self.range } else { 0 };
@@ -80,11 +87,12 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         self.contains_by(hash, |place| bit(words, place))
     }
 
-    /// Whether `bit` is 1 at all positions of a key.
+    /// Returns `true` if `bit` is 1 at all positions of a key.
     ///
-    /// The first two positions are tested as one: the CPU guesses that strangers fail there three
-    /// times in four, where after a single position it guesses wrongly every second time, and
-    /// starts again with the next key when the word has come.
+    /// The first two positions are tested with one branch. For a key that is not in the set, this
+    /// branch fails three times out of four, which the CPU predicts well. A branch after one
+    /// position would be mispredicted every second time, and each misprediction discards the work
+    /// on the next keys.
     #[inline(always)]
     pub(super) fn contains_by<H: KeyHash>(self, hash: H, bit: impl Fn(u64) -> u64) -> bool {
         let mut places = self.of(hash);
@@ -93,7 +101,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         first & second != 0 && places.all(|place| bit(place) != 0)
     }
 
-    /// Whether a bit was not set before.
+    /// Sets the bits of a key. Returns `true` if at least one of them was not set before.
     #[inline(always)]
     pub(super) fn insert<H: KeyHash>(self, words: &mut [u64], hash: H) -> bool {
         let mut all_set = 1;
@@ -112,7 +120,8 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
         let mut found = 0;
         for (hashes, answers) in hashes.chunks(CHUNK).zip(may_contain.chunks_mut(CHUNK)) {
-            // Where keys follow keys, the CPU guesses every branch right, and nothing is faster.
+            // If most recent keys were in the set, the CPU predicts every branch correctly, and
+            // testing keys one by one is fastest.
             if words.len() <= CACHED_WORDS && found > CHUNK * 7 / 8 {
                 found = 0;
                 for (hash, answer) in hashes.iter().zip(answers) {
@@ -125,9 +134,12 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         }
     }
 
-    /// Rounds of a few positions: the words of all keys that are left are asked for, then tested.
-    /// No branch depends on a bit, and strangers, which are most keys in most uses, cost few
-    /// words. Returns how many were found.
+    /// Tests a chunk of keys in rounds of a few positions each. Returns the number of keys that may
+    /// be in the set.
+    ///
+    /// A round prefetches the words of all keys that are still undecided and then tests them. No
+    /// branch depends on a bit. In most uses, most keys are not in the set, and those keys need few
+    /// words.
     #[inline]
     fn contains_chunk<H: KeyHash>(
         self,
@@ -140,7 +152,8 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         answers.fill(false);
         while asked < self.hash_funcs && round.left > 0 {
             let left = self.hash_funcs - asked;
-            // Half of the strangers fail at each position: the first rounds are short.
+            // At each position, half of the keys that are not in the set fail. So the first rounds
+            // are short, to avoid fetching words of keys that already failed.
             let width = if asked < 4 { left.min(2) } else { left.div_ceil(left.div_ceil(4)) };
             match width {
                 1 => round.ask::<H, PARTITIONED, 1>(self, words, hashes, asked),
@@ -153,7 +166,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
                 break;
             }
         }
-        // In a cache, what is left after the first round is fastest one by one.
+        // In a filter that fits into a cache, testing the keys that are left one by one is fastest.
         let mut found = 0;
         for (key, link) in round.keys.iter().zip(&round.links).take(round.left) {
             let at = usize::from(*key);
@@ -174,7 +187,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
             return;
         }
         let mut places = [0; POSITIONS];
-        // At most 128 positions a key.
+        // A key has at most 128 positions, so at least four keys fit.
         let keys = (POSITIONS / self.hash_funcs as usize).clamp(1, CHUNK);
         for hashes in hashes.chunks(keys) {
             let all = hashes.iter().flat_map(|hash| self.of(*hash));
@@ -191,11 +204,11 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
     }
 }
 
-/// The keys of a chunk that every position so far has let through.
+/// The keys of a chunk whose positions tested so far were all set.
 struct Round {
-    /// Their numbers in the chunk.
+    /// Indices of the keys in the chunk.
     keys: [u8; CHUNK],
-    /// Their chains.
+    /// Current value of each key's chain.
     links: [u64; CHUNK],
     left: usize,
 }
@@ -211,7 +224,8 @@ impl Round {
         Self { keys, links, left: hashes.len().min(CHUNK) }
     }
 
-    /// Asks for `WIDTH` positions of each.
+    /// Prefetches and tests the next `WIDTH` positions of each key. Only the keys whose bits are
+    /// all set stay in the round.
     #[inline(always)]
     fn ask<H: KeyHash, const PARTITIONED: bool, const WIDTH: usize>(
         &mut self,
@@ -246,14 +260,14 @@ impl Round {
     }
 }
 
-/// The bit at a position, 0 or 1.
+/// Returns the bit at a position, 0 or 1.
 #[inline(always)]
 fn bit(words: &[u64], place: u64) -> u64 {
     let (word, bit) = word_and_bit(place);
     words.get(word).map_or(0, |word| word >> bit & 1)
 }
 
-/// Sets the bit at a position and returns what it was.
+/// Sets the bit at a position and returns its previous value.
 #[inline(always)]
 fn set(words: &mut [u64], place: u64) -> u64 {
     let (word, bit) = word_and_bit(place);

@@ -1,4 +1,4 @@
-//! Positions, of filters larger than any that a test can allocate.
+//! Tests of the positions in filters larger than any that a test can allocate.
 
 use alloc::vec::Vec;
 
@@ -9,9 +9,9 @@ fn hashes(count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(|at| crate::hashing::fmix64(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// Positions cut off at 32 bits are how several packages have rates of 90 % in large filters.
-/// Every stretch of the range is met equally often by every position of a key, and odd positions
-/// as often as even ones.
+/// Every part of the range is hit equally often by every position of a key, and odd positions as
+/// often as even ones. Several packages truncate positions to 32 bits and so have rates of 90 % in
+/// large filters.
 #[test]
 fn positions_reach_all_of_a_range_beyond_32_bits() {
     const KEYS: u64 = 64_000;
@@ -26,13 +26,15 @@ fn positions_reach_all_of_a_range_beyond_32_bits() {
                 odd[i] += place % 2;
             }
         }
-        // 1,000 in the mean, with a standard deviation of 31; 32,000 with one of 126.
+        // The expected counts are 1,000 with a standard deviation of 31, and 32,000 with a standard
+        // deviation of 126.
         assert!(stretches.as_flattened().iter().all(|count| count.abs_diff(1_000) < 190));
         assert!(odd.iter().all(|count| count.abs_diff(KEYS / 2) < 700), "{odd:?}");
     }
 }
 
-/// Both words of a wide hash decide: keys that agree in one have other positions.
+/// Both words of a 128-bit hash influence the positions: keys that agree in one word have other
+/// positions.
 #[test]
 fn both_words_of_a_wide_hash_reach_the_positions() {
     let places = Places::<false> { range: 1 << 40, hash_funcs: 8 };
@@ -48,7 +50,8 @@ fn both_words_of_a_wide_hash_reach_the_positions() {
     }
 }
 
-/// Keys of one shard share the highest bits of their hashes, and their positions don't.
+/// The positions of keys in one shard are spread over the whole range, although the hashes share
+/// their highest bits.
 #[test]
 fn keys_of_a_shard_spread_over_the_range() {
     let places = Places::<false> { range: 1 << 20, hash_funcs: 4 };

@@ -1,25 +1,27 @@
-//! Buckets of four fingerprints in words of 64 bits, all four looked at in one operation.
+//! Buckets of four fingerprints, packed into 64-bit words. One operation compares all four slots.
 //!
-//! Bucket `b` is the bits from `4·BITS·b` on, counted from the lowest bit of the first word; slot
-//! `s` of it the `BITS` bits from `BITS·s` on. In memory of little-endian order the buckets thus
-//! follow one another byte by byte. A slot of zero is free.
+//! Bucket `b` starts at bit `4·BITS·b`, counted from the lowest bit of the first word. Slot `s` of
+//! a bucket has `BITS` bits and starts at bit `BITS·s` of the bucket. In little-endian memory the
+//! buckets therefore follow one another byte by byte. A slot with the value zero is free.
 
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 pub(super) const SLOTS: u32 = 4;
 
-/// One bucket, its first slot in the lowest bits.
+/// One bucket, with its first slot in the lowest bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bucket<const BITS: u32>(pub(super) u64);
 
 impl<const BITS: u32> Bucket<BITS> {
-    /// The lowest bit of every slot.
+    /// A mask of the lowest bit of every slot.
     const ONES: u64 = 1 | 1 << BITS | 1 << (2 * BITS) | 1 << (3 * BITS);
-    /// The highest bit of every slot.
+    /// A mask of the highest bit of every slot.
     const HIGHS: u64 = Self::ONES << (BITS - 1);
+    /// A mask of the first slot.
     const SLOT: u64 = (1 << BITS) - 1;
 
-    /// A set bit if any slot is zero; the lowest one is the high bit of the first such slot. Those
-    /// above it mean nothing.
+    /// Returns a value that is not zero if any slot is zero. Its lowest set bit is the highest bit
+    /// of the first such slot. The bits above may be wrong, because the subtraction borrows between
+    /// slots.
     #[inline(always)]
     const fn zeros(slots: u64) -> u64 {
         slots.wrapping_sub(Self::ONES) & !slots & Self::HIGHS
@@ -30,14 +32,14 @@ impl<const BITS: u32> Bucket<BITS> {
         self.0 ^ (fingerprint as u64).wrapping_mul(Self::ONES)
     }
 
-    /// Whether a slot of either of two buckets holds this.
+    /// Returns `true` if a slot of either bucket contains the fingerprint.
     #[inline(always)]
     pub(super) const fn either_has(self, other: Self, fingerprint: u32) -> bool {
         let (ours, theirs) = (self.differences(fingerprint), other.differences(fingerprint));
         Self::zeros(ours) | Self::zeros(theirs) != 0
     }
 
-    /// The first slot that holds this.
+    /// Returns the first slot that contains the fingerprint.
     #[inline]
     pub(super) const fn slot_of(self, fingerprint: u32) -> Option<u32> {
         match Self::zeros(self.differences(fingerprint)) {
@@ -46,7 +48,7 @@ impl<const BITS: u32> Bucket<BITS> {
         }
     }
 
-    /// The first free slot.
+    /// Returns the first free slot.
     #[inline(always)]
     pub(super) const fn free_slot(self) -> Option<u32> {
         match Self::zeros(self.0) {
@@ -55,21 +57,21 @@ impl<const BITS: u32> Bucket<BITS> {
         }
     }
 
-    /// How many slots are taken.
+    /// Returns the number of slots that are taken.
     #[inline(always)]
     pub(super) const fn taken(self) -> u32 {
         let below = Self::HIGHS - Self::ONES;
         (((self.0 & below) + below | self.0) & Self::HIGHS).count_ones()
     }
 
-    /// What a slot holds.
+    /// Returns the fingerprint in a slot, or 0 if the slot is free.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a slot has 16 bits at most")]
     pub(super) const fn get(self, slot: u32) -> u32 {
         (self.0 >> (BITS * slot) & Self::SLOT) as u32
     }
 
-    /// The bucket with another content of one slot.
+    /// Returns a copy of the bucket with `fingerprint` stored in `slot`.
     #[inline(always)]
     pub(super) const fn with(self, slot: u32, fingerprint: u32) -> Self {
         let at = BITS * slot;
@@ -77,19 +79,20 @@ impl<const BITS: u32> Bucket<BITS> {
     }
 }
 
-/// The words that so many buckets take.
+/// Returns the number of words that `buckets` buckets take.
 pub(super) const fn words_for<const BITS: u32>(buckets: u64) -> u64 {
     (buckets * (SLOTS * BITS) as u64).div_ceil(64)
 }
 
-/// The first word of a bucket, the last one, and the bit of the first that it begins at.
+/// Returns the first word of a bucket, the last word, and the bit of the first word at which the
+/// bucket starts.
 #[inline(always)]
 const fn span<const BITS: u32>(bucket: u32) -> (usize, usize, u32) {
     let (at, bits) = (bucket as usize, SLOTS * BITS);
     match bits {
         64 => (at, at, 0),
         32 => (at / 2, at / 2, bucket % 2 * 32),
-        // Four buckets of 48 bits in three words.
+        // Four buckets of 48 bits lie in three words.
         _ => (at / 4 * 3 + at % 4 * 3 / 4, at / 4 * 3 + (at % 4 * 3 + 2) / 4, bucket % 4 * 48 % 64),
     }
 }
@@ -128,7 +131,7 @@ pub(super) fn store<const BITS: u32>(words: &mut [u64], bucket: u32, value: Buck
     }
 }
 
-/// Asks for the memory of a bucket.
+/// Prefetches the memory of a bucket.
 #[inline(always)]
 pub(super) fn prefetch<const BITS: u32>(words: &[u64], bucket: u32) {
     let (first, last, _) = span::<BITS>(bucket);

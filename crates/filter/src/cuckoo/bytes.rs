@@ -1,9 +1,12 @@
-//! The bytes of cuckoo filters: the number of buckets is the first parameter, the others are zero;
-//! the body is the buckets, as they lie in memory, and zeros up to the last word's end.
+//! The encoded form of cuckoo filters.
 //!
-//! Whatever the buckets hold is a filter of some keys, so what is checked is what everything else
-//! relies on: that there are as many buckets as the header says, that as many slots are taken as
-//! it says keys were inserted, and that nothing lies behind the last bucket.
+//! The first parameter is the number of buckets, and the other two are zero. The body contains the
+//! buckets as they lie in memory, padded with zeros to a whole word.
+//!
+//! Any content of the buckets is a valid filter of some keys. So the decoder checks only what the
+//! other operations rely on: the body has the length that follows from the number of buckets, the
+//! number of taken slots equals the number of keys in the header, and the padding after the last
+//! bucket is zero.
 
 use alloc::vec::Vec;
 
@@ -24,10 +27,11 @@ impl<const BITS: u32> Portable for CuckooFilter<BITS> {
 }
 
 impl<'a, const BITS: u32> CuckooFilter<BITS, &'a [u64]> {
-    /// The filter of encoded bytes, asked where they are.
+    /// Opens an encoded filter in place, without copying its bytes.
     ///
     /// # Errors
-    /// As [`decode`](Portable::decode), and where the bytes can't be read in place.
+    /// Returns the same errors as [`decode`](Portable::decode). Also returns
+    /// [`DecodeError::NotInPlace`] if the bytes can't be read in place.
     pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = open::<BITS>(bytes)?;
         Self::over(&opened, opened.words_in_place()?)
@@ -51,7 +55,7 @@ fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
     Opened::read(bytes, CuckooFilter::<BITS>::KIND, |header| {
         let [buckets, rest @ ..] = header.params;
         if rest != [0; 2] {
-            return Err(DecodeError::NotZero("parameters behind the number of buckets"));
+            return Err(DecodeError::NotZero("parameters after the number of buckets"));
         }
         if !(1..=MAX_BUCKETS).contains(&buckets) {
             return Err(parameter("number of buckets", buckets, "from 1 to 2^32"));
@@ -63,12 +67,12 @@ fn open<const BITS: u32>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
 fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<(), DecodeError> {
     let used = buckets * u64::from(SLOTS * BITS) % 64;
     if used != 0 && words.last().is_some_and(|last| last >> used != 0) {
-        return Err(DecodeError::NotZero("behind the last bucket"));
+        return Err(DecodeError::NotZero("bytes after the last bucket"));
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets, the last one less")]
     let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
     if taken != len {
-        return Err(parameter("number of keys", len, "as many as slots are taken"));
+        return Err(parameter("number of keys", len, "the number of taken slots"));
     }
     Ok(())
 }

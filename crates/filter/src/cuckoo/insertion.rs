@@ -1,24 +1,25 @@
-//! Putting fingerprints in: directly where one of the two buckets has a free slot, else by moving
-//! others to their other buckets.
+//! Insertion of fingerprints: into a free slot of one of the two buckets, or else by moving other
+//! fingerprints to their other buckets.
 //!
-//! The moves are searched before any is made, breadth first from both buckets, and the first free
-//! slot found ends the search. So moves are few, the memory of the next buckets is asked for long
-//! before they are read, a search that fails has changed nothing, and nothing is left to chance.
+//! The search for moves is breadth-first from both buckets, and ends at the first free slot.
+//! Fingerprints are moved only after the search. This has four advantages over random moves: there
+//! are few moves, the next buckets are prefetched long before they are read, a failed search
+//! changes nothing, and the result does not depend on chance.
 
 use alloc::vec::Vec;
 
 use super::bucket::{Bucket, SLOTS, load, prefetch, store};
 use super::place::{Place, other_bucket};
 
-/// Buckets that a search looks at before it gives up.
+/// Number of buckets that a search looks at before it fails.
 const MAX_SEARCHED: usize = 2000;
-/// Of them, those that take no memory from the heap.
+/// Number of the queue's nodes that are stored without heap memory.
 const NEAR: usize = 48;
 
-/// Keys of a batch that are handled together.
+/// Number of keys in a batch that are handled together.
 const CHUNK: usize = 32;
 
-/// A bucket that a search reached, by moving what is in `slot` of its parent.
+/// A bucket that a search reached by moving the fingerprint in `slot` of the parent's bucket.
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     bucket: u32,
@@ -26,7 +27,7 @@ struct Node {
     slot: u8,
 }
 
-/// The nodes of a search in the order they are looked at.
+/// The nodes of a search, in the order in which the search looks at them.
 struct Queue {
     near: [Node; NEAR],
     far: Vec<Node>,
@@ -65,7 +66,7 @@ impl Queue {
     }
 }
 
-/// Buckets that fingerprints are put into.
+/// The buckets of a filter, with the operations that change them.
 pub(super) struct Table<'w, const BITS: u32> {
     pub(super) words: &'w mut [u64],
     pub(super) buckets: u64,
@@ -77,7 +78,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         load(self.words, bucket)
     }
 
-    /// Inserts, if that takes no moves, into the bucket of the two that has more room.
+    /// Inserts the fingerprint if one of its buckets has a free slot, and takes the bucket with
+    /// more free slots. Returns `false` if both buckets are full.
     #[inline(always)]
     pub(super) fn insert_directly(&mut self, place: Place) -> bool {
         let (first, second) = (self.load(place.first), self.load(place.second));
@@ -91,8 +93,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         true
     }
 
-    /// Inserts by moves, both buckets being full. `false` if none were found: then nothing has
-    /// changed.
+    /// Inserts the fingerprint by moving others. Both of its buckets must be full. Returns `false`
+    /// if the search failed. The table is then unchanged.
     pub(super) fn insert_by_moves(&mut self, place: Place) -> bool {
         let mut queue = Queue::new([place.first, place.second]);
         let mut at = 0;
@@ -104,6 +106,8 @@ impl<const BITS: u32> Table<'_, BITS> {
                 return true;
             }
             for slot in 0..SLOTS {
+                // Nodes already in the queue are still tested. Only further ones are no longer
+                // added.
                 if queue.len >= MAX_SEARCHED {
                     break;
                 }
@@ -117,10 +121,12 @@ impl<const BITS: u32> Table<'_, BITS> {
         false
     }
 
-    /// Moves along the way to `node`, the last move first, and fills the slot that becomes free.
+    /// Moves the fingerprints on the path to `node`, the last one first, and stores `fingerprint`
+    /// in the slot that becomes free.
     ///
-    /// The way comes through no bucket twice, or it would have moved what it had put there: what
-    /// is behind the second time would have been reached from the first, and earlier.
+    /// No bucket occurs twice on the path. Otherwise the part of the path after the second
+    /// occurrence would also follow from the first occurrence, and the breadth-first search would
+    /// have found that shorter path before.
     fn make_moves(&mut self, queue: &Queue, mut node: usize, mut free: u32, fingerprint: u32) {
         while !queue.is_root(node) {
             let Node { bucket, parent, slot } = queue.get(node);
@@ -135,7 +141,7 @@ impl<const BITS: u32> Table<'_, BITS> {
         store(self.words, root, bucket);
     }
 
-    /// Inserts in order as many as have room, and returns their number.
+    /// Inserts fingerprints in order until one does not fit, and returns the number inserted.
     pub(super) fn insert_all(&mut self, mut places: impl Iterator<Item = Place>) -> usize {
         let mut inserted = 0;
         let mut chunk = [Place::default(); CHUNK];
@@ -155,10 +161,11 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
     }
 
-    /// Inserts in order as many as have room, and returns their number.
+    /// Inserts the fingerprints of a chunk in order until one does not fit, and returns the number
+    /// inserted.
     ///
-    /// Those that take no moves go first. While they go, the memory of the moves of the others is
-    /// on its way.
+    /// The fingerprints that need no moves are inserted first. Meanwhile, the buckets that the
+    /// other fingerprints need for their moves are prefetched.
     fn insert_chunk(&mut self, chunk: &[Place]) -> usize {
         let mut late = [0; CHUNK];
         let mut num_late = 0;
@@ -171,7 +178,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
         for (done, at) in late[..num_late].iter().enumerate() {
             if !self.insert(chunk[*at]) {
-                // As one by one: those behind leave again, and have another try in their turn.
+                // The result must be a prefix of the chunk. So the later fingerprints that were
+                // already inserted are removed, and then inserted again one by one in order.
                 let waiting = &late[done + 1..num_late];
                 for (at, place) in chunk.iter().enumerate().skip(at + 1) {
                     if !waiting.contains(&at) {
@@ -195,13 +203,13 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
     }
 
-    /// Inserts. `false` if there is no room: then nothing has changed.
+    /// Inserts a fingerprint. Returns `false` if there is no room. The table is then unchanged.
     #[inline]
     pub(super) fn insert(&mut self, place: Place) -> bool {
         self.insert_directly(place) || self.insert_by_moves(place)
     }
 
-    /// Takes one copy out. `false` if there is none.
+    /// Removes one copy of a fingerprint. Returns `false` if neither bucket contains it.
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> bool {
         for at in [place.first, place.second] {

@@ -1,4 +1,4 @@
-//! Cuckoo filters.
+//! Cuckoo filters, which support removal.
 
 mod bucket;
 mod bytes;
@@ -17,43 +17,54 @@ use bucket::{SLOTS, load, prefetch, words_for};
 use insertion::Table;
 use place::{MAX_BUCKETS, Place};
 
-/// Questions of a batch whose memory is asked for before the first is answered.
+/// Number of hashes in a batch whose memory is prefetched before the first of them is tested.
 const CHUNK: usize = 32;
 
-/// A cuckoo filter: fingerprints of keys, of 8, 12 or 16 bits, in buckets of four, each key in one
-/// of two buckets, and removable (Fan, Andersen, Kaminsky and Mitzenmacher 2014).
+/// A cuckoo filter: a set that supports removal (Fan, Andersen, Kaminsky and Mitzenmacher 2014).
+///
+/// The filter stores a fingerprint of 8, 12 or 16 bits for each key, in buckets of four slots. Each
+/// key has two buckets, and its fingerprint is in one of them.
 ///
 /// | | 8 bits | 12 bits | 16 bits |
 /// |---|---|---|---|
-/// | strangers found, at a load of 94 % | 2.93 % | 0.184 % | 0.0115 % |
-/// | bits a key | 8.51 | 12.77 | 17.02 |
+/// | false-positive rate at a load of 94 % | 2.93 % | 0.184 % | 0.0115 % |
+/// | bits per key | 8.51 | 12.77 | 17.02 |
 ///
-/// A question reads two cache lines, whatever the answer; in a batch they are on their way before
-/// they are needed. An insertion writes one line at low loads, and two to four others near 94 %.
+/// A query reads two cache lines, whether or not the key is in the set. In a batch they are
+/// prefetched. An insertion writes one cache line at low loads, and two to four more near a load of
+/// 94 %.
 ///
-/// `true` means that a key of the same fingerprint is in one of the two buckets. `false` is certain
-/// as long as nothing was removed that was not in the filter: to remove a stranger takes out
-/// another key's fingerprint, and no filter can tell. That is what [`Witness`] is for.
+/// `true` means that one of the two buckets contains a key with the same fingerprint. `false` is
+/// certain, provided that only keys in the filter were ever removed. Removing a key that is not in
+/// the filter removes the fingerprint of another key, and no filter can detect that. Therefore
+/// removal requires a [`Witness`].
 ///
-/// **When to use it**: a set that changes both ways. It is the smallest filter here that keys can be
-/// taken out of, and with 12 and 16 bits smaller at its rate than any Bloom filter. **When not**: a
-/// set that never shrinks, at 0.1 % and above: a split-block Bloom filter is filled several times
-/// faster, reads one line and has no hard limit. A set that never changes: binary fuse and ribbon
-/// filters take less memory for the rate. Below some 100,000 keys an exact table costs little more.
+/// **When to use it.** For a set that grows and shrinks. The cuckoo filter is the smallest filter
+/// of this crate that supports removal. With 12 and 16 bits it is smaller than any Bloom filter of
+/// the same rate.
 ///
-/// What this one does otherwise than most:
+/// **When not to use it.** For a set that never shrinks, at rates of 0.1 % and above, use a
+/// split-block Bloom filter: insertion is several times as fast, a query reads one cache line, and
+/// there is no hard limit. For a set that never changes, binary fuse and ribbon filters take less
+/// memory at the same rate. Below about 100,000 keys an exact table costs little more.
 ///
-/// - Any number of buckets. The other bucket is `(H(fingerprint) − bucket) mod buckets`, which
-///   leads back from there; the exclusive or of the paper needs a power of two, and by rounding up
-///   to one half of the memory may stay empty.
-/// - A failed insertion changes nothing. Moves are made only once it is certain that they end in a
-///   free slot. In some packages the last key moved is dropped, and is not found any more.
-/// - Fingerprints are 1 to 2ᶠ − 1, all equally likely to within a part in 2³²⁻ᶠ.
-/// - Bucket and fingerprint come from different halves of the hash, and there are up to 2³² buckets.
-/// - "Cuckoo filters go up to a load of 95 %" is true on average and of large filters. This one
-///   goes up to about 97 %; 94 % are what it can be counted on for.
-/// - "No wrong *no*" does not hold while somebody reads in the midst of an insertion's moves. Here
-///   the borrow checker forbids that; whoever shares a filter by locks has to lock it whole.
+/// This implementation differs from most others in several ways:
+///
+/// - The number of buckets is arbitrary. The other bucket of a fingerprint is `(H(fingerprint) −
+///   bucket) mod buckets`, and the same formula leads back from there. The exclusive or of the
+///   paper needs a power of two, and rounding up to one can leave half of the memory empty.
+/// - A failed insertion changes nothing: fingerprints are moved only once it is certain that the
+///   moves end in a free slot. Some packages drop the key that was moved last, and no longer find
+///   it.
+/// - Fingerprints are the numbers 1 to 2ᶠ − 1, where `f` is their width. Their probabilities differ
+///   by at most one part in 2³²⁻ᶠ.
+/// - The bucket and the fingerprint depend on different halves of the hash, and there are at most
+///   2³² buckets.
+/// - "Cuckoo filters can be filled to a load of 95 %" is true on average and for large filters.
+///   This filter reaches about 97 % on average, and reliably reaches 94 %.
+/// - During the moves of an insertion, a concurrent reader could miss a key that is in the set. The
+///   borrow checker rules that out here. A program that shares a filter by means of locks must lock
+///   the whole filter.
 ///
 /// # Examples
 /// ```
@@ -76,53 +87,58 @@ pub struct CuckooFilter<const BITS: u32, S = Words> {
     hasher: KeyHasher,
 }
 
-/// 2.9 % of strangers at 8.5 bits a key.
+/// Cuckoo filter with 8-bit fingerprints: a rate of 2.9 % at 8.5 bits per key.
 pub type CuckooFilter8<S = Words> = CuckooFilter<8, S>;
-/// 0.18 % of strangers at 12.8 bits a key.
+/// Cuckoo filter with 12-bit fingerprints: a rate of 0.18 % at 12.8 bits per key.
 pub type CuckooFilter12<S = Words> = CuckooFilter<12, S>;
-/// 0.0115 % of strangers at 17.0 bits a key.
+/// Cuckoo filter with 16-bit fingerprints: a rate of 0.0115 % at 17.0 bits per key.
 pub type CuckooFilter16<S = Words> = CuckooFilter<16, S>;
 
-/// [`CuckooFilter8`] over encoded bytes, where they are.
+/// A [`CuckooFilter8`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter8Ref<'a> = CuckooFilter8<&'a [u64]>;
-/// [`CuckooFilter12`] over encoded bytes, where they are.
+/// A [`CuckooFilter12`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter12Ref<'a> = CuckooFilter12<&'a [u64]>;
-/// [`CuckooFilter16`] over encoded bytes, where they are.
+/// A [`CuckooFilter16`] that queries encoded bytes in place, without owning them.
 pub type CuckooFilter16Ref<'a> = CuckooFilter16<&'a [u64]>;
 
 impl<const BITS: u32> CuckooFilter<BITS> {
+    /// Rejects other widths at compile time: buckets are laid out for these three only.
     const IS_KNOWN: () = assert!(BITS == 8 || BITS == 12 || BITS == 16, "8, 12 or 16 bits");
 
-    /// An empty filter for so many keys, with a load of 94 % once they are in, and somewhat less
-    /// for fewer than a thousand.
+    /// Creates an empty filter for `capacity` keys. Its load with all keys is 94 %, or somewhat
+    /// less for fewer than a thousand keys.
     ///
-    /// Less than one set of keys in a million doesn't fit all the same: [`Full`] then.
+    /// Fewer than one set of keys in a million does not fit. Insertion then returns [`Full`].
     ///
     /// # Errors
-    /// If that takes more than 2³² buckets, and where there is no memory.
+    /// Returns an error if the filter would need more than 2³² buckets, or if there is no memory
+    /// for the filter.
     pub fn with_capacity(capacity: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
         Self::with_buckets(sizing::buckets_for(capacity), hasher)
     }
 
-    /// As [`with_capacity`](Self::with_capacity), with as many more buckets as the rate takes.
+    /// Creates an empty filter for `capacity` keys with a rate of at most `fpr`.
     ///
-    /// At a load of 94 % the rates are 2.9 %, 0.18 % and 0.0115 %. Below, memory grows as the rate
-    /// falls, so that the next wider fingerprint is the better choice.
+    /// The rates at a load of 94 % are 2.9 %, 0.18 % and 0.0115 %. For a lower rate the filter gets
+    /// more buckets than [`with_capacity`](Self::with_capacity) would give it. Its memory grows as
+    /// the rate falls, so the next wider fingerprint is usually the better choice.
     ///
     /// # Errors
-    /// As there, for a rate outside of (0, 1), and for one that takes a load below a quarter.
+    /// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a
+    /// quarter, if the filter would need more than 2³² buckets, or if there is no memory for the
+    /// filter.
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         let buckets = cuckoo::num_buckets(capacity, fpr, BITS)?;
         Self::with_buckets(buckets.max(sizing::buckets_for(capacity)), hasher)
     }
 
-    /// An empty filter of so many buckets of four.
+    /// Creates an empty filter with the given number of buckets, each of four slots.
     ///
     /// # Errors
-    /// For no buckets or more than 2³², and where there is no memory.
+    /// Returns an error if `buckets` is not from 1 to 2³², or if there is no memory for the filter.
     pub fn with_buckets(buckets: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
         const { Self::IS_KNOWN };
-        SizingError::unless_within("buckets", buckets, MAX_BUCKETS)?;
+        SizingError::unless_within("a number of buckets", buckets, MAX_BUCKETS)?;
         let words = Words::zeroed(words_for::<BITS>(buckets))?;
         Ok(Self { words, buckets, len: 0, hasher })
     }
@@ -133,6 +149,7 @@ impl<const BITS: u32> CuckooFilter<BITS> {
 }
 
 impl<const BITS: u32, S> CuckooFilter<BITS, S> {
+    /// The kind of filters with this width of fingerprints.
     const KIND: Kind = match BITS {
         8 => Kind::Cuckoo8,
         12 => Kind::Cuckoo12,
@@ -141,18 +158,18 @@ impl<const BITS: u32, S> CuckooFilter<BITS, S> {
 }
 
 impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
-    /// Buckets there are.
+    /// Returns the number of buckets.
     pub fn num_buckets(&self) -> u64 {
         self.buckets
     }
 
-    /// Keys that there are slots for.
+    /// Returns the number of slots: four per bucket.
     pub fn num_slots(&self) -> u64 {
         self.buckets * u64::from(SLOTS)
     }
 
-    /// The keys that the filter can be counted on to take: those that
-    /// [`with_capacity`](CuckooFilter::with_capacity) would make it for.
+    /// Returns the number of keys that fit reliably: the greatest capacity for which
+    /// [`with_capacity`](CuckooFilter::with_capacity) would create a filter of this size.
     pub fn capacity(&self) -> u64 {
         sizing::capacity_of(self.buckets)
     }
@@ -162,7 +179,7 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
         Place::of::<BITS>(hash, self.buckets)
     }
 
-    /// The places of all that is stored.
+    /// Returns the fingerprint and the buckets of every occupied slot.
     fn places(&self) -> impl Iterator<Item = Place> {
         let words = self.words.as_ref();
         #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets")]
@@ -173,7 +190,7 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
             .map(|(at, fingerprint)| Place::in_bucket(at, fingerprint, self.buckets))
     }
 
-    /// Asks for the memory that a question about this hash reads. For watch sets.
+    /// Prefetches the memory that a query for this hash reads. Used by watch sets.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
@@ -183,7 +200,7 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
     }
 }
 
-/// Whether the fingerprint is in one of its buckets.
+/// Returns `true` if the fingerprint is in one of its two buckets.
 #[inline(always)]
 fn may_hold<const BITS: u32>(words: &[u64], place: Place) -> bool {
     let (first, second) = (load::<BITS>(words, place.first), load(words, place.second));
@@ -237,15 +254,16 @@ impl<const BITS: u32, S: AsRef<[u64]>> Filter for CuckooFilter<BITS, S> {
 }
 
 impl<const BITS: u32> Insert for CuckooFilter<BITS> {
-    /// Inserts the key of this hash. `true` if it was certainly not there before.
+    /// Inserts the key with this hash. Returns `true` if the key was certainly not in the set
+    /// before.
     ///
-    /// A key that is inserted several times takes a slot each time, and has room for eight copies,
-    /// four where its two buckets are one. Many copies leave less room for others: with every key
-    /// three times in, there may be none from a load of 75 % on. Who counts keys elsewhere inserts
-    /// each once.
+    /// Each insertion of the same key takes another slot. There is room for eight copies of a key,
+    /// or four if its two buckets are the same. Many copies leave less room for other keys: if
+    /// every key is inserted three times, insertion may fail from a load of 75 % on. A caller that
+    /// counts keys elsewhere should insert each key once.
     ///
     /// # Errors
-    /// If no slot was found for it. Then not a byte has changed.
+    /// Returns [`Full`] if no free slot was found. The filter is then unchanged.
     #[inline]
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
         let place = self.place(hash);
@@ -257,11 +275,13 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
         Ok(is_new)
     }
 
-    /// Inserts many, several at a time: the faster way, and the one to build a filter.
+    /// Inserts the keys with these hashes, several at a time. This is faster than inserting them
+    /// one by one.
     ///
     /// # Errors
-    /// [`Full`], which says how many of the first went in; the others have left no trace. One by
-    /// one some more or fewer might have gone in, because the slots taken differ.
+    /// Returns [`Full`] if a key does not fit. Its field `inserted` is the number of keys at the
+    /// start of the batch that were inserted. The other keys left no trace. If the keys are
+    /// inserted one by one, slightly more or fewer of them may fit, because other slots are chosen.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let capacity = self.num_slots();
         let mut table = Table::<BITS> { words: self.words.as_mut(), buckets: self.buckets };
@@ -281,10 +301,11 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
 }
 
 impl<const BITS: u32> Remove for CuckooFilter<BITS> {
-    /// Takes out one copy of a key that is in the filter.
+    /// Removes one copy of a key that is in the filter.
     ///
     /// # Errors
-    /// If the filter is certain that there is none. Nothing has changed then.
+    /// Returns [`NotContained`] if the key is certainly not in the filter. The filter is then
+    /// unchanged.
     #[inline]
     fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
         let place = self.place(witness.hash());
@@ -297,22 +318,26 @@ impl<const BITS: u32> Remove for CuckooFilter<BITS> {
 }
 
 impl<const BITS: u32> Merge for CuckooFilter<BITS> {
-    /// Adds all keys of `other`, in a copy that then takes the place of this filter: memory for a
-    /// third filter is needed meanwhile.
+    /// Adds all keys of `other`.
+    ///
+    /// The keys are added to a copy, which then replaces this filter. So memory for a third filter
+    /// is needed for a moment.
     ///
     /// # Errors
-    /// If the numbers of buckets or the hashers differ, and if there is no room for all keys; then
-    /// nothing has changed.
+    /// Returns an error if the numbers of buckets or the hashers differ, or if there is no room for
+    /// all keys. The filter is then unchanged.
     ///
     /// # Panics
-    /// If there is no memory, as `clone`.
+    /// Panics if there is no memory for the copy, as `clone` does.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         MergeError::unless_equal("number of buckets", self.buckets, other.buckets)?;
         MergeError::unless_same_hasher(&self.hasher, &other.hasher)?;
         let full = Full::new(self.len, self.num_slots());
+        // This check is cheap and saves the copy if the keys of both filters can't fit.
         if self.num_slots() - self.len < other.len {
             return Err(full.into());
         }
+        // The keys are inserted into a copy, so that a failure leaves this filter unchanged.
         let mut merged = self.clone();
         let inserted = merged.table().insert_all(other.places()) as u64;
         if inserted != other.len {

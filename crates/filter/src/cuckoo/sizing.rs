@@ -1,14 +1,16 @@
-//! How many buckets are made for so many keys.
+//! The number of buckets for a given capacity, and the reverse.
 
 use super::bucket::SLOTS;
 use crate::sizing::cuckoo::least_buckets;
 
-/// As many keys fit into one bucket whatever they are.
+/// Number of keys that fit into one bucket, whatever their hashes are.
 const ONE_BUCKET: u64 = SLOTS as u64;
 
-/// The buckets that so many keys fit into but for one set in a million: those of a load of 94 %,
-/// and a few more. The few are for small sets: there, keys whose two buckets are one are not rare,
-/// and five of them for the same bucket don't fit however much else is free.
+/// Returns the number of buckets for `capacity` keys: those for a load of 94 %, and a few more.
+///
+/// Fewer than one set of keys in a million does not fit. The additional buckets matter for small
+/// sets. There it is not rare that both buckets of a key are the same one, and five such keys for
+/// one bucket don't fit, even if other buckets are free.
 pub(super) fn buckets_for(capacity: u64) -> u64 {
     if capacity <= ONE_BUCKET {
         return 1;
@@ -17,7 +19,7 @@ pub(super) fn buckets_for(capacity: u64) -> u64 {
     least.saturating_add(16_u64.saturating_sub(least / 8).max(4))
 }
 
-/// The most keys that [`buckets_for`] gives so many buckets, or fewer.
+/// Returns the greatest number of keys for which [`buckets_for`] returns at most `buckets`.
 pub(super) fn capacity_of(buckets: u64) -> u64 {
     let (mut fits, mut too_many) = (ONE_BUCKET, buckets.saturating_mul(ONE_BUCKET) + 1);
     while too_many - fits > 1 {

@@ -1,4 +1,4 @@
-//! What needs a look inside: slots, places, moves.
+//! Tests of the internals: slots, buckets and moves.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -30,7 +30,7 @@ fn check_slots<const BITS: u32>(slots: [u32; 4], asked: u32) {
     assert_eq!(empty.either_has(bucket, asked), slots.contains(&asked));
 }
 
-/// Slots whose comparison borrows from their neighbours, and others.
+/// Returns slot values, among them those whose comparison borrows from neighbouring slots.
 fn slot(bits: u32) -> impl Strategy<Value = u32> {
     let most = (1 << bits) - 1;
     prop_oneof![Just(0), Just(1), Just(2), Just(most), Just(1 << (bits - 1)), 0..=most]
@@ -91,13 +91,14 @@ fn check_buckets<const BITS: u32>() {
     let mask = u64::MAX >> (64 - 4 * BITS);
     for round in 0..3 {
         let value = |at: u32| Bucket::<BITS>(hash(u64::from(round * 9 + at)) & mask);
-        // Each in turn, so that what a neighbour overwrites shows.
+        // All buckets are written before any is read, so that a write to a neighbour would be
+        // detected.
         (0..9).for_each(|at| store(&mut words, at, value(at)));
         for at in 0..9 {
             assert_eq!(load::<BITS>(&words, at), value(at), "{BITS} bits, bucket {at}");
         }
     }
-    // As the bytes of the format have it.
+    // The bytes must be those of the encoded format.
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     for (at, bytes) in (0..9).zip(bytes.chunks((BITS / 2) as usize)) {
         let value = load::<BITS>(&words, at).0.to_le_bytes();
@@ -112,12 +113,13 @@ fn buckets_follow_one_another_byte_by_byte() {
     check_buckets::<16>();
 }
 
-/// How many of the 2³² low halves give each fingerprint.
+/// Counts the low halves of a hash that give each fingerprint, out of 2³². Maps each count to its
+/// number of fingerprints.
 fn shares<const BITS: u32>() -> BTreeMap<u64, u64> {
     let mut shares = BTreeMap::new();
     let mut start = 0_u64;
     for fingerprint in 1..1_u32 << BITS {
-        // The first low half of a greater fingerprint, by halving.
+        // A binary search for the first low half that gives a greater fingerprint.
         let (mut low, mut high) = (start, 1_u64 << 32);
         while low < high {
             let middle = low.midpoint(high);
@@ -134,7 +136,8 @@ fn shares<const BITS: u32>() -> BTreeMap<u64, u64> {
     shares
 }
 
-/// Where zero is made one, one fingerprint is twice as likely as the others.
+/// The numbers of hashes per fingerprint differ by at most one. If zero were replaced by one, one
+/// fingerprint would be twice as likely as the others.
 #[test]
 fn no_fingerprint_is_likelier_than_another_by_more_than_one_in_all() {
     for (bits, shares) in [(8, shares::<8>()), (12, shares::<12>()), (16, shares::<16>())] {
@@ -145,7 +148,8 @@ fn no_fingerprint_is_likelier_than_another_by_more_than_one_in_all() {
     }
 }
 
-/// Hashes of 32 bits leave the buckets behind 2³² slots empty, long before that crowd some.
+/// A bucket number computed from a 32-bit hash would never reach the buckets beyond 2³² slots, and
+/// would favour some buckets long before that size.
 #[test]
 fn bucket_numbers_have_all_their_bits() {
     for buckets in [1 << 32, (1 << 32) - 1, 3 << 30, 100_000_007] {
@@ -156,16 +160,18 @@ fn bucket_numbers_have_all_their_bits() {
             let in_upper_half = numbers.iter().filter(|at| u64::from(**at) >= buckets / 2).count();
             assert!((49_200..50_800).contains(&in_upper_half), "{buckets}: {in_upper_half}");
             numbers.dedup();
-            // Of the first, few meet; the second are 65,535 sums less the first.
+            // Among the first buckets, few coincide. The second buckets are one of 65,535 sums
+            // minus the first bucket.
             assert!(numbers.len() > 99_900 - usize::from(buckets < 1 << 30) * 100, "{buckets}");
         }
     }
     let error = CuckooFilter16::with_buckets(MAX_BUCKETS + 1, KeyHasher::xxh3(0)).err();
-    let (what, value, min, max) = ("buckets", MAX_BUCKETS + 1, 1, MAX_BUCKETS);
+    let (what, value, min, max) = ("a number of buckets", MAX_BUCKETS + 1, 1, MAX_BUCKETS);
     assert_eq!(error, Some(SizingError::Parameter { what, value, min, max }));
 }
 
-/// Every fingerprint where its key looks for it, after all the moves of filling up.
+/// Checks that every fingerprint is in one of its key's buckets after the moves of filling a filter
+/// up.
 fn fills_up_and_empties<const BITS: u32>(buckets: u64) {
     let mut filter = filter::<BITS>(buckets);
     let mut inserted = 0;
@@ -197,7 +203,8 @@ fn moves_keep_every_fingerprint_in_one_of_its_buckets() {
     }
 }
 
-/// A batch that doesn't fit leaves what it says and nothing else, wherever in it the end comes.
+/// A batch that does not fit inserts exactly the reported number of keys, at whatever position the
+/// failure occurs.
 #[test]
 fn batches_end_where_they_say() {
     for buckets in (1..60).chain([1000]) {
@@ -224,7 +231,7 @@ fn capacity_is_what_sizes_are_made_for() {
         assert!(sizing::buckets_for(capacity) <= buckets, "{buckets}");
         assert!(sizing::buckets_for(capacity + 1) > buckets, "{buckets}");
     }
-    // Never fewer buckets for more keys.
+    // More keys never get fewer buckets.
     assert!((0..5000).is_sorted_by_key(sizing::buckets_for));
     assert_eq!(sizing::buckets_for(100_000_000), 26_595_745 + 4);
 }

@@ -1,4 +1,4 @@
-//! Where the three fingerprints of a key are: the layout of `xor_singleheader` and `xorf`.
+//! The positions of a key's three fingerprints, in the layout of `xor_singleheader` and `xorf`.
 
 use bytemuck::Pod;
 
@@ -7,17 +7,17 @@ use super::super::hashing::fmix64;
 use super::super::kind::Kind;
 use super::super::static_build::mul_high;
 
-/// A fingerprint: `u8` or `u16`.
+/// The type of a fingerprint: `u8` or `u16`.
 pub trait FuseFingerprint: Pod + Eq + Default + Send + Sync + sealed::Sealed {
-    /// Its bits.
+    /// Width of the fingerprint in bits.
     const BITS: u32;
-    /// The kind of filter.
+    /// The kind of filters with such fingerprints.
     const KIND: Kind;
 
-    /// Of a mixed hash.
+    /// Computes the fingerprint of a mixed hash.
     fn of(hash: u64) -> Self;
 
-    /// Of three, and of the key's own: zero where they fit.
+    /// Returns the exclusive or of two fingerprints.
     #[must_use]
     fn xor(self, other: Self) -> Self;
 }
@@ -55,22 +55,26 @@ mod sealed {
     impl Sealed for u16 {}
 }
 
-/// Three keys in a row of segments: as many as the hash has bits for.
+/// Greatest segment length. The second and third positions take 18 bits each from the hash.
 const MAX_SEGMENT_LENGTH: u32 = 1 << 18;
 
-/// How the array is cut: a key's fingerprints are in three segments, one after another.
+/// The division of the array into segments. The three fingerprints of a key are in three
+/// consecutive segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// A power of two.
+    /// Number of cells in a segment, a power of two.
     pub(crate) segment_length: u32,
-    /// Segments that a key's first fingerprint can be in: two fewer than there are.
+    /// Number of segments that a key's first fingerprint can be in: two less than the number of all
+    /// segments.
     pub(crate) segment_count: u32,
 }
 
 impl Shape {
-    /// As `xor_singleheader` cuts it for so many keys. Tries after the first vary it: every second
-    /// one has segments of half the length, because the formula's are too long just behind each
-    /// step, and from the ninth on the array grows.
+    /// Returns the shape for a number of keys, as `xor_singleheader` chooses it, varied by the
+    /// attempt.
+    ///
+    /// Every second attempt halves the segment length, because the formula's length is too great
+    /// just after each of its steps. From the ninth attempt on, the array grows.
     #[expect(clippy::cast_possible_truncation, reason = "keys of a shard are at most 2^30")]
     #[expect(clippy::cast_sign_loss, reason = "logarithms of what is 2 or more")]
     pub(crate) fn for_keys(keys: u32, attempt: u32) -> Self {
@@ -95,7 +99,7 @@ impl Shape {
         Self { segment_length, segment_count }
     }
 
-    /// Checked.
+    /// Checks a segment length and a segment count from untrusted bytes.
     pub(crate) fn new(segment_length: u32, segment_count: u32) -> Result<Self, DecodeError> {
         if !segment_length.is_power_of_two() || segment_length > MAX_SEGMENT_LENGTH {
             let limit = "a power of two up to 2^18";
@@ -104,13 +108,13 @@ impl Shape {
         let segments = segment_count.checked_add(2);
         let cells = segments.and_then(|segments| segments.checked_mul(segment_length));
         if segment_count == 0 || cells.is_none() {
-            let limit = "at least 1, in an array below 2^32";
+            let limit = "at least 1, with fewer than 2^32 cells in all";
             return Err(parameter("segment count", segment_count.into(), limit));
         }
         Ok(Self { segment_length, segment_count })
     }
 
-    /// Of one word of a directory.
+    /// Reads the shape from a word of the directory.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "two halves")]
     pub(super) fn of_word(word: u64) -> Self {
@@ -121,18 +125,18 @@ impl Shape {
         u64::from(self.segment_count) << 32 | u64::from(self.segment_length)
     }
 
-    /// Places for a key's first fingerprint.
+    /// Returns the number of cells that a key's first fingerprint can be in.
     #[inline(always)]
     pub(crate) fn first_places(self) -> u32 {
         self.segment_count * self.segment_length
     }
 
-    /// Fingerprints there are.
+    /// Returns the number of cells.
     pub(crate) fn cells(self) -> u32 {
         (self.segment_count + 2) * self.segment_length
     }
 
-    /// The three places of a mixed hash.
+    /// Returns the indices of the three cells of a mixed hash.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "places are below 2^32")]
     pub(super) fn places(self, hash: u64) -> [u32; 3] {
@@ -144,7 +148,8 @@ impl Shape {
     }
 }
 
-/// What positions and fingerprint of a key come from.
+/// Mixes a hash with the seed. The positions and the fingerprint of a key are computed from the
+/// result.
 #[inline(always)]
 pub(super) fn mixed(hash: u64, seed: u64) -> u64 {
     fmix64(hash.wrapping_add(seed))

@@ -1,33 +1,43 @@
-//! Binary fuse filters: static sets at 9 or 18 bits a key.
+//! Binary fuse filters: static sets at 9 or 18 bits per key.
 //!
-//! Each key has a fingerprint of 8 or 16 bits, which is the exclusive or of three cells of an
-//! array; the array is solved for when the set is known. A probe reads three cache lines.
+//! Each key has a fingerprint of 8 or 16 bits, which equals the exclusive or of three cells of an
+//! array. The contents of the cells are computed once the whole set is known. A query reads three
+//! cache lines.
 //!
-//! - **Bits a key**: 9.0 ([`BinaryFuse8`]) and 18.0 ([`BinaryFuse16`]) from 10⁶ keys on, 1.125
-//!   times the fingerprint; more below (10⁴: 1.25 times; 10³: 1.4 times).
-//! - **Rate**: 2⁻⁸ = 0.39 % and 2⁻¹⁶ = 0.0015 %. An empty filter has it too: its cells are as
-//!   zero as one fingerprint in 2⁸ or 2¹⁶.
-//! - **`true`** means that the key is in the set or that its fingerprint fits by chance; `false`
-//!   is certain.
-//! - **Building** takes all keys at once and about 25 bytes a key of the shard for a moment. It
-//!   may fail for a seed, and then goes on with others, with the array cut differently, and at
-//!   last with a larger array. It is not true that these filters "never fail": layouts with the
-//!   segments of the paper fail for 20 to 40 % of all sets of about 11,500 keys.
-//! - **When**: the set is static, and asked often, or shipped. Other languages read the layout:
-//!   [`xor_singleheader`](super::interop::xor_singleheader).
-//! - **When not**: the set changes (cuckoo, watch sets); few keys, where an exact table is as
-//!   small. **What beats it**: in bytes a [ribbon](super::ribbon::RibbonFilter), at any rate, for slower
-//!   probes; in speed a split-block filter, for more bits at the same rate.
+//! - **Bits per key**: 9.0 ([`BinaryFuse8`]) and 18.0 ([`BinaryFuse16`]) from 10⁶ keys on, which is
+//!   1.125 times the fingerprint. Smaller sets take more: 1.25 times for 10⁴ keys and 1.4 times for
+//!   10³ keys.
+//! - **Rate**: 2⁻⁸ = 0.39 % and 2⁻¹⁶ = 0.0015 %. An empty filter has the same rate: its cells are
+//!   zero, and so is one fingerprint in 2⁸ or 2¹⁶.
+//! - **`true`** means that the key is in the set, or that its fingerprint matches by chance.
+//!   `false` is certain.
+//! - **Building** needs all keys at once, and temporarily about 25 bytes per key of a shard.
+//!   Building may fail for a seed. It is then repeated with other seeds and another segment length,
+//!   and finally with a larger array. The claim that these filters "never fail" is wrong: with the
+//!   segment lengths of the paper, 20 to 40 % of all sets of about 11,500 keys fail.
+//! - **When to use it**: for a static set that is queried often or sent to others. Programs in
+//!   other languages can read the layout: [`xor_singleheader`](super::interop::xor_singleheader).
+//! - **When not to use it**: for a set that changes (use a cuckoo filter or a watch set), or for
+//!   few keys, where an exact table is as small. **What is better**: a [ribbon
+//!   filter](super::ribbon::RibbonFilter) is smaller at any rate, but slower. A split-block filter
+//!   is faster, but takes more bits at the same rate.
 //!
 //! Source: Graf and Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022.
 //!
 //! # Bytes
-//! The parameters are the number of shards, the number of words, and zero. The body begins with
-//! the fingerprints: those of each shard begin at a multiple of eight words, in the order of
-//! `xor_singleheader`, with zeros behind them. Then follow four words for each shard: the seed;
-//! the length of its segments and, in the upper half, the number of them that first fingerprints
-//! are in; the word at which its fingerprints begin; its keys. A key is in shard
-//! `(hash · 0x9e3779b97f4a7c15 mod 2⁶⁴) · shards >> 64`.
+//! The parameters are the number of shards, the number of words, and zero.
+//!
+//! The body begins with the fingerprints of each shard, in the order of `xor_singleheader`. Each
+//! shard starts at a multiple of eight words and is padded with zeros. A directory follows, with
+//! four words for each shard:
+//!
+//! 1. the seed;
+//! 2. the segment length in the lower half, and the segment count (the number of segments that
+//!    first fingerprints lie in) in the upper half;
+//! 3. the index of the word at which the shard's fingerprints start;
+//! 4. the number of keys.
+//!
+//! A key is in shard `((hash · 0x9e3779b97f4a7c15 mod 2⁶⁴) · shards) >> 64`.
 
 mod layout;
 mod peeling;
@@ -53,58 +63,61 @@ use super::static_build::reserved;
 use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
-/// Words of a shard in the directory.
+/// Number of words per shard in the directory.
 const ENTRY_WORDS: usize = 4;
-/// Shards begin at cache lines.
+/// Number of words in a cache line. Each shard starts at a cache line.
 const LINE_WORDS: usize = 8;
-/// More keys than this are cut into shards.
+/// Sets with more keys than this are split into shards.
 const SHARDED_FROM: usize = 1 << 24;
-/// Keys of a shard then: few enough for little memory, many enough for 1.125 cells a key.
+/// Number of keys in a shard of a split set: few enough to need little temporary memory, and enough
+/// for 1.125 cells per key.
 const SHARD_KEYS: usize = 1 << 22;
-/// Smaller filters are in the nearest caches, where asking costs more than it saves.
+/// Smaller filters fit into the nearest caches, where prefetching costs more than it saves.
 const PREFETCHED_FROM_BYTES: usize = 2 << 20;
-/// Keys whose memory is asked for before the first is tested.
+/// Number of keys whose memory is prefetched before the first of them is tested.
 const BATCH: usize = 32;
 
-/// Binary fuse filter with fingerprints of 8 bits: 9 bits a key, 0.39 % false positives.
+/// Binary fuse filter with 8-bit fingerprints: 9 bits per key, and a rate of 0.39 %.
 pub type BinaryFuse8<S = Words> = BinaryFuse<u8, S>;
-/// Binary fuse filter with fingerprints of 16 bits: 18 bits a key, 0.0015 % false positives.
+/// Binary fuse filter with 16-bit fingerprints: 18 bits per key, and a rate of 0.0015 %.
 pub type BinaryFuse16<S = Words> = BinaryFuse<u16, S>;
-/// A [`BinaryFuse8`] in encoded bytes, asked where they are.
+/// A [`BinaryFuse8`] that queries encoded bytes in place, without owning them.
 pub type BinaryFuse8Ref<'a> = BinaryFuse<u8, &'a [u64]>;
-/// A [`BinaryFuse16`] in encoded bytes, asked where they are.
+/// A [`BinaryFuse16`] that queries encoded bytes in place, without owning them.
 pub type BinaryFuse16Ref<'a> = BinaryFuse<u16, &'a [u64]>;
 
-/// Binary fuse filter: [`BinaryFuse8`], [`BinaryFuse16`].
+/// A binary fuse filter with fingerprints of type `F`: [`BinaryFuse8`] or [`BinaryFuse16`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BinaryFuse<F, S = Words> {
     words: S,
     num_shards: usize,
-    /// The first shard, mostly the only one.
+    /// The first shard, usually the only one. It is stored here to save reading the directory.
     first: Shard,
     len: u64,
     hasher: KeyHasher,
     fingerprints: PhantomData<F>,
 }
 
-/// Where to look for a shard's keys.
+/// Seed, shape and position of a shard's fingerprints.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Shard {
     seed: u64,
     shape: Shape,
-    /// In fingerprints.
+    /// Index of the shard's first fingerprint.
     start: usize,
 }
 
 impl<F: FuseFingerprint> BinaryFuse<F> {
-    /// The filter of a set, given by its hashes under `hasher`. Hashes that are there twice count
-    /// once. From 2²⁴ on the set is cut into shards, built on all cores with feature `rayon`.
+    /// Builds the filter of a set from the hashes of its keys under `hasher`. Duplicate hashes
+    /// count once.
     ///
-    /// The same hashes, in any order, and the same seed give the same bytes: the same as often each,
-    /// for those that come again can change where fingerprints lie.
+    /// Sets of more than 2²⁴ hashes are split into shards, which are built on all cores with
+    /// feature `rayon`. The same hashes, each occurring equally often, and the same seed give the
+    /// same bytes, in whatever order the hashes come. The number of duplicates can change the
+    /// positions of fingerprints.
     ///
     /// # Errors
-    /// If memory runs out, or no seed works.
+    /// Returns an error if there is no memory, or if no seed leads to a filter.
     pub fn build(hashes: &[u64], seed: u64, hasher: KeyHasher) -> Result<Self, BuildError> {
         let num_shards = match hashes.len() {
             ..=SHARDED_FROM => 1,
@@ -113,10 +126,10 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
         Self::build_in_shards(hashes, num_shards, seed, hasher)
     }
 
-    /// As [`build`](Self::build), from keys.
+    /// Builds the filter of a set from its keys, as [`build`](Self::build) does from hashes.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Returns the same errors as [`build`](Self::build).
     pub fn build_from_keys<'k>(
         keys: impl IntoIterator<Item = &'k [u8]>,
         seed: u64,
@@ -127,11 +140,15 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
         Self::build(&hashes, seed, hasher)
     }
 
-    /// As [`build`](Self::build), in so many shards (at least one): in one whatever the size, as
-    /// [other languages](super::interop::xor_singleheader) read it, or in several for more cores.
+    /// Builds the filter of a set in the given number of shards, as [`build`](Self::build) does.
+    /// Zero shards mean one.
+    ///
+    /// Use one shard to exchange the filter with [other
+    /// languages](super::interop::xor_singleheader), or several shards to use more cores.
     ///
     /// # Errors
-    /// As [`build`](Self::build); in one shard there can be 2³⁰ keys.
+    /// Returns the same errors as [`build`](Self::build). Also returns an error if a shard would
+    /// have more than 2³⁰ keys.
     pub fn build_in_shards(
         hashes: &[u64],
         num_shards: usize,
@@ -165,7 +182,8 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
         Ok(Self::of_words(words, shards.len(), len, hasher))
     }
 
-    /// A filter of one shard, laid out elsewhere; `cells` in little-endian bytes.
+    /// Creates a filter of one shard from a foreign layout. `cells` are its fingerprints as
+    /// little-endian bytes.
     #[cfg(feature = "xor-singleheader")]
     pub(super) fn of_cells(
         seed: u64,
@@ -194,19 +212,20 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
         Self { words, num_shards, first, len, hasher, fingerprints: PhantomData }
     }
 
-    /// Shards that the set is cut into.
+    /// Returns the number of shards that the set is split into.
     pub fn num_shards(&self) -> usize {
         self.num_shards
     }
 
-    /// The one shard, if there are no more: seed, shape, and the fingerprints as words.
+    /// Returns the seed, the shape and the fingerprints (as words) of the only shard. `None` if
+    /// there are several shards.
     #[cfg(feature = "xor-singleheader")]
     pub(super) fn only_shard(&self) -> Option<(u64, Shape, &[u64])> {
         let one = self.num_shards == 1;
         one.then(|| (self.first.seed, self.first.shape, self.words.as_ref()))
     }
 
-    /// The one shard there is. That it begins where the body does is said for the compiler.
+    /// Returns the only shard. The constant start of 0 lets the compiler omit an addition per cell.
     #[inline(always)]
     fn only(&self) -> Shard {
         Shard { start: 0, ..self.first }
@@ -247,7 +266,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
                 }
                 *found = (shard, mixed);
             }
-            // To compute the places again is faster than to keep them.
+            // Computing the positions again is faster than storing them.
             for (answer, (shard, mixed)) in answers.iter_mut().zip(&found) {
                 *answer = shard.contains(cells, *mixed);
             }
@@ -262,7 +281,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
     /// Checks a body against its header.
     fn checked(header: &Header, words: S) -> Result<Self, DecodeError> {
         let body = words.as_ref();
-        // That it fits the body is checked.
+        // `words_in_header` has checked that the directory fits the body.
         let num_shards = usize::try_from(header.params[0]).unwrap_or(usize::MAX);
         let (cells, entries) = body.split_at(body.len() - ENTRY_WORDS * num_shards);
         let mut start = 0_usize;
@@ -271,7 +290,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
             let shape = Shape::of_word(*shape);
             let shape = Shape::new(shape.segment_length, shape.segment_count)?;
             if *at != start as u64 {
-                return Err(parameter("start of a shard", *at, "the end of the one before"));
+                return Err(parameter("start of a shard", *at, "the end of the preceding shard"));
             }
             if *keys > u64::from(shape.cells()) {
                 return Err(parameter("number of keys", *keys, "at most one for each fingerprint"));
@@ -285,35 +304,27 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
             });
             match unused {
                 None => {
-                    return Err(parameter(
-                        "shape of a shard",
-                        start as u64,
-                        "one that fits the body",
-                    ));
+                    return Err(parameter("shape of a shard", start as u64, "within the body"));
                 }
-                Some(true) => return Err(DecodeError::NotZero("behind the fingerprints")),
+                Some(true) => return Err(DecodeError::NotZero("bytes after the fingerprints")),
                 Some(false) => len = len.saturating_add(*keys),
             }
         }
         if start != cells.len() {
-            return Err(parameter(
-                "number of words",
-                body.len() as u64,
-                "as many as the shards have",
-            ));
+            return Err(parameter("number of words", body.len() as u64, "the sum over all shards"));
         }
         if len != header.len {
-            return Err(parameter("number of keys", header.len, "the sum of the shards'"));
+            return Err(parameter("number of keys", header.len, "the sum over all shards"));
         }
         Ok(Self::of_words(words, num_shards, len, header.hasher))
     }
 }
 
 impl<'a, F: FuseFingerprint> BinaryFuse<F, &'a [u64]> {
-    /// The filter in these bytes, which [`Portable::encode`] made, without a copy.
+    /// Opens an encoded filter in place, without copying its bytes.
     ///
     /// # Errors
-    /// If the bytes are anything else, or can't be read in place.
+    /// Returns an error if `bytes` is not exactly one valid filter, or can't be read in place.
     pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = Opened::read(bytes, F::KIND, words_in_header)?;
         Self::checked(&opened.header, opened.words_in_place()?)
@@ -353,6 +364,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> Filter for BinaryFuse<F, S> {
             return Self::contains_each(cells, |hash| self.shard_of(hash), hashes, may_contain);
         }
         let only = self.only();
+        // Only filters beyond the nearest caches gain from prefetching.
         if size_of_val(cells) > PREFETCHED_FROM_BYTES {
             return Self::contains_each(cells, |_| only, hashes, may_contain);
         }
@@ -369,7 +381,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> Filter for BinaryFuse<F, S> {
         self.words.as_ref().len() as u64 * 64
     }
 
-    /// The share of fingerprints that a key owns.
+    /// Returns the fraction of cells that are assigned to a key.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn fill(&self) -> f64 {
         let words = self.words.as_ref();
@@ -385,7 +397,7 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> Filter for BinaryFuse<F, S> {
 }
 
 impl Shard {
-    /// Of a directory that was checked.
+    /// Reads the entry of a shard in a checked directory.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "a place in memory")]
     fn of_entry<F: FuseFingerprint>(words: &[u64], num_shards: usize, at: usize) -> Self {
@@ -395,7 +407,7 @@ impl Shard {
         Self { seed: entry[0], shape: Shape::of_word(entry[1]), start }
     }
 
-    /// The three places of a mixed hash.
+    /// Returns the indices of the three cells of a mixed hash.
     #[inline(always)]
     fn places<F: FuseFingerprint>(&self, mixed: u64) -> [usize; 3] {
         let order = cell_order::<F>();
@@ -409,7 +421,8 @@ impl Shard {
     }
 }
 
-/// What an index has to be changed by where words are big-endian.
+/// Returns the value that an index must be combined with by exclusive or on big-endian hosts, where
+/// the cells of a word lie in the opposite order.
 #[inline(always)]
 const fn cell_order<F>() -> usize {
     if cfg!(target_endian = "big") { 8 / size_of::<F>() - 1 } else { 0 }
@@ -419,7 +432,8 @@ fn words_of_cells<F>(cells: u32) -> usize {
     (cells as usize * size_of::<F>()).div_ceil(8 * LINE_WORDS) * LINE_WORDS
 }
 
-/// The words that a header speaks of, at least those of the directory it speaks of.
+/// Returns the number of words that a header claims, and checks that the claimed directory fits
+/// into them.
 fn words_in_header(header: &Header) -> Result<u64, DecodeError> {
     let [num_shards, words, zero] = header.params;
     if zero != 0 {
@@ -429,7 +443,7 @@ fn words_in_header(header: &Header) -> Result<u64, DecodeError> {
         return Err(parameter(
             "number of shards",
             num_shards,
-            "at least 1, with a directory in the body",
+            "at least 1, with a directory that fits the body",
         ));
     }
     Ok(words)

@@ -1,5 +1,7 @@
-//! The fingerprints of a set, found by peeling: a cell that only one key uses is that key's, and
-//! the key is taken out, until none is left. Then the cells are filled in reverse.
+//! Construction of the fingerprints by peeling.
+//!
+//! A cell that only one remaining key uses is assigned to that key, and the key is removed. This
+//! repeats until no keys are left. Then the cells are filled in the reverse order.
 
 use alloc::vec::Vec;
 
@@ -7,25 +9,29 @@ use super::super::static_build::{BuildError, distinct, reserved, split_mix, zero
 use super::super::words::NoMemory;
 use super::layout::{FuseFingerprint, Shape, mixed};
 
-/// Seeds tried for one shard. A try works with a chance above a half.
+/// Number of seeds tried for one shard. Each attempt succeeds with a probability above one half.
 const TRIES: u32 = 100;
-/// Cells are numbered by 32 bits, of which late tries take up to 2.8 a key.
+/// Greatest number of keys in a shard. Cells have 32-bit indices, and late attempts use up to 2.8
+/// cells per key.
 const MAX_KEYS: u64 = 1 << 30;
-/// Below, the whole working set is in the nearest caches, in any order.
+/// Sets with fewer hashes are not sorted: their working set fits into the nearest caches in any
+/// order.
 const SORTED_FROM: usize = 1 << 15;
 
-/// One array of fingerprints.
+/// The fingerprints of one shard.
 #[derive(Debug)]
 pub(super) struct Peeled<F> {
     pub(super) seed: u64,
     pub(super) shape: Shape,
-    /// Distinct ones.
+    /// Number of distinct keys.
     pub(super) keys: u64,
     pub(super) fingerprints: Vec<F>,
 }
 
-/// Fingerprints for these hashes. Hashes that are there twice are found when the first try fails,
-/// which it must: neither of two equal keys ever has a cell of its own.
+/// Computes the fingerprints for these hashes.
+///
+/// Duplicate hashes make the first attempt fail, because neither of two equal hashes ever has a
+/// cell of its own. So duplicates are removed only after a failure.
 pub(super) fn build<F: FuseFingerprint>(
     hashes: &[u64],
     mut seeds: u64,
@@ -43,6 +49,7 @@ pub(super) fn build<F: FuseFingerprint>(
             let fingerprints = work.fingerprints(shape)?;
             return Ok(Peeled { seed, shape, keys, fingerprints });
         }
+        // Duplicates are the likeliest reason for a failure of the first attempt.
         if once.is_none() {
             once = Some(distinct(hashes)?);
         }
@@ -50,24 +57,25 @@ pub(super) fn build<F: FuseFingerprint>(
     Err(BuildError::NoSeed { keys: hashes.len() as u64, tries: TRIES })
 }
 
-/// Memory that tries have in common: about 25 bytes a key.
+/// Working memory that the attempts reuse: about 25 bytes per key.
 #[derive(Default)]
 pub(super) struct Work {
-    /// Of each cell the hashes that use it, by exclusive or.
+    /// For each cell, the exclusive or of the hashes that use it.
     hashes: Vec<u64>,
-    /// Of each cell four times how many use it, and in the lowest two bits which of their three
-    /// places it is, by exclusive or.
+    /// For each cell, four times the number of hashes that use it. The lowest two bits are the
+    /// exclusive or of the ordinals (0 to 2) that the cell has among each hash's three positions.
     counts: Vec<u8>,
-    /// Cells that only one uses.
+    /// Cells that only one hash uses.
     alone: Vec<u32>,
-    /// First the mixed hashes by segment, then those taken out, in that order.
+    /// At first the mixed hashes in the order of their segments, then the removed hashes in the
+    /// order of their removal.
     order: Vec<u64>,
-    /// Of those taken out, which of the three places is theirs.
+    /// For each removed hash, the ordinal of the cell that is assigned to it.
     owned: Vec<u8>,
 }
 
 impl Work {
-    /// Whether all could be taken out.
+    /// Returns `true` if all hashes could be removed.
     pub(super) fn peel(
         &mut self,
         hashes: &[u64],
@@ -77,7 +85,7 @@ impl Work {
         Ok(self.enter(hashes, seed, shape)? && self.take_out(shape) == hashes.len())
     }
 
-    /// Enters all hashes; `false` if a counter overflows.
+    /// Adds all hashes to their cells. Returns `false` if a counter overflows.
     pub(super) fn enter(
         &mut self,
         hashes: &[u64],
@@ -87,7 +95,8 @@ impl Work {
         let cells = shape.cells() as usize;
         refill(&mut self.hashes, cells)?;
         refill(&mut self.counts, cells)?;
-        // Two more than there are cells: places that are written before it is known whether they count.
+        // The loops write an entry before they know whether to keep it. So there are two entries
+        // more than cells.
         resize(&mut self.alone, cells + 2)?;
         resize(&mut self.order, hashes.len())?;
         resize(&mut self.owned, hashes.len())?;
@@ -95,8 +104,8 @@ impl Work {
         Ok(self.count(shape))
     }
 
-    /// Mixes the hashes and puts them in the order of their segments, so that what follows walks
-    /// through memory from front to back.
+    /// Mixes the hashes and orders them by segment, so that the following loops read and write
+    /// memory from front to back.
     #[expect(clippy::cast_possible_truncation, reason = "some of the bits")]
     fn sort(&mut self, hashes: &[u64], seed: u64, shape: Shape) -> Result<(), NoMemory> {
         if hashes.len() < SORTED_FROM {
@@ -124,7 +133,7 @@ impl Work {
         Ok(())
     }
 
-    /// Enters every hash in its three cells; `false` if a counter overflows.
+    /// Adds every hash to its three cells. Returns `false` if a counter overflows.
     fn count(&mut self, shape: Shape) -> bool {
         let (mut overflowed, counts) = (false, self.counts.as_mut_slice());
         for hash in &self.order {
@@ -138,9 +147,9 @@ impl Work {
         !overflowed
     }
 
-    /// Takes out one after another whoever has a cell alone. How many there were.
+    /// Repeatedly removes a hash that has a cell to itself. Returns the number of hashes removed.
     ///
-    /// The order is that of `xor_singleheader`: with its seed the fingerprints are the same.
+    /// The order is that of `xor_singleheader`, so the same seed gives the same fingerprints.
     #[expect(clippy::cast_possible_truncation, reason = "cells are numbered by 32 bits")]
     fn take_out(&mut self, shape: Shape) -> usize {
         let (hashes, counts) = (self.hashes.as_mut_slice(), self.counts.as_mut_slice());
@@ -178,12 +187,12 @@ impl Work {
         taken
     }
 
-    /// Fills the cells, those taken out last first.
+    /// Fills the cells, in the reverse order of removal.
     fn fingerprints<F: FuseFingerprint>(&self, shape: Shape) -> Result<Vec<F>, NoMemory> {
         let mut cells = zeroed::<F>(shape.cells() as usize)?;
         for (hash, which) in self.order.iter().zip(&self.owned).rev() {
             let places = shape.places(*hash);
-            // The key's own cell is still zero.
+            // The cell assigned to this hash is still zero, so it does not change the exclusive or.
             let all = places.iter().fold(F::of(*hash), |all, at| all.xor(cells[*at as usize]));
             cells[places[usize::from(*which) % 3] as usize] = all;
         }
@@ -191,13 +200,13 @@ impl Work {
     }
 }
 
-/// `len` zeros.
+/// Resets `items` to `len` zeros.
 fn refill<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Result<(), NoMemory> {
     items.clear();
     resize(items, len)
 }
 
-/// `len` items, whatever they are.
+/// Resizes `items` to `len` entries with arbitrary contents.
 fn resize<T: Default + Clone>(items: &mut Vec<T>, len: usize) -> Result<(), NoMemory> {
     if items.capacity() < len {
         *items = reserved(len)?;

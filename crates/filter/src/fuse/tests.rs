@@ -1,4 +1,5 @@
-//! What takes the inside to see: sets near the bad sizes, counters that overflow, the layout.
+//! Tests of the internals: sets near the sizes that often fail, counters that overflow, and the
+//! layout.
 
 use super::peeling::Work;
 use super::*;
@@ -21,7 +22,7 @@ fn every_small_size() {
     }
 }
 
-/// How many tries a set takes, on average over some.
+/// Returns the mean number of attempts that sets of `count` keys need.
 #[expect(clippy::cast_precision_loss, reason = "counts become an average")]
 fn tries(count: u32, sets: u64) -> f64 {
     let mut tries = 0;
@@ -36,9 +37,9 @@ fn tries(count: u32, sets: u64) -> f64 {
     tries as f64 / sets as f64
 }
 
-/// The region where layouts with the segments of the paper fail for 20 to 40 % of all sets
-/// (issue 77 of `xor_singleheader`), and that where the ones cut finer fail for most: there every
-/// second try is cut once more.
+/// Sets of the sizes at which construction often fails. With the segments of the paper, 20 to 40 %
+/// of all sets near 11,500 keys fail (issue 77 of `xor_singleheader`). With shorter segments, most
+/// sets near 437,905 keys fail. Alternating between the two lengths succeeds for both.
 #[test]
 fn sets_of_bad_sizes_build() {
     for count in [11_480, 11_500, 11_521] {
@@ -49,22 +50,22 @@ fn sets_of_bad_sizes_build() {
     assert!(tries < 3.0, "437,905: {tries}");
 }
 
-/// The hash that is mixed to this.
+/// Inverts the mixing function: returns the hash whose mixed form is `hash`.
 fn unmixed(mut hash: u64, seed: u64) -> u64 {
     hash = (hash ^ hash >> 33).wrapping_mul(0x9cb4_b2f8_1293_37db);
     hash = (hash ^ hash >> 33).wrapping_mul(0x4f74_430c_22a5_4005);
     (hash ^ hash >> 33).wrapping_sub(seed)
 }
 
-/// More keys in a cell than a counter of six bits counts, as whoever knows the seed can choose them.
-/// It is noticed whichever key comes last (`xorf` 0.13 only looks at the last), and the set is built
-/// under another seed.
+/// More keys in a cell than a 6-bit counter can count. Whoever knows the seed can choose such keys.
+/// The overflow is detected whichever key comes last (`xorf` 0.13 detects it only for the last
+/// key), and the set is built with another seed.
 #[test]
 fn counters_that_overflow() {
     let (mut seeds, caller) = (5, 5);
     let seed = split_mix(&mut seeds);
     for crowd in [40_u64, 64, 65, 127, 128, 129, 200] {
-        // The same first place for all, and any second and third.
+        // All of these keys have the same first position. Their second and third positions differ.
         let place = 1 << 63;
         let crowded =
             (0..crowd).map(|key| unmixed(place | key * 0x0001_0003_0005_0007 >> 16, seed));

@@ -1,20 +1,23 @@
-//! The bytes of Guava's `BloomFilter.writeTo`, and filters as Guava's strategies fill them.
+//! The byte format of Guava's `BloomFilter.writeTo`, and filters with the bit positions of Guava's
+//! strategies.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0 | strategy: 0 for `MURMUR128_MITZ_32`, 1 for `MURMUR128_MITZ_64` |
-//! | 1 | hash functions, 1 to 255 |
-//! | 2–5 | words, big-endian |
-//! | 6– | words of 64 bits, big-endian; bit `i` is bit `i mod 64` of word `i / 64` |
+//! | 1 | number of hash functions, 1 to 255 |
+//! | 2–5 | number of words, big-endian |
+//! | 6– | 64-bit words, big-endian; bit `i` of the filter is bit `i mod 64` of word `i / 64` |
 //!
-//! The bytes don't say what a key is (the "funnel"), nor how many there are. The keys here are
-//! bytes, as `Funnels.byteArrayFunnel()` has them; for a string, `Funnels.stringFunnel(UTF_8)`
-//! hashes its bytes, for a `long` `Funnels.longFunnel()` its eight, little-endian.
+//! The format records neither the number of keys nor how keys become bytes (Guava's "funnel"). Keys
+//! of this module are bytes, as with `Funnels.byteArrayFunnel()`. `Funnels.stringFunnel(UTF_8)`
+//! hashes the UTF-8 bytes of a string, and `Funnels.longFunnel()` the eight little-endian bytes of
+//! a `long`.
 //!
-//! Both strategies are double hashing of `MurmurHash3_x64_128`, and have its defects: small filters
-//! have a higher rate than the formula says, and `MURMUR128_MITZ_32` counts positions in 31 bits,
-//! so that filters beyond 2³¹ bits use no more than those. They are for programs that have such
-//! filters; for others take [`BloomFilter`](crate::bloom::BloomFilter).
+//! Both strategies use double hashing of `MurmurHash3_x64_128` and have its defects. Small filters
+//! have a higher false-positive rate than the formula promises. `MURMUR128_MITZ_32` computes
+//! positions with 31 bits, so it uses only the first 2³¹ bits of a larger filter. Use this module
+//! only to exchange filters with programs that use Guava, and
+//! [`BloomFilter`](crate::bloom::BloomFilter) for everything else.
 
 use alloc::vec::Vec;
 
@@ -24,21 +27,23 @@ use crate::membership::{Filter, Full, Insert, Merge, MergeError};
 use crate::sizing::{SizingError, checked, classic};
 use crate::words::{Words, count_ones, unite};
 
+/// Number of bytes before the words.
 const HEADER_BYTES: usize = 6;
-/// Guava numbers words in 31 bits.
+/// Greatest number of words, because Guava stores it in a signed 32-bit integer.
 const MAX_WORDS: u64 = i32::MAX as u64;
+/// The hasher of both strategies.
 const HASHER: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
 
-/// How positions come from a hash.
+/// The rule that computes the bit positions of a key from its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
-    /// Of filters by Guava 11 and 12: double hashing in 32 bits.
+    /// Double hashing in 32 bits, used by Guava 11 and 12.
     Murmur128Mitz32,
-    /// Of filters since: double hashing in 64 bits.
+    /// Double hashing in 64 bits, used by later versions of Guava.
     Murmur128Mitz64,
 }
 
-/// A filter as Guava has it.
+/// A Bloom filter with the bit positions of Guava.
 ///
 /// # Examples
 /// ```
@@ -56,23 +61,27 @@ pub struct GuavaBloomFilter {
     strategy: Strategy,
     hash_funcs: u8,
     words: Words,
-    /// Keys inserted here; those of a file are not counted in it.
+    /// Number of keys inserted since the filter was created or read. The format does not record the
+    /// number of keys.
     len: u64,
 }
 
 impl GuavaBloomFilter {
-    /// A filter of the size that Guava (up to 32) gives one for as many keys, to be filled by
-    /// `MURMUR128_MITZ_64`. From Guava 33 on the number of hash functions follows from the rate
-    /// alone; it differs for few keys only.
+    /// Creates a filter for `capacity` keys with the size that Guava (up to version 32) chooses,
+    /// filled with the strategy `MURMUR128_MITZ_64`.
+    ///
+    /// From Guava 33 on, the number of hash functions depends on the rate alone. The two rules
+    /// differ only for small numbers of keys.
     ///
     /// # Errors
-    /// If the rate is none, or the filter would have 2³¹ words or more, or more than 255 hash
-    /// functions.
+    /// Returns an error if `fpr` is not between 0 and 1, or if the filter would need 2³¹ words or
+    /// more, or more than 255 hash functions.
     pub fn with_fpr(capacity: u64, fpr: f64) -> Result<Self, SizingError> {
         use core::f64::consts::LN_2;
         checked(fpr)?;
         let keys = crate::sizing::float(capacity.max(1));
-        // As Java computes both: cut off, and rounded half up.
+        // Java's `(long)` cast truncates the number of bits, and `Math.round` rounds the number of
+        // hash functions half up. Both are reproduced here.
         let bits = libm::floor(-keys * libm::log(fpr) / (LN_2 * LN_2)).max(1.0);
         let hash_funcs = libm::floor(bits / keys * LN_2 + 0.5).max(1.0);
         let num_words = libm::ceil(bits / 64.0);
@@ -89,10 +98,11 @@ impl GuavaBloomFilter {
         Ok(Self { strategy, hash_funcs: few, words, len: 0 })
     }
 
-    /// The filter of such bytes, all of them.
+    /// Decodes a filter that Guava's `writeTo` wrote.
     ///
     /// # Errors
-    /// If they are anything else. An unknown strategy is [`DecodeError::Kind`].
+    /// Returns an error if `bytes` is not exactly one filter. An unknown strategy is reported as
+    /// [`DecodeError::Kind`].
     pub fn read_from(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (found, needed) = (bytes.len() as u64, HEADER_BYTES as u64);
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -125,7 +135,7 @@ impl GuavaBloomFilter {
         Ok(Self { strategy, hash_funcs, words, len: 0 })
     }
 
-    /// The bytes, as Guava reads them.
+    /// Encodes the filter as Guava's `writeTo` does.
     pub fn write_to(&self) -> Vec<u8> {
         let words = self.words.as_ref();
         let mut bytes = Vec::with_capacity(HEADER_BYTES + words.len() * 8);
@@ -134,18 +144,19 @@ impl GuavaBloomFilter {
             Strategy::Murmur128Mitz64 => 1,
         };
         bytes.extend([strategy, self.hash_funcs]);
-        // Checked where the filter was made.
+        // The constructors ensure that the number of words is below 2^31.
         bytes.extend(u32::try_from(words.len()).unwrap_or(u32::MAX).to_be_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
         bytes
     }
 
-    /// How positions come from a hash.
+    /// Returns the rule that computes bit positions from a hash.
     pub fn strategy(&self) -> Strategy {
         self.strategy
     }
 
-    /// Bits of a key, as far as its positions differ.
+    /// Returns the number of hash functions: the number of bits that a key sets, where its
+    /// positions are distinct.
     pub fn hash_funcs(&self) -> u8 {
         self.hash_funcs
     }
@@ -157,7 +168,7 @@ impl GuavaBloomFilter {
         (1..=u32::from(self.hash_funcs)).map(move |i| match strategy {
             Strategy::Murmur128Mitz32 => {
                 let [low, high] = halves(first);
-                // Signed in Java: its negative numbers are inverted.
+                // Java computes with signed integers and inverts all bits of a negative sum.
                 let sum = low.wrapping_add(i.wrapping_mul(high));
                 let sum = if sum >> 31 == 1 { !sum } else { sum };
                 u64::from(sum) % num_bits
@@ -175,14 +186,14 @@ impl GuavaBloomFilter {
     }
 }
 
-/// The low 32 bits, and the high ones.
+/// Splits a word into its low 32 bits and its high 32 bits.
 fn halves(word: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = word.to_le_bytes();
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 impl Filter for GuavaBloomFilter {
-    /// The 128 bits of `MurmurHash3_x64_128`, the first half low.
+    /// The 128 bits of `MurmurHash3_x64_128`. Its first half is in the low bits.
     type Hash = u128;
 
     fn hasher(&self) -> &KeyHasher {
@@ -197,12 +208,14 @@ impl Filter for GuavaBloomFilter {
         })
     }
 
-    /// Keys inserted since the filter was made or read: its bytes don't say how many it holds.
+    /// Returns the number of keys inserted since the filter was created or read. Keys of a decoded
+    /// filter are not counted, because the format does not record their number.
     fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether no bit is set: those of a file are not counted in [`len`](Filter::len).
+    /// Returns `true` if no bit is set. The result is correct for decoded filters too, unlike that
+    /// of [`len`](Filter::len).
     fn is_empty(&self) -> bool {
         self.words.as_ref().iter().all(|word| *word == 0)
     }
@@ -215,12 +228,12 @@ impl Filter for GuavaBloomFilter {
         classic::share(self.num_set(), Filter::num_bits(self))
     }
 
-    /// Guava's `expectedFpp`: as if positions were random.
+    /// Computes Guava's `expectedFpp`, which assumes random positions.
     fn expected_fpr(&self) -> f64 {
         libm::pow(self.fill(), f64::from(self.hash_funcs))
     }
 
-    /// Guava's `approximateElementCount`, not rounded.
+    /// Computes Guava's `approximateElementCount`, without rounding.
     fn estimated_len(&self) -> Option<f64> {
         let bits = Filter::num_bits(self);
         Some(classic::estimated_len(self.num_set(), bits, self.hash_funcs.into()))
@@ -228,7 +241,7 @@ impl Filter for GuavaBloomFilter {
 }
 
 impl Insert for GuavaBloomFilter {
-    /// Always succeeds; as Guava's `put`, `true` if a bit has changed.
+    /// Always succeeds. Returns `true` if a bit changed, as Guava's `put` does.
     fn insert_hash(&mut self, hash: u128) -> Result<bool, Full> {
         let places = self.places(hash);
         let mut is_new = false;

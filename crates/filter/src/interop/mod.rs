@@ -1,4 +1,4 @@
-//! Other implementations' bytes.
+//! Byte formats of Bloom and fuse filters that other libraries read and write.
 
 #[cfg(feature = "guava")]
 pub mod guava;

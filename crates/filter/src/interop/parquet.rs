@@ -1,17 +1,20 @@
-//! The Bloom filters of Apache Parquet: a header in Thrift's compact protocol, and the blocks of a
-//! [`SplitBlockFilter256`] whose keys are hashed by XXH64 with seed 0.
+//! The Bloom filters of Apache Parquet: a header in Thrift's compact protocol, followed by the
+//! blocks of a [`SplitBlockFilter256`] whose keys are hashed by XXH64 with seed 0.
 //!
-//! A key is a value in Parquet's plain encoding: the bytes of a string without their length,
-//! numbers little-endian.
+//! A key is a value in Parquet's plain encoding: the bytes of a string without the length prefix,
+//! or a number in little-endian order.
 //!
-//! The specification allows any number of blocks. The readers of Arrow C++, `ClickHouse` and Velox
-//! take powers of two up to 128 MiB only and fail the query otherwise, so [`encode`] writes no
-//! others ([`num_blocks`] gives one that fits); [`decode`] reads all. Writers commonly size by the
-//! formula of classic Bloom filters, which is too small here: 14.6 bits a key for 0.1 %, where
-//! 16.9 are needed, so that the rate is twice the one asked for where the power of two does not
-//! happen to make up for it.
+//! The specification allows any number of blocks. But the readers of Arrow C++, `ClickHouse` and
+//! Velox accept only powers of two up to 128 MiB, and fail the query otherwise. So [`encode`]
+//! writes only such filters, and [`num_blocks`] returns a number of blocks that fits. [`decode`]
+//! accepts every number of blocks.
 //!
-//! From the format's documents: `BloomFilter.md` and `parquet.thrift` of `apache/parquet-format`.
+//! Writers commonly compute the size by the formula of classic Bloom filters, which is too small
+//! for split-block filters. For a rate of 0.1 % the formula gives 14.6 bits per key, but 16.9 are
+//! needed. The rate is then twice the requested one, unless rounding up to a power of two makes up
+//! for it.
+//!
+//! Source: `BloomFilter.md` and `parquet.thrift` of `apache/parquet-format`.
 
 use alloc::vec::Vec;
 
@@ -25,68 +28,70 @@ use crate::words::{NoMemory, Words};
 
 mod thrift;
 
+/// Size of a block: 256 bits.
 const BLOCK_BYTES: usize = 32;
-/// What readers take at most.
+/// Greatest size of a bitset that other readers accept.
 const MAX_WRITTEN_BYTES: u64 = 128 << 20;
 
-/// The hasher of Parquet's filters.
+/// The hasher of Parquet's filters: XXH64 with seed 0.
 pub const HASHER: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });
 
-/// Why a filter can't be written for Parquet.
+/// The reason why a filter can't be encoded for Parquet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// Parquet's readers would hash keys otherwise.
+    /// The filter's hasher is not that of Parquet, so Parquet's readers would not find the keys.
     #[error("the filter's keys are not hashed by XXH64 with seed 0")]
     OtherHasher,
-    /// Readers other than arrow-rs would fail.
-    #[error("{0} blocks: Parquet's readers take powers of two up to 4194304")]
+    /// The number of blocks is not one that all readers accept. Of the common readers, only
+    /// arrow-rs accepts it.
+    #[error("the filter has {0} blocks, but Parquet's readers need a power of two up to 4194304")]
     Blocks(u64),
 }
 
-/// Why bytes are not a filter of Parquet.
+/// The reason why bytes are not a Bloom filter of Parquet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The header is not Thrift.
+    /// The header is not valid in Thrift's compact protocol.
     #[error(transparent)]
     Thrift(#[from] ThriftError),
-    /// A field that has to be there is not, or is not of its type.
+    /// A required field is absent or has another type.
     #[error("the header has no {0}")]
     Missing(&'static str),
-    /// Another algorithm, hash function or compression than the only one there was when this was
-    /// written.
-    #[error("{what} {id} of the header is unknown, 1 is known")]
+    /// The header names an algorithm, hash function or compression that this library does not know.
+    /// Only one of each is specified.
+    #[error("the header names {what} {id}, but only {what} 1 is known")]
     Unknown {
-        /// Which of the three.
+        /// Name of the field: algorithm, hash function or compression.
         what: &'static str,
-        /// Its field of the union.
+        /// Number of the union's field that is set in the header.
         id: i16,
     },
-    /// No number of blocks has this length.
-    #[error("a bitset of {0} bytes: it has a positive multiple of 32")]
+    /// The length of the bitset is not a positive multiple of 32 bytes, the size of a block.
+    #[error("the bitset has {0} bytes, but must have a positive multiple of 32")]
     BitsetLength(i32),
-    /// The bytes end before the bitset does.
-    #[error("{found} bytes behind the header, {needed} needed")]
+    /// The bytes end before the end of the bitset.
+    #[error("{found} bytes after the header, but the bitset has {needed}")]
     Truncated {
-        /// Bytes there are.
+        /// Number of bytes found after the header.
         found: u64,
-        /// Bytes there must be.
+        /// Number of bytes of the bitset.
         needed: u64,
     },
-    /// Bytes behind the bitset.
-    #[error("{0} bytes behind the bitset")]
+    /// There are trailing bytes after the bitset.
+    #[error("{0} trailing bytes after the bitset")]
     Trailing(u64),
-    /// There is no memory for a copy.
+    /// There is no memory for a copy of the bitset.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
 }
 
-/// The number of blocks that Parquet's readers take, for `capacity` keys at a rate of `fpr` or
-/// better: a power of two.
+/// Returns a number of blocks that Parquet's readers accept, for `capacity` keys at a
+/// false-positive rate of at most `fpr`. The number is a power of two.
 ///
 /// # Errors
-/// If the rate is none, or takes more than 128 MiB.
+/// Returns an error if `fpr` is not between 0 and 1, or if the filter would need more than 128 MiB.
 pub fn num_blocks(capacity: u64, fpr: f64) -> Result<u64, SizingError> {
     let needed = sizing::split_block::num_blocks(capacity, fpr, 32)?;
     let max = MAX_WRITTEN_BYTES / BLOCK_BYTES as u64;
@@ -95,11 +100,13 @@ pub fn num_blocks(capacity: u64, fpr: f64) -> Result<u64, SizingError> {
     blocks.ok_or(SizingError::Parameter { what, value, min: 1, max })
 }
 
-/// Header and bitset.
+/// Encodes the header and the bitset.
 ///
 /// # Errors
-/// If Parquet's readers would not read the filter, or would ask it other hashes.
+/// Returns an error if Parquet's readers would reject the number of blocks, or if the filter's
+/// hasher is not [`HASHER`].
 pub fn encode<S: AsRef<[u64]>>(filter: &SplitBlockFilter256<S>) -> Result<Vec<u8>, EncodeError> {
+    // The specification fixes the hash function and its seed.
     if *filter.hasher() != HASHER {
         return Err(EncodeError::OtherHasher);
     }
@@ -110,8 +117,8 @@ pub fn encode<S: AsRef<[u64]>>(filter: &SplitBlockFilter256<S>) -> Result<Vec<u8
         .filter(|_| num_blocks.is_power_of_two() && bitset_bytes <= MAX_WRITTEN_BYTES);
     let mut bytes = Vec::new();
     thrift::write_i32_field(&mut bytes, 1, bitset_length.ok_or(EncodeError::Blocks(num_blocks))?);
-    // Algorithm BLOCK, hash XXHASH, compression UNCOMPRESSED: unions whose first field is an
-    // empty struct.
+    // Algorithm BLOCK, hash XXHASH, compression UNCOMPRESSED: three unions. In each, field 1 is set
+    // and is an empty struct.
     for _ in 0..3 {
         bytes.extend([1 << 4 | STRUCT, 1 << 4 | STRUCT, 0, 0]);
     }
@@ -120,13 +127,13 @@ pub fn encode<S: AsRef<[u64]>>(filter: &SplitBlockFilter256<S>) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// The filter of header and bitset, and nothing behind them.
+/// Decodes a header and a bitset, without trailing bytes.
 ///
-/// The bytes don't say how many keys there are: [`len`](crate::Filter::len) is estimated
-/// by the bits.
+/// The format does not record the number of keys. [`len`](crate::Filter::len) is therefore
+/// estimated from the bits that are set.
 ///
 /// # Errors
-/// If they are anything else.
+/// Returns an error if `bytes` is not exactly one valid filter.
 pub fn decode(bytes: &[u8]) -> Result<SplitBlockFilter256, DecodeError> {
     match decode_prefix(bytes)? {
         (filter, []) => Ok(filter),
@@ -134,11 +141,11 @@ pub fn decode(bytes: &[u8]) -> Result<SplitBlockFilter256, DecodeError> {
     }
 }
 
-/// As [`decode`], from the beginning of bytes that may go on, as in a file; also returns those
-/// behind the bitset.
+/// Decodes a filter from the start of `bytes`, as [`decode`] does, and also returns the bytes after
+/// the bitset.
 ///
 /// # Errors
-/// If they don't begin with a filter.
+/// Returns an error if `bytes` does not begin with a valid filter.
 pub fn decode_prefix(bytes: &[u8]) -> Result<(SplitBlockFilter256, &[u8]), DecodeError> {
     let mut reader = Reader::new(bytes);
     let header = Header::read(&mut reader)?;
@@ -164,7 +171,8 @@ pub fn decode_prefix(bytes: &[u8]) -> Result<(SplitBlockFilter256, &[u8]), Decod
     Ok((SplitBlockFilter256::of_bits(Words::from_le_bytes(bitset)?, HASHER), behind))
 }
 
-/// `BloomFilterHeader`, of the unions the field that is set.
+/// The fields of `BloomFilterHeader`. For each union, the value is the number of the field that is
+/// set.
 #[derive(Default)]
 struct Header {
     bitset_length: Option<i32>,
@@ -190,7 +198,8 @@ impl Header {
     }
 }
 
-/// Which field of a union is set; none if it is not one alone.
+/// Reads a union and returns the number of the field that is set. `None` if not exactly one field
+/// is set.
 fn union(reader: &mut Reader<'_>) -> Result<Option<i16>, ThriftError> {
     let mut set = None;
     let mut fields = reader.fields()?;

@@ -1,22 +1,25 @@
-//! The bytes of `xor_singleheader`, which its bindings for other languages read and write too.
+//! The byte format of the C library `xor_singleheader`, which its bindings for other languages read
+//! and write too.
 //!
 //! | bytes | what |
 //! |---|---|
 //! | 0–7 | seed |
-//! | 8–11 | keys |
-//! | 12–15 | length of a segment |
-//! | 16–19 | segments that a first fingerprint can be in |
-//! | 20–23 | the product of the two |
-//! | 24–27 | fingerprints: two segments more |
+//! | 8–11 | number of keys |
+//! | 12–15 | segment length |
+//! | 16–19 | segment count: number of segments that a key's first fingerprint can lie in |
+//! | 20–23 | product of segment length and segment count |
+//! | 24–27 | number of fingerprints: the product, plus two segment lengths |
 //! | 28– | the fingerprints, of 8 or 16 bits |
 //!
-//! All in the order of the writing machine, which nothing tells: this is the little-endian one.
-//! The function that sizes the buffer for 16 bits counts a mask that is not written, so that its
-//! files have four bytes more at the end, of any value.
+//! The C library writes all integers in the byte order of its host, and the format does not record
+//! that order. This module reads and writes little-endian integers. For 16-bit fingerprints, the C
+//! function that computes the buffer size adds the four bytes of a mask that is never written. Such
+//! files therefore end with four extra bytes of any value.
 //!
-//! Keys there are numbers of 64 bits. `hasher` says how they come from bytes: the package
-//! `pyfusefilter`, for one, hashes the text of a key by XXH64 with seed 0. What is mixed into
-//! them then (`murmur64(key + seed)`) is the same here and there.
+//! Keys of `xor_singleheader` are 64-bit numbers. `hasher` must compute these numbers from the
+//! bytes of a key in the same way as the other program. For example, the Python package
+//! `pyfusefilter` hashes the text of a key by XXH64 with seed 0. Both implementations then mix the
+//! seed of the filter into the number in the same way (`murmur64(key + seed)`).
 
 use alloc::vec::Vec;
 
@@ -25,23 +28,24 @@ use super::super::fuse::{BinaryFuse, FuseFingerprint, Shape};
 use super::super::hashing::KeyHasher;
 use super::super::membership::Filter;
 
-/// Bytes before the fingerprints.
+/// Number of bytes before the fingerprints.
 const HEADER_BYTES: usize = 28;
-/// Bytes that follow those of 16-bit fingerprints.
+/// Number of extra bytes that may follow 16-bit fingerprints.
 const SURPLUS_BYTES: usize = 4;
 
-/// Why a filter has no such bytes.
+/// Error: a filter of several shards can't be encoded, because the format of `xor_singleheader` has
+/// exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{num_shards} shards: the layout has one; build it in one")]
+#[error("the filter has {num_shards} shards, but the format has exactly 1: build it in one shard")]
 pub struct ManyShards {
-    /// Shards of the filter.
+    /// Number of shards of the filter.
     pub num_shards: usize,
 }
 
-/// The filter in the layout of `xor_singleheader`, without the surplus bytes.
+/// Encodes a filter in the format of `xor_singleheader`, without the extra bytes at the end.
 ///
 /// # Errors
-/// If it has more than one shard.
+/// Returns an error if the filter has more than one shard.
 pub fn encode<F: FuseFingerprint, S: AsRef<[u64]>>(
     filter: &BinaryFuse<F, S>,
 ) -> Result<Vec<u8>, ManyShards> {
@@ -51,7 +55,7 @@ pub fn encode<F: FuseFingerprint, S: AsRef<[u64]>>(
     let bytes = cells as usize * size_of::<F>();
     let mut encoded = Vec::with_capacity(HEADER_BYTES + bytes);
     encoded.extend(seed.to_le_bytes());
-    // As many keys as fit a shard, so fewer than 2^32.
+    // A shard has at most one key for each fingerprint, and so fewer than 2^32 keys.
     let keys = u32::try_from(filter.len()).unwrap_or(u32::MAX);
     for field in [keys, shape.segment_length, shape.segment_count, shape.first_places(), cells] {
         encoded.extend(field.to_le_bytes());
@@ -60,10 +64,10 @@ pub fn encode<F: FuseFingerprint, S: AsRef<[u64]>>(
     Ok(encoded)
 }
 
-/// A filter of such bytes, whose keys come from `hasher`.
+/// Decodes a filter in the format of `xor_singleheader`. `hasher` computes the numbers of the keys.
 ///
 /// # Errors
-/// If the fields contradict each other or the length.
+/// Returns an error if the fields of the header contradict each other or the length of `bytes`.
 pub fn decode<F: FuseFingerprint>(
     bytes: &[u8],
     hasher: KeyHasher,
@@ -82,14 +86,14 @@ pub fn decode<F: FuseFingerprint>(
         return Err(parameter(
             "segment count length",
             first_places.into(),
-            "the product of the two before",
+            "the product of segment length and segment count",
         ));
     }
     if cells != shape.cells() {
         return Err(parameter(
             "array length",
             cells.into(),
-            "two segments more than the length before",
+            "the segment count length plus two segment lengths",
         ));
     }
     if keys > cells {
@@ -101,6 +105,7 @@ pub fn decode<F: FuseFingerprint>(
     else {
         return Err(truncated(HEADER_BYTES as u64 + expected));
     };
+    // The C library sizes the buffer of 16-bit filters four bytes too large: see the module's docs.
     if !(behind.is_empty() || F::BITS == 16 && behind.len() == SURPLUS_BYTES) {
         return Err(DecodeError::TooLong { found, expected: HEADER_BYTES as u64 + expected });
     }

@@ -1,4 +1,5 @@
-//! The system of a shard's equations, eliminated as they come, and its solution by columns.
+//! The system of equations of a shard: elimination while equations are added, and solution column
+//! by column.
 
 use alloc::vec::Vec;
 
@@ -8,24 +9,27 @@ use super::super::static_build::{BuildError, reserved, zeroed};
 use super::super::words::NoMemory;
 use super::layout::{Columns, Equation, MAX_COLUMNS, WIDTH, mixed, starts};
 
-/// Seeds tried for one shard.
+/// Number of seeds tried for one shard.
 const TRIES: u32 = 100;
-/// A directory has 16 bits for blocks, of which late tries take up to half as many again.
+/// Greatest number of keys in a shard. The directory stores the number of blocks in 16 bits, and
+/// late attempts use up to half as many blocks again.
 const MAX_KEYS: u64 = 1 << 22;
+/// Greatest number of blocks in a shard: the directory stores the number in 16 bits.
 const MAX_BLOCKS: u32 = (1 << 16) - 1;
 
-/// The solution of one shard.
+/// The solution of one shard's equations.
 #[derive(Debug)]
 pub(super) struct Solved {
     pub(super) attempt: u32,
     pub(super) blocks: u32,
-    /// Distinct ones.
+    /// Number of distinct keys.
     pub(super) keys: u64,
-    /// Block after block, of each block column after column, of each column two words.
+    /// The solution block by block. Each block is stored column by column, with two words per
+    /// column.
     pub(super) words: Vec<u64>,
 }
 
-/// Solves for these hashes. Those that are there twice count once.
+/// Solves the equations of these hashes. Duplicate hashes count once.
 pub(super) fn build(hashes: &[u64], seed: u64, columns: Columns) -> Result<Solved, BuildError> {
     let given = hashes.len() as u64;
     if given > MAX_KEYS {
@@ -36,7 +40,8 @@ pub(super) fn build(hashes: &[u64], seed: u64, columns: Columns) -> Result<Solve
     for attempt in 0..TRIES {
         order.clear();
         order.extend(hashes.iter().map(|hash| mixed(*hash, seed, attempt)));
-        // By their starts, so that the elimination walks through memory from front to back.
+        // Sorting orders the equations by their starts, so the elimination accesses memory from
+        // front to back.
         order.sort_unstable();
         order.dedup();
         let blocks = blocks_for(order.len(), attempt)?;
@@ -48,10 +53,10 @@ pub(super) fn build(hashes: &[u64], seed: u64, columns: Columns) -> Result<Solve
     Err(BuildError::NoSeed { keys: given, tries: TRIES })
 }
 
-/// Blocks for so many keys.
+/// Returns the number of blocks for a number of keys and an attempt.
 ///
-/// With 2 % more slots than keys an elimination works for about 19 of 20 sets of up to 2¹³ keys and
-/// for 9 of 10 of 2¹⁴; every try after the second has half a percent more.
+/// With 2 % more slots than keys, the elimination succeeds for about 19 of 20 sets of up to 2¹³
+/// keys, and for 9 of 10 sets of 2¹⁴ keys. Each attempt after the second adds half a percent.
 fn blocks_for(keys: usize, attempt: u32) -> Result<u32, BuildError> {
     let more = 20 + 5 * attempt.saturating_sub(1) as usize;
     let slots = keys + keys * more / 1000 + 20;
@@ -60,16 +65,16 @@ fn blocks_for(keys: usize, attempt: u32) -> Result<u32, BuildError> {
     u32::try_from(blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS).ok_or(too_many)
 }
 
-/// Equations in echelon form: that in row `i` starts at slot `i`.
+/// A system of equations in echelon form: the equation in row `i` starts at slot `i`.
 #[derive(Debug, Default)]
 pub(super) struct System {
-    /// Zero where there is none.
+    /// The coefficients of each row. Zero marks a row without an equation.
     coefficients: Vec<u128>,
     results: Vec<u32>,
 }
 
 impl System {
-    /// Whether all equations can hold.
+    /// Adds the equations of all hashes. Returns `true` if the system has a solution.
     pub(super) fn eliminate(&mut self, order: &[u64], blocks: u32) -> Result<bool, NoMemory> {
         let slots = (blocks * WIDTH) as usize;
         self.coefficients.clear();
@@ -82,7 +87,7 @@ impl System {
         Ok(Backend::best().run(Elimination { system: self, order, starts: starts(blocks) }))
     }
 
-    /// Adds an equation; `false` if it contradicts the others.
+    /// Adds an equation. Returns `false` if the equation contradicts the others.
     #[inline(always)]
     fn add(&mut self, equation: Equation) -> bool {
         let Equation { start, mut coefficients, mut result } = equation;
@@ -104,19 +109,20 @@ impl System {
         }
     }
 
-    /// The solution. Slots that no equation decides are zero.
+    /// Returns the solution. Slots that no equation determines are zero.
     fn solve(&self, blocks: u32, columns: Columns) -> Result<Vec<u64>, NoMemory> {
         let mut words = zeroed::<u64>(columns.words_of(blocks) * 2)?;
         Backend::best().run(Solution { system: self, blocks, columns, words: &mut words });
         Ok(words)
     }
 
-    /// From the last slot to the first.
+    /// Solves the system from the last slot to the first.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "halves of words")]
     fn solve_into(&self, blocks: u32, columns: Columns, words: &mut [u64]) {
         let lower = columns.lower_blocks(blocks);
-        // Of each column the slots that are solved, the lowest bit that of the last solved.
+        // For each column, the bits of the slots after the current one. The lowest bit belongs to
+        // the slot that was solved last.
         let mut solved = [0_u128; MAX_COLUMNS as usize];
         for block in (0..blocks).rev() {
             let count = columns.of_block(block, lower) as usize;
@@ -128,7 +134,8 @@ impl System {
                 for (at, column) in solved.iter_mut().enumerate() {
                     let shifted = *column << 1;
                     let bit = parity(shifted & coefficients) ^ (result >> at & 1);
-                    // A slot without an equation is zero: its result is.
+                    // A row without an equation has coefficients and result zero, so its slot
+                    // becomes zero.
                     *column = shifted | u128::from(bit);
                 }
             }
@@ -141,7 +148,8 @@ impl System {
     }
 }
 
-// The loops below are no faster over lanes: what they gain is one instruction to count bits.
+// Vector lanes do not make these loops faster. They run on a backend only to use its instruction
+// that counts bits.
 
 struct Elimination<'a> {
     system: &'a mut System,
@@ -185,7 +193,7 @@ impl Kernel for Solution<'_> {
     }
 }
 
-/// Whether an odd number of bits is set.
+/// Returns 1 if an odd number of bits is set, and 0 otherwise.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "two halves")]
 fn parity(bits: u128) -> u32 {

@@ -1,26 +1,27 @@
-//! The equation of a key, and where the columns of its slots are.
+//! The equation of a key, and the positions of its slots' columns.
 
 use super::super::encoding::{DecodeError, parameter};
 use super::super::hashing::fmix64;
 use super::super::static_build::mul_high;
 
-/// Slots that an equation spans, and slots of a block: one bit of each in a word of 128.
+/// Number of slots that an equation spans. Also the number of slots in a block, whose columns are
+/// words of 128 bits.
 pub(super) const WIDTH: u32 = 128;
-/// Columns there can be: bits of a key's result.
+/// Greatest number of columns: the number of bits in the result of a key.
 pub(super) const MAX_COLUMNS: u32 = 32;
 
-/// The equation of a key: the slots from `start` on whose coefficients are set give `result`, by
-/// exclusive or.
+/// The equation of a key: the exclusive or of the slots whose coefficients are set equals `result`.
+/// The coefficients belong to the slots from `start` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Equation {
     pub(super) start: u32,
-    /// The lowest bit, that of `start`, is set.
+    /// The coefficients. The lowest bit belongs to slot `start` and is always set.
     pub(super) coefficients: u128,
-    /// As many of the lowest bits count as there are columns.
+    /// The result. Only as many of its lowest bits are used as there are columns.
     pub(super) result: u32,
 }
 
-/// What a shard's equations come from.
+/// Mixes a hash with the seed and the attempt. The equation of a key is computed from the result.
 #[inline(always)]
 pub(super) fn mixed(hash: u64, seed: u64, attempt: u32) -> u64 {
     let seed = seed.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -28,7 +29,8 @@ pub(super) fn mixed(hash: u64, seed: u64, attempt: u32) -> u64 {
 }
 
 impl Equation {
-    /// Of a mixed hash, among so many starts. Rises with the hash.
+    /// Computes the equation of a mixed hash, for `starts` possible starts. Greater hashes have
+    /// greater or equal starts.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "starts are below 2^32; halves of words")]
     pub(super) fn of(mixed: u64, starts: u32) -> Self {
@@ -36,7 +38,7 @@ impl Equation {
             let product = u128::from(mixed) * u128::from(factor);
             product as u64 ^ (product >> 64) as u64
         };
-        // Odd numbers without a pattern: of the roots of 2, 3 and 5.
+        // The factors are odd numbers without a pattern: digits of the square roots of 2, 3 and 5.
         let low = folded(0x6a09_e667_f3bc_c909) | 1;
         let high = folded(0xbb67_ae85_84ca_a73b);
         let result = (folded(0x3c6e_f372_fe94_f82b) >> 32) as u32;
@@ -45,19 +47,20 @@ impl Equation {
     }
 }
 
-/// How many columns the blocks of a filter have: some of the first of each shard one fewer.
+/// The number of columns in each block of a filter. In each shard, some of the first blocks may
+/// have one column less than the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
-    /// 1 to 32.
+    /// Greatest number of columns in a block, from 1 to 32.
     pub(super) most: u32,
-    /// The share of the starts that have one column fewer, in 2⁻³².
+    /// The share of the starts that have one column less, in units of 2⁻³².
     pub(super) lower_share: u32,
 }
 
 impl Columns {
     pub(super) fn new(most: u64, lower_share: u64) -> Result<Self, DecodeError> {
         let columns = u32::try_from(most).ok().filter(|most| (1..=MAX_COLUMNS).contains(most));
-        let most = columns.ok_or(parameter("number of columns", most, "1 to 32"))?;
+        let most = columns.ok_or(parameter("number of columns", most, "from 1 to 32"))?;
         let share = u32::try_from(lower_share).ok().filter(|share| most > 1 || *share == 0);
         let limit = "below 2^32, and 0 with one column";
         let lower_share =
@@ -65,7 +68,7 @@ impl Columns {
         Ok(Self { most, lower_share })
     }
 
-    /// For this rate: the columns that 1/rate has bits, rounded up, and one fewer for as many
+    /// Returns the columns for a rate: log2(1/rate) rounded up, and one column less for as many
     /// starts as the rate allows.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 32; a share")]
     pub(super) fn for_fpr(fpr: f64) -> Self {
@@ -79,38 +82,39 @@ impl Columns {
         u64::from(self.lower_share) << 32 | u64::from(self.most)
     }
 
-    /// Of so many blocks, how many of the first have a column fewer.
+    /// Returns how many of the first blocks have one column less.
     #[inline(always)]
     pub(super) fn lower_blocks(self, blocks: u32) -> u32 {
         let starts = u64::from(starts(blocks));
         (starts * u64::from(self.lower_share) >> 32) as u32 / WIDTH
     }
 
-    /// Where block `at` begins, in words of 128 bits from the shard's first.
+    /// Returns the index at which block `at` starts, in words of 128 bits from the start of the
+    /// shard.
     #[inline(always)]
     pub(super) fn block_start(self, at: u32, lower_blocks: u32) -> usize {
         at as usize * self.most as usize - at.min(lower_blocks) as usize
     }
 
-    /// Words of 128 bits of a shard.
+    /// Returns the number of 128-bit words in a shard.
     pub(super) fn words_of(self, blocks: u32) -> usize {
         self.block_start(blocks, self.lower_blocks(blocks))
     }
 
-    /// Columns of block `at`.
+    /// Returns the number of columns in block `at`.
     #[inline(always)]
     pub(super) fn of_block(self, at: u32, lower_blocks: u32) -> u32 {
         self.most - u32::from(at < lower_blocks)
     }
 
-    /// The rate of a shard.
+    /// Returns the rate of a shard.
     pub(super) fn fpr(self, blocks: u32) -> f64 {
         let lower = f64::from(self.lower_blocks(blocks) * WIDTH) / f64::from(starts(blocks));
         libm::exp2(-f64::from(self.most)) * (1.0 + lower)
     }
 }
 
-/// Slots that an equation can start at.
+/// Returns the number of slots at which an equation can start.
 #[inline(always)]
 pub(super) fn starts(blocks: u32) -> u32 {
     blocks * WIDTH - (WIDTH - 1)

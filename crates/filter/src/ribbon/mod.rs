@@ -1,35 +1,40 @@
-//! Ribbon filters: static sets at 1.03 times the bits that any filter needs.
+//! Ribbon filters: static sets at 1.03 times the theoretical minimum of bits.
 //!
-//! Each key is an equation over 128 neighbouring slots, whose solution, of as many bits a slot as
-//! the rate asks for, is what the filter stores. A probe evaluates the equation column by column
-//! and stops at a column that contradicts.
+//! Each key is a linear equation over 128 neighbouring slots. The filter stores the solution of all
+//! equations, with as many bits (columns) per slot as the rate requires. A query evaluates the
+//! equation column by column and stops at the first columns that contradict.
 //!
-//! - **Bits a key**: 1.02 to 1.04 times the columns from 10⁴ keys on; between whole numbers of
-//!   columns the rate costs up to 1.3 % more, because some blocks have one column fewer. One
-//!   percent takes 6.9 bits (a Bloom filter 9.6, a fuse filter cannot have it).
-//! - **Rate**: any from 1/2 to 2⁻³². An empty filter has it too.
-//! - **`true`** means that the key is in the set or that its equation holds by chance; `false` is
+//! - **Bits per key**: 1.02 to 1.04 times the number of columns, from 10⁴ keys on. For rates
+//!   between two powers of two, some blocks have one column less, which costs up to 1.3 % more
+//!   bits. A rate of 1 % takes 6.9 bits per key. A Bloom filter takes 9.6, and a fuse filter can't
+//!   have this rate.
+//! - **Rate**: any rate from 1/2 to 2⁻³². An empty filter has this rate too.
+//! - **`true`** means that the key is in the set, or that its equation holds by chance. `false` is
 //!   certain.
-//! - **Cost**: a probe computes 128 bits of coefficients and reads two blocks of 16 bytes a column,
-//!   which neighbour each other: two to four cache lines when the key is absent.
-//! - **When**: bytes are what counts, as for a set that is shipped, or the rate is none that other
-//!   static filters have. **When not**: the set changes; probes are what counts.
-//!   **What beats it**: a [fuse filter](super::fuse::BinaryFuse) is two to three times as fast to ask,
-//!   for 9 to 10 % more bits; bumped ribbons take 1.01 times the bits, for a second place to look.
+//! - **Cost**: a query computes 128 bits of coefficients, and reads 16 bytes per column from each
+//!   of two adjacent blocks. For a key that is not in the set, these are two to four cache lines.
+//! - **When to use it**: if size matters most, as for a set that is sent to others, or if the rate
+//!   is not one that other static filters have. **When not to use it**: if the set changes, or if
+//!   queries must be fast. **What is better**: queries of a [fuse filter](super::fuse::BinaryFuse)
+//!   are two to three times as fast, for 9 to 10 % more bits. Bumped ribbon filters take 1.01 times
+//!   the minimum, but a query may have to look in a second place.
 //!
-//! Large sets are cut into shards of about 2¹⁴ keys, each a system of its own: the larger a
-//! system, the more slots it needs for 128 to be width enough.
+//! Large sets are split into shards of about 2¹⁴ keys, each with a system of equations of its own.
+//! The reason is that larger systems need more slots per key at the same width of 128.
 //!
 //! Source: Dillinger and Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021.
 //!
 //! # Bytes
-//! The parameters are columns (lowest eight bits), the number of shards (24 bits) and the share
-//! of starts with one column fewer (upper half); the number of words; the seed. The body begins
-//! with the shards' blocks, one shard after another: of each block of 128 slots column after
-//! column, of each column two words, the lowest bit that of the first slot. Of the blocks of a
-//! shard the first `((128 · blocks - 127) · share >> 32) / 128` have one column fewer. Then
-//! follows one word for each shard: its blocks (16 bits), the ordinal of its seed (8), where its
-//! blocks begin, in pairs of words (40).
+//! The first parameter contains the number of columns (lowest 8 bits), the number of shards (next
+//! 24 bits), and the share of starts with one column less, in units of 2⁻³² (upper half). The
+//! second parameter is the number of words, and the third is the seed.
+//!
+//! The body begins with the blocks of each shard. A block has 128 slots and is stored column by
+//! column. A column takes two words, and its lowest bit belongs to the first slot. In each shard,
+//! the first `(((128 · blocks - 127) · share) >> 32) / 128` blocks have one column less.
+//!
+//! A directory follows, with one word for each shard: its number of blocks (16 bits), the ordinal
+//! of its seed (8 bits), and the index at which its blocks start, in pairs of words (40 bits).
 
 mod banding;
 mod layout;
@@ -52,17 +57,17 @@ pub use super::static_build::BuildError;
 use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
-/// Keys of a shard: few enough for little overhead, many enough that rounding to blocks and the
-/// directory cost little.
+/// Number of keys in a shard: few enough for a small overhead of the system, and enough that
+/// rounding to blocks and the directory cost little.
 const SHARD_KEYS: usize = 1 << 14;
-/// Keys whose memory is asked for before the first is tested.
+/// Number of keys whose memory is prefetched before the first of them is tested.
 const BATCH: usize = 32;
-/// Bytes of a column of a block.
+/// Number of bytes in a column of a block.
 const WORD_BYTES: usize = 16;
-/// Columns that are tested at once.
+/// Number of columns that are tested with one branch.
 const GROUP: usize = 4;
 
-/// Ribbon filter.
+/// A ribbon filter: a static set with any rate from 1/2 to 2⁻³².
 #[derive(Debug, Clone, PartialEq)]
 pub struct RibbonFilter<S = Words> {
     words: S,
@@ -75,20 +80,20 @@ pub struct RibbonFilter<S = Words> {
     backend: Backend,
 }
 
-/// A [`RibbonFilter`] in encoded bytes, asked where they are.
+/// A [`RibbonFilter`] that queries encoded bytes in place, without owning them.
 pub type RibbonFilterRef<'a> = RibbonFilter<&'a [u64]>;
 
 impl RibbonFilter {
-    /// The filter of a set, given by its hashes under `hasher`, with a rate of `fpr` or a little
-    /// less. Hashes that are there twice count once. Shards are built on all cores with feature
-    /// `rayon`.
+    /// Builds the filter of a set from the hashes of its keys under `hasher`, with a rate of at
+    /// most `fpr`. Duplicate hashes count once.
     ///
-    /// The same hashes, in any order, and the same seed give the same bytes: the same as often each,
-    /// for those that come again can change into how many shards the set is cut.
+    /// Shards are built on all cores with feature `rayon`. The same hashes, each occurring equally
+    /// often, and the same seed give the same bytes, in whatever order the hashes come. The number
+    /// of duplicates can change the number of shards.
     ///
     /// # Errors
-    /// If the rate is none, is below 2⁻³² or would be spoilt by keys that share a hash; if memory
-    /// runs out, or no seed works.
+    /// Returns an error if `fpr` is not between 0 and 1 or is below 2⁻³², if collisions of 64-bit
+    /// hashes would exceed the rate, if there is no memory, or if no seed leads to a filter.
     pub fn build(
         hashes: &[u64],
         fpr: f64,
@@ -103,10 +108,12 @@ impl RibbonFilter {
         Self::build_of(hashes, Columns::for_fpr(fpr), seed, hasher)
     }
 
-    /// As [`build`](Self::build), with a rate of 2⁻ᶜ for `c` columns, from 1 to 32.
+    /// Builds the filter of a set, as [`build`](Self::build) does, with a rate of 2⁻ᶜ for `c`
+    /// columns, from 1 to 32.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Returns the same errors as [`build`](Self::build). Also returns an error if `columns` is not
+    /// from 1 to 32.
     pub fn build_with_columns(
         hashes: &[u64],
         columns: u32,
@@ -114,7 +121,7 @@ impl RibbonFilter {
         hasher: KeyHasher,
     ) -> Result<Self, BuildError> {
         let columns = Columns::new(columns.into(), 0).map_err(|_| SizingError::Parameter {
-            what: "number of columns",
+            what: "a number of columns",
             value: columns.into(),
             min: 1,
             max: MAX_COLUMNS.into(),
@@ -122,10 +129,10 @@ impl RibbonFilter {
         Self::build_of(hashes, columns, seed, hasher)
     }
 
-    /// As [`build`](Self::build), from keys.
+    /// Builds the filter of a set from its keys, as [`build`](Self::build) does from hashes.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// Returns the same errors as [`build`](Self::build).
     pub fn build_from_keys<'k>(
         keys: impl IntoIterator<Item = &'k [u8]>,
         fpr: f64,
@@ -174,7 +181,8 @@ impl RibbonFilter {
     }
 }
 
-/// Keys that share a hash are false positives that no column tells apart.
+/// Returns an error if collisions of 64-bit hashes, which no column can tell apart, would exceed a
+/// twentieth of the rate.
 #[expect(clippy::cast_precision_loss, reason = "a rate")]
 fn check_hash_width(keys: u64, columns: Columns) -> Result<(), SizingError> {
     let fpr = columns.fpr(1);
@@ -200,7 +208,8 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         filter
     }
 
-    /// Strangers are spread evenly over the shards, and over the starts of each.
+    /// Returns the mean rate over all shards. Keys that are not in the set are spread evenly over
+    /// the shards, and over the starts in each shard.
     #[expect(clippy::cast_precision_loss, reason = "a mean")]
     fn mean_fpr(&self) -> f64 {
         if self.columns.lower_share == 0 {
@@ -210,12 +219,12 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         self.directory().iter().map(rate).sum::<f64>() / self.num_shards as f64
     }
 
-    /// Columns: the bits of a slot, in those blocks that have the most.
+    /// Returns the number of columns: the bits per slot, in the blocks that have the most.
     pub fn columns(&self) -> u32 {
         self.columns.most
     }
 
-    /// Shards that the set is cut into.
+    /// Returns the number of shards that the set is split into.
     pub fn num_shards(&self) -> usize {
         self.num_shards
     }
@@ -235,7 +244,8 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         let (block, shift) = (equation.start / WIDTH, equation.start % WIDTH);
         let first = shard.start + self.columns.block_start(block, lower);
         let columns = self.columns.of_block(block, lower);
-        // The last block is only met by equations that begin where it does.
+        // Only equations that start at the first slot of a block can lie in the last block. They
+        // need no second block, so `second` stays in bounds.
         let (second, rest) = match shift {
             0 => (first, 0),
             _ => (first + columns as usize, equation.coefficients >> (WIDTH - shift)),
@@ -254,7 +264,7 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
     fn checked(header: &Header, words: S) -> Result<Self, DecodeError> {
         let (columns, num_shards) = shape_of(header)?;
         let body = words.as_ref();
-        // That there are as many is checked.
+        // `words_in_header` has checked that the body has a word for each shard.
         let (solution, entries) = body.split_at(body.len() - num_shards);
         let (mut start, mut slots) = (0, 0_u64);
         for entry in entries {
@@ -263,7 +273,7 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
                 return Err(parameter(
                     "start of a shard",
                     shard.start as u64,
-                    "the end of the one before",
+                    "the end of the preceding shard",
                 ));
             }
             if shard.blocks == 0 {
@@ -273,24 +283,20 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
             slots += u64::from(shard.blocks * WIDTH);
         }
         if start.checked_mul(2) != Some(solution.len()) {
-            return Err(parameter(
-                "number of words",
-                body.len() as u64,
-                "as many as the shards have",
-            ));
+            return Err(parameter("number of words", body.len() as u64, "the sum over all shards"));
         }
         if header.len > slots {
-            return Err(parameter("number of keys", header.len, "at most one for each slot"));
+            return Err(parameter("number of keys", header.len, "at most the number of slots"));
         }
         Ok(Self::of_words(words, columns, num_shards, header.params[2], header.len, header.hasher))
     }
 }
 
 impl<'a> RibbonFilter<&'a [u64]> {
-    /// The filter in these bytes, which [`Portable::encode`] made, without a copy.
+    /// Opens an encoded filter in place, without copying its bytes.
     ///
     /// # Errors
-    /// If the bytes are anything else, or can't be read in place.
+    /// Returns an error if `bytes` is not exactly one valid filter, or can't be read in place.
     pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = Opened::read(bytes, Kind::Ribbon, words_in_header)?;
         Self::checked(&opened.header, opened.words_in_place()?)
@@ -333,7 +339,7 @@ impl<S: AsRef<[u64]>> Filter for RibbonFilter<S> {
         self.words.as_ref().len() as u64 * 64
     }
 
-    /// The share of slots that a key decides.
+    /// Returns the fraction of slots that are determined by a key.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn fill(&self) -> f64 {
         let slots = |entry: &u64| u64::from(Shard::of_word(*entry).blocks * WIDTH);
@@ -345,7 +351,8 @@ impl<S: AsRef<[u64]>> Filter for RibbonFilter<S> {
     }
 }
 
-// Neither is faster over lanes: what they gain is one instruction to count bits.
+// Vector lanes do not make these kernels faster. They run on a backend only to use its instruction
+// that counts bits.
 
 struct One<'a, S> {
     filter: &'a RibbonFilter<S>,
@@ -400,12 +407,12 @@ impl<S: AsRef<[u64]>> Kernel for Batch<'_, S> {
     }
 }
 
-/// What the directory says of a shard.
+/// The entry of a shard in the directory.
 #[derive(Debug, Clone, Copy)]
 struct Shard {
     blocks: u32,
     attempt: u32,
-    /// In words of 128 bits.
+    /// Index of the shard's first block, in words of 128 bits.
     start: usize,
 }
 
@@ -422,21 +429,21 @@ impl Shard {
     }
 }
 
-/// An equation, and where its columns are.
+/// The equation of a key and the positions of its columns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Probe {
-    /// Where its first block begins, in words of 128 bits.
+    /// Index of the first block, in words of 128 bits.
     first: usize,
-    /// Where the next one does.
+    /// Index of the second block, in words of 128 bits.
     second: usize,
     columns: u32,
-    /// Over the slots of either.
+    /// The coefficients of the slots in each of the two blocks.
     coefficients: [u128; 2],
     result: u32,
 }
 
 impl Probe {
-    /// Whether the equation holds in every column.
+    /// Returns `true` if the equation holds in every column.
     #[inline(always)]
     #[expect(clippy::cast_possible_truncation, reason = "halves of words")]
     fn holds(&self, words: &[[u64; 2]]) -> bool {
@@ -464,17 +471,18 @@ impl Probe {
     }
 }
 
-/// Columns and shards of a header.
+/// Reads the columns and the number of shards from a header.
 fn shape_of(header: &Header) -> Result<(Columns, usize), DecodeError> {
     let [shape, words, _] = header.params;
     let num_shards = shape >> 8 & 0xff_ffff;
-    let limit = "at least 1, with a word each in the body";
+    let limit = "at least 1, with a directory that fits the body";
     let wrong = parameter("number of shards", num_shards, limit);
     let checked = usize::try_from(num_shards).ok().filter(|_| (1..=words).contains(&num_shards));
     Ok((Columns::new(shape & 0xff, shape >> 32)?, checked.ok_or(wrong)?))
 }
 
-/// The words that a header speaks of, at least those of the directory it speaks of.
+/// Returns the number of words that a header claims, and checks that the claimed directory fits
+/// into them.
 fn words_in_header(header: &Header) -> Result<u64, DecodeError> {
     shape_of(header)?;
     Ok(header.params[1])

@@ -1,4 +1,4 @@
-//! What takes the inside to see.
+//! Tests of the internals of ribbon filters.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn every_small_size() {
     }
 }
 
-/// Bits over the floor, as the page of the filter says.
+/// The ratio of the filter's bits to the lower bound is as the docs of the module claim.
 #[test]
 #[expect(clippy::cast_precision_loss, reason = "counts become a ratio")]
 fn overhead() {

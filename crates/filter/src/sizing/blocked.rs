@@ -1,9 +1,9 @@
-//! Blocked Bloom filters: a key has one block, and `k` places anywhere in it. Counting filters in
-//! blocks are of this kind, and `RocksDB`'s Bloom filters.
+//! Sizes of blocked Bloom filters, where each key has one block and sets `k` positions anywhere in
+//! it. Counting filters in blocks have this layout, and so have the Bloom filters of `RocksDB`.
 //!
-//! A block with `j` keys is a classic filter of its size with `j` keys; `j` is binomial, and the
-//! rate is the mean over `j`. The best number of places is lower than the classic one: for 16
-//! bits a key in blocks of 512, 9 and not 11.
+//! A block with `j` keys is a classic filter of the block's size with `j` keys. `j` is binomially
+//! distributed, and the rate of the filter is the mean over `j`. The best number of positions is
+//! lower than in a classic filter: 9 instead of 11 for 16 bits per key in blocks of 512 bits.
 
 use alloc::vec::Vec;
 
@@ -12,22 +12,24 @@ use super::math::{ceil, checked, float, floor, greatest, least, mean_over_load};
 use super::{MAX_HASH_FUNCS, SizingError};
 use crate::words::NoMemory;
 
-/// No memory has more blocks.
+/// Greatest number of blocks. No memory is larger.
 const MAX_BLOCKS: u64 = 1 << 50;
 
-/// Most counters of a key in a counting filter.
+/// Greatest number of counters that a key has in a counting filter.
 pub(crate) const MAX_COUNTERS_OF_KEY: u32 = 16;
 
-/// The rate with `n` distinct keys in so many blocks of `places` each.
+/// Returns the rate of a filter with `n` distinct keys in `num_blocks` blocks of `places` positions
+/// each.
 pub fn fpr(n: u64, num_blocks: u64, places: u32, hash_funcs: u32) -> f64 {
     BlockRates::new(places, hash_funcs).fpr(n, num_blocks)
 }
 
-/// The rates of a block by the number of its keys.
+/// Rates of a block by the number of its keys.
 struct BlockRates {
     places: u32,
     hash_funcs: u32,
-    /// Until most places are taken.
+    /// Rates of the smallest loads, computed exactly in one pass. At greater loads nearly all
+    /// positions are set, and the rate is computed when needed.
     first: Vec<f64>,
 }
 
@@ -52,12 +54,12 @@ impl BlockRates {
     }
 }
 
-/// The fewest blocks for `n` keys at the rate `fpr`, with so many places in a block of which a
-/// key has `hash_funcs`. No keys take as much as one.
+/// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`. A block has
+/// `places` positions, of which a key sets `hash_funcs`. Zero keys need as much as one key.
 ///
 /// # Errors
-/// If the rate is none, the number of hash functions is not from 1 to [`MAX_HASH_FUNCS`], or no
-/// memory could be as large.
+/// Returns an error if `fpr` is not between 0 and 1, if the number of hash functions is not from 1
+/// to [`MAX_HASH_FUNCS`], or if the filter would be larger than any memory.
 pub fn num_blocks(n: u64, fpr: f64, places: u32, hash_funcs: u32) -> Result<u64, SizingError> {
     let n = n.max(1);
     let classic = classic::num_bits(n, checked_hash_funcs(hash_funcs)?, fpr)?;
@@ -68,23 +70,25 @@ pub fn num_blocks(n: u64, fpr: f64, places: u32, hash_funcs: u32) -> Result<u64,
     blocks.ok_or(SizingError::NoMemory(NoMemory { words: MAX_BLOCKS }))
 }
 
-/// The fewest blocks for `n` keys at the rate `fpr`, and the number of places of a key that takes
-/// so few.
+/// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`, and the number
+/// of hash functions that needs so few blocks.
 ///
 /// # Errors
-/// As [`num_blocks`].
+/// Returns the same errors as [`num_blocks`].
 pub fn size(n: u64, fpr: f64, places: u32) -> Result<(u64, u32), SizingError> {
     size_up_to(MAX_HASH_FUNCS, n, fpr, places)
 }
 
-/// As [`size`], of a counting filter.
+/// Computes [`size`] for a counting filter, whose keys have at most [`MAX_COUNTERS_OF_KEY`]
+/// counters.
 pub(crate) fn counting_size(n: u64, fpr: f64, places: u32) -> Result<(u64, u32), SizingError> {
     size_up_to(MAX_COUNTERS_OF_KEY, n, fpr, places)
 }
 
 fn size_up_to(limit: u32, n: u64, fpr: f64, places: u32) -> Result<(u64, u32), SizingError> {
     let most = super::math::small(ceil(-libm::log2(checked(fpr)?))).min(limit);
-    // The best is below the classic number, and the blocks it takes have one least.
+    // The best number is below that of a classic filter. The number of blocks has a single minimum,
+    // so the search goes down and stops when the number of blocks rises.
     let mut best: Option<(u64, u32)> = None;
     for hash_funcs in (1..=most).rev() {
         let blocks = num_blocks(n, fpr, places, hash_funcs)?;
@@ -96,10 +100,10 @@ fn size_up_to(limit: u32, n: u64, fpr: f64, places: u32) -> Result<(u64, u32), S
     best.ok_or(SizingError::Fpr { fpr })
 }
 
-/// How many keys so many blocks hold at the rate `fpr`.
+/// Returns the greatest number of keys for which `num_blocks` blocks have a rate of at most `fpr`.
 ///
 /// # Errors
-/// If the rate is none.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn capacity(
     num_blocks: u64,
     fpr: f64,

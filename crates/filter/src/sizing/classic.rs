@@ -1,29 +1,32 @@
-//! Classic Bloom filters: `k` bits of `m`, anywhere.
+//! Sizes of classic Bloom filters, where every key sets `k` of `m` bits anywhere in the filter.
 //!
-//! The false-positive rate is `E[(X/m)^k]`, where `X` is the number of bits that `n·k` throws into
-//! `m` places set. The textbook's `(1 - e^(-kn/m))^k` puts the mean of `X` in place of `X`, which
-//! is too low, always (Bose and others 2008; Christensen and others 2010): by 5 % for `m` = 128
-//! and `k` = 7, by 0.6 % for 1,024, by nothing that matters for a million.
+//! The false-positive rate is `E[(X/m)^k]`, where `X` is the number of bits that are set after
+//! `n·k` random positions were chosen among `m`. The textbook formula `(1 - e^(-kn/m))^k` uses the
+//! mean of `X` in place of `X`. The result is always too low (Bose and others 2008; Christensen and
+//! others 2010): by 5 % for `m` = 128 and `k` = 7, by 0.6 % for `m` = 1,024, and by a negligible
+//! amount for a million bits.
 
 use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least, small};
 use super::{MAX_HASH_FUNCS, SizingError};
 use crate::words::NoMemory;
 
-/// Bits and hash functions of a filter.
+/// Number of bits and hash functions of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
-    /// Bits.
+    /// Number of bits.
     pub num_bits: u64,
-    /// Hash functions.
+    /// Number of hash functions.
     pub hash_funcs: u32,
 }
 
-/// The smallest filter for `n` keys at the rate `fpr`: the number of hash functions is log2(1/p)
-/// rounded up or down, whichever takes fewer bits. No keys take as much as one.
+/// Returns the smallest filter for `n` keys with a rate of at most `fpr`.
+///
+/// The number of hash functions is log2(1/p) rounded up or down, whichever needs fewer bits. Zero
+/// keys need as much as one key.
 ///
 /// # Errors
-/// If the rate is none, or so low that it takes more than [`MAX_HASH_FUNCS`] hash functions, or
-/// if no memory could be as large.
+/// Returns an error if `fpr` is not between 0 and 1, if the rate would need more than
+/// [`MAX_HASH_FUNCS`] hash functions, or if the filter would be larger than any memory.
 ///
 /// # Examples
 /// ```
@@ -37,7 +40,7 @@ pub fn size(n: u64, fpr: f64) -> Result<Size, SizingError> {
     smaller(fpr, "bloom", size, |size| size.num_bits)
 }
 
-/// The smaller of two sizes: with log2(1/p) hash functions rounded down, and rounded up.
+/// Returns the smaller of two sizes: with log2(1/p) hash functions rounded down, and rounded up.
 pub(super) fn smaller<S>(
     fpr: f64,
     layout: &'static str,
@@ -53,14 +56,15 @@ pub(super) fn smaller<S>(
     Ok(if num_bits(&many) < num_bits(&few) { many } else { few })
 }
 
-/// The fewest bits for `n` keys at the rate `fpr` with so many hash functions.
+/// Returns the smallest number of bits for `n` keys with a rate of at most `fpr` and the given
+/// number of hash functions.
 ///
 /// # Errors
-/// If the rate is none, the number of hash functions is not from 1 to [`MAX_HASH_FUNCS`], or no
-/// memory could be as large.
+/// Returns an error if `fpr` is not between 0 and 1, if the number of hash functions is not from 1
+/// to [`MAX_HASH_FUNCS`], or if the filter would be larger than any memory.
 pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, SizingError> {
     let (n, k) = (n.max(1), f64::from(checked_hash_funcs(hash_funcs)?));
-    // As the textbook has it: close enough to search from.
+    // The textbook formula is close enough to be the start of the search.
     let share = libm::exp(libm::log(checked(fpr)?) / k);
     let guess = k * float(n) / -libm::log1p(-share);
     if guess > float(MAX_BITS) {
@@ -71,23 +75,25 @@ pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, SizingError> {
     bits.ok_or(SizingError::NoMemory(NoMemory { words: MAX_BITS / 64 }))
 }
 
-/// The number of hash functions with the lowest rate for `n` keys in so many bits: m/n·ln 2
-/// rounded up or down, or one less where there are few bits.
+/// Returns the number of hash functions with the lowest rate for `n` keys in `num_bits` bits.
+///
+/// The result is m/n·ln 2 rounded up or down, or in very small filters one less.
 pub fn hash_funcs(n: u64, num_bits: u64) -> u32 {
     let most = float(num_bits) / float(n.max(1)) * core::f64::consts::LN_2;
     let limit = MAX_HASH_FUNCS;
     let (few, many) = (small(floor(most)).min(limit), small(ceil(most)).min(limit));
     let rate = |hash_funcs| fpr(n.max(1), num_bits, hash_funcs);
-    // In the smallest filters, the best is one less than the neighbours of the mean's optimum.
+    // In very small filters, the best number is one less than both neighbours of the textbook's
+    // optimum.
     let fewer = small(u64::from(few).saturating_sub(1));
     let best = if rate(fewer) < rate(few) { fewer } else { few };
     if rate(many) < rate(best) { many } else { best }
 }
 
-/// How many keys so many bits hold at the rate `fpr`.
+/// Returns the greatest number of keys for which a filter of this size has a rate of at most `fpr`.
 ///
 /// # Errors
-/// If the rate is none.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn capacity(size: Size, fpr: f64) -> Result<u64, SizingError> {
     let k = f64::from(size.hash_funcs.max(1));
     let share = libm::exp(libm::log(checked(fpr)?) / k);
@@ -96,24 +102,26 @@ pub fn capacity(size: Size, fpr: f64) -> Result<u64, SizingError> {
     Ok(greatest(floor(guess), MAX_BITS, fits))
 }
 
-/// The rate of a filter with `n` distinct keys, over all hash functions: a certain filter's rate
-/// is `(X/m)^k` of its own bits.
+/// Returns the rate of a filter with `n` distinct keys, averaged over all hash functions. The rate
+/// of one particular filter with `X` set bits is `(X/m)^k`.
 ///
-/// Exact, up to rounding, for up to 8,192 bits (and more for many hash functions). Above, the
-/// mean and the variance of `X` are exact and its further moments are taken to be those of a
-/// log-normal variable, which is off by less than 10⁻⁴ of the rate there, and less the more
-/// bits.
+/// The result is exact, up to rounding, for filters of up to 8,192 bits (and for larger ones with
+/// many hash functions). For larger filters, the mean and the variance of `X` are exact, and its
+/// higher moments are those of a log-normal variable. The error is then less than 10⁻⁴ of the rate,
+/// and falls as the number of bits grows.
 pub fn fpr(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     let throws = u128::from(n) * u128::from(hash_funcs);
     if throws == 0 {
-        // Without keys nothing is found, without hash functions everything.
+        // A filter without keys has no false positives. Without hash functions, every query returns
+        // `true`.
         return if hash_funcs == 0 { 1.0 } else { 0.0 };
     }
     if num_bits == 0 {
         return 1.0;
     }
     let exact = u64::from(hash_funcs).pow(2).saturating_mul(16);
-    // Far above the capacity every bit is set, and the variance is nothing.
+    // Far above the capacity every bit is set. The variance is then zero, and the approximation is
+    // exact.
     let is_small = hash_funcs <= MAX_HASH_FUNCS && num_bits <= exact.max(1 << 13);
     if is_small && throws <= u128::from(num_bits) * 8 {
         return exact_fpr(n * u64::from(hash_funcs), num_bits, hash_funcs);
@@ -121,46 +129,51 @@ pub fn fpr(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     asymptotic_fpr(float(n) * f64::from(hash_funcs), num_bits, hash_funcs)
 }
 
-/// How full a filter with `n` distinct keys is, on average: E[X/m].
+/// Returns the expected fraction of set bits in a filter with `n` distinct keys: E[X/m].
 pub fn fill(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     any_of(float(n) * f64::from(hash_funcs), 1.0 / float(num_bits.max(1)))
 }
 
-/// The share of bits that are set.
+/// Returns the fraction of bits that are set.
 pub(crate) fn share(num_set: u64, num_bits: u64) -> f64 {
     float(num_set) / float(num_bits.max(1))
 }
 
-/// The rate of strangers whose hash, of so many bits, is that of one of `len` keys.
+/// Returns the probability that the hash of a key outside the set, `bits` wide, equals that of one
+/// of `len` keys.
 pub(crate) fn hash_fpr(len: u64, bits: u32) -> f64 {
     any_of(float(len), libm::exp2(-f64::from(bits)))
 }
 
-/// How many distinct keys have set so many bits, by the mean: `-m/k·ln(1 - X/m)`; infinite if all
-/// are set.
+/// Estimates how many distinct keys have set `num_set` bits: `-m/k·ln(1 - X/m)`. Infinite if all
+/// bits are set.
 pub fn estimated_len(num_set: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     let (set, m) = (float(num_set), float(num_bits.max(1)));
     if num_set == 0 { 0.0 } else { -m / f64::from(hash_funcs.max(1)) * libm::log1p(-set / m) }
 }
 
-/// `E[(X/m)^k]`, by two recurrences without a subtraction that loses digits.
+/// Computes `E[(X/m)^k]` by two recurrences that subtract no nearly equal numbers and so lose no
+/// digits.
 ///
-/// The k positions of a stranger are `j` distinct ones with chance `d(j)`. That `j` given places
-/// are all hit by `t` throws has the chance `g(j, t)`: the first throw hits one of them or none,
-/// so `g(j, t+1) = (1 - j/m)·g(j, t) + j/m·g(j-1, t)`. The rate is the sum of `d(j)·g(j, nk)`.
+/// With probability `d(j)`, the `k` positions of a queried key are `j` distinct positions. With
+/// probability `g(j, t)`, `j` given positions are all set after `t` throws. The first throw hits
+/// one of them or none, so `g(j, t+1) = (1 - j/m)·g(j, t) + j/m·g(j-1, t)`. The rate is the sum of
+/// `d(j)·g(j, nk)` over all `j`.
 pub(super) struct Exact {
-    /// `j/m`
+    /// The values `j/m`.
     shares: [f64; TERMS],
-    /// `d`
+    /// The probabilities `d(j)`.
     distinct: [f64; TERMS],
-    /// `g` after the throws until now
+    /// The probabilities `g(j, t)` after the throws so far.
     hit: [f64; TERMS],
-    /// Terms that count: no more places are distinct than there are, or than a key has.
+    /// Number of terms that are not zero. A key has no more distinct positions than hash functions,
+    /// and no more than the filter has bits.
     terms: usize,
 }
 
 impl Exact {
-    /// Of an empty filter. More than [`MAX_HASH_FUNCS`] are taken for as many.
+    /// Creates the state of an empty filter. A number of hash functions above [`MAX_HASH_FUNCS`] is
+    /// reduced to that limit.
     pub(super) fn empty(num_bits: u64, hash_funcs: u32) -> Self {
         let hash_funcs = hash_funcs.min(MAX_HASH_FUNCS);
         let terms = usize::try_from(num_bits.min(hash_funcs.into())).map_or(TERMS, |most| most + 1);
@@ -201,18 +214,19 @@ pub(super) fn exact_fpr(throws: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     exact.fpr()
 }
 
-/// Entries of the recurrences: one for each number of hash functions, and one for none.
+/// Length of the recurrences: one term for each number of distinct positions from 0 to
+/// [`MAX_HASH_FUNCS`].
 const TERMS: usize = MAX_HASH_FUNCS as usize + 1;
 
-/// `E[(X/m)^k]` by mean and variance.
+/// Approximates `E[(X/m)^k]` from the mean and the variance of `X`.
 pub(super) fn asymptotic_fpr(throws: f64, num_bits: u64, hash_funcs: u32) -> f64 {
     let (m, k) = (float(num_bits), f64::from(hash_funcs));
     let mean = any_of(throws, 1.0 / m);
     if num_bits < 3 {
         return libm::pow(mean, k);
     }
-    // Var[X]/m² = (1 - 2/m)^N + ((1 - 1/m)^N - (1 - 2/m)^N)/m - (1 - 1/m)^2N, with the
-    // differences of nearly equal powers by their ratios.
+    // Var[X]/m² = (1 - 2/m)^N + ((1 - 1/m)^N - (1 - 2/m)^N)/m - (1 - 1/m)^2N. The differences of
+    // nearly equal powers are computed from their ratios, to lose no digits.
     let empty = 1.0 - mean;
     let pairs = empty * empty * libm::expm1(throws * libm::log1p(-1.0 / ((m - 1.0) * (m - 1.0))));
     let singles = -empty * libm::expm1(throws * libm::log1p(-1.0 / (m - 1.0))) / m;

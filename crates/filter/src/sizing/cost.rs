@@ -1,40 +1,44 @@
-//! What the same keys at the same rate cost in each kind of filter. The functions of
-//! this file expect a [`checked`] rate and at least one key, unless they name another check.
+//! The cost of the same keys at the same rate in each kind of filter.
+//!
+//! The functions of this file expect a [`checked`] rate and at least one key, unless they name
+//! another check.
 
 use super::math::{ceil, checked, float};
 use super::{SizingError, blocked, classic, cuckoo, fixed, partitioned, split_block, stages};
 
-/// What a filter takes.
+/// Memory, rate, operations and cache misses of a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Cost {
-    /// All bits.
+    /// Size of the filter in bits.
     pub num_bits: u64,
-    /// Bits for a key.
+    /// Bits per key.
     pub bits_per_key: f64,
-    /// Hash functions, where a key has several places of equal standing.
+    /// Number of hash functions. `None` if the layout does not test several equivalent positions
+    /// per key.
     pub hash_funcs: Option<u32>,
-    /// The rate that the filter really has with all keys: at most the one asked for.
+    /// Rate of the filter with all keys inserted, at most the requested rate.
     pub fpr: f64,
-    /// Keys can be added.
+    /// `true` if keys can be inserted after the filter was built.
     pub inserts: bool,
-    /// Keys can be taken out.
+    /// `true` if keys can be removed.
     pub removes: bool,
-    /// Two filters can become the filter of both sets.
+    /// `true` if two filters can be merged.
     pub merges: bool,
-    /// Cache lines that a probe of a stranger touches, on average.
+    /// Mean number of cache lines that a query for a key outside the set reads.
     pub lines_absent: f64,
-    /// Cache lines that a probe of a key touches, on average.
+    /// Mean number of cache lines that a query for a key in the set reads.
     pub lines_present: f64,
 }
 
-/// Counters of a block of a counting filter.
+/// Number of counters in a block of a counting filter.
 const COUNTERS: u32 = 128;
-/// A scalable filter begins with this share of the keys that it ends with.
+/// Ratio of the final number of keys to the first stage's capacity, in the cost of a scalable
+/// filter.
 const GROWN: u64 = 100;
 
 impl Cost {
-    /// One that takes inserts and touches one line.
+    /// Creates the cost of a filter that supports insertion and reads one cache line per query.
     fn new(n: u64, num_bits: u64, fpr: f64) -> Self {
         Self {
             num_bits,
@@ -49,14 +53,15 @@ impl Cost {
         }
     }
 
-    /// A classic filter's, of so many bits in all, while it holds `held` keys.
+    /// Creates the cost of a filter that tests positions like a classic one. `size` gives its
+    /// positions, `num_bits` its memory, and `held` the number of keys that determines the rate.
     fn of_places(n: u64, num_bits: u64, size: classic::Size, held: u64) -> Self {
         let fpr = classic::fpr(held, size.num_bits, size.hash_funcs);
         let fill = classic::fill(held, size.num_bits, size.hash_funcs);
         Self::new(n, num_bits, fpr).probing(fill, size.hash_funcs).merging()
     }
 
-    /// Places are asked one after another, until one is empty.
+    /// Sets the cache lines of a query that tests positions one after another, until one is empty.
     fn probing(self, fill: f64, hash_funcs: u32) -> Self {
         let lines_absent = lines_until_empty(fill, hash_funcs);
         let lines_present = f64::from(hash_funcs);
@@ -71,7 +76,7 @@ impl Cost {
         Self { merges: true, ..self }
     }
 
-    /// Nothing is added once it is built.
+    /// Marks a filter that supports no insertion after it was built.
     fn fixed(self) -> Self {
         Self { inserts: false, ..self }
     }
@@ -81,15 +86,16 @@ fn lines_until_empty(fill: f64, hash_funcs: u32) -> f64 {
     (0..hash_funcs).map(|asked| libm::pow(fill, f64::from(asked))).sum()
 }
 
-/// Memory comes in words, and all of it is used.
+/// Rounds the number of bits up to whole words. The bits up to the end of the last word are used as
+/// well.
 pub(crate) fn in_words(size: classic::Size) -> classic::Size {
     classic::Size { num_bits: size.num_bits.next_multiple_of(64), ..size }
 }
 
-/// What a hash table of 64-bit tags costs that takes the place of a filter.
+/// Returns the cost of a hash table of 64-bit tags in place of a filter.
 ///
 /// # Errors
-/// If the rate is not between 0 and 1, or below that of equal tags.
+/// Returns an error if `fpr` is not between 0 and 1, or is below the probability of equal tags.
 pub fn exact_table(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     checked(fpr)?;
     let n = n.max(1);
@@ -98,15 +104,16 @@ pub fn exact_table(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     if rate > fpr {
         return Err(SizingError::OutOfReach { fpr, layout: "exact-table", best: rate });
     }
-    // The control bytes; of a key also the tag.
+    // A query reads the table's control bytes. For a key in the set it also reads the tag.
     let cost = Cost { removes: true, ..Cost::new(n, bits, rate) };
     Ok(Cost { lines_present: 2.0, ..cost }.merging())
 }
 
-/// What every filter of a fixed set costs at least.
+/// Returns the information-theoretic lower bound on the cost of a filter for a set that does not
+/// change.
 ///
 /// # Errors
-/// If the rate is not between 0 and 1.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn floor(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     let n = n.max(1);
     let bits = fixed::floor_bits(n, fpr)?;
@@ -194,14 +201,14 @@ pub(crate) fn scalable(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     let stages = stages::scalable(n, fpr, n / GROWN, 2, stages::TIGHTENING)?;
     let (mut bits, mut left) = (0u64, n);
     let (mut absent, mut present, mut ln_found_by_none) = (0.0, 0.0, 0.0);
-    // From the oldest to the newest; probes go the other way.
+    // The stages are ordered from the oldest to the newest. Queries go in the opposite direction.
     for (capacity, size) in stages {
         let held = capacity.min(left);
         left -= held;
         bits = bits.saturating_add(size.num_bits.next_multiple_of(64));
         let lines =
             lines_until_empty(classic::fill(held, size.num_bits, size.hash_funcs), size.hash_funcs);
-        // The keys of older stages get through this one as strangers.
+        // Keys of older stages pass through this newer stage like keys that are not in the set.
         present += lines * float(n - left - held) + f64::from(size.hash_funcs) * float(held);
         absent += lines;
         ln_found_by_none += libm::log1p(-classic::fpr(held, size.num_bits, size.hash_funcs));

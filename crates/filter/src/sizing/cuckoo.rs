@@ -1,47 +1,53 @@
-//! Cuckoo filters: fingerprints of 8, 12 or 16 bits in buckets of four, two buckets for a key.
+//! Sizes of cuckoo filters: fingerprints of 8, 12 or 16 bits in buckets of four slots, and two
+//! buckets for each key.
 //!
-//! A stranger is compared with the fingerprints of two buckets, each equal by chance `1/(2^f - 1)`
-//! (0 is the empty slot). Twice four slots of which the load `α` is taken give
+//! A query compares a fingerprint with those in two buckets. For a key outside the set, each
+//! comparison succeeds with probability `1/(2^f - 1)`, where `f` is the width in bits and the value
+//! 0 marks an empty slot. With a load `α`, `8α` of the eight slots are taken. The rate is therefore
 //! `1 - (1 - 1/(2^f - 1))^(8α)`, about `8α/2^f`.
 //!
-//! Insertion fails near a load of 0.955 to 0.98, by chance. Up to [`MAX_LOAD`] it has not been
-//! seen to fail with 10³ and more buckets; with few buckets the chance is there at any load that
-//! is of use, and a filter says that it is full.
+//! Insertion begins to fail at a load of 0.955 to 0.98, which depends on chance. Up to [`MAX_LOAD`]
+//! no failure was observed with 10³ buckets or more. With few buckets, insertion can fail at any
+//! useful load, and then returns the error `Full`.
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest};
 use crate::words::NoMemory;
 
-/// Slots of a bucket.
+/// Number of slots in a bucket.
 pub const SLOTS: u32 = 4;
-/// The share of slots that a filter is planned to fill.
+/// Greatest planned load: the fraction of slots that a filter is sized to fill.
 pub const MAX_LOAD: f64 = 0.94;
-/// A lower load makes a lower rate; a table that is emptier than this is refused.
+/// Least planned load. A lower load gives a lower rate, but a table emptier than this wastes too
+/// much memory, so such a rate is rejected.
 const MIN_LOAD: f64 = 0.25;
+/// Greatest number of buckets. No memory is larger.
 const MAX_BUCKETS: u64 = 1 << 50;
 
-/// The rate with `n` keys in so many buckets.
+/// Returns the rate of a filter with `n` keys in `num_buckets` buckets.
 pub fn fpr(n: u64, num_buckets: u64, fingerprint_bits: u32) -> f64 {
     let buckets = float(num_buckets.max(1));
     let equal = 1.0 / (libm::exp2(f64::from(fingerprint_bits)) - 1.0);
     let taken = (float(n) / buckets).min(f64::from(SLOTS));
-    // One bucket in `buckets` is its own alternative.
+    // With probability `1/buckets`, both buckets of a key are the same bucket.
     let (both, one) = (any_of(2.0 * taken, equal), any_of(taken, equal));
     both + (one - both) / buckets
 }
 
-/// The fewest buckets for `n` keys at the rate `fpr`, at a load of at most [`MAX_LOAD`], and
-/// never fewer than two. A rate that fingerprints of this width have at a lower load only takes
-/// more buckets.
+/// Returns the smallest number of buckets for `n` keys with a rate of at most `fpr` and a load of
+/// at most [`MAX_LOAD`].
+///
+/// The number is at least 2. A rate that fingerprints of this width reach only at a lower load
+/// needs more buckets.
 ///
 /// # Errors
-/// If the rate is none, or would take a load below a quarter, or no memory could be
-/// as large.
+/// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a quarter,
+/// or if the filter would be larger than any memory.
 ///
 /// # Examples
 /// ```
 /// use chainsieve_filter::sizing::cuckoo;
-/// // 17.02 bits for a key, at 1.15e-4.
+/// // 17.02 bits per key, at a rate of 1.15e-4.
 /// assert_eq!(cuckoo::num_buckets(1_000_000, 1.2e-4, 16)?, 265_958);
 /// # Ok::<(), chainsieve_filter::sizing::SizingError>(())
 /// ```
@@ -71,20 +77,22 @@ pub fn num_buckets(n: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, Sizin
     Ok(super::math::least(least, most, fits).unwrap_or(most).max(least))
 }
 
-/// The fewest buckets for `n` keys, whatever the rate: a load of [`MAX_LOAD`], and two at least.
+/// Returns the smallest number of buckets for `n` keys at a load of at most [`MAX_LOAD`],
+/// regardless of the rate, and at least 2.
 pub fn least_buckets(n: u64) -> u64 {
     ceil(float(n) / (MAX_LOAD * f64::from(SLOTS))).max(2)
 }
 
-/// How many keys so many buckets hold at a load of [`MAX_LOAD`].
+/// Returns the number of keys that fit into `num_buckets` buckets at a load of [`MAX_LOAD`].
 pub fn max_len(num_buckets: u64) -> u64 {
     floor(float(num_buckets) * f64::from(SLOTS) * MAX_LOAD)
 }
 
-/// How many keys so many buckets hold at the rate `fpr` and a load of at most [`MAX_LOAD`].
+/// Returns the greatest number of keys for which `num_buckets` buckets have a rate of at most `fpr`
+/// and a load of at most [`MAX_LOAD`].
 ///
 /// # Errors
-/// If the rate is none.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn capacity(num_buckets: u64, fpr: f64, fingerprint_bits: u32) -> Result<u64, SizingError> {
     checked(fpr)?;
     let most = max_len(num_buckets);

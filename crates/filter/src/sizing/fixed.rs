@@ -1,13 +1,16 @@
-//! Layouts whose rate is that of their fingerprints: binary fuse, ribbon, tables; and the floor.
+//! Sizes of layouts whose rate depends only on the width of their fingerprints: binary fuse and
+//! ribbon filters, and hash tables of tags. Also the lower bound for all filters.
 
 use super::SizingError;
 use super::math::{ceil, checked, float, floor, small};
 
-/// The slots of a 3-wise binary fuse filter of `n` keys, as its paper's code computes them: 1.125
-/// for a key from about a million on, more for fewer.
+/// Returns the number of slots of a 3-wise binary fuse filter for `n` keys, as the code of its
+/// authors computes it. From about a million keys on there are 1.125 slots per key, and more for
+/// fewer keys.
 ///
-/// Construction from distinct hashes fails by chance and is repeated under another seed; near
-/// n = 11,500 these sizes fail in 20 to 40 % of attempts (`xor_singleheader`, issue 77).
+/// Construction fails with a certain probability even for distinct hashes, and is then repeated
+/// with another seed. Near n = 11,500, 20 to 40 % of the attempts fail with these sizes
+/// (`xor_singleheader`, issue 77).
 pub fn fuse_slots(n: u64) -> u64 {
     if n <= 1 {
         return if n == 0 { 0 } else { 3 * 4 };
@@ -21,21 +24,23 @@ pub fn fuse_slots(n: u64) -> u64 {
     segments.saturating_add(2).saturating_mul(length)
 }
 
-/// The rate of a static filter of fingerprints of so many bits, whatever their number.
+/// Returns the rate of a static filter with fingerprints of this width: `2^-fingerprint_bits`, for
+/// any number of keys.
 pub fn fingerprint_fpr(fingerprint_bits: u32) -> f64 {
     libm::exp2(-f64::from(fingerprint_bits))
 }
 
-/// Bits of a row in a ribbon filter.
+/// Width of a row in a ribbon filter, in bits.
 pub const RIBBON_WIDTH: u64 = 128;
-/// Keys of a shard of a ribbon filter, about: a single system of equations of this width solves
-/// with the space below up to some ten million.
+/// Ratio of extra rows to keys in a ribbon filter. With this ratio, a single system of equations of
+/// width [`RIBBON_WIDTH`] can be solved for up to about ten million keys.
 pub const RIBBON_OVERHEAD: f64 = 0.05;
 
-/// The columns of a ribbon filter of the rate `fpr`: log2(1/p), rounded up, from 1 to 32.
+/// Returns the number of columns of a ribbon filter with a rate of at most `fpr`: log2(1/p) rounded
+/// up, from 1 to 32.
 ///
 /// # Errors
-/// If the rate is none, or below 2⁻³².
+/// Returns an error if `fpr` is not between 0 and 1, or is below 2⁻³².
 pub fn ribbon_columns(fpr: f64) -> Result<u32, SizingError> {
     let columns = ceil(-libm::log2(checked(fpr)?)).max(1);
     if columns > 32 {
@@ -44,13 +49,15 @@ pub fn ribbon_columns(fpr: f64) -> Result<u32, SizingError> {
     Ok(small(columns))
 }
 
-/// The rows of a ribbon filter of `n` keys: 5 % above their number, and the width of the ribbon.
+/// Returns the number of rows of a ribbon filter for `n` keys: `n` plus 5 %, plus the width of the
+/// ribbon less one.
 pub fn ribbon_rows(n: u64) -> u64 {
     ceil(float(n) * (1.0 + RIBBON_OVERHEAD)).saturating_add(RIBBON_WIDTH - 1)
 }
 
-/// The bytes of a hash table of tags of 64 bits for `n` keys, as `hashbrown` lays it out: a power
-/// of two of buckets, at most seven eighths of them taken, a byte beside each tag.
+/// Returns the size in bytes of a hash table of 64-bit tags for `n` keys, in the layout of
+/// `hashbrown`: a power of two of buckets, at most seven eighths of them taken, and one control
+/// byte beside each tag.
 pub fn exact_table_bytes(n: u64) -> u64 {
     let buckets = match n {
         0 => return 0,
@@ -61,15 +68,16 @@ pub fn exact_table_bytes(n: u64) -> u64 {
     buckets.saturating_mul(9).saturating_add(16)
 }
 
-/// The rate of a table of tags of so many bits: the chance of an equal tag.
+/// Returns the rate of a table of `n` tags of `tag_bits` bits: the probability that a key outside
+/// the set has an equal tag.
 pub fn tag_fpr(n: u64, tag_bits: u32) -> f64 {
     super::math::any_of(float(n), libm::exp2(-f64::from(tag_bits)))
 }
 
-/// The fewest bits that any filter of `n` keys can have: `n·log2(1/p)`.
+/// Returns the smallest number of bits that any filter for `n` keys can have: `n·log2(1/p)`.
 ///
 /// # Errors
-/// If the rate is none.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn floor_bits(n: u64, fpr: f64) -> Result<f64, SizingError> {
     Ok(float(n) * -libm::log2(checked(fpr)?))
 }

@@ -1,29 +1,30 @@
-//! Arithmetic that the layouts share: chances, and searches over whole numbers.
+//! Arithmetic that the layouts share: probabilities, and searches over whole numbers.
 
 use super::SizingError;
 
-/// More bits than any memory has; here the searches end.
+/// Greatest number of bits that the searches try. No memory is larger.
 pub(super) const MAX_BITS: u64 = 1 << 56;
 
-/// Counts as floats: exact below 2^53, and nobody needs to know larger ones to the last digit.
+/// Converts a count to a float. The result is exact below 2^53. Larger counts are rounded, which
+/// does not matter for rates.
 #[expect(clippy::cast_precision_loss, reason = "see above")]
 pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 
-/// The least whole number not below `x`; 0 below zero, `u64::MAX` above it.
+/// Returns the least whole number not below `x`, limited to the range of `u64`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 pub(super) fn ceil(x: f64) -> u64 {
     libm::ceil(x) as u64
 }
 
-/// The greatest whole number not above `x`; 0 below zero, `u64::MAX` above it.
+/// Returns the greatest whole number not above `x`, limited to the range of `u64`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 pub(super) fn floor(x: f64) -> u64 {
     libm::floor(x) as u64
 }
 
-/// A number that was bounded before: of hash functions, of bits of a rate; never 0.
+/// Converts a small count (of hash functions, or of bits) to `u32`, limited to 1 to 2^16.
 #[expect(clippy::cast_possible_truncation, reason = "bounded")]
 pub(super) const fn small(count: u64) -> u32 {
     if count == 0 {
@@ -35,12 +36,13 @@ pub(super) const fn small(count: u64) -> u32 {
     }
 }
 
-/// The rate, if it is one.
+/// Returns the rate, or an error if it is not between 0 and 1.
 pub(crate) fn checked(fpr: f64) -> Result<f64, SizingError> {
     if fpr > 0.0 && fpr < 1.0 { Ok(fpr) } else { Err(SizingError::Fpr { fpr }) }
 }
 
-/// `1 - (1 - p)^n`: the chance that one of `n` independent events of chance `p` happens.
+/// Returns `1 - (1 - p)^n`: the probability that at least one of `n` independent events of
+/// probability `p` happens.
 pub(super) fn any_of(n: f64, p: f64) -> f64 {
     if n == 0.0 {
         return 0.0;
@@ -48,17 +50,17 @@ pub(super) fn any_of(n: f64, p: f64) -> f64 {
     -libm::expm1(n * libm::log1p(-p))
 }
 
-/// How many distinct keys have occupied the share `fill` of places, each of which a key takes by
-/// this chance; none if nothing is free.
+/// Estimates how many distinct keys occupy the fraction `fill` of all positions, if each key
+/// occupies a position with probability `chance`. `None` if all positions are occupied.
 pub(crate) fn distinct(fill: f64, chance: f64) -> Option<f64> {
     (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-chance))
 }
 
-/// The least number from 1 to `most` that `fits`, where every larger one fits too. Asks few
-/// numbers, near to the `guess` at first.
+/// Returns the least number from 1 to `most` for which `fits` is true. Every greater number must
+/// fit too. The search starts near `guess` and tries few numbers.
 pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let guess = guess.clamp(1, most);
-    // Strides that double, until one end fits and the other doesn't.
+    // The stride doubles until the range has one end that fits and one that does not.
     let mut stride = guess / 1024 + 1;
     let (mut below, mut fitting);
     if fits(guess) {
@@ -96,28 +98,30 @@ pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option
     Some(fitting)
 }
 
-/// The greatest number of keys up to `most` that `fits`, where every smaller one fits too; 0 if
-/// none does.
+/// Returns the greatest number up to `most` for which `fits` is true, or 0 if none fits. Every
+/// smaller number must fit too.
 pub(super) fn greatest(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
-    // The least that doesn't fit, less one.
+    // One less than the least number that does not fit.
     least(guess, most, |n| !fits(n)).map_or(most, |n| n - 1)
 }
 
-/// The mean of `f(j)`, where `j` of `n` keys fall into one of `places` places: binomial, which
-/// for many places is Poisson's. `f` must grow from 0 to at most 1.
+/// Returns the mean of `f(j)`, where `j` is the number of keys in one of `places` places after `n`
+/// keys were distributed at random. `j` is binomially distributed. `f` must grow from 0 to at most
+/// 1.
 pub(super) fn mean_over_load(n: u64, places: u64, f: impl Fn(f64) -> f64) -> f64 {
     if places <= 1 {
         return f(float(n));
     }
     let (keys, others) = (float(n), float(places - 1));
     let mode = float(n.saturating_add(1) / places);
-    // Where hardly any place has a load so low (fewer than one of 10^30) that strangers are not
-    // all found, the mean is one, and its sum might have no end: `j + 1` is `j` from 2^53 on.
+    // A load this low occurs with a probability below 10^-30. If even such a place returns `true`
+    // for every key, the mean is 1. Without this case the loop below might not end, because `j + 1`
+    // equals `j` from 2^53 on.
     if f(libm::floor(mode - 12.0 * libm::sqrt(mode + 1.0)).max(0.0)) >= 1.0 {
         return 1.0;
     }
-    // From the most likely load outwards, each chance by its ratio to the one before, in units of
-    // the most likely one.
+    // The sum starts at the most likely load and goes outwards. Each probability follows from its
+    // neighbour by their ratio, and is relative to that of the most likely load.
     let (mut total, mut chances) = (f(mode), 1.0);
     let (mut chance, mut j) = (1.0, mode);
     while j > 0.0 {
@@ -135,7 +139,8 @@ pub(super) fn mean_over_load(n: u64, places: u64, f: impl Fn(f64) -> f64) -> f64
         j += 1.0;
         total += chance * f(j);
         chances += chance;
-        // `f` is at most 1, so this bounds what is left; the ratio is far below 1 by then.
+        // `f` is at most 1, so the current probability bounds the remaining sum: the ratio of
+        // neighbours is far below 1 here.
         if chance <= total * 1e-16 || chance < 1e-300 {
             break;
         }

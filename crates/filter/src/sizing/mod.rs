@@ -1,28 +1,30 @@
-//! Bits, hash functions, rates and capacities from each other.
+//! Formulas for size, number of hash functions, false-positive rate and capacity of every layout.
 //!
-//! A module for each layout, each with the rate of a given size, the smallest size for a rate, and
-//! the keys that a size holds; [`Kind::cost`](super::Kind::cost) puts them side by side, beside
-//! [`exact_table`] and [`floor`]. Rates are computed as exactly as the layout allows, and sizes are searched by the rates: whole numbers are tried, not
-//! rounded to.
+//! Each layout has a module of its own, with functions for the rate of a given size, the smallest
+//! size for a given rate, and the number of keys that a size can hold at a given rate.
+//! [`Kind::cost`](super::Kind::cost), [`exact_table`] and [`floor`] compute comparable costs of all
+//! layouts. Rates are computed as exactly as the layout allows. Sizes are found by a search over
+//! whole numbers that computes the rate of each candidate, not by rounding a real number.
 //!
-//! | layout | the rate is | what it misses |
+//! | layout | the rate is | what the rate ignores |
 //! |---|---|---|
-//! | [`classic`] | exact occupancy for small filters, mean and variance for large | nothing above 10⁻⁴ of the rate |
+//! | [`classic`] | exact for small filters, from mean and variance for large ones | nothing above 10⁻⁴ of the rate |
 //! | [`partitioned`] | exact | |
-//! | [`split_block`] | exact, over the binomial load of blocks | bits that the layout cuts off the hash, from 10⁻⁸ down |
+//! | [`split_block`] | exact, over the binomial load of blocks | hash bits that the layout does not use; relevant below 10⁻⁸ |
 //! | [`blocked`] | exact, over the binomial load of blocks | |
-//! | [`cuckoo`] | by the mean load | the spread of the load among buckets: 10⁻⁴ of the rate for 8 bits, less for more |
+//! | [`cuckoo`] | computed from the mean load | the variation of the load between buckets: 10⁻⁴ of the rate for 8 bits, less for more |
 //! | [`fixed`] | a power of two | |
 //!
-//! All of it is about hash functions that are random, and about strangers that were not chosen by
-//! someone who knows the hash. A hash of 64 bits adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). And
-//! rates are means over hash functions: that of one small filter is higher or lower, by its own
-//! bits ([`Filter::expected_fpr`](super::Filter::expected_fpr)).
+//! All formulas assume random hash functions, and keys that nobody chose with knowledge of the
+//! hash. A 64-bit hash adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). The rates are averages over all
+//! hash functions. The rate of one particular small filter is higher or lower.
+//! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes it from the filter's own bits.
 //!
-//! What tutorials say otherwise: `(1 - e^(-kn/m))^k` is too low; the number of hash functions has
-//! to be whole, and the better of the two neighbours isn't always the nearer; a size rounded up to
-//! a power of two costs up to twice the memory; sizing a blocked filter by the classic formula
-//! misses the rate by up to five times.
+//! These formulas correct four errors that are common in tutorials. The formula `(1 - e^(-kn/m))^k`
+//! is too low. The number of hash functions must be whole, and the better neighbour of the real
+//! optimum is not always the nearer one. Rounding the size up to a power of two costs up to twice
+//! the memory. A blocked filter that was sized by the classic formula can have five times the
+//! requested rate.
 
 pub mod blocked;
 pub mod classic;
@@ -42,16 +44,19 @@ pub use cost::{Cost, exact_table, floor};
 use super::words::NoMemory;
 pub(super) use math::{checked, distinct, float};
 
-/// The most hash functions that a filter has: enough for a rate of 2⁻¹²⁸.
+/// Greatest number of hash functions of a filter, enough for a rate of 2⁻¹²⁸.
 pub const MAX_HASH_FUNCS: u32 = 128;
 
-/// How wide a hash of keys has to be: 128 bits once the strangers that share 64 bits with one of
-/// `n` keys are a hundredth of the rate, else 64.
+/// Returns the width in bits that key hashes need, 64 or 128.
+///
+/// The width is 128 if collisions of 64-bit hashes, `n·2⁻⁶⁴`, would exceed a hundredth of the rate
+/// `fpr`.
 pub fn hash_bits(n: u64, fpr: f64) -> u32 {
     if float(n) * libm::exp2(-64.0) > fpr / 100.0 { 128 } else { 64 }
 }
 
-/// Refuses hashes of so few bits that keys of equal hash would spoil the rate.
+/// Returns an error if hashes of this width would collide so often that collisions exceed a
+/// hundredth of the rate.
 pub(crate) fn check_hash(capacity: u64, fpr: f64, bits: u32) -> Result<(), SizingError> {
     if float(capacity) * libm::exp2(-f64::from(bits)) > fpr / 100.0 {
         return Err(SizingError::HashTooShort { capacity, fpr, bits });
@@ -59,63 +64,63 @@ pub(crate) fn check_hash(capacity: u64, fpr: f64, bits: u32) -> Result<(), Sizin
     Ok(())
 }
 
-/// Why there is no filter of such a size.
+/// The reason why no filter can have a requested size or rate.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SizingError {
-    /// A rate of false positives that is none.
-    #[error("a rate of false positives of {fpr}: it lies between 0 and 1, both excluded")]
+    /// The false-positive rate is not between 0 and 1.
+    #[error("the false-positive rate is {fpr}, but must be between 0 and 1, both excluded")]
     Fpr {
-        /// What was asked for.
+        /// The requested rate.
         fpr: f64,
     },
-    /// An error, or a chance of one, that is not between 0 and 1.
-    #[error("{what} of {value}: it lies between 0 and 1, both excluded")]
+    /// A relative error, or a probability of one, is not between 0 and 1.
+    #[error("{what} of {value}: it must be between 0 and 1, both excluded")]
     Share {
-        /// Which.
+        /// Name of the argument.
         what: &'static str,
-        /// What was asked for.
+        /// Requested value.
         value: f64,
     },
-    /// A rate that the layout can't have at any size.
-    #[error("a rate of {fpr:e} is out of reach of {layout}, whose best is {best:e}")]
+    /// The layout can't reach the requested rate at any size.
+    #[error("a rate of {fpr:e} is out of reach of {layout}, whose lowest rate is {best:e}")]
     OutOfReach {
-        /// What was asked for.
+        /// The requested rate.
         fpr: f64,
-        /// Which filter.
+        /// Name of the layout.
         layout: &'static str,
-        /// The lowest rate it can have.
+        /// Lowest rate that the layout can reach.
         best: f64,
     },
-    /// A parameter outside of what the layout can have.
-    #[error("{what} of {value}: from {min} to {max} are possible")]
+    /// A parameter is outside the range that the layout allows.
+    #[error("{what} of {value} is out of range: from {min} to {max} are possible")]
     Parameter {
-        /// Which parameter.
+        /// Name of the parameter.
         what: &'static str,
-        /// What was asked for.
+        /// Requested value.
         value: u64,
-        /// The least there can be.
+        /// Smallest value allowed.
         min: u64,
-        /// The most there can be.
+        /// Greatest value allowed.
         max: u64,
     },
-    /// Keys that share a hash would spoil the rate.
-    #[error("{capacity} keys at a rate of {fpr:e} take a hash of more than {bits} bits")]
+    /// Collisions of hashes would exceed the requested rate.
+    #[error("{capacity} keys at a rate of {fpr:e} need a hash of more than {bits} bits")]
     HashTooShort {
-        /// Keys asked for.
+        /// Requested number of keys.
         capacity: u64,
-        /// Rate asked for.
+        /// Requested rate.
         fpr: f64,
-        /// Bits of the hash.
+        /// Width of the hash in bits.
         bits: u32,
     },
-    /// No memory for it.
+    /// There is no memory for the filter.
     #[error(transparent)]
     NoMemory(#[from] NoMemory),
 }
 
 impl SizingError {
-    /// An error unless the parameter is from 1 to `max`.
+    /// Returns [`SizingError::Parameter`] unless the parameter is from 1 to `max`.
     pub(crate) fn unless_within(what: &'static str, value: u64, max: u64) -> Result<(), Self> {
         let (min, fits) = (1, (1..=max).contains(&value));
         if fits { Ok(()) } else { Err(Self::Parameter { what, value, min, max }) }

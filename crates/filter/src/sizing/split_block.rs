@@ -1,36 +1,42 @@
-//! Split-block Bloom filters: a key has one block, and one bit in each of its eight words.
+//! Sizes of split-block Bloom filters: each key has one block, and sets one bit in each of the
+//! block's eight words.
 //!
-//! With `j` keys in a block a word of `w` bits has the share `1 - (1 - 1/w)^j` of its bits set on
-//! average, words don't depend on each other, and the rate is that to the eighth power: exact.
-//! `j` is binomial (`n` keys over the blocks); the rate of the filter is the mean over `j`. Taking
-//! the mean load for every block instead, as sizing by the classic formula does, is too low,
-//! because full blocks cost more than empty ones gain (Putze, Sanders, Singler 2007): filters so
-//! sized have up to 5 times the rate asked for.
+//! With `j` keys in a block, the mean fraction of set bits in a word of `w` bits is `1 - (1 -
+//! 1/w)^j`. Words are independent of each other, so the rate of the block is exactly the eighth
+//! power of this fraction. `j` is binomially distributed, because `n` keys are spread over the
+//! blocks, and the rate of the filter is the mean over `j`.
 //!
-//! What this misses: keys of equal hash, and what a layout cuts off a hash. Parquet's takes the
-//! positions in the block from 32 bits, so keys of a block that agree in those have equal
-//! positions: `load·2⁻³²` more, which counts from 10⁻⁸ downwards.
+//! The classic formula assumes the mean load for every block. The result is too low, because full
+//! blocks raise the rate more than empty blocks lower it (Putze, Sanders, Singler 2007). Filters
+//! sized by that formula have up to 5 times the requested rate.
+//!
+//! The formula ignores keys with equal hashes, and hash bits that a layout does not use. Parquet's
+//! layout computes the positions in a block from 32 bits of the hash, so keys of one block that
+//! agree in these bits have equal positions. This adds `load·2⁻³²` to the rate, which matters for
+//! rates below 10⁻⁸.
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest, least, mean_over_load};
 use crate::words::NoMemory;
 
-/// Words of a block, and bits of a key.
+/// Number of words in a block, and number of bits that a key sets.
 const WORDS: u32 = 8;
-/// No memory has more blocks.
+/// Greatest number of blocks. No memory is larger.
 const MAX_BLOCKS: u64 = 1 << 50;
 
-/// The rate with `n` distinct keys in so many blocks of eight words of `word_bits` bits: 64 for
-/// blocks of 512 bits, 32 for blocks of 256.
+/// Returns the rate of a filter with `n` distinct keys in `num_blocks` blocks of eight words.
+/// `word_bits` is 64 for blocks of 512 bits, and 32 for blocks of 256 bits.
 pub fn fpr(n: u64, num_blocks: u64, word_bits: u32) -> f64 {
     let cell = 1.0 / f64::from(word_bits.max(1));
     mean_over_load(n, num_blocks, |load| libm::pow(any_of(load, cell), f64::from(WORDS)))
 }
 
-/// The fewest blocks for `n` keys at the rate `fpr`. No keys take as much as one.
+/// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`. Zero keys need
+/// as much as one key.
 ///
 /// # Errors
-/// If the rate is none, or no memory could be as large.
+/// Returns an error if `fpr` is not between 0 and 1, or if the filter would be larger than any
+/// memory.
 ///
 /// # Examples
 /// ```
@@ -41,7 +47,7 @@ pub fn fpr(n: u64, num_blocks: u64, word_bits: u32) -> f64 {
 /// ```
 pub fn num_blocks(n: u64, fpr: f64, word_bits: u32) -> Result<u64, SizingError> {
     let n = n.max(1);
-    // What the mean load would take.
+    // The size for the mean load in every block is the start of the search.
     let share = libm::exp(libm::log(checked(fpr)?) / f64::from(WORDS));
     let load = libm::log1p(-share) / libm::log1p(-1.0 / f64::from(word_bits.max(2)));
     let guess = float(n) / load;
@@ -52,10 +58,10 @@ pub fn num_blocks(n: u64, fpr: f64, word_bits: u32) -> Result<u64, SizingError> 
     blocks.ok_or(SizingError::NoMemory(NoMemory { words }))
 }
 
-/// How many keys so many blocks hold at the rate `fpr`.
+/// Returns the greatest number of keys for which `num_blocks` blocks have a rate of at most `fpr`.
 ///
 /// # Errors
-/// If the rate is none.
+/// Returns an error if `fpr` is not between 0 and 1.
 pub fn capacity(num_blocks: u64, fpr: f64, word_bits: u32) -> Result<u64, SizingError> {
     let share = libm::exp(libm::log(checked(fpr)?) / f64::from(WORDS));
     let load = libm::log1p(-share) / libm::log1p(-1.0 / f64::from(word_bits.max(2)));

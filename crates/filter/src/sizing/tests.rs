@@ -1,4 +1,4 @@
-//! Against the published figures, and against sums that share nothing with the formulas.
+//! Tests against published figures, and against sums that share no code with the formulas.
 #![expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -18,7 +18,7 @@ fn close(a: f64, b: f64, tolerance: f64) {
     assert!((a / b - 1.0).abs() <= tolerance, "{a} is not {b} within {tolerance}");
 }
 
-/// E[(X/m)^k] by the distribution of X, throw by throw.
+/// Computes E[(X/m)^k] from the distribution of X, one throw after another.
 fn by_distribution(n: u64, m: u64, k: u32) -> f64 {
     let mut chances = vec![0.0; m as usize + 1];
     chances[0] = 1.0;
@@ -50,7 +50,7 @@ fn exact_classic_rates() {
     }
 }
 
-/// The exact sum and mean-and-variance agree where one takes over from the other.
+/// The exact sum and the approximation agree at the size where the code switches between them.
 #[test]
 fn classic_rates_at_the_switch_over() {
     for hash_funcs in [1, 2, 3, 5, 7, 10, 14, 20, 23, 30, 50] {
@@ -92,8 +92,8 @@ fn bits_per_key_of_split_blocks() {
     }
 }
 
-/// By how much the textbook's formula is too low: Bose and others 2008, Christensen and others
-/// 2010 computed such ratios.
+/// The textbook formula is too low by the ratios that Bose and others (2008) and Christensen and
+/// others (2010) computed.
 #[test]
 fn the_textbook_is_too_low() {
     for (n, m, k, ratio, tolerance) in [
@@ -108,15 +108,17 @@ fn the_textbook_is_too_low() {
     }
 }
 
-/// `RocksDB`'s figures for blocks of 512 bits, key bits anywhere in it: 10 bits a key and 6 of
-/// them 0.957 %, where an unblocked filter has 0.9535 %; 16 bits a key with 9 and with 11.
+/// The figures of `RocksDB` for blocks of 512 bits with positions anywhere in the block. 10 bits
+/// per key and 6 positions give 0.957 %, where a classic filter has 0.9535 %. The other figures are
+/// for 16 bits per key with 9 and with 11 positions.
 #[test]
 fn rates_of_blocked_filters() {
     let n = 512 * 10_000;
     close(blocked::fpr(n, n / 512 * 10, 512, 6), 0.009_57, 0.015);
     close(blocked::fpr(n, n / 512 * 16, 512, 9), 0.000_843, 0.015);
     close(blocked::fpr(n, n / 512 * 16, 512, 11), 0.000_884, 0.015);
-    // By the mean of the bits that are set in a block, not by all numbers of them: a little less.
+    // These published sizes use the mean number of set bits in a block instead of its distribution.
+    // They are therefore slightly too small.
     for (fpr, bits, hash_funcs) in
         [(1e-2, 9.90, 6), (1e-3, 15.49, 9), (1e-4, 21.91, 12), (1e-5, 29.48, 14)]
     {
@@ -126,7 +128,7 @@ fn rates_of_blocked_filters() {
     }
 }
 
-/// Parquet's table of its split-block filters: bits for a key and the rate.
+/// The table of Parquet's specification for split-block filters: bits per key and rate.
 #[test]
 fn rates_of_the_parquet_specification() {
     for (bits, fpr) in [(6.0, 0.1), (10.5, 0.01), (16.9, 0.001), (26.4, 0.0001), (41.0, 0.00001)] {
@@ -135,7 +137,8 @@ fn rates_of_the_parquet_specification() {
     }
 }
 
-/// One block holds all keys; of two, each binomially many: a sum over all 2^n ways.
+/// A single block contains all keys. For two blocks, the expected rate is a sum over all 2^n
+/// distributions of the keys.
 #[test]
 fn rates_of_few_blocks() {
     let of_load = |j: u32| (1.0 - (1.0 - 1.0 / 64.0f64).powi(j as i32)).powi(8);
@@ -153,15 +156,15 @@ fn bits_per_key_of_the_rest() {
     close(bits(Kind::Cuckoo8, 3e-2), 8.51, 1e-3);
     close(bits(Kind::Fuse8, 4e-3), 9.01, 1e-3);
     close(bits(Kind::Fuse16, 1e-4), 18.02, 1e-3);
-    // Bitcoin Core's: 86 bits at 10⁻⁶, 43 at 10⁻³.
+    // Figures of Bitcoin Core: 86 bits at 10⁻⁶, 43 bits at 10⁻³.
     close(bits(Kind::Rolling, 1e-6), 86.3, 1e-3);
     close(bits(Kind::Rolling, 1e-3), 43.1, 1e-3);
-    // A code for gaps costs 1.5 bits above the floor, about.
+    // A code of the gaps costs about 1.5 bits above the lower bound.
     close(bits(Kind::Compressed, 1e-2), 6.64 + 1.43, 1e-3);
     for (exponent, bits) in [(2, 6.64), (3, 9.97), (4, 13.29), (5, 16.61)] {
         close(floor(n, 10f64.powi(-exponent)).unwrap().bits_per_key, bits, 1e-3);
     }
-    // xorf's sizes of 3-wise filters.
+    // The sizes of 3-wise filters in the crate `xorf`.
     for n in [2, 3, 10, 1_000, 11_000, 100_000, 400_000] {
         let keys: Vec<u64> = (0..n).map(crate::hashing::fmix64).collect();
         let filter = xorf::BinaryFuse8::try_from(&keys).unwrap();
@@ -169,14 +172,14 @@ fn bits_per_key_of_the_rest() {
     }
 }
 
-/// What is built for a rate has it, and nothing smaller does.
+/// A filter of the computed size has the requested rate, and no smaller filter has.
 #[test]
 fn sizes_are_the_smallest() {
     for n in [1, 2, 7, 300, 1_000_000, 3_000_000_000] {
         for fpr in [0.9, 0.3, 1e-2, 1e-6, 1e-12] {
             for k in [1, 2, 3, 6, 7, 19, 20, 40] {
                 let Ok(m) = classic::num_bits(n, k, fpr) else {
-                    // With few hash functions a low rate takes more memory than there is.
+                    // With few hash functions, a low rate needs more memory than can exist.
                     assert!(f64::from(k) < -libm::log2(fpr) / 4.0, "{n} {fpr} {k}");
                     continue;
                 };
@@ -202,7 +205,8 @@ fn sizes_are_the_smallest() {
     }
 }
 
-/// The whole number of hash functions is the better of two, which is not the nearer of the two.
+/// The chosen number of hash functions is the better of the two neighbours of the optimum, even if
+/// it is not the nearer one.
 #[test]
 fn hash_functions_are_the_best() {
     for num_bits in [100, 1_000, 5_000, 20_000, 1_000_000] {
@@ -270,7 +274,8 @@ fn the_stages_of_a_scalable_filter_keep_the_rate() {
         let all = stages::compound_fpr(rates);
         assert!(all <= 1e-3 && all > 0.8e-3, "{tightening}: {all}");
     }
-    // A first stage of the whole rate is what growable-bloom-filter has: up to 6.7 times.
+    // A first stage with the whole rate, as in growable-bloom-filter, ends at up to 6.7 times the
+    // promised rate.
     let forever = stages::compound_fpr((0..200).map(|stage| 1e-3 * 0.85f64.powi(stage)));
     close(forever, 6.65e-3, 0.01);
 }
@@ -292,7 +297,7 @@ fn impossible_rates_are_refused() {
     assert!(matches!(classic::num_bits(10, 0, 0.1), Err(SizingError::Parameter { .. })));
     assert!(matches!(classic::num_bits(10, 129, 0.1), Err(SizingError::Parameter { .. })));
     assert!(matches!(Kind::Cuckoo8.cost(1000, 1e-4), Err(SizingError::OutOfReach { .. })));
-    // As large as can be asked for: an answer or an error, no overflow.
+    // The greatest possible arguments give a result or an error, without overflow.
     for fpr in [0.999_999, 0.5, 1e-9, 1e-300, f64::MIN_POSITIVE] {
         for n in [u64::MAX, u64::MAX / 3] {
             for kind in Kind::ALL {
@@ -303,7 +308,7 @@ fn impossible_rates_are_refused() {
     }
 }
 
-/// Rates at the edges: nothing in it, nothing to it.
+/// Rates of filters without keys, bits or hash functions.
 #[test]
 fn degenerate_sizes() {
     assert_eq!(classic::fpr(0, 64, 3), 0.0);

@@ -1,4 +1,5 @@
-//! Split-block filters in bytes: one parameter, the number of blocks.
+//! The encoded form of split-block filters. The first parameter is the number of blocks, and the
+//! other two are zero.
 
 use alloc::vec::Vec;
 
@@ -20,10 +21,11 @@ impl<B: BlockShape> Portable for SplitBlockFilter<B> {
 }
 
 impl<'a, B: BlockShape> SplitBlockFilter<B, &'a [u64]> {
-    /// The filter in bytes that [`encode`](Portable::encode) made, where they are.
+    /// Opens an encoded filter in place, without copying its bytes.
     ///
     /// # Errors
-    /// As [`decode`](Portable::decode), and if the bytes can't be read in place.
+    /// Returns the same errors as [`decode`](Portable::decode). Also returns
+    /// [`DecodeError::NotInPlace`] if the bytes can't be read in place.
     pub fn view(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let opened = open::<B>(bytes)?;
         let Header { len, hasher, .. } = opened.header;
@@ -32,11 +34,12 @@ impl<'a, B: BlockShape> SplitBlockFilter<B, &'a [u64]> {
 }
 
 impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
-    /// Refuses more bits than the keys can have set, and keys that have set none.
+    /// Returns an error if `len` keys can't have set the bits: if more than 8 bits per key are set,
+    /// or if there are keys but no bit is set.
     fn checked(self) -> Result<Self, DecodeError> {
         let ones = self.ones();
         if ones > self.len.saturating_mul(8) || ones == 0 && self.len > 0 {
-            let limit = "an eighth of the bits set, and none if none is";
+            let limit = "a number that can have set these bits";
             return Err(parameter("the number of keys", self.len, limit));
         }
         Ok(self)
@@ -47,14 +50,10 @@ fn open<B: BlockShape>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {
     Opened::read(bytes, B::KIND, |header| {
         let [num_blocks, unused @ ..] = header.params;
         if unused != [0; 2] {
-            return Err(DecodeError::NotZero("48 to 63"));
+            return Err(DecodeError::NotZero("bytes 48 to 63"));
         }
         if !(1..=MAX_BLOCKS).contains(&num_blocks) {
-            return Err(parameter(
-                "the number of blocks",
-                num_blocks,
-                "from 1 to 2^28 are possible",
-            ));
+            return Err(parameter("the number of blocks", num_blocks, "from 1 to 2^28"));
         }
         Ok(num_blocks * words_of_block::<B>())
     })

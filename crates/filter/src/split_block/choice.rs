@@ -1,4 +1,4 @@
-//! What a hash chooses: its block, and a bit in each word of that.
+//! Selection of a key's block, and of its bit in each word of the block.
 
 /// The multipliers of Parquet's specification: eight odd numbers without visible structure.
 pub(super) const SALTS: [u32; 8] = [
@@ -12,13 +12,13 @@ pub(super) const SALTS: [u32; 8] = [
     0x5c6b_fb31,
 ];
 
-/// The block of a hash: its high half, scaled to the number of blocks.
+/// Returns the block of a hash: its high half, scaled to the number of blocks.
 #[inline(always)]
 pub(super) fn place(hash: u64, num_blocks: usize) -> usize {
     ((hash >> 32) * num_blocks as u64 >> 32) as usize
 }
 
-/// What chooses the bits in a block.
+/// Returns the low half of a hash, which selects the bits in the block.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
 pub(super) fn low(hash: u64) -> u32 {

@@ -1,23 +1,25 @@
-//! Folding: a filter of half the blocks, as if its keys had gone into that one.
+//! Folding a filter to half the number of blocks.
 //!
-//! A key's block is its hash scaled to the number of blocks, so that with half of them it has the
-//! block of half the index: blocks that stand side by side become one. (Where the index is a
-//! remainder, the halves of the filter have to be laid over each other; mixing the two up loses
-//! keys.)
+//! The folded filter is the one that its keys would have filled if they had been inserted into it.
+//! The block of a key is its hash scaled to the number of blocks. With half the number of blocks,
+//! the index is therefore halved, and neighbouring blocks are united. (Filters whose index is a
+//! remainder must unite the lower half of the blocks with the upper half instead. Using the wrong
+//! rule loses keys.)
 
 use super::{BlockShape, SplitBlockFilter, fpr};
 use crate::membership::{Filter as _, Fold};
 use crate::words::{NoMemory, Words, unite};
 
 impl<B: BlockShape> Fold for SplitBlockFilter<B> {
-    /// `None` if the number of blocks is odd.
+    /// Computes the rate after a fold. `None` if the number of blocks is odd.
     fn fpr_folded(&self) -> Option<f64> {
         let num_blocks = self.num_blocks();
         let halves = self.blocks().as_chunks::<2>().0.iter().map(union::<B>);
         num_blocks.is_multiple_of(2).then(|| fpr::<B>(halves, num_blocks / 2, self.len()))
     }
 
-    /// No key is lost; strangers hit more often. `None` if the number of blocks is odd.
+    /// Folds the filter. All keys stay in the filter, and the rate rises. `None` if the number of
+    /// blocks is odd.
     fn folded(&self) -> Result<Option<Self>, NoMemory> {
         if !self.num_blocks().is_multiple_of(2) {
             return Ok(None);
@@ -31,7 +33,7 @@ impl<B: BlockShape> Fold for SplitBlockFilter<B> {
     }
 }
 
-/// All bits of two blocks.
+/// Returns the union of the bits of two blocks.
 fn union<B: BlockShape>([first, second]: &[B::Block; 2]) -> B::Block {
     let mut union = *first;
     unite(union.as_mut(), second.as_ref());

@@ -1,15 +1,16 @@
-//! Batches over lanes: the block of a key that comes later is asked for while one is tested.
+//! Batch operations on vector lanes. While one key is processed, the blocks of later keys are
+//! prefetched.
 
 use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
 use super::choice::{SALTS, low, place};
 use super::layout::{Bits256, Bits512, Layout};
 
-/// How many keys ahead memory is asked for: twice as many lines as a core waits for at once, so
-/// that it always does.
+/// Number of keys between the prefetch of a block and its use. It is twice the number of cache
+/// misses that a core can have in flight, so that the maximum is always in flight.
 const AHEAD: usize = 48;
 
-/// The multipliers in the low halves of eight long words.
+/// The multipliers, each in the low half of a 64-bit word.
 const LONG_SALTS: [u64; 8] = {
     let mut long = [0; 8];
     let mut word = 0;
@@ -20,7 +21,7 @@ const LONG_SALTS: [u64; 8] = {
     long
 };
 
-/// The multipliers twice, for two keys.
+/// The multipliers repeated, to process two keys at once.
 const SALTS_TWICE: [u32; 16] = {
     let mut twice = [0; 16];
     let mut word = 0;
@@ -31,7 +32,8 @@ const SALTS_TWICE: [u32; 16] = {
     twice
 };
 
-/// Many keys at a time, over lanes. The blocks of the first keys have been asked for.
+/// Operations on many keys, on vector lanes. The caller must have prefetched the blocks of the
+/// first keys.
 #[expect(unnameable_types, reason = "sealed: no shapes but ours")]
 pub trait Batches: Layout {
     fn contains_each<L: Lanes>(
@@ -43,7 +45,7 @@ pub trait Batches: Layout {
     fn insert_each<L: Lanes>(lanes: L, blocks: &mut [Self::Block], hashes: &[u64]);
 }
 
-/// Asks for the block of the key `AHEAD` behind `at`.
+/// Prefetches the block of the key that is `AHEAD` positions after `at`.
 #[inline(always)]
 fn ask_ahead<B>(blocks: &[B], hashes: &[u64], at: usize) {
     if let Some(hash) = hashes.get(at + AHEAD) {
@@ -51,7 +53,7 @@ fn ask_ahead<B>(blocks: &[B], hashes: &[u64], at: usize) {
     }
 }
 
-/// Asks for the blocks of the first keys.
+/// Prefetches the blocks of the first `AHEAD` keys.
 #[inline(always)]
 fn ask_first<B>(blocks: &[B], hashes: &[u64]) {
     for hash in hashes.iter().take(AHEAD) {
@@ -59,15 +61,15 @@ fn ask_first<B>(blocks: &[B], hashes: &[u64]) {
     }
 }
 
-/// The eight bits of a key in a block of 512.
+/// Returns the eight bits of a key in a 512-bit block.
 #[inline(always)]
 fn mask_512<L: Lanes>(lanes: L, low: u32) -> L::V {
-    // The upper halves of the long words are zero, before and after.
+    // The upper halves of the 64-bit words are zero before and after the 32-bit multiplication.
     let products = lanes.mul(lanes.splat(low), lanes.load_long(&LONG_SALTS));
     lanes.shl_each_long(lanes.load_long(&[1; 8]), lanes.shr::<26>(products))
 }
 
-/// The eight bits of each of two keys in blocks of 256.
+/// Returns the eight bits of each of two keys in 256-bit blocks.
 #[inline(always)]
 fn masks_256<L: Lanes>(lanes: L, first: u32, second: u32) -> L::V {
     let products = lanes.mul(lanes.splat_halves(first, second), lanes.load(&SALTS_TWICE));
@@ -130,9 +132,10 @@ impl Batches for Bits256 {
         for (at, pair) in pairs.iter().enumerate() {
             ask_ahead(blocks, hashes, at * 2);
             ask_ahead(blocks, hashes, at * 2 + 1);
+            // The masks are computed on lanes, but written to the blocks one key at a time.
             let mut masks = [0; 8];
             lanes.store_long(masks_256(lanes, low(pair[0]), low(pair[1])), &mut masks);
-            // One after the other: both keys may have the same block.
+            // The two keys may have the same block, so the second write must follow the first.
             for (hash, mask) in pair.iter().zip(masks.as_chunks::<4>().0) {
                 for (word, bits) in blocks[place(*hash, num_blocks)].iter_mut().zip(mask) {
                     *word |= bits;

@@ -1,36 +1,36 @@
-//! What a block is: where the bits of a key lie in it.
+//! The shapes of blocks, and the positions of a key's bits in a block.
 
 use super::choice::SALTS;
 use crate::kind::Kind;
 
-/// Blocks of 512 bits in eight words of 64.
+/// The shape of blocks of 512 bits, in eight words of 64 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bits512 {}
 
-/// Blocks of 256 bits in eight words of 32, as Parquet has them.
+/// The shape of blocks of 256 bits, in eight words of 32 bits, as in Parquet's filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bits256 {}
 
-/// The arithmetic of a block. A key has one bit in each of eight words, chosen by the low half of
-/// its hash; the high half chose the block.
+/// The operations on a block. A key has one bit in each of eight words, selected by the low half of
+/// its hash. The high half selects the block.
 #[expect(unnameable_types, reason = "sealed: no shapes but ours")]
 pub trait Layout: Sized + Send + Sync + 'static {
-    /// Words of 64 bits of memory: eight or four.
+    /// The memory of a block: eight or four words of 64 bits.
     type Block: Copy + AsRef<[u64]> + AsMut<[u64]>;
 
     const KIND: Kind;
-    /// The bits of one of the eight words: as many places a bit of a key has.
+    /// Number of bits in each of the eight words.
     const WORD_BITS: u32;
 
     fn blocks(words: &[u64]) -> &[Self::Block];
     fn blocks_mut(words: &mut [u64]) -> &mut [Self::Block];
 
-    /// Whether all eight bits are set.
+    /// Returns `true` if all eight bits of a key are set.
     fn may_contain(block: &Self::Block, low: u32) -> bool;
-    /// Sets the eight bits. Whether one was not.
+    /// Sets the eight bits of a key. Returns `true` if at least one of them was not set before.
     fn insert(block: &mut Self::Block, low: u32) -> bool;
-    /// The product of the numbers of bits set in the eight words: of all `WORD_BITS^8` choices of
-    /// bits, how many find theirs set.
+    /// Returns how many of all `WORD_BITS^8` selections of eight bits have all their bits set: the
+    /// product of the numbers of set bits in the eight words.
     fn hits(block: &Self::Block) -> u64;
 }
 
@@ -74,7 +74,7 @@ impl Layout for Bits512 {
 }
 
 impl Layout for Bits256 {
-    /// A word of 64 bits is two of 32, the first of them in the low half.
+    /// Each 64-bit word contains two 32-bit words of the block, the first in the low half.
     type Block = [u64; 4];
 
     const KIND: Kind = Kind::SplitBlock256;

@@ -1,37 +1,40 @@
-//! Split-block Bloom filters: every key has its bits in one block, one bit in each of the block's
-//! eight words.
+//! Split-block Bloom filters: each key has one block, and sets one bit in each of the block's eight
+//! words.
 //!
-//! The high half of a key's hash chooses the block, the low half the eight bits; nothing chooses
-//! both. A probe reads one line of memory, whether the key is there or not, and tests the eight
-//! bits at once, without a branch. So it costs a tenth to a third of a classic Bloom filter's, at
+//! The high half of a key's hash selects the block, and the low half selects the eight bits. A
+//! query reads one cache line, whether or not the key is in the set, and tests the eight bits at
+//! once without a branch. So it takes a tenth to a third of the time of a classic Bloom filter, for
 //! a few more bits:
 //!
-//! | bits a key for a rate of | 1 % | 0.1 % | 0.01 % | 0.001 % |
+//! | bits per key at a rate of | 1 % | 0.1 % | 0.01 % | 0.001 % |
 //! |---|---|---|---|---|
 //! | [`SplitBlockFilter512`] | 10.1 | 15.7 | 23.6 | 35.0 |
 //! | [`SplitBlockFilter256`] | 10.5 | 16.9 | 26.3 | 41.0 |
 //! | classic Bloom | 9.6 | 14.4 | 19.2 | 24.0 |
-//! | cuckoo, the best of its widths | 12.8 | 17.0 | 19.5 | |
+//! | cuckoo, with its best width | 12.8 | 17.0 | 19.5 | |
 //! | ribbon | 6.9 | 10.3 | 13.7 | 17.1 |
 //!
-//! **When to use it**: as a gate before something slower, where a rate of 0.1 % or more is good
-//! enough, and keys come but don't go. Insertion is the fastest of all filters here, filters
-//! merge by OR, and one that turns out too large folds. Take blocks of 512 bits; those of 256 are
-//! for Parquet. **When not**: below about 0.1 % blocks that got more keys than others spoil the
-//! rate, and the price in bits grows. A cuckoo filter is smaller there, and takes keys out again. For
-//! sets that never change a ribbon filter is smaller at every rate, if a probe may take ten times
-//! as long. For a few thousand keys a table is exact and as fast.
+//! **When to use it.** As a first test before something slower, where a rate of 0.1 % or above is
+//! sufficient and keys are never removed. Insertion is faster than in every other filter of this
+//! crate. Filters can be merged by OR, and a filter that turns out too large can be folded. Choose
+//! blocks of 512 bits. Blocks of 256 bits are for Parquet.
 //!
-//! `true` means that eight bits are set, by the key or by others of its block; `false` is
-//! certain. The rate is a mean over blocks, of which fuller ones have a higher one: sizing by the
-//! classic formula gives too few bits ([`super::sizing::split_block`]). It is
-//! no lower than keys in a block·2⁻³², as often as the low halves of two hashes are equal.
+//! **When not to use it.** For rates below about 0.1 %: some blocks get more keys than others, they
+//! determine the rate, and the filter needs more and more bits. A cuckoo filter is smaller there,
+//! and supports removal. For sets that never change, a ribbon filter is smaller at every rate, if a
+//! query may take ten times as long. For a few thousand keys, an exact table is as fast.
 //!
-//! The hash has to be uniform in all of its bits. Who divides keys among several filters by bits
-//! of the same hash has to see to it that within each filter the high half still takes all values.
+//! `true` means that eight bits are set, by the key or by other keys of its block. `false` is
+//! certain. The rate is the mean over all blocks, and fuller blocks have a higher rate. Therefore
+//! the classic formula gives too few bits ([`super::sizing::split_block`]). The rate is at least
+//! `j·2⁻³²`, where `j` is the number of keys in a block, because keys of a block with equal low
+//! halves of the hash have equal bits.
 //!
-//! Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters" (2007); Apple: "Split
-//! Block Bloom Filters" (arXiv 2101.01719); Parquet's `BloomFilter.md`.
+//! The hash must be uniform in all of its bits. A caller that divides keys among several filters by
+//! bits of the same hash must ensure that the high half still takes all values within each filter.
+//!
+//! Sources: Putze, Sanders, Singler: "Cache-, Hash- and Space-Efficient Bloom Filters" (2007);
+//! Apple: "Split Block Bloom Filters" (arXiv 2101.01719); Parquet's `BloomFilter.md`.
 
 mod bytes;
 mod choice;
@@ -52,19 +55,22 @@ use super::membership::{Filter, Full, Insert, Merge, MergeError};
 use super::sizing::{self, SizingError, classic, distinct, float};
 use super::words::{Words, count_ones, unite};
 
-/// The most blocks there can be. Each is chosen by 16 of the 2³² values there are, or by one more,
-/// so that none gets many more keys than others.
+/// Greatest number of blocks. With this limit, each block is selected by at least 16 of the 2³²
+/// values of the hash's high half. The numbers of values differ by at most one, so no block gets
+/// many more keys than others.
 const MAX_BLOCKS: u64 = 1 << 28;
-/// Keys in a block, at most ten or so at this rate, times 2⁻³² are a fiftieth of it.
+/// Lowest rate that `with_fpr` accepts. At this rate a block has about ten keys, so equal low
+/// halves of hashes (ten times 2⁻³²) add a fiftieth to the rate. At lower rates they would add
+/// more.
 const LEAST_FPR: f64 = 1e-7;
 
-/// The size of a block: [`Bits512`] or [`Bits256`].
+/// The shape of a block: [`Bits512`] or [`Bits256`].
 pub trait BlockShape: Batches + fmt::Debug + Clone + Copy + PartialEq + Eq {}
 
 impl BlockShape for Bits512 {}
 impl BlockShape for Bits256 {}
 
-/// A split-block Bloom filter of blocks of `B`; `S` holds its words.
+/// A split-block Bloom filter with blocks of shape `B`. `S` is the type of its memory.
 ///
 /// # Examples
 /// ```
@@ -72,56 +78,59 @@ impl BlockShape for Bits256 {}
 /// use chainsieve_filter::{Filter, Fold, Insert, KeyHasher};
 ///
 /// let hasher = KeyHasher::xxh3(7);
-/// // Room for 2,000 keys at 0.1 %. `with_fpr` does the sum, whose result may be odd.
+/// // Room for 2,000 keys at 0.1 %. `with_fpr` computes the number of blocks, which may be odd.
 /// let mut filter = SplitBlockFilter512::with_blocks(64, hasher)?;
 /// filter.insert(b"a script")?;
 /// assert!(filter.contains(b"a script"));
 ///
-/// // A block's worth of questions at once.
+/// // Query many keys in one batch.
 /// let hashes: Vec<u64> = (0..4000_u64).map(|key| hasher.hash(&key.to_le_bytes())).collect();
 /// let mut may_contain = vec![false; hashes.len()];
 /// filter.contains_batch(&hashes, &mut may_contain);
 /// assert!(may_contain.iter().filter(|hit| **hit).count() < 10);
 ///
-/// // Far fewer keys came than were planned for.
+/// // Fewer keys were inserted than planned, so the filter can be folded.
 /// let folds = filter.fold_to_fpr(0.001)?;
 /// assert!(folds > 0 && filter.contains(b"a script"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SplitBlockFilter<B, S = Words> {
-    /// A whole number of blocks, and at least one.
+    /// A whole number of blocks, at least one.
     words: S,
     len: u64,
     hasher: KeyHasher,
     shape: core::marker::PhantomData<B>,
 }
 
-/// Blocks of 512 bits: a cache line, eight words of 64 bits.
+/// Split-block Bloom filter with blocks of 512 bits: a cache line, eight words of 64 bits.
 pub type SplitBlockFilter512<S = Words> = SplitBlockFilter<Bits512, S>;
-/// Blocks of 256 bits: eight words of 32 bits, bit for bit as Parquet's filters are.
+/// Split-block Bloom filter with blocks of 256 bits: eight words of 32 bits, bit for bit as in
+/// Parquet's filters.
 pub type SplitBlockFilter256<S = Words> = SplitBlockFilter<Bits256, S>;
-/// A [`SplitBlockFilter512`] in bytes of someone else.
+/// A [`SplitBlockFilter512`] that queries encoded bytes in place, without owning them.
 pub type SplitBlockFilter512Ref<'a> = SplitBlockFilter512<&'a [u64]>;
-/// A [`SplitBlockFilter256`] in bytes of someone else.
+/// A [`SplitBlockFilter256`] that queries encoded bytes in place, without owning them.
 pub type SplitBlockFilter256Ref<'a> = SplitBlockFilter256<&'a [u64]>;
 
 impl<B: BlockShape> SplitBlockFilter<B> {
-    /// An empty filter of so many blocks.
+    /// Creates an empty filter with the given number of blocks.
     ///
     /// # Errors
-    /// For no blocks, for more than 2²⁸, or if there is no memory.
+    /// Returns an error if `num_blocks` is not from 1 to 2²⁸, or if there is no memory for the
+    /// filter.
     pub fn with_blocks(num_blocks: u64, hasher: KeyHasher) -> Result<Self, SizingError> {
         SizingError::unless_within("a number of blocks", num_blocks, MAX_BLOCKS)?;
         Ok(Self::from_words(Words::zeroed(num_blocks * words_of_block::<B>())?, 0, hasher))
     }
 
-    /// The smallest filter for `capacity` keys whose mean rate is `fpr` at most. It takes more keys
-    /// as well, at a higher rate.
+    /// Creates the smallest filter for `capacity` keys with a mean rate of at most `fpr`. More keys
+    /// can be inserted, and then raise the rate.
     ///
     /// # Errors
-    /// If the rate is none, or below 10⁻⁷, where keys that share half of a hash begin to count;
-    /// or as [`with_blocks`](Self::with_blocks).
+    /// Returns an error if `fpr` is not between 0 and 1, or is below 10⁻⁷, where keys with equal
+    /// low halves of the hash would exceed the rate. Also returns the errors of
+    /// [`with_blocks`](Self::with_blocks).
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         if fpr > 0.0 && fpr < LEAST_FPR {
             let layout = B::KIND.name();
@@ -131,18 +140,21 @@ impl<B: BlockShape> SplitBlockFilter<B> {
         Self::with_blocks(num_blocks, hasher)
     }
 
-    /// The filter of bits whose keys nobody counted.
+    /// Creates a filter from bits whose number of keys is unknown. The number is estimated from the
+    /// bits.
     #[cfg(feature = "parquet")]
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     pub(crate) fn of_bits(words: Words, hasher: KeyHasher) -> Self {
         let mut filter = Self::from_words(words, 0, hasher);
         let least = filter.ones().div_ceil(8);
-        // Never below the least: `-ln(1 - x)` is `x` at least.
+        // Rounding must not go below the least number of keys that can have set the bits. The
+        // estimate itself does not, because `-ln(1 - x)` is at least `x`.
         filter.len = filter.estimated_len().map_or(least, |len| least.max(libm::round(len) as u64));
         filter
     }
 
-    /// As [`insert_batch`](Insert::insert_batch), on a backend of choice.
+    /// Inserts the keys with these hashes, as [`insert_batch`](Insert::insert_batch) does, on the
+    /// given backend.
     pub fn insert_batch_on(&mut self, backend: Backend, hashes: &[u64]) {
         backend.run(Fill::<B> { blocks: B::blocks_mut(self.words.as_mut()), hashes });
         self.len = self.len.saturating_add(hashes.len() as u64);
@@ -158,19 +170,19 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
         B::blocks(self.words.as_ref())
     }
 
-    /// The blocks, one behind the other.
+    /// Returns the words of all blocks, in order.
     #[cfg(feature = "parquet")]
     pub(crate) fn words(&self) -> &[u64] {
         self.words.as_ref()
     }
 
-    /// How many blocks there are.
+    /// Returns the number of blocks.
     pub fn num_blocks(&self) -> u64 {
         self.blocks().len() as u64
     }
 
-    /// Asks for the one line of memory that [`contains_hash`](Filter::contains_hash) will read. For watch
-    /// sets.
+    /// Prefetches the cache line that [`contains_hash`](Filter::contains_hash) will read. Used by
+    /// watch sets.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
@@ -178,10 +190,11 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
         chainsieve_lanes::simd::prefetch(&blocks[place(hash, blocks.len())]);
     }
 
-    /// As [`contains_batch`](Filter::contains_batch), on a backend of choice.
+    /// Queries many hashes, as [`contains_batch`](Filter::contains_batch) does, on the given
+    /// backend.
     ///
     /// # Panics
-    /// If the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn contains_batch_on(&self, backend: Backend, hashes: &[u64], may_contain: &mut [bool]) {
         assert_eq!(hashes.len(), may_contain.len(), "an answer for every hash");
         backend.run(Contains::<B> { blocks: self.blocks(), hashes, answers: may_contain });
@@ -221,14 +234,16 @@ impl<B: BlockShape, S: AsRef<[u64]>> Filter for SplitBlockFilter<B, S> {
         classic::share(self.ones(), self.num_bits())
     }
 
-    /// From the bits as they are: the mean over blocks of the product of the fills of the eight
-    /// words, and what strangers add whose low half of the hash is a key's.
+    /// Computes the rate of this very filter from its bits: the mean over all blocks of the product
+    /// of the fills of the eight words. Adds the probability that the low half of a hash equals
+    /// that of a key in the block.
     fn expected_fpr(&self) -> f64 {
         fpr::<B>(self.blocks().iter().copied(), self.num_blocks(), self.len)
     }
 
-    /// By the share of bits that are not set: it is `(1 - 1/m)^n` after `n` keys, each of which sets
-    /// in each row of words one bit of `m`.
+    /// Estimates the number of distinct keys from the fraction of bits that are not set. After `n`
+    /// keys its expected value is `(1 - 1/m)^n`: if the words of all blocks are stacked in eight
+    /// rows of `m` bits, each key sets one bit in each row.
     fn estimated_len(&self) -> Option<f64> {
         distinct(self.fill(), 1.0 / float(self.num_blocks() * u64::from(B::WORD_BITS)))
     }
@@ -264,7 +279,7 @@ impl<B: BlockShape> Merge for SplitBlockFilter<B> {
     }
 }
 
-/// The rate of so many blocks, filled by `len` keys.
+/// Returns the rate of a filter with these blocks, filled by `len` keys.
 fn fpr<B: BlockShape>(blocks: impl Iterator<Item = B::Block>, num_blocks: u64, len: u64) -> f64 {
     let hits: u128 = blocks.map(|block| u128::from(B::hits(&block))).sum();
     let choices = libm::pow(f64::from(B::WORD_BITS), 8.0);
@@ -274,7 +289,7 @@ fn fpr<B: BlockShape>(blocks: impl Iterator<Item = B::Block>, num_blocks: u64, l
     ((hits / choices + same_low_half) / float(num_blocks)).min(1.0)
 }
 
-/// Words of 64 bits that a block takes.
+/// Returns the number of 64-bit words in a block.
 const fn words_of_block<B: BlockShape>() -> u64 {
     (size_of::<B::Block>() / 8) as u64
 }

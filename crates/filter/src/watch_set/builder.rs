@@ -1,4 +1,4 @@
-//! How a watch set comes to be.
+//! Construction of watch sets.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,16 +13,16 @@ use super::shard::Shape;
 use super::{Body, Stripe, WatchSet};
 use crate::hashing::KeyHasher;
 
-/// Up to so many keys a set is exact.
+/// Default number of keys up to which a set is exact.
 const EXACT_UP_TO: u64 = 100_000;
-/// The most keys of an exact set.
+/// Greatest number of keys of an exact set.
 const MAX_EXACT: u64 = 1 << 21;
-/// Up to so many keys a part is not split.
+/// Default number of keys up to which a shard is not split.
 const SHARD_KEYS: u64 = 24 << 10;
-/// Keys between two reports.
+/// Number of keys between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
-/// What a [`WatchSet`] is made by.
+/// Builder of a [`WatchSet`], with its options.
 #[derive(Clone)]
 pub struct WatchSetBuilder {
     hasher: Option<KeyHasher>,
@@ -31,19 +31,19 @@ pub struct WatchSetBuilder {
     has_gate: bool,
 }
 
-/// How far the building of a large set is.
+/// Progress of building a large set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Keys taken from the iterator.
+    /// Keys are taken from the iterator.
     Keys {
-        /// So many, of which some may be the same.
+        /// Number of keys taken so far, including duplicates.
         taken: u64,
     },
-    /// Filters made.
+    /// Filters are built.
     Filters {
-        /// For so many keys.
+        /// Number of keys whose filters are complete.
         done: u64,
-        /// Of so many.
+        /// Number of all keys.
         of: u64,
     },
 }
@@ -55,38 +55,44 @@ impl Default for WatchSetBuilder {
 }
 
 impl WatchSetBuilder {
-    /// A random hash key, exact up to 100,000 keys.
+    /// Creates a builder with the default options: a random hash key, exact up to 100,000 keys,
+    /// gates, and shards of 24,576 keys.
     pub const fn new() -> Self {
         Self { hasher: None, exact_up_to: EXACT_UP_TO, shard_keys: SHARD_KEYS, has_gate: true }
     }
 
-    /// Keys are hashed by this, not by SipHash-1-3 under a random key. For stores that find keys
-    /// by their hashes, and where nobody chooses keys that collide.
+    /// Sets the hasher of the keys. The default is SipHash-1-3 with a random key.
+    ///
+    /// Set a hasher for a store that finds keys by their hashes, or to use a faster hash function
+    /// if nobody chooses keys that collide.
     #[must_use]
     pub const fn hasher(mut self, hasher: KeyHasher) -> Self {
         self.hasher = Some(hasher);
         self
     }
 
-    /// Up to how many keys the set is an exact table. At most 2²¹.
+    /// Sets the number of keys up to which the set is an exact table. The number is limited to 2²¹.
     #[must_use]
     pub const fn exact_up_to(mut self, keys: u64) -> Self {
         self.exact_up_to = if keys < MAX_EXACT { keys } else { MAX_EXACT };
         self
     }
 
-    /// Without the gate: 19.1 bits a key at most instead of 29.8, at a hundred times the rate of
-    /// false positives, and with two lines of memory read for a stranger instead of one.
+    /// Builds shards without a gate. The filters then take at most 19.1 bits per key instead of
+    /// 29.8. The false-positive rate is a hundred times as high, and a query for a key outside the
+    /// set reads two cache lines instead of one.
     #[must_use]
     pub const fn without_gate(mut self) -> Self {
         self.has_gate = false;
         self
     }
 
-    /// Up to how many keys a part of the set is one; at five thirds of it the part has become
-    /// two. By default 24,576. An addition that makes a part anew takes about a tenth of a
-    /// microsecond for each of its keys; small parts take memory of their own, some hundred bytes.
-    /// From 16 to 2²⁴.
+    /// Sets the number of keys up to which a shard is not split. The default is 24,576.
+    ///
+    /// A shard is split when its number of keys is between `keys` and five thirds of `keys`. An
+    /// addition that rebuilds a shard takes about a tenth of a microsecond for each of the shard's
+    /// keys. Each shard also takes some hundred bytes of memory, so small shards cost more. The
+    /// number is limited to the range from 16 to 2²⁴.
     #[must_use]
     pub const fn shard_keys(mut self, keys: u64) -> Self {
         self.shard_keys = match keys {
@@ -121,17 +127,17 @@ impl WatchSetBuilder {
         }
     }
 
-    /// A set without keys, which will keep them.
+    /// Creates an empty set that stores its keys in memory.
     pub fn empty(&self) -> WatchSet {
         let hasher = self.hasher.unwrap_or_else(KeyHasher::random);
         self.with(self.store(hasher), hasher)
     }
 
-    /// A set that keeps these keys, each as often as it comes. The keys are stored as they come,
-    /// and their filters made at the end, in one pass.
+    /// Creates a set of these keys, stored in memory. A key's reference count is the number of
+    /// times it occurs. The keys are stored first, and then all filters are built in one pass.
     ///
     /// # Errors
-    /// If a key is too long or memory is out.
+    /// Returns an error if a key is too long or if there is no memory.
     pub fn from_keys<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
@@ -152,10 +158,11 @@ impl WatchSetBuilder {
         self.fill(self.with(store, hasher), progress)
     }
 
-    /// A set over the keys of a store that has them. It is shown all of them once.
+    /// Creates a set over a store that already contains the keys. The set visits the keys of the
+    /// store stripe by stripe.
     ///
     /// # Errors
-    /// If the store fails or memory is out.
+    /// Returns an error if the store fails or if there is no memory.
     pub fn over<S: KeyStore>(
         &self,
         store: S,

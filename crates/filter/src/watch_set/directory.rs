@@ -1,34 +1,36 @@
-//! Extendible hashing: parts of a range of hashes, each found by the top bits of a hash, each
-//! split and joined alone.
+//! Extendible hashing: a directory that finds the part of a hash by the hash's top bits. Each part
+//! can be split or joined without touching the others.
 //!
-//! A set's hashes fall into [`STRIPES`] ranges by their top bits, one lock each. Within a stripe a
-//! directory finds the part by as many further bits as the deepest part needs. A split touches the
-//! two halves and no other part, so that what an insertion can cost does not grow with the set.
+//! The top bits of a hash divide all hashes into [`STRIPES`] stripes, each with a lock of its own.
+//! Each stripe has a directory. The directory is addressed by as many further bits as its deepest
+//! part needs. A split touches only the two halves of one part, so the cost of an insertion does
+//! not grow with the size of the set.
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// The bits of a hash that choose the stripe.
+/// Number of top bits of a hash that select the stripe.
 const STRIPE_BITS: u32 = 6;
-/// How many stripes there are: how many writers can work at once.
+/// Number of stripes, which is the number of writers that can work at the same time.
 pub(super) const STRIPES: usize = 1 << STRIPE_BITS;
-/// A part that was split so often is not split again: keys that share so many bits of their
-/// hashes were chosen to.
+/// Number of splits after which a part is not split again. Random hashes do not agree in so many
+/// bits: keys in such a part were chosen to collide.
 const MAX_DEPTH: u32 = 18;
 
-/// The stripe of a hash.
+/// Returns the stripe of a hash.
 #[inline]
 pub(super) fn stripe_of(hash: u64) -> usize {
     (hash >> (64 - STRIPE_BITS)) as usize
 }
 
-/// The hashes of a stripe.
+/// Returns the range of hashes that belong to a stripe.
 pub(super) fn stripe_range(stripe: usize) -> RangeInclusive<u64> {
     prefix_range(stripe as u64, STRIPE_BITS)
 }
 
-/// The hashes that begin with `prefix`, of `bits` bits, at least one.
+/// Returns the range of hashes that start with the `bits` bits of `prefix`. `bits` must be at least
+/// 1.
 fn prefix_range(prefix: u64, bits: u32) -> RangeInclusive<u64> {
     let first = prefix << (64 - bits);
     first..=first | u64::MAX >> bits
@@ -38,36 +40,37 @@ fn prefix_range(prefix: u64, bits: u32) -> RangeInclusive<u64> {
 #[derive(Debug)]
 pub(super) struct Directory<T> {
     stripe: usize,
-    /// How many bits behind the stripe's the directory is addressed by.
+    /// Number of bits after the stripe's bits that address the directory.
     bits: u32,
-    /// For every value of these bits, which of `cells` it is in.
+    /// For every value of these bits, the index of its cell in `cells`.
     slots: Vec<u32>,
     cells: Vec<Cell<T>>,
 }
 
 #[derive(Debug)]
 struct Cell<T> {
-    /// How many bits behind the stripe's all hashes in here share, and which.
+    /// Number of bits after the stripe's bits that all hashes in this cell share.
     depth: u32,
+    /// The value of these shared bits.
     prefix: u64,
     part: T,
 }
 
-/// A place among a directory's cells, good until the next split or join.
+/// The index of a cell in a directory. It is valid until the next split or join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CellId(usize);
 
 impl<T> Directory<T> {
-    /// All hashes of the stripe in one part.
+    /// Creates a directory with a single part for all hashes of the stripe.
     pub(super) fn new(stripe: usize, part: T) -> Self {
         let cells = vec![Cell { depth: 0, prefix: 0, part }];
         Self { stripe, bits: 0, slots: vec![0], cells }
     }
 
-    /// All hashes of the stripe in `2^depth` parts of equal ranges, in order.
+    /// Creates a directory of `2^depth` parts with ranges of equal size, in order.
     ///
     /// # Panics
-    /// If the number of parts is another.
+    /// Panics if the number of parts is not `2^depth`.
     pub(super) fn of_parts(stripe: usize, depth: u32, parts: Vec<T>) -> Self {
         assert_eq!(parts.len(), 1 << depth, "a part for each prefix");
         let slots = (0..1_u32 << depth).collect();
@@ -75,7 +78,7 @@ impl<T> Directory<T> {
         Self { stripe, bits: depth, slots, cells: cells.collect() }
     }
 
-    /// The ranges of `2^depth` parts, in order.
+    /// Returns the ranges of `2^depth` parts of equal size, in order.
     pub(super) fn ranges(stripe: usize, depth: u32) -> impl Iterator<Item = RangeInclusive<u64>> {
         let prefix = (stripe as u64) << depth;
         (0..1 << depth).map(move |part| prefix_range(prefix | part, STRIPE_BITS + depth))
@@ -83,7 +86,7 @@ impl<T> Directory<T> {
 
     #[inline]
     pub(super) fn cell_of(&self, hash: u64) -> CellId {
-        // Two shifts, because a shift by 64 is none.
+        // A shift by 64 bits would overflow if `bits` is 0. So the shift is done in two steps.
         let slot = hash << STRIPE_BITS >> 1 >> (63 - self.bits);
         CellId(self.slots[slot as usize] as usize)
     }
@@ -107,7 +110,7 @@ impl<T> Directory<T> {
         self.cells.iter().map(|cell| &cell.part)
     }
 
-    /// Every part with its hashes, in the order of these.
+    /// Returns every part with its range of hashes, in the order of the hashes.
     pub(super) fn in_order(&self) -> impl Iterator<Item = (RangeInclusive<u64>, &T)> {
         let mut next = Some(*stripe_range(self.stripe).start());
         let end = *stripe_range(self.stripe).end();
@@ -119,22 +122,25 @@ impl<T> Directory<T> {
         })
     }
 
-    /// The hashes that are found in the part.
+    /// Returns the range of hashes that belong to the part.
     pub(super) fn range(&self, cell: CellId) -> RangeInclusive<u64> {
         let Cell { depth, prefix, .. } = self.cells[cell.0];
         prefix_range((self.stripe as u64) << depth | prefix, STRIPE_BITS + depth)
     }
 
-    /// The first hash of the upper half of the part; `None` where it is not to be split further.
+    /// Returns the first hash of the upper half of the part. `None` if the part must not be split
+    /// further.
     pub(super) fn middle(&self, cell: CellId) -> Option<u64> {
         let Cell { depth, .. } = self.cells[cell.0];
         let range = self.range(cell);
         (depth < MAX_DEPTH).then(|| range.start() + (range.end() - range.start()) / 2 + 1)
     }
 
-    /// Puts two parts in the place of one: the hashes below its middle, and those from there on.
+    /// Splits a part: `lower` gets the hashes below its middle, and `upper` gets the others.
     pub(super) fn split(&mut self, cell: CellId, lower: T, upper: T) {
         if self.cells[cell.0].depth == self.bits {
+            // The part is already addressed by all bits of the directory. So the directory doubles,
+            // with one bit more.
             self.slots = self.slots.iter().flat_map(|slot| [*slot, *slot]).collect();
             self.bits += 1;
         }
@@ -148,7 +154,8 @@ impl<T> Directory<T> {
         self.point_to(CellId(added));
     }
 
-    /// The part whose hashes differ in the last of the shared bits only, if it is one part.
+    /// Returns the buddy of a part: the part whose hashes differ only in the last shared bit.
+    /// `None` if these hashes are divided among several parts.
     pub(super) fn buddy(&self, cell: CellId) -> Option<CellId> {
         let Cell { depth, prefix, .. } = self.cells[cell.0];
         let slot = (prefix ^ 1) << (self.bits - depth);
@@ -156,7 +163,7 @@ impl<T> Directory<T> {
         (depth > 0 && self.cells[buddy].depth == depth).then_some(CellId(buddy))
     }
 
-    /// Puts one part in the place of a part and its [`buddy`](Self::buddy).
+    /// Replaces a part and its [`buddy`](Self::buddy) by one part.
     pub(super) fn join(&mut self, cell: CellId, buddy: CellId, part: T) {
         let joined = &mut self.cells[cell.0];
         joined.depth -= 1;
@@ -165,12 +172,13 @@ impl<T> Directory<T> {
         self.point_to(cell);
         self.cells.swap_remove(buddy.0);
         if buddy.0 < self.cells.len() {
-            // The last took its place.
+            // `swap_remove` moved the last cell to the buddy's index, so the slots of that cell
+            // must be updated.
             self.point_to(buddy);
         }
     }
 
-    /// Lets the slots of a cell's hashes point to it.
+    /// Updates the slots of a cell's hashes to point to the cell.
     fn point_to(&mut self, cell: CellId) {
         let Cell { depth, prefix, .. } = self.cells[cell.0];
         let spread = self.bits - depth;
@@ -179,7 +187,7 @@ impl<T> Directory<T> {
         slots.for_each(|slot| *slot = u32::try_from(cell.0).unwrap_or(u32::MAX));
     }
 
-    /// Bytes of the directory, without what the parts own.
+    /// Returns the memory of the directory in bytes, without the memory that the parts own.
     pub(super) fn bytes(&self) -> usize {
         self.slots.capacity() * size_of::<u32>() + self.cells.capacity() * size_of::<Cell<T>>()
     }
@@ -191,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Each part knows its range, by which the directory is compared with what it should find.
+    /// Compares the directory with a model. Each part stores its own range.
     fn check(directory: &Directory<(u64, u64)>, model: &BTreeMap<u64, u64>) {
         assert_eq!(directory.parts().len(), model.len());
         for (first, last) in model {
@@ -216,7 +224,7 @@ mod tests {
                 let hash = first | state >> STRIPE_BITS;
                 let cell = directory.cell_of(hash);
                 let (from, to) = directory.range(cell).into_inner();
-                // More splits at first, more joins later.
+                // There are more splits at first, and more joins later.
                 if state % 100 < if step < 1_000 { 70 } else { 30 } {
                     let Some(middle) = directory.middle(cell) else { continue };
                     directory.split(cell, (from, middle - 1), (middle, to));

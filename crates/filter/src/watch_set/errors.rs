@@ -1,26 +1,26 @@
-//! What the operations of a watch set answer.
+//! Answers, results and errors of a watch set's operations.
 
 use crate::sizing::SizingError;
 
-/// Whether a key is watched.
+/// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Answer {
-    /// It is not: certain.
+    /// The key is certainly not in the set.
     No,
-    /// It may be: filters can't say more. The keys can
+    /// The key may be in the set. The filters can't tell more, but the key store can
     /// ([`confirm`](super::WatchSet::confirm)).
     Maybe,
-    /// It is: certain.
+    /// The key is certainly in the set.
     Yes,
 }
 
 impl Answer {
-    /// Whether the key may be watched: anything but a certain no.
+    /// Returns `true` if the key may be in the set: for every answer except [`No`](Self::No).
     pub const fn may_contain(self) -> bool {
         !matches!(self, Self::No)
     }
 
-    /// Whether there is nothing left to ask.
+    /// Returns `true` if the answer is certain: for every answer except [`Maybe`](Self::Maybe).
     pub const fn is_certain(self) -> bool {
         !matches!(self, Self::Maybe)
     }
@@ -34,35 +34,35 @@ impl Answer {
     }
 }
 
-/// What came of an addition.
+/// The result of adding a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
-    /// The key was not there.
+    /// The key was not in the set before.
     New,
-    /// It was there, and is now held once more.
+    /// The key was already in the set. Its reference count was incremented.
     Again,
 }
 
-/// What came of a removal.
+/// The result of removing a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removed {
-    /// The key is no longer there.
+    /// The key is no longer in the set.
     Gone,
-    /// It is still held: it was added more often.
+    /// The key is still in the set, because it was added more often than removed.
     StillHeld,
 }
 
-/// Why a watch set did not do what it was asked. It answers as before.
+/// The reason why an operation of a watch set failed. The set's answers are unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WatchError<E> {
     /// The key to remove is not in the set.
     #[error("the key to remove is not in the set")]
     Unknown,
-    /// The store of keys failed.
-    #[error("the store of keys: {0}")]
+    /// The key store failed.
+    #[error("the key store failed: {0}")]
     Store(#[source] E),
-    /// No memory for larger filters.
+    /// There is no memory for the filters.
     #[error(transparent)]
     Sizing(#[from] SizingError),
 }

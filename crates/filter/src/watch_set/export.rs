@@ -1,4 +1,4 @@
-//! What is watched, for others to ask: static, small, and no secret.
+//! Export of a watch set as a static filter that is public.
 
 use alloc::vec::Vec;
 
@@ -8,49 +8,52 @@ use crate::fuse::{BinaryFuse, FuseFingerprint};
 use crate::hashing::KeyHasher;
 use crate::static_build::BuildError;
 
-/// What giving away a filter of a watch set gives away.
+/// The caller's confirmation that publishing a filter of a watch set reveals the set.
 ///
 /// # Warning
-/// The filter's hasher travels with it, key and all. Whoever has both tests every script that the
-/// chain ever had, some 10⁹, in a minute or two, and at a rate of 2⁻¹⁶ is left with the watched
-/// ones and a few of others: **the wallet is public**. No key prevents that, and no lower rate.
+/// The filter's hasher is published with the filter, including its key. Whoever has both can test
+/// every script that ever occurred in the chain, about 10⁹ of them, in a minute or two. At a rate
+/// of 2⁻¹⁶ only the watched scripts and a few others remain: **the wallet is public**. Neither a
+/// hash key nor a lower rate prevents that.
 ///
-/// An export is for lists that are public anyway, as of known-bad addresses. A wallet that
-/// doesn't want to be known asks for filters of blocks (BIP158) and matches them at home.
+/// Export only lists that are public anyway, such as lists of known-bad addresses. A wallet that
+/// wants privacy should download filters of blocks (BIP158) and match them locally.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exposure {
-    /// Said by whoever exports: anyone may find out which scripts are in the set.
+    /// Confirms that anyone with the filter can find out which scripts are in the set.
     AnyoneCanTestScripts,
 }
 
-/// Why there is no export.
+/// The reason why a watch set can't be exported.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExportError<E> {
-    /// The hasher's key was drawn to be secret: it would travel with the filter.
+    /// The hasher's key was drawn at random to stay secret, but would be published with the filter.
     #[error("the hasher's random key would be published: give an explicit key, or expose it")]
     SecretKey,
-    /// The store has hashes of keys only, by another hasher.
-    #[error("the store shows hashes, not keys: they can't be hashed anew")]
+    /// The key store provides only hashes, which were computed by another hasher.
+    #[error("the key store has only hashes of its keys, which can't be hashed by another hasher")]
     NoKeys,
-    /// The store of keys failed.
-    #[error("the store of keys: {0}")]
+    /// The key store failed.
+    #[error("the key store failed: {0}")]
     Store(#[source] E),
-    /// The filter can't be built.
+    /// The static filter can't be built.
     #[error(transparent)]
     Build(#[from] BuildError),
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// A static filter of the keys, for others to ask: [`BinaryFuse8`](crate::fuse::BinaryFuse8)
-    /// or [`BinaryFuse16`](crate::fuse::BinaryFuse16). See [`Exposure`] for what that means.
+    /// Builds a static filter of the keys for publication: a
+    /// [`BinaryFuse8`](crate::fuse::BinaryFuse8) or a [`BinaryFuse16`](crate::fuse::BinaryFuse16).
+    /// [`Exposure`] describes what the filter reveals.
     ///
-    /// Keys are hashed anew, by a hasher that others may know: a new one. The set's own would let
-    /// them choose keys that collide in it.
+    /// The keys are hashed again by `hasher`, which becomes public. Use a new hasher: with the
+    /// hasher of the set, others could choose keys that collide in the set.
     ///
     /// # Errors
-    /// If the hasher is secret, the store fails or has no keys to show, or memory is out.
+    /// Returns an error if the hasher is secret, if the store fails or provides only hashes, if
+    /// there is no memory, or if no seed leads to a filter.
     pub fn export_public<F: FuseFingerprint>(
         &self,
         hasher: KeyHasher,
@@ -60,13 +63,14 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(BinaryFuse::build(&hashes, 0, hasher)?)
     }
 
-    /// The hashes of all keys by another hasher, for a static filter of another kind. They expose
-    /// as much as the filter: [`Exposure`].
+    /// Returns the hashes of all keys under another hasher, to build a static filter of another
+    /// kind. The hashes reveal as much as the filter: see [`Exposure`].
     ///
-    /// Keys that others add or remove meanwhile may be among them or not.
+    /// Keys that other threads add or remove during the call may or may not be included.
     ///
     /// # Errors
-    /// As [`export_public`](Self::export_public).
+    /// Returns [`ExportError::SecretKey`], [`ExportError::Store`] or [`ExportError::NoKeys`], as
+    /// [`export_public`](Self::export_public) does.
     pub fn public_hashes(
         &self,
         hasher: KeyHasher,

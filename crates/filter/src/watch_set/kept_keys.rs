@@ -1,4 +1,4 @@
-//! The keys of a watch set, kept in memory.
+//! The keys of a watch set, stored in memory.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -9,28 +9,30 @@ use super::key_store::{Acquired, Kept, KeyStore, Released};
 use super::key_table::{KeepError, KeyTable};
 use crate::hashing::KeyHasher;
 
-/// The [`KeyStore`] that a [`WatchSet`](super::WatchSet) has of its own: keys in memory, with
-/// their counts.
+/// The default [`KeyStore`] of a [`WatchSet`](super::WatchSet): keys and their reference counts in
+/// memory.
 ///
-/// A key takes its bytes, two more, and five to eleven of a table; removed ones leave holes of at
-/// most a quarter until their part of the table is made anew.
+/// Each key takes its own bytes, two bytes for the count and the length, and five to eleven bytes
+/// of a hash table. Removed keys leave holes of at most a quarter of the memory, until their table
+/// is rebuilt.
 #[derive(Debug)]
 pub struct KeptKeys {
     hasher: KeyHasher,
-    /// Keys of a table that is not split: splitting is what an addition can have to wait for.
+    /// Greatest number of keys in a table that is not split. An addition may have to wait for a
+    /// split, so this number bounds the wait.
     max_keys: usize,
     stripes: Vec<RwLock<Directory<KeyTable>>>,
 }
 
 impl KeptKeys {
-    /// No keys, to be found by the hashes of `hasher`.
+    /// Creates an empty store whose keys are found by the hashes of `hasher`.
     pub(super) fn new(hasher: KeyHasher, max_keys: usize) -> Self {
         let empty = |stripe| RwLock::new(Directory::new(stripe, KeyTable::default()));
         Self { hasher, max_keys, stripes: (0..STRIPES).map(empty).collect() }
     }
 
     fn read(&self, stripe: usize) -> RwLockReadGuard<'_, Directory<KeyTable>> {
-        // Nothing of others runs under these locks.
+        // No foreign code runs under these locks, so a panic can't leave a table half changed.
         self.stripes[stripe].read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -42,13 +44,13 @@ impl KeptKeys {
         self.hasher.hash(key)
     }
 
-    /// How often the key is held.
+    /// Returns the reference count of a key.
     pub fn count(&self, key: &[u8]) -> u64 {
         let hash = self.hash_of(key);
         self.read(stripe_of(hash)).of(hash).count(hash, key)
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the store in bytes.
     pub fn bytes(&self) -> usize {
         let of_stripe = |stripe| {
             let directory = self.read(stripe);
@@ -57,8 +59,9 @@ impl KeptKeys {
         (0..STRIPES).map(of_stripe).sum()
     }
 
-    /// Calls `each` with every key and its count. What others add and remove meanwhile may be
-    /// shown or not. No lock is held while `each` runs: it may change the set.
+    /// Calls `each` with every key and its reference count. Keys that other threads add or remove
+    /// during the call may or may not be included. No lock is held while `each` runs, so `each` may
+    /// change the set.
     pub fn for_each(&self, mut each: impl FnMut(&[u8], u64)) {
         for stripe in 0..STRIPES {
             let mut next = Some(*stripe_range(stripe).start());
@@ -69,7 +72,7 @@ impl KeptKeys {
                     (directory.part(cell).listing(), *directory.range(cell).end())
                 };
                 for (key, count) in keys.iter() {
-                    // Of parts that were joined meanwhile, some were shown.
+                    // If tables were joined meanwhile, the keys below `from` were already shown.
                     if self.hash_of(key) >= from {
                         each(key, count);
                     }
@@ -79,19 +82,19 @@ impl KeptKeys {
         }
     }
 
-    /// The keys of a stripe and their counts, copied.
+    /// Returns copies of the keys of a stripe, with their reference counts.
     pub(super) fn of_stripe(&self, stripe: usize) -> Vec<(Vec<u8>, u64)> {
         let directory = self.read(stripe);
         let keys = directory.parts().flat_map(KeyTable::iter);
         keys.map(|(key, count)| (key.to_vec(), count)).collect()
     }
 
-    /// Forgets the keys of a stripe.
+    /// Removes the keys of a stripe.
     pub(super) fn clear_stripe(&self, stripe: usize) {
         *self.write(stripe) = Directory::new(stripe, KeyTable::default());
     }
 
-    /// Two tables in the place of one that has many keys.
+    /// Splits a table that has too many keys into two.
     fn split_if_large(&self, directory: &mut Directory<KeyTable>, hash: u64) {
         let cell = directory.cell_of(hash);
         let table = directory.part(cell);
@@ -106,7 +109,7 @@ impl KeptKeys {
         directory.split(cell, lower, upper);
     }
 
-    /// One table in the place of two that have few keys.
+    /// Joins a table with its neighbour if both together have few keys.
     fn join_if_small(&self, directory: &mut Directory<KeyTable>, hash: u64) {
         let cell = directory.cell_of(hash);
         let Some(buddy) = directory.buddy(cell) else { return };
@@ -162,7 +165,7 @@ impl KeyStore for KeptKeys {
             let within = stripe_range(stripe);
             let (mut next, last) =
                 (*hashes.start().max(within.start()), *hashes.end().min(within.end()));
-            // Part after part of those that the range touches.
+            // The range may touch several tables of the stripe.
             loop {
                 let cell = directory.cell_of(next);
                 for (key, _) in directory.part(cell).iter() {

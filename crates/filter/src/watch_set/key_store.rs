@@ -1,67 +1,68 @@
-//! Who has the keys: a store whose counts say what a watch set puts in and takes out.
+//! The key store of a watch set, whose reference counts determine what the filters contain.
 
 use core::ops::RangeInclusive;
 
-/// The keys of a [`WatchSet`](super::WatchSet), with a count of references to each.
+/// The keys of a [`WatchSet`](super::WatchSet), with a reference count for each key.
 ///
-/// The set asks the store first and does as it answers: a key goes into the filters when its
-/// count goes from zero to one, and out of them when it goes from one to zero. What filters must
-/// never see, a key twice or the removal of one that is not there, can't be said to them.
+/// The set changes the store first and then follows its answer: a key is inserted into the filters
+/// when its count rises from zero to one, and removed from them when the count falls from one to
+/// zero. So the filters never insert a key twice, and never remove a key that they do not contain.
 ///
-/// The set owns its store and calls it from several threads. What changes keys,
-/// [`acquire`](Self::acquire) and [`release`](Self::release), it never calls for two hashes at a
-/// time that lie in the same of 64 equal parts of all hashes (the top six bits of the hash), nor
-/// while the store is [visited](Self::visit) for a range in that part to make filters.
-/// [`holds`](Self::holds), [`len`](Self::len) and the visit of an export, which is of all hashes,
-/// come at any time, beside changes too. Whoever changes the store in another way has to
-/// [`rebuild`](super::WatchSet::rebuild) before the set is right again.
+/// The set owns its store and calls it from several threads. It makes no two concurrent calls of
+/// [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the top
+/// six bits of the hash divide all hashes into 64 stripes. It also makes no such call while it
+/// [visits](Self::visit) a range of that stripe to build filters. [`holds`](Self::holds),
+/// [`len`](Self::len) and the visit of all hashes for an export may be called at any time, also
+/// during changes. If somebody else changes the store, the set may give wrong answers until it is
+/// [rebuilt](super::WatchSet::rebuild).
 ///
-/// If a store panics, the set holds it to be possible that it did what it was asked to do, and asks
-/// it for every answer in that part until the next change there makes the filters anew.
+/// If a store panics, the set assumes that the requested change may have been made. It then queries
+/// the store for every answer in that stripe, until the next change there rebuilds the filters.
 ///
-/// Hashes are those of the set's [`KeyHasher`](crate::KeyHasher). A store that is kept
-/// over restarts and finds its keys by these hashes takes one with an explicit key.
+/// Hashes are computed by the [`KeyHasher`](crate::KeyHasher) of the set. A store that survives a
+/// restart and finds its keys by these hashes needs a hasher with an explicit key.
 pub trait KeyStore: Sync {
-    /// What can go wrong in the store.
+    /// The error type of the store.
     type Error;
 
-    /// Whether [`holds`](Self::holds) answers out of memory. A small set then asks the store;
-    /// else it keeps a copy of the keys as long as it is small.
+    /// `true` if [`holds`](Self::holds) answers from memory. A small set then queries the store
+    /// directly. Otherwise a small set stores a copy of the keys.
     const IN_MEMORY: bool = false;
 
-    /// One more reference to the key.
+    /// Increments the reference count of a key.
     ///
     /// # Errors
-    /// If there is none more; nothing has changed then.
+    /// Returns an error if the count was not incremented. The store must then be unchanged.
     fn acquire(&self, hash: u64, key: &[u8]) -> Result<Acquired, Self::Error>;
 
-    /// One reference less.
+    /// Decrements the reference count of a key.
     ///
     /// # Errors
-    /// If there are as many as before; nothing has changed then.
+    /// Returns an error if the count was not decremented. The store must then be unchanged.
     fn release(&self, hash: u64, key: &[u8]) -> Result<Released, Self::Error>;
 
-    /// Whether the key's count is not zero.
+    /// Returns `true` if the reference count of the key is not zero.
     ///
     /// # Errors
-    /// If the store can't tell.
+    /// Returns an error if the store can't be queried.
     fn holds(&self, hash: u64, key: &[u8]) -> Result<bool, Self::Error>;
 
-    /// How many distinct keys there are.
+    /// Returns the number of distinct keys.
     fn len(&self) -> u64;
 
-    /// Whether there is no key.
+    /// Returns `true` if the store contains no keys.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Shows every key whose hash is in the range to `visit`, once. Keys of other hashes may be
-    /// shown too: they are passed over, so that a store without an index may show all, slowly.
+    /// Calls `visit` once for every key whose hash is in the range.
     ///
-    /// A set of 10⁸ keys has some thousand ranges, and visits one when it is rebuilt.
+    /// The store may also pass keys with other hashes, which the set skips. So a store without an
+    /// index may pass all of its keys, which is slow. A set of 10⁸ keys has several thousand
+    /// ranges, and visits one range whenever it rebuilds a shard.
     ///
     /// # Errors
-    /// If not every key was shown.
+    /// Returns an error if not every key was visited.
     fn visit(
         &self,
         hashes: RangeInclusive<u64>,
@@ -69,37 +70,38 @@ pub trait KeyStore: Sync {
     ) -> Result<(), Self::Error>;
 }
 
-/// A key of a store, as it is shown.
+/// A key of a store, as passed to the visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept<'k> {
-    /// The key.
+    /// The bytes of the key.
     Key(&'k [u8]),
-    /// The key's hash alone, where the store has it: enough to rebuild filters, but neither for
-    /// an exact table nor for an export under another hasher.
+    /// Only the hash of the key. A hash is sufficient to rebuild filters, but neither for an exact
+    /// table nor for an export under another hasher.
     Hash(u64),
 }
 
-/// What came of one more reference.
+/// The result of incrementing a reference count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acquired {
-    /// It is the first: the key is new.
+    /// The count rose from zero to one: the key is new.
     First,
-    /// There were others.
+    /// The count was already above zero.
     Again,
 }
 
-/// What came of one reference less.
+/// The result of decrementing a reference count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Released {
-    /// It was the last: the key is gone.
+    /// The count fell to zero: the key is gone.
     Last,
-    /// There are others.
+    /// The count is still above zero.
     StillHeld,
-    /// There was none: nothing has changed.
+    /// The count was zero. The store is unchanged.
     Unknown,
 }
 
-/// A store that others hold as well: to look into it, not to change it.
+/// Implements [`KeyStore`] for pointers to a store, so that the caller can share the store with the
+/// set. The caller must not change the store, except through the set.
 macro_rules! forward_to_store {
     ($($pointer:ty),+) => {$(
         impl<S: KeyStore + Send> KeyStore for $pointer {

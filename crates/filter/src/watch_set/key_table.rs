@@ -1,4 +1,4 @@
-//! Keys with counts, in little more memory than their bytes.
+//! Keys with reference counts, in little more memory than the bytes of the keys.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,58 +7,60 @@ use hashbrown::HashTable;
 
 use super::key_store::{Acquired, Released};
 
-/// The longest key.
+/// Greatest length of a key in bytes.
 pub(super) const MAX_KEY_BYTES: usize = u16::MAX as usize;
-/// A count that stands beside the arena, as do all from here on.
+/// A count byte for all counts of 255 and above, whose values are stored in a separate map.
 const MANY: u8 = u8::MAX;
-/// A length that stands in the two bytes behind this one.
+/// A length byte for all lengths of 255 and above, which are stored in the next two bytes.
 const LONG: u8 = u8::MAX;
-/// Bytes of removed keys that are not worth a compaction.
+/// Number of bytes of removed keys that does not justify a compaction.
 const FEW_BYTES: usize = 4096;
 
-/// Why a key is not kept.
+/// The reason why a key can't be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeepError {
     /// The key is too long.
-    #[error("a key of {bytes} bytes: at most {max} are kept")]
+    #[error("the key has {bytes} bytes, but at most {max} are possible")]
     KeyTooLong {
-        /// Its length.
+        /// Length of the key in bytes.
         bytes: usize,
-        /// The longest there can be.
+        /// Greatest length possible.
         max: usize,
     },
-    /// More than 4 GiB of keys, of long ones whose hashes are nearly the same.
-    #[error("more than 4 GiB of keys whose hashes begin alike")]
+    /// One table would have more than 4 GiB of keys. This needs long keys whose hashes share many
+    /// leading bits.
+    #[error("more than 4 GiB of keys whose hashes share their leading bits")]
     TooManyBytes,
 }
 
-/// Keys one behind the other, and a table of where they are.
+/// Keys in one byte array (the arena), and a hash table of their offsets.
 ///
-/// A key takes its bytes, two more (its count and its length) and five to eleven of the table.
+/// Each key takes its own bytes, two bytes for the count and the length, and five to eleven bytes
+/// of the hash table.
 #[derive(Debug, Default)]
 pub(super) struct KeyTable {
-    /// Offsets into the arena.
+    /// Offsets of the entries in the arena.
     places: HashTable<u32>,
-    /// Entries: count (0: removed), length, key.
+    /// The entries, one after another: count (0 if removed), length, key.
     arena: Vec<u8>,
-    /// Bytes of removed entries.
+    /// Number of bytes of removed entries.
     dead: usize,
-    /// Counts that take more than a byte, by offset.
+    /// Counts that do not fit into a byte, by offset.
     many: BTreeMap<u32, u64>,
 }
 
-/// An entry of the arena, taken apart.
+/// A decoded entry of the arena.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     count: u8,
     key: &'a [u8],
-    /// Bytes of the whole entry.
+    /// Length of the whole entry in bytes.
     bytes: usize,
 }
 
 impl<'a> Entry<'a> {
-    /// The entry that `arena` begins with.
+    /// Decodes the entry at the start of `arena`.
     fn read(arena: &'a [u8]) -> Option<Self> {
         let (count, rest) = arena.split_first()?;
         let (len, rest) = rest.split_first()?;
@@ -74,8 +76,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The bits of a hash that a table is to be found by: it takes the lowest for the place and the
-/// highest seven for the tag, and the highest of a set's part are all the same.
+/// Rotates a hash for use in the hash table. The table takes the lowest bits for the position and
+/// the highest seven bits for the tag. Without the rotation, the highest bits would be equal for
+/// all keys of a shard.
 #[inline]
 const fn spread(hash: u64) -> u64 {
     hash.rotate_left(32)
@@ -90,7 +93,7 @@ impl KeyTable {
         self.find(hash, key).is_some()
     }
 
-    /// The count of a key.
+    /// Returns the reference count of a key.
     pub(super) fn count(&self, hash: u64, key: &[u8]) -> u64 {
         let Some(at) = self.find(hash, key) else { return 0 };
         self.count_at(at)
@@ -123,7 +126,8 @@ impl KeyTable {
         }
     }
 
-    /// One more reference. `hash_of` hashes the keys that are there, should the table grow.
+    /// Increments the reference count of a key. `hash_of` computes the hashes of the existing keys,
+    /// in case the table grows.
     pub(super) fn acquire(
         &mut self,
         hash: u64,
@@ -138,7 +142,7 @@ impl KeyTable {
         Ok(Acquired::First)
     }
 
-    /// A key that is not here.
+    /// Adds a key that is not in the table, with the given reference count.
     pub(super) fn push(
         &mut self,
         hash: u64,
@@ -167,14 +171,15 @@ impl KeyTable {
         Ok(())
     }
 
-    /// Room for so many more bytes, and not for as many again as there are.
+    /// Reserves room for `bytes` more bytes. The arena grows by an eighth instead of doubling, to
+    /// save memory.
     fn reserve(&mut self, bytes: usize) {
         if self.arena.capacity() - self.arena.len() < bytes {
             self.arena.reserve_exact(bytes.max(self.arena.len() / 8));
         }
     }
 
-    /// One reference less.
+    /// Decrements the reference count of a key, and removes the key if the count becomes zero.
     pub(super) fn release(
         &mut self,
         hash: u64,
@@ -192,13 +197,14 @@ impl KeyTable {
         }
         let entry = self.arena.get(at as usize..).and_then(Entry::read);
         self.dead += entry.map_or(0, |entry| entry.bytes);
+        // More than a quarter of the arena is holes, so it is compacted.
         if self.dead > FEW_BYTES.max(self.arena.len() / 4) {
             *self = self.copy_of(|_| true, hash_of);
         }
         Released::Last
     }
 
-    /// Keys with their counts, in the order in which they came.
+    /// Returns the keys with their reference counts, in the order of insertion.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -213,13 +219,14 @@ impl KeyTable {
         })
     }
 
-    /// A copy to [`iter`](Self::iter) over, by which nothing is found.
+    /// Returns a copy for use with [`iter`](Self::iter) only. The copy has no hash table, so it
+    /// finds no keys.
     pub(super) fn listing(&self) -> Self {
         let (arena, many) = (self.arena.clone(), self.many.clone());
         Self { places: HashTable::new(), arena, dead: self.dead, many }
     }
 
-    /// A table of those keys whose hashes are wanted, without holes.
+    /// Returns a table without holes that contains the keys whose hashes satisfy `wanted`.
     pub(super) fn copy_of(
         &self,
         wanted: impl Fn(u64) -> bool,
@@ -229,7 +236,7 @@ impl KeyTable {
         for (key, count) in self.iter() {
             let hash = hash_of(key);
             if wanted(hash) {
-                // A part of what fitted fits.
+                // This can't fail: a subset of the keys needs no more room than all keys had.
                 let _ = copy.push(hash, key, count, &hash_of);
             }
         }
@@ -237,7 +244,7 @@ impl KeyTable {
         copy
     }
 
-    /// Takes in the keys of a table that shares none with this one.
+    /// Adds the keys of a table that has no key in common with this one.
     pub(super) fn append(
         &mut self,
         other: &Self,
@@ -246,9 +253,9 @@ impl KeyTable {
         other.iter().try_for_each(|(key, count)| self.push(hash_of(key), key, count, &hash_of))
     }
 
-    /// Bytes of memory.
+    /// Returns the memory of the table in bytes.
     pub(super) fn bytes(&self) -> usize {
-        // A node of the tree holds eleven counts.
+        // This estimates 16 bytes for each count of the map, whose nodes store up to eleven counts.
         self.arena.capacity() + self.places.allocation_size() + self.many.len() * 16
     }
 }

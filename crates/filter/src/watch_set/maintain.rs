@@ -1,7 +1,8 @@
-//! How parts of a set are made, grow, shrink and are made anew.
+//! Building, growing, shrinking and rebuilding the shards of a watch set.
 //!
-//! All of it is done under the stripe's writer lock, from the keys in the store, beside the
-//! filters that readers go on asking; they are kept out for the moment of the swap alone.
+//! All of these run under the writer lock of the stripe, and read the keys from the store.
+//! Meanwhile readers query the old filters. They are blocked only while the new filters replace the
+//! old ones.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;
@@ -19,20 +20,20 @@ use super::{Body, WatchSet};
 use crate::hashing::fmix64;
 use crate::sizing::SizingError;
 
-/// A number from 0 to 1 (excluded) that belongs to a range.
+/// Returns a pseudo-random number from 0 (included) to 1 (excluded) that depends only on the range.
 fn stagger(range: &RangeInclusive<u64>) -> f64 {
     (fmix64(range.start() ^ range.end().rotate_left(32)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The lock of a stripe's writers.
+/// A guard of a stripe's writer lock.
 ///
-/// A store that panics may have done before what it was asked to do: a key may be in it that the
-/// filters don't have. So from that moment on, and not only when the next writer comes, the store
-/// is asked.
+/// If the store panics, it may already have made the requested change. The store may then contain a
+/// key that the filters do not contain. So from the moment of the panic on, and not only when the
+/// next writer comes, the store answers the queries of the stripe.
 pub(super) struct Writing<'s, S: KeyStore> {
     set: &'s WatchSet<S>,
     stripe: usize,
-    /// Whether the thread was unwinding before.
+    /// `true` if the thread was already panicking when it took the lock.
     was_panicking: bool,
     _guard: MutexGuard<'s, ()>,
 }
@@ -46,20 +47,22 @@ impl<S: KeyStore> Drop for Writing<'_, S> {
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// Whether a part with so many keys is to be split: at between one and five thirds of
-    /// `shard_keys`, by the part's place, so that parts that grow alike are not all split at a time.
+    /// Returns `true` if a shard with this many keys must be split.
+    ///
+    /// The threshold is between one and five thirds of `shard_keys` and depends on the shard's
+    /// range. So shards that grow evenly are not all split at the same time.
     fn is_too_large(&self, keys: u64, range: &RangeInclusive<u64>) -> bool {
         let least = self.shard_keys as f64;
         keys as f64 > least + least * stagger(range) * (2.0 / 3.0)
     }
 
-    /// Whether two neighbours with so few keys in all are to be joined.
+    /// Returns `true` if two neighbouring shards with this many keys in total must be joined.
     pub(super) const fn are_too_small(&self, keys: u64) -> bool {
         keys <= self.shard_keys / 6
     }
 
     pub(super) fn read(&self, stripe: usize) -> RwLockReadGuard<'_, Body> {
-        // Nothing of others runs under the write lock.
+        // No foreign code runs under the write lock, so a panic can't leave the body half changed.
         self.stripes[stripe].body.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -67,8 +70,10 @@ impl<S: KeyStore> WatchSet<S> {
         self.stripes[stripe].body.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock that writers of a stripe take. If one of them panicked, in the store that is, the
-    /// store is asked for each answer until the stripe was made anew out of it.
+    /// Takes the lock that the writers of a stripe need.
+    ///
+    /// If a writer panicked (in the store), the store answers the stripe's queries until the stripe
+    /// was rebuilt. This method rebuilds it.
     pub(super) fn lock(&self, stripe: usize) -> Result<Writing<'_, S>, WatchError<S::Error>> {
         let locked = self.stripes[stripe].writer.lock();
         let (is_poisoned, guard) = match locked {
@@ -77,6 +82,8 @@ impl<S: KeyStore> WatchSet<S> {
         };
         let was_panicking = thread::panicking();
         let writing = Writing { set: self, stripe, was_panicking, _guard: guard };
+        // A writer panicked in the store, so the store and the filters may differ. The lock stays
+        // poisoned if the rebuild fails, and the next writer tries again.
         if is_poisoned {
             self.ask_store_only(stripe);
             self.remake_stripe(stripe)?;
@@ -85,13 +92,13 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(writing)
     }
 
-    /// Lets the store be asked for every answer in a stripe.
+    /// Makes the store answer every query of a stripe.
     fn ask_store_only(&self, stripe: usize) {
         let counted = self.stripes[stripe].keys.load(Ordering::Relaxed);
         self.replace(stripe, Body::InStore, counted);
     }
 
-    /// Hashes of the store's keys in the range.
+    /// Returns the hashes of the store's keys in the range.
     pub(super) fn hashes(
         &self,
         range: &RangeInclusive<u64>,
@@ -110,7 +117,8 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(hashes)
     }
 
-    /// A table of the store's keys in a stripe; `None` if it shows no keys.
+    /// Copies the store's keys of a stripe into a table. `None` if the store provides only hashes,
+    /// or if a key does not fit.
     fn table(&self, stripe: usize) -> Result<Option<KeyTable>, WatchError<S::Error>> {
         let (range, hasher) = (stripe_range(stripe), self.shape.hasher);
         let (mut table, mut is_whole) = (KeyTable::default(), true);
@@ -127,27 +135,28 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(is_whole.then_some(table))
     }
 
-    /// Swaps a stripe's body in, of so many keys.
+    /// Replaces the body of a stripe by one with `keys` keys.
     fn replace(&self, stripe: usize, body: Body, keys: u64) {
         let former = core::mem::replace(&mut *self.write(stripe), body);
-        drop(former); // outside of the lock
+        drop(former); // freed after the lock is released, so that readers do not wait for it
         let counted = self.stripes[stripe].keys.load(Ordering::Relaxed);
         self.recount(stripe, counted, keys);
     }
 
-    /// Counts so many keys where there were others. Under the stripe's writer lock.
+    /// Changes the number of keys by the difference of `now` and `former`. The caller must own the
+    /// stripe's writer lock.
     pub(super) fn recount(&self, stripe: usize, former: u64, now: u64) {
         let more = now.wrapping_sub(former);
         self.stripes[stripe].keys.fetch_add(more, Ordering::Relaxed);
         self.keys.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Filters for the keys of a stripe.
+    /// Builds shards for the keys of a stripe.
     fn shards(&self, stripe: usize, hashes: &mut [u64]) -> Result<Directory<Shard>, SizingError> {
         let parts = (hashes.len() as u64).div_ceil(self.shard_keys).max(1).next_power_of_two();
         let depth = parts.trailing_zeros();
         if depth > 0 {
-            // In the order of hashes the parts lie one behind the other.
+            // Sorted hashes are in the order of the shards.
             hashes.sort_unstable();
         }
         let mut rest = &*hashes;
@@ -165,19 +174,22 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(Directory::of_parts(stripe, depth, built.collect::<Result<_, _>>()?))
     }
 
-    /// Makes a stripe anew out of the store, as small or large sets have it.
+    /// Rebuilds a stripe from the store: exact if the set is small, otherwise as shards. Returns
+    /// the number of keys.
     pub(super) fn remake_stripe(&self, stripe: usize) -> Result<u64, WatchError<S::Error>> {
         let mut hashes = self.hashes(&stripe_range(stripe))?;
         let keys = hashes.len() as u64;
         let exact = match self.is_small.load(Ordering::Relaxed) {
             false => None,
+            // A store in memory answers as fast as a copy would, so no copy is made.
             true if S::IN_MEMORY => Some(Body::InStore),
             true => self.table(stripe)?.map(Body::Exact),
         };
         let body = if let Some(exact) = exact {
             exact
         } else {
-            // Large, or of a store that shows no keys.
+            // The set is large, or the store provides only hashes, from which no exact table can be
+            // built.
             self.is_small.store(false, Ordering::Relaxed);
             Body::Shards(self.shards(stripe, &mut hashes)?)
         };
@@ -185,7 +197,7 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(keys)
     }
 
-    /// Filters in the place of exact tables, stripe by stripe.
+    /// Converts the exact stripes to shards, one stripe after another.
     pub(super) fn leave_exact(&self) -> Result<(), WatchError<S::Error>> {
         let _mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
         self.is_small.store(false, Ordering::Relaxed);
@@ -198,10 +210,11 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(())
     }
 
-    /// Makes the part of a hash anew, with as much room as its keys need: split if they are many,
-    /// joined with its neighbour if they are few.
+    /// Rebuilds the shard of a hash with the room that its keys need. Splits a shard with many
+    /// keys, and joins a shard with few keys with its neighbour.
     ///
-    /// The last hash of what it made; nothing, and the stripe's last, if the stripe has no parts.
+    /// Returns the last hash of the range that was rebuilt. If the stripe has no shards, nothing is
+    /// rebuilt, and the result is the last hash of the stripe.
     pub(super) fn remake_shard(
         &self,
         stripe: usize,
@@ -256,13 +269,14 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(last)
     }
 
-    /// Room for one more key at this hash.
+    /// Ensures that the stripe has room for one more key with this hash.
     pub(super) fn make_room(&self, stripe: usize, hash: u64) -> Result<(), WatchError<S::Error>> {
         let (is_exact, is_full) = match &*self.read(stripe) {
             Body::Shards(shards) => (false, shards.of(hash).is_full()),
             Body::InStore | Body::Exact(_) => (true, false),
         };
         if is_exact && !self.is_small.load(Ordering::Relaxed) {
+            // The set has become large, but this stripe is still exact.
             self.remake_stripe(stripe)?;
         } else if is_full {
             self.remake_shard(stripe, hash, |_| 1.0)?;
@@ -270,12 +284,13 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(())
     }
 
-    /// Makes everything anew out of the store, part by part.
+    /// Rebuilds the whole set from the store, shard by shard.
     pub(super) fn remake_all(&self) -> Result<(), WatchError<S::Error>> {
         let mode = self.mode.lock().unwrap_or_else(PoisonError::into_inner);
         let is_small = self.store.len() <= self.exact_up_to;
         self.is_small.store(is_small, Ordering::Relaxed);
         for stripe in 0..STRIPES {
+            // An exact stripe, or one that is to become exact, is rebuilt as a whole.
             if is_small || self.read(stripe).is_exact() {
                 let _writer = self.lock(stripe)?;
                 self.remake_stripe(stripe)?;
@@ -284,7 +299,7 @@ impl<S: KeyStore> WatchSet<S> {
             let range = stripe_range(stripe);
             let mut next = Some(*range.start());
             while let Some(hash) = next.filter(|hash| range.contains(hash)) {
-                // Between parts other writers have their turn.
+                // The lock is released between shards, so that other writers can proceed.
                 let _writer = self.lock(stripe)?;
                 next = self.remake_shard(stripe, hash, stagger)?.checked_add(1);
             }

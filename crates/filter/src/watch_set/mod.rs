@@ -1,24 +1,32 @@
-//! Watch sets: is this output's script one of the millions we watch?
+//! Watch sets: large sets of keys that change while many threads query them, such as the scripts
+//! that a wallet backend watches.
 //!
-//! # How it is built
-//! The top six bits of a key's hash choose one of 64 stripes, with a lock for its readers and one
-//! for its writers. Further bits choose one of the stripe's parts (extendible hashing), of some
-//! 25,000 keys each. A part is a [`SplitBlockFilter512`](super::split_block::SplitBlockFilter512), the gate, in
-//! front of a [`CuckooFilter16`](super::cuckoo::CuckooFilter16): of strangers 99 % are turned away by the
-//! one line of memory that the gate reads, and the others but for one in ten thousand by the two
-//! lines behind. Both take the hash mixed anew, each otherwise: the bits that chose the part say
-//! nothing within it, and bits that both knew would let the same strangers through both.
+//! # Structure
+//! The top six bits of a key's hash select one of 64 stripes. Each stripe has one lock for its
+//! readers and one for its writers. Further bits select one of the stripe's shards (extendible
+//! hashing), of about 25,000 keys each. A shard has two filters: a
+//! [`SplitBlockFilter512`](super::split_block::SplitBlockFilter512), called the gate, and a
+//! [`CuckooFilter16`](super::cuckoo::CuckooFilter16). The gate reads one cache line and rejects
+//! 99 % of the keys that are not in the set. The cuckoo filter reads two cache lines and rejects
+//! all but one in ten thousand of the others.
 //!
-//! Filters can't be listed, so they can't grow: a part is made anew from its keys in the store, in
-//! another size, beside the old one that readers go on asking, and swapped in.
+//! Each of the two filters hashes the key's hash again, in a different way. The bits that selected
+//! the shard are equal for all of its keys, so they must not be used within the shard. And if both
+//! filters used the same bits, the keys that pass the gate wrongly would pass the cuckoo filter
+//! more often too.
 //!
-//! # What keeps a "no" certain
-//! A cuckoo filter says "no" wrongly after a key was removed that was not there, or after one was
-//! put in more often than it has places for. Here the store's count says what goes in (from zero
-//! to one) and out (from one to zero), under one lock with the filters. Everything that can fail
-//! comes before the store is asked, or is done without: what the cuckoo filter has no place for
-//! stands beside it. Where a store panicked half way, its keys are asked from that moment on until
-//! the filters are made anew.
+//! The keys of a filter can't be listed, so a filter can't grow by itself. Instead, a shard is
+//! rebuilt from its keys in the store with another size. Meanwhile readers query the old shard.
+//! Then the new shard replaces it.
+//!
+//! # Why a "no" is certain
+//! A cuckoo filter wrongly answers "no" after the removal of a key that was not in it, and when a
+//! key is inserted more often than it has slots for. Here the store's reference count determines
+//! what is inserted (when the count rises from zero to one) and removed (when it falls from one to
+//! zero), under one lock with the filters. Everything that can fail is done before the store
+//! changes, or its failure does no harm: a hash that does not fit into the cuckoo filter is stored
+//! beside it. If a store panics during a change, the set queries the store directly from that
+//! moment on, until the filters are rebuilt.
 
 mod builder;
 mod directory;
@@ -51,30 +59,35 @@ use directory::{Directory, STRIPES, stripe_of};
 use key_table::{KeyTable, MAX_KEY_BYTES};
 use shard::{SHRUNK, Shape, Shard};
 
-/// A set of watched keys that changes while it is asked: is this output's script one of the 10⁶
-/// to 10⁸ we watch?
+/// A set of watched keys that changes while it is queried. It is meant for 10⁶ to 10⁸ keys, such as
+/// the scripts that a wallet backend watches.
 ///
-/// - **Small sets** (by default up to 100,000 keys) are exact tables, and say so: answers are
-///   [`Answer::Yes`] or [`Answer::No`], [`is_exact`](Self::is_exact).
-/// - **Large sets** are filters: [`Answer::No`] is certain, [`Answer::Maybe`] is wrong for about
-///   one stranger in a million. They take 27 to 30 bits a key beside the keys, whether they were
-///   made at once, grew or shrank. [`confirm_batch`](Self::confirm_batch) asks the keys where the
-///   filters say perhaps, and is exact.
-/// - **Keys** are held by count: who adds one twice removes it twice. They are kept in the set
-///   ([`KeptKeys`]: their bytes and some ten more) or by the caller ([`KeyStore`]).
-/// - **Threads**: everything goes through `&self`. Readers of a stripe share a lock, which a
-///   writer takes for the moment of one insertion or swap; writers work at up to 64 places at
-///   once. A key that is in the set all the while is found at every moment.
-/// - **Pauses**: an addition that makes a part anew takes a millisecond or two, for whoever adds.
-///   Readers don't wait for it.
-/// - **Removals** leave bits in the gates. They let through more strangers, which the cuckoo
-///   filters turn away; gates are made anew before these are three times as many as a full gate
-///   lets through.
+/// - **Small sets** (by default up to 100,000 keys) are exact tables. Their answers are
+///   [`Answer::Yes`] or [`Answer::No`], and [`is_exact`](Self::is_exact) returns `true`.
+/// - **Large sets** are filters. [`Answer::No`] is certain. [`Answer::Maybe`] is wrong for about
+///   one in a million of the keys that are not in the set. The filters take 27 to 30 bits per key
+///   in addition to the keys, whether the set was built at once, grew or shrank.
+///   [`confirm_batch`](Self::confirm_batch) looks up the keys that the filters may contain, and so
+///   is exact.
+/// - **Keys** are reference-counted: a key that was added twice must be removed twice. The keys are
+///   stored in the set ([`KeptKeys`]: their bytes and about ten more per key) or by the caller
+///   ([`KeyStore`]).
+/// - **Threads**: every method takes `&self`. The readers of a stripe share a lock. A writer takes
+///   this lock exclusively for one insertion or one replacement of filters. Up to 64 writers work
+///   at the same time. A key that stays in the set is found at every moment.
+/// - **Pauses**: an addition that rebuilds a shard takes one or two milliseconds. Readers do not
+///   wait for it.
+/// - **Removals** leave bits in the gates. So more keys pass a gate wrongly, but the cuckoo filters
+///   still reject them. A gate is rebuilt before three times as many keys pass it wrongly as pass a
+///   full gate.
 ///
-/// **When to use it**: keys change, strangers are many, a false hit costs a look-up in a database.
-/// **When not**: keys never change (a [`BinaryFuse16`](super::fuse::BinaryFuse16): 18 bits a key, but
-/// more strangers); all are shipped to others (see [`Exposure`]); a rate of one in ten thousand is
-/// enough and memory is short ([`without_gate`](WatchSetBuilder::without_gate)).
+/// **When to use it.** If the keys change, most queries are for keys that are not in the set, and
+/// each false positive costs a database look-up.
+///
+/// **When not to use it.** If the keys never change, a [`BinaryFuse16`](super::fuse::BinaryFuse16)
+/// takes 18 bits per key, but has more false positives. If the filter is sent to others, see
+/// [`Exposure`]. If a rate of one in ten thousand is sufficient and memory is scarce, build the set
+/// [`without_gate`](WatchSetBuilder::without_gate).
 ///
 /// ```
 /// use chainsieve_filter::watch_set::{Probe, WatchSet};
@@ -92,32 +105,32 @@ pub struct WatchSet<S: KeyStore = KeptKeys> {
     store: S,
     shape: Shape,
     stripes: Vec<Stripe>,
-    /// Distinct keys.
+    /// Number of distinct keys.
     keys: AtomicU64,
-    /// Up to how many keys stripes are exact.
+    /// Number of keys up to which the stripes are exact.
     exact_up_to: u64,
-    /// Keys of a part that is not split.
+    /// Number of keys up to which a shard is not split.
     shard_keys: u64,
-    /// Whether stripes that are made are to be exact.
+    /// `true` if stripes are to be rebuilt as exact ones.
     is_small: AtomicBool,
-    /// Taken to change `is_small` and then all stripes.
+    /// Lock for changing `is_small` and then all stripes.
     mode: Mutex<()>,
 }
 
-/// A sixty-fourth of all hashes.
+/// One of the 64 stripes, with a sixty-fourth of all hashes.
 struct Stripe {
-    /// Taken by whoever changes the stripe or its keys in the store. Readers never wait for it.
+    /// Lock for changing the stripe or its keys in the store. Readers never wait for this lock.
     writer: Mutex<()>,
     body: RwLock<Body>,
-    /// Distinct keys.
+    /// Number of distinct keys in the stripe.
     keys: AtomicU64,
 }
 
-/// What a stripe is asked by.
+/// The structure that answers the queries of a stripe.
 enum Body {
-    /// The store.
+    /// No structure of its own: the store answers.
     InStore,
-    /// A copy of its keys.
+    /// An exact copy of the store's keys, for stores that are not in memory.
     Exact(KeyTable),
     Shards(Directory<Shard>),
 }
@@ -129,7 +142,7 @@ impl Body {
 }
 
 impl WatchSet {
-    /// An empty set that keeps its keys, under a random hash key.
+    /// Creates an empty set that stores its keys in memory, with a random hash key.
     pub fn new() -> Self {
         WatchSetBuilder::new().empty()
     }
@@ -142,31 +155,33 @@ impl Default for WatchSet {
 }
 
 impl WatchSet<KeptKeys> {
-    /// How often a key is held.
+    /// Returns the reference count of a key: the number of its additions minus that of its
+    /// removals.
     pub fn count(&self, key: &[u8]) -> u64 {
         self.store.count(key)
     }
 
-    /// Calls `each` with every key and how often it is held. Keys that are added or removed
-    /// meanwhile, by others or by `each` itself, may be shown or not.
+    /// Calls `each` with every key and its reference count. Keys that are added or removed during
+    /// the call, by other threads or by `each` itself, may or may not be included.
     pub fn for_each_key(&self, each: impl FnMut(&[u8], u64)) {
         self.store.for_each(each);
     }
 
-    /// Every key, with how often it is held, copied a sixty-fourth of the set at a time.
+    /// Returns every key with its reference count. The keys are copied one stripe (a sixty-fourth
+    /// of the set) at a time.
     pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
         (0..STRIPES).flat_map(|stripe| self.store.of_stripe(stripe))
     }
 
-    /// Bytes of memory that the keys take.
+    /// Returns the memory that the keys take, in bytes.
     pub fn key_bytes(&self) -> usize {
         self.store.bytes()
     }
 
-    /// Forgets every key. Those that others add meanwhile may stay.
+    /// Removes every key. Keys that other threads add during the call may stay.
     ///
     /// # Errors
-    /// If memory is out.
+    /// Returns an error if there is no memory.
     pub fn clear(&self) -> Result<(), WatchError<KeepError>> {
         for stripe in 0..STRIPES {
             let _writer = self.lock(stripe)?;
@@ -178,45 +193,50 @@ impl WatchSet<KeptKeys> {
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// How keys are hashed.
+    /// Returns the hasher of the keys.
     pub const fn hasher(&self) -> &KeyHasher {
         &self.shape.hasher
     }
 
-    /// How many distinct keys there are.
+    /// Returns the number of distinct keys.
     pub fn len(&self) -> u64 {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Whether there is no key.
+    /// Returns `true` if the set contains no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether every answer is exact, as of small sets: [`Answer::Yes`] or [`Answer::No`].
+    /// Returns `true` if every answer is [`Answer::Yes`] or [`Answer::No`], as in small sets.
     pub fn is_exact(&self) -> bool {
         (0..STRIPES).all(|stripe| self.read(stripe).is_exact())
     }
 
-    /// Watches a key; once more, if it is watched.
+    /// Adds a key to the set, or increments its reference count if it is already in the set.
     ///
     /// # Errors
-    /// If the store fails or memory is out. The key is then held as often as before.
+    /// Returns an error if the store fails or if there is no memory. The key's reference count is
+    /// then unchanged.
     pub fn add(&self, key: &[u8]) -> Result<Added, WatchError<S::Error>> {
         let hash = self.shape.hasher.hash(key);
         let stripe = stripe_of(hash);
+        // An exact set becomes filters when it has too many keys, or when a copied table could not
+        // store a key of this length.
         if self.is_small.load(Ordering::Relaxed)
             && (self.len() >= self.exact_up_to || !S::IN_MEMORY && key.len() > MAX_KEY_BYTES)
         {
             self.leave_exact()?;
         }
         let _writer = self.lock(stripe)?;
+        // A failure after `acquire` could not be undone. So the filters get room for the key first.
         self.make_room(stripe, hash)?;
         match self.store.acquire(hash, key).map_err(WatchError::Store)? {
+            // The filters already contain the key, and must not contain it twice.
             Acquired::Again => return Ok(Added::Again),
             Acquired::First => {}
         }
-        // From here on nothing may fail.
+        // From here on nothing may fail: the store already has the key.
         let hash_of = |key: &[u8]| self.shape.hasher.hash(key);
         let mut has_long_stash = false;
         match &mut *self.write(stripe) {
@@ -225,6 +245,8 @@ impl<S: KeyStore> WatchSet<S> {
                 if let Body::Exact(table) = body
                     && table.push(hash, key, 1, hash_of).is_err()
                 {
+                    // The table can't take the key. The store has the key, so it answers from now
+                    // on.
                     *body = Body::InStore;
                 }
             }
@@ -236,23 +258,25 @@ impl<S: KeyStore> WatchSet<S> {
         }
         self.recount(stripe, 0, 1);
         if has_long_stash {
-            // If that fails, the stash gets longer, and nothing is lost.
+            // A failure does no harm here: the stash grows, and no key is lost.
             let _ = self.remake_shard(stripe, hash, |_| 1.0);
         }
         Ok(Added::New)
     }
 
-    /// Watches a key once less.
+    /// Decrements the reference count of a key, and removes the key from the set if the count
+    /// becomes zero.
     ///
     /// # Errors
-    /// [`WatchError::Unknown`] for a key that is not watched; nothing has changed then, and
-    /// nothing either if the store fails.
+    /// Returns [`WatchError::Unknown`] if the key is not in the set, or an error if the store
+    /// fails. The set is then unchanged.
     pub fn remove(&self, key: &[u8]) -> Result<Removed, WatchError<S::Error>> {
         let hash = self.shape.hasher.hash(key);
         let stripe = stripe_of(hash);
         let _writer = self.lock(stripe)?;
         match self.store.release(hash, key).map_err(WatchError::Store)? {
             Released::Unknown => return Err(WatchError::Unknown),
+            // Other references to the key remain, so the filters must still contain it.
             Released::StillHeld => return Ok(Removed::StillHeld),
             Released::Last => {}
         }
@@ -264,7 +288,8 @@ impl<S: KeyStore> WatchSet<S> {
             Body::Shards(shards) => {
                 let cell = shards.cell_of(hash);
                 let shard = shards.part_mut(cell);
-                // A key that the filters don't have was put into the store by others.
+                // If the filters do not contain the key, somebody changed the store without the
+                // set. Rebuilding the shard makes the filters correct again.
                 let is_unknown = shard.remove(hash).is_err();
                 let keys = shard.keys();
                 is_spoiled = is_unknown || shard.is_spoiled();
@@ -275,19 +300,19 @@ impl<S: KeyStore> WatchSet<S> {
         }
         self.recount(stripe, 1, 0);
         if is_spoiled {
-            // If that fails, the next removal tries again.
+            // A failure does no harm here: the next removal tries again.
             let _ = self.remake_shard(stripe, hash, |_| SHRUNK);
         }
         Ok(Removed::Gone)
     }
 
-    /// Whether the key may be watched. `false` is certain.
+    /// Returns `true` if the key may be in the set. `false` is certain.
     #[inline]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.ask(key).may_contain()
     }
 
-    /// Whether the key is watched, and how certain that is.
+    /// Queries a key. The answer tells whether it is certain.
     pub fn ask(&self, key: &[u8]) -> Answer {
         self.ask_hashed(self.shape.hasher.hash(key), key)
     }
@@ -300,15 +325,16 @@ impl<S: KeyStore> WatchSet<S> {
         }
     }
 
-    /// What the store says; perhaps, where it can't tell.
+    /// Queries the store. Returns [`Answer::Maybe`] if the store fails.
     fn ask_store(&self, hash: u64, key: &[u8]) -> Answer {
         self.store.holds(hash, key).map_or(Answer::Maybe, Answer::exact)
     }
 
-    /// Whether the key is watched, by the store where the filters say that it may be.
+    /// Returns `true` if the key is in the set. The answer is exact: if the filters may contain the
+    /// key, the store is queried.
     ///
     /// # Errors
-    /// If the store can't tell.
+    /// Returns an error if the store fails.
     pub fn confirm(&self, key: &[u8]) -> Result<bool, WatchError<S::Error>> {
         let hash = self.shape.hasher.hash(key);
         match self.ask_hashed(hash, key) {
@@ -318,13 +344,15 @@ impl<S: KeyStore> WatchSet<S> {
         }
     }
 
-    /// Makes every part anew out of the store, one after the other: gates without stale bits,
-    /// memory without holes, an exact table again if the set has become small. Readers go on; a
-    /// writer waits for a part at most.
+    /// Rebuilds every shard from the store, one after another.
+    ///
+    /// The rebuilt gates contain no bits of removed keys, and the memory has no holes. A set that
+    /// has become small becomes an exact table again. Readers are not blocked. A writer waits for
+    /// the rebuild of at most one shard.
     ///
     /// # Errors
-    /// If the store fails or memory is out. Parts made until then stay made; answers are right
-    /// as before.
+    /// Returns an error if the store fails or if there is no memory. Shards rebuilt before the
+    /// error stay rebuilt, and all answers are as correct as before.
     pub fn rebuild(&self) -> Result<(), WatchError<S::Error>> {
         self.remake_all()
     }

@@ -1,4 +1,4 @@
-//! A block's outputs, asked at once.
+//! Batch queries, such as for all outputs of a block.
 
 use alloc::vec::Vec;
 
@@ -8,50 +8,51 @@ use super::key_store::KeyStore;
 use super::shard::{Shard, cuckoo_hash, gate_hash};
 use super::{Body, WatchSet};
 
-/// Keys whose memory is asked for before the first of them is tested.
+/// Number of keys whose memory is prefetched before the first of them is tested.
 const CHUNK: usize = 32;
 
-/// A key that may be watched.
+/// A key of a batch that may be in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hit {
-    /// Which of the keys that were asked for.
+    /// Index of the key in the batch.
     pub index: usize,
-    /// Whether the key is watched for certain; else it may be.
+    /// `true` if the key is certainly in the set. `false` if it may be in the set.
     pub is_certain: bool,
 }
 
-/// The memory of batches, to be used again: after the first of its size a batch allocates
-/// nothing.
+/// Reusable memory for batch queries. A batch allocates nothing if an earlier batch was at least as
+/// large.
 #[derive(Debug, Default, Clone)]
 pub struct Probe {
     hashes: Vec<u64>,
-    /// Indices of keys, those of a stripe together.
+    /// Indices of the keys, grouped by stripe.
     order: Vec<u32>,
-    /// What passed the gates of a stripe: index, and the hash for what is behind.
+    /// The keys that passed the gates of a stripe: index, and hash for the cuckoo filter.
     survivors: Vec<(u32, u64)>,
     hits: Vec<Hit>,
 }
 
 impl Probe {
-    /// No memory yet.
+    /// Creates an empty `Probe`, which has allocated no memory.
     pub const fn new() -> Self {
         Self { hashes: Vec::new(), order: Vec::new(), survivors: Vec::new(), hits: Vec::new() }
     }
 
-    /// The hits of the last batch, by index.
+    /// Returns the hits of the last batch, ordered by index.
     pub fn hits(&self) -> &[Hit] {
         &self.hits
     }
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// Which of the keys may be watched, by index. All others certainly are not.
+    /// Queries a batch of keys, and returns the keys that may be in the set, ordered by index. All
+    /// other keys are certainly not in the set.
     ///
-    /// Much faster than one by one on large sets: every lock is taken once, and the memory of
-    /// later keys is asked for while earlier ones are tested.
+    /// On large sets a batch is much faster than single queries: every lock is taken once, and the
+    /// memory of later keys is prefetched while earlier keys are tested.
     ///
     /// # Panics
-    /// For 2³² keys or more.
+    /// Panics if there are 2³² keys or more.
     pub fn contains_batch<'p, K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -59,17 +60,18 @@ impl<S: KeyStore> WatchSet<S> {
     ) -> &'p [Hit] {
         probe.hashes.clear();
         probe.hashes.extend(keys.iter().map(|key| self.shape.hasher.hash::<u64>(key.as_ref())));
+        // The hashes are moved out, so that `probe` can be borrowed mutably in the call.
         let hashes = core::mem::take(&mut probe.hashes);
         self.contains_hashed(keys, &hashes, probe);
         probe.hashes = hashes;
         &probe.hits
     }
 
-    /// As [`contains_batch`](Self::contains_batch), with the hashes of the keys by the set's
-    /// [`hasher`](Self::hasher).
+    /// Queries a batch of keys, as [`contains_batch`](Self::contains_batch) does, with hashes that
+    /// the caller computed by the set's [`hasher`](Self::hasher).
     ///
     /// # Panics
-    /// If there are more or fewer hashes than keys, or 2³² keys or more.
+    /// Panics if `keys` and `hashes` differ in length, or if there are 2³² keys or more.
     pub fn contains_hashed<'p, K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -96,6 +98,7 @@ impl<S: KeyStore> WatchSet<S> {
                 Body::Shards(shards) => {
                     probe.survivors.clear();
                     pass_gates(shards, hashes, indices, &mut probe.survivors);
+                    // The memory of the survivors was prefetched when they passed the gate.
                     for (index, cuckoo_hash) in &probe.survivors {
                         let hash = hashes[*index as usize];
                         let is_hit = shards.of(hash).is_behind_gate(hash, *cuckoo_hash);
@@ -120,14 +123,14 @@ impl<S: KeyStore> WatchSet<S> {
         &probe.hits
     }
 
-    /// Which of the keys are watched, by index: exact, because the store is asked about those
-    /// that may be.
+    /// Queries a batch of keys, and returns the keys that are in the set, ordered by index. The
+    /// result is exact, because the store is queried for the keys that the filters may contain.
     ///
     /// # Errors
-    /// If the store can't tell.
+    /// Returns an error if the store fails.
     ///
     /// # Panics
-    /// For 2³² keys or more.
+    /// Panics if there are 2³² keys or more.
     pub fn confirm_batch<'p, K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -140,10 +143,13 @@ impl<S: KeyStore> WatchSet<S> {
             if hit.is_certain {
                 return true;
             }
+            // Every hit that stays was confirmed by the store.
             hit.is_certain = true;
             match self.store.holds(hashes[hit.index], keys[hit.index].as_ref()) {
                 Ok(holds) => holds,
                 Err(error) => {
+                    // `retain_mut` can't return early. So the error is stored and returned
+                    // afterwards.
                     failed = Some(error);
                     false
                 }
@@ -156,7 +162,8 @@ impl<S: KeyStore> WatchSet<S> {
     }
 }
 
-/// Puts the indices of hashes into `order`, those of a stripe together; where each stripe's end.
+/// Writes the indices of the hashes into `order`, grouped by stripe. Returns the end of each
+/// stripe's group.
 fn sort_by_stripe(hashes: &[u64], order: &mut Vec<u32>) -> [usize; STRIPES] {
     let len = u32::try_from(hashes.len()).expect("fewer than 2^32 keys");
     let mut ends = [0; STRIPES];
@@ -167,7 +174,8 @@ fn sort_by_stripe(hashes: &[u64], order: &mut Vec<u32>) -> [usize; STRIPES] {
     for count in &mut ends {
         end += core::mem::replace(count, end);
     }
-    // Starts now, moved on as indices come.
+    // `ends` now contains the start of each group. Each start advances with every index, and
+    // finally becomes the end.
     order.clear();
     order.resize(hashes.len(), 0);
     for (index, hash) in (0..len).zip(hashes) {
@@ -178,13 +186,16 @@ fn sort_by_stripe(hashes: &[u64], order: &mut Vec<u32>) -> [usize; STRIPES] {
     ends
 }
 
-/// Appends those that the gates let through, and asks for the memory behind.
+/// Appends the keys that pass the gates to `survivors`, and prefetches the memory of their cuckoo
+/// filters.
 fn pass_gates(
     shards: &Directory<Shard>,
     hashes: &[u64],
     indices: &[u32],
     survivors: &mut Vec<(u32, u64)>,
 ) {
+    // Three passes over each chunk hide the cache misses: the first prefetches the shards, the
+    // second their gates, and the third tests the gates.
     let mut places: [(&Shard, u64); CHUNK] = [(shards.of(hashes[indices[0] as usize]), 0); CHUNK];
     for chunk in indices.chunks(CHUNK) {
         for (place, index) in places.iter_mut().zip(chunk) {

@@ -1,4 +1,5 @@
-//! The filters of one part of a set: a gate, the cuckoo filter behind it, and what fits neither.
+//! The filters of one shard: a gate, the cuckoo filter after it, and a stash for hashes that do not
+//! fit into the cuckoo filter.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;
@@ -9,65 +10,69 @@ use crate::membership::{Filter, Insert, NotContained, Remove, Witness};
 use crate::sizing::SizingError;
 use crate::split_block::SplitBlockFilter512;
 
-/// The share of a cuckoo filter's slots that is filled, at most.
+/// Greatest planned load of a cuckoo filter.
 const MAX_LOAD: f64 = 0.94;
-/// Room that a part gets beyond its keys when it grows, as a share of them. Every key is put in
-/// again about once for each such share that a set grows by; and memory is that much too large.
+/// Room for further keys when a shard grows, as a fraction of its keys. While a set grows by this
+/// fraction, every key is inserted again about once. A greater value would need fewer rebuilds, but
+/// more memory.
 const HEADROOM: f64 = 0.1;
-/// Bits of the gate for every key there is room for. With 17.02 of the cuckoo filter and the
-/// headroom that is 29.2 a key at most.
+/// Number of gate bits per key of the capacity. Together with the 17.02 bits of the cuckoo filter
+/// and the headroom, a shard takes at most 29.2 bits per key.
 const GATE_BITS: f64 = 9.5;
-/// The share of its room that a part's keys take at least, or it shrinks: 29.8 bits a key.
+/// Least fraction of the capacity that is used, below which a shard is rebuilt smaller. With this
+/// value a shard takes at most 29.8 bits per key.
 const MIN_FILL: f64 = 0.89;
-/// Of the headroom, what a part that shrinks gets, so that it may shrink further for a while.
+/// Fraction of the usual headroom for a shard that is rebuilt because it shrank. The small headroom
+/// lets the shard shrink further for a while before the next rebuild.
 pub(super) const SHRUNK: f64 = 0.25;
-/// Room that is not worth less.
+/// Least capacity of a shard. A smaller one would save too little memory.
 const MIN_CAPACITY: u64 = 64;
-/// Hashes beside the filters that are not worth a rebuild.
+/// Number of stashed hashes that does not justify a rebuild.
 const SHORT_STASH: usize = 8;
-/// Tries to build filters that everything fits.
+/// Number of attempts to build filters without a long stash.
 const BUILDS: u32 = 3;
 
-/// How the filters of all parts are made.
+/// Options for the filters of all shards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
-    /// What keys are hashed by: the filters' own hasher is never asked.
+    /// Hasher of the keys. The filters receive hashes, so their own hasher is never used.
     pub(super) hasher: KeyHasher,
     pub(super) has_gate: bool,
 }
 
-/// Filters over the keys of one part.
+/// The filters of the keys of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
     gate: Option<SplitBlockFilter512>,
     cuckoo: CuckooFilter16,
-    /// Hashes that the cuckoo filter had no place for, each as often as it was put in. Next to
-    /// never any; they keep the promise that a failed insertion loses nothing.
+    /// Hashes that did not fit into the cuckoo filter, each as often as it was inserted. The stash
+    /// is almost always empty. It guarantees that a failed insertion loses no key.
     stash: Vec<u64>,
-    /// How long the stash may get before the part is made anew.
+    /// Length of the stash above which the shard is rebuilt.
     stash_limit: usize,
     keys: u64,
     capacity: u64,
-    /// Keys that were taken out and whose bits are still in the gate.
+    /// Number of removed keys whose bits are still in the gate.
     stale: u64,
 }
 
-/// The hash for the gate. The bits that chose the part are the same for all of its keys; this
-/// spreads the others over all.
+/// Returns the hash for the gate. The bits that selected the shard are equal for all of its keys,
+/// and mixing spreads the other bits over the whole hash.
 #[inline(always)]
 pub(super) const fn gate_hash(hash: u64) -> u64 {
     fmix64(hash)
 }
 
-/// The hash for the cuckoo filter, from that for the gate. Mixed again, so that strangers who
-/// pass the gate are no more likely than others to pass the cuckoo filter: the rates multiply.
+/// Returns the hash for the cuckoo filter, computed from the hash for the gate. It is mixed again,
+/// so that both filters are independent and their false-positive rates multiply.
 #[inline(always)]
 pub(super) const fn cuckoo_hash(gate_hash: u64) -> u64 {
     fmix64(gate_hash ^ 0x9e37_79b9_7f4a_7c15)
 }
 
 impl Shard {
-    /// Filters of these keys, with `headroom` of the usual room for more, 0 to 1.
+    /// Builds the filters of these hashes. `headroom`, from 0 to 1, is the fraction of the usual
+    /// room for further keys.
     pub(super) fn build(hashes: &[u64], headroom: f64, shape: Shape) -> Result<Self, SizingError> {
         let len = hashes.len() as f64;
         #[expect(
@@ -78,14 +83,17 @@ impl Shard {
         let mut capacity = ((len + len * HEADROOM * headroom).ceil() as u64).max(MIN_CAPACITY);
         let mut built = Self::build_with(hashes, capacity, shape)?;
         for _ in 1..BUILDS {
+            // Queries search the stash one hash after another. A short stash costs little. For a
+            // longer one, the filters are built again with more room.
             if built.stash.len() <= SHORT_STASH {
                 break;
             }
             capacity += capacity / 16;
             let roomier = Self::build_with(hashes, capacity, shape)?;
             if roomier.stash.len() > built.stash.len() / 2 {
-                // Not chance, but keys that were chosen to collide: no room is enough for them, and
-                // too much would be given back at the next removal, and at each one after it.
+                // More room hardly shortens the stash, so the stash is not due to chance: the keys
+                // were chosen to collide. No room is sufficient for such keys, and too much room
+                // would cause a rebuild at every later removal.
                 break;
             }
             built = roomier;
@@ -98,6 +106,7 @@ impl Shard {
     fn build_with(hashes: &[u64], capacity: u64, shape: Shape) -> Result<Self, SizingError> {
         let buckets = (capacity as f64 / (4.0 * MAX_LOAD)).ceil() as u64;
         let blocks = (capacity as f64 * GATE_BITS / 512.0).ceil() as u64;
+        // A shard without a gate takes less memory and has a higher false-positive rate.
         let gate = shape.has_gate.then(|| SplitBlockFilter512::with_blocks(blocks, shape.hasher));
         let mut shard = Self {
             gate: gate.transpose()?,
@@ -110,7 +119,7 @@ impl Shard {
         };
         let mut mixed: Vec<_> = hashes.iter().map(|hash| gate_hash(*hash)).collect();
         if let Some(gate) = &mut shard.gate {
-            // A Bloom filter is never full.
+            // Insertion into a Bloom filter always succeeds.
             let _ = gate.insert_batch(&mixed);
         }
         for hash in &mut mixed {
@@ -118,7 +127,8 @@ impl Shard {
         }
         let mut next = 0;
         while let Err(full) = shard.cuckoo.insert_batch(&mixed[next..]) {
-            // All but the one that there is no place for.
+            // The hash that does not fit goes to the stash, and the insertion continues with the
+            // next one.
             next += full.inserted;
             shard.stash.push(hashes[next]);
             next += 1;
@@ -143,13 +153,13 @@ impl Shard {
         self.cuckoo.contains_hash(cuckoo_hash) || self.stash.contains(&hash)
     }
 
-    /// Asks for the memory that [`prefetch_gate`](Self::prefetch_gate) reads.
+    /// Prefetches the memory that [`prefetch_gate`](Self::prefetch_gate) reads.
     #[inline]
     pub(super) fn prefetch(&self) {
         chainsieve_lanes::simd::prefetch(&self.gate);
     }
 
-    /// Asks for the memory that [`passes_gate`](Self::passes_gate) reads.
+    /// Prefetches the memory that [`passes_gate`](Self::passes_gate) reads.
     #[inline]
     pub(super) fn prefetch_gate(&self, gate_hash: u64) {
         if let Some(gate) = &self.gate {
@@ -157,13 +167,13 @@ impl Shard {
         }
     }
 
-    /// Asks for the memory that [`is_behind_gate`](Self::is_behind_gate) reads.
+    /// Prefetches the memory that [`is_behind_gate`](Self::is_behind_gate) reads.
     #[inline]
     pub(super) fn prefetch_behind_gate(&self, cuckoo_hash: u64) {
         self.cuckoo.prefetch(cuckoo_hash);
     }
 
-    /// Puts in a key that is not there.
+    /// Inserts a key that is not in the shard.
     pub(super) fn insert(&mut self, hash: u64) {
         let gate_hash = gate_hash(hash);
         if let Some(gate) = &mut self.gate {
@@ -175,8 +185,10 @@ impl Shard {
         self.keys += 1;
     }
 
-    /// Takes out a key that is there.
+    /// Removes a key that is in the shard.
     pub(super) fn remove(&mut self, hash: u64) -> Result<(), NotContained> {
+        // The stash is searched first. For a stashed hash, the cuckoo filter might contain an equal
+        // fingerprint of another key, which must not be removed.
         if let Some(at) = self.stash.iter().position(|stashed| *stashed == hash) {
             self.stash.swap_remove(at);
         } else {
@@ -187,19 +199,19 @@ impl Shard {
         Ok(())
     }
 
-    /// Whether another key needs more room.
+    /// Returns `true` if another key needs more room.
     pub(super) fn is_full(&self) -> bool {
         self.keys >= self.capacity
     }
 
-    /// Whether to make the filters anew before the next key goes in: there is no room, or too
-    /// many found no place.
+    /// Returns `true` if so many hashes did not fit into the cuckoo filter that the filters should
+    /// be rebuilt.
     pub(super) fn has_long_stash(&self) -> bool {
         self.stash.len() > self.stash_limit
     }
 
-    /// Whether to make the filters anew after keys went out: bits that stand for nothing let too
-    /// many strangers pass the gate, or there is too much room.
+    /// Returns `true` if the filters should be rebuilt after removals: because bits of removed keys
+    /// let too many keys pass the gate, or because there is too much room.
     pub(super) fn is_spoiled(&self) -> bool {
         let is_sparse =
             (self.keys as f64) < self.capacity as f64 * MIN_FILL && self.capacity > MIN_CAPACITY;
@@ -222,7 +234,7 @@ impl Shard {
         self.stash.len()
     }
 
-    /// The share of the cuckoo filter's slots that is taken.
+    /// Returns the fraction of the cuckoo filter's slots that are taken.
     pub(super) fn load(&self) -> f64 {
         self.cuckoo.fill()
     }
@@ -235,12 +247,13 @@ impl Shard {
         self.cuckoo.num_bits() + self.stash.capacity() as u64 * 64
     }
 
-    /// The share of strangers that pass the gate.
+    /// Returns the fraction of the keys outside the set that pass the gate.
     pub(super) fn gate_fpr(&self) -> f64 {
         self.gate.as_ref().map_or(1.0, Filter::expected_fpr)
     }
 
-    /// The share of those that pass the gate which pass the cuckoo filter.
+    /// Returns the fraction of the keys that passed the gate wrongly which the cuckoo filter
+    /// accepts as well.
     pub(super) fn cuckoo_fpr(&self) -> f64 {
         self.cuckoo.expected_fpr()
     }

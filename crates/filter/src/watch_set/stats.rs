@@ -1,4 +1,4 @@
-//! What a watch set costs and how it does.
+//! Statistics of a watch set: memory, load and false-positive rates.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;
@@ -10,38 +10,40 @@ use super::key_store::KeyStore;
 use super::shard::Shard;
 use super::{Body, WatchSet};
 
-/// The figures of a [`WatchSet`].
+/// Statistics of a [`WatchSet`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct WatchStats {
-    /// Distinct keys.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// Whether every answer is exact.
+    /// `true` if every answer is exact.
     pub is_exact: bool,
-    /// Parts with filters of their own.
+    /// Number of shards, each with filters of its own.
     pub shards: u64,
-    /// Bits of the gates.
+    /// Size of all gates in bits.
     pub gate_bits: u64,
-    /// Bits of the cuckoo filters, and of what they had no place for.
+    /// Size of all cuckoo filters in bits, including the stashes for hashes that did not fit.
     pub cuckoo_bits: u64,
-    /// Bits of everything beside the store: filters, copied keys, what finds them.
+    /// Size in bits of everything but the store: filters, copied keys and directories.
     pub total_bits: u64,
-    /// Keys there is room for before the next part grows, all being filled alike.
+    /// Total capacity of all shards in keys. If all shards fill evenly, no shard grows before the
+    /// set has this many keys.
     pub capacity: u64,
-    /// Removed keys whose bits are still in gates.
+    /// Number of removed keys whose bits are still in the gates.
     pub stale: u64,
-    /// Keys that the cuckoo filters had no place for.
+    /// Number of hashes that did not fit into the cuckoo filters.
     pub stashed: u64,
-    /// The mean load of the cuckoo filters, weighted by their size; 0 without any.
+    /// Mean load of the cuckoo filters, weighted by their size. 0 if the set has none.
     pub load: f64,
-    /// The share of strangers that pass the gates; 0 if exact.
+    /// Fraction of the keys outside the set that pass the gates. 0 if the set is exact.
     pub gate_fpr: f64,
-    /// The share of strangers that are hits; 0 if exact.
+    /// False-positive rate: the fraction of the keys outside the set that are reported as hits. 0
+    /// if the set is exact.
     pub fpr: f64,
 }
 
 impl WatchStats {
-    /// Memory beside the store, in bits a key.
+    /// Returns the memory beside the store, in bits per key.
     pub fn bits_per_key(&self) -> f64 {
         self.total_bits as f64 / self.keys.max(1) as f64
     }
@@ -50,13 +52,13 @@ impl WatchStats {
 impl fmt::Display for WatchStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kilobytes = self.total_bits.div_ceil(8_000);
-        write!(f, "{} keys, {kilobytes} kB beside them", self.keys)?;
+        write!(f, "{} keys, {kilobytes} kB in addition to the keys", self.keys)?;
         if self.is_exact {
             return f.write_str(", exact");
         }
         write!(
             f,
-            ", {:.1} bits a key, {} parts, load {:.3}, {} stale, strangers {:.1e}",
+            ", {:.1} bits per key, {} shards, load {:.3}, {} stale, false-positive rate {:.1e}",
             self.bits_per_key(),
             self.shards,
             self.load,
@@ -66,29 +68,29 @@ impl fmt::Display for WatchStats {
     }
 }
 
-/// The figures of one part.
+/// Statistics of one shard.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ShardStats {
-    /// The hashes of its keys.
+    /// Range of the hashes that belong to the shard.
     pub hashes: RangeInclusive<u64>,
-    /// Keys in it.
+    /// Number of keys in the shard.
     pub keys: u64,
-    /// Keys there is room for.
+    /// Number of keys that the shard has room for.
     pub capacity: u64,
-    /// Bits of the gate.
+    /// Size of the gate in bits.
     pub gate_bits: u64,
-    /// Bits of the cuckoo filter, and of what it had no place for.
+    /// Size of the cuckoo filter in bits, including the stash for hashes that did not fit.
     pub cuckoo_bits: u64,
-    /// Removed keys whose bits are still in the gate.
+    /// Number of removed keys whose bits are still in the gate.
     pub stale: u64,
-    /// Keys that the cuckoo filter had no place for.
+    /// Number of hashes that did not fit into the cuckoo filter.
     pub stashed: u64,
-    /// The share of the cuckoo filter's slots that is taken.
+    /// Fraction of the cuckoo filter's slots that are taken.
     pub load: f64,
-    /// The share of strangers that pass the gate.
+    /// Fraction of the keys outside the set that pass the gate.
     pub gate_fpr: f64,
-    /// The share of strangers that are hits.
+    /// False-positive rate: the fraction of the keys outside the set that are reported as hits.
     pub fpr: f64,
 }
 
@@ -109,14 +111,17 @@ impl ShardStats {
         }
     }
 
-    /// The memory of the filters, in bits a key.
+    /// Returns the memory of the filters, in bits per key.
     pub fn bits_per_key(&self) -> f64 {
         (self.gate_bits + self.cuckoo_bits) as f64 / self.keys.max(1) as f64
     }
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// The figures of the set. Reads all gates: some milliseconds for every million keys.
+    /// Returns the statistics of the set.
+    ///
+    /// # Cost
+    /// Reads all gates, which takes some milliseconds per million keys.
     pub fn stats(&self) -> WatchStats {
         let own = size_of::<Self>() + self.stripes.capacity() * size_of::<super::Stripe>();
         let mut stats = WatchStats {
@@ -162,7 +167,8 @@ impl<S: KeyStore> WatchSet<S> {
         stats
     }
 
-    /// The figures of every part, in the order of hashes; none of exact sets.
+    /// Returns the statistics of every shard, in the order of their hashes. Empty if the set is
+    /// exact.
     pub fn shard_stats(&self) -> Vec<ShardStats> {
         (0..STRIPES).flat_map(|stripe| self.stripe_stats(stripe)).collect()
     }

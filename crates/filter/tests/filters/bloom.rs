@@ -1,4 +1,4 @@
-//! Classic and partitioned Bloom filters: laws.
+//! Classic and partitioned Bloom filters: laws that hold for any sequence of operations.
 
 use std::collections::HashSet;
 
@@ -51,7 +51,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     )
 }
 
-/// What was inserted is found, whatever was done since; the rest mostly isn't.
+/// Defines a property test: after any sequence of operations, the filter finds every inserted key.
 macro_rules! never_forgets {
     ($name:ident, $filter:ty, $hash:expr, $make:expr, $compress:expr, $share:expr) => {
         proptest! {
@@ -156,7 +156,7 @@ never_forgets!(
     |filter, _, _: &mut HashSet<u16>| filter
 );
 
-/// A filter that was folded is the one that half the bits would have been built with.
+/// Checks that a folded filter equals a filter that was built with half the bits.
 #[test]
 fn a_fold_is_the_filter_of_half_the_size() {
     let keys = hashes(1, 700);
@@ -188,7 +188,7 @@ fn a_fold_is_the_filter_of_half_the_size() {
     assert_eq!((odd.folded().unwrap(), odd.fpr_folded()), (None, None));
 }
 
-/// Made for eight times the keys that came, and folded to what the keys would have taken.
+/// A filter sized for eight times the inserted keys is folded to the size that the keys need.
 #[test]
 fn folding_to_a_rate_keeps_it() {
     let mut filter = <BloomFilter>::with_bits(1 << 20, 7, HASHER).unwrap();
@@ -196,7 +196,7 @@ fn folding_to_a_rate_keeps_it() {
     assert_eq!(filter.fold_to_fpr(0.01), Ok(3));
     assert_eq!(filter.num_bits(), 1 << 17);
     assert!(filter.expected_fpr() <= 0.01 && filter.fpr_folded().unwrap() > 0.01);
-    // Without keys there is nothing that would end it but the last bit.
+    // Without keys the rate is always low enough, so folding ends only at one bit.
     let mut empty = <BloomFilter>::with_bits(64, 7, HASHER).unwrap();
     assert_eq!((empty.fold_to_fpr(0.5), empty.num_bits()), (Ok(6), 1));
 }
@@ -246,7 +246,7 @@ fn batches_answer_as_one_by_one() {
         assert_eq!(filter, by_one);
         sliced.insert_batch(&keys).unwrap();
         wider.insert_batch(&keys.iter().map(|key| wide(*key)).collect::<Vec<_>>()).unwrap();
-        // Keys and strangers in turn, in every length around the chunk's.
+        // Alternate keys and strangers, in every length around the chunk length of the batch.
         let mixed: Vec<u64> = keys.iter().zip(&others).flat_map(|(a, b)| [*a, *b, !*a]).collect();
         for len in (0..200).chain([1_000, mixed.len()]) {
             let batch = &mixed[..len];
@@ -263,7 +263,7 @@ fn batches_answer_as_one_by_one() {
     }
 }
 
-/// Filters larger than the caches are asked in rounds.
+/// Filters larger than the CPU's caches are queried in rounds; the answers must be the same.
 #[test]
 fn batches_of_large_filters_answer_as_one_by_one() {
     for (hash_funcs, keys) in [(1, 500_000), (7, 2_000_000), (10, 1_500_000), (17, 800_000)] {
@@ -309,15 +309,17 @@ fn an_empty_filter_is_empty() {
     assert!(<BloomFilter>::with_bits(64, u32::MAX, HASHER).is_err());
     assert!(<PartitionedBloomFilter>::with_slices(0, 3, HASHER).is_err());
     assert!(<AtomicBloomFilter>::with_bits(0, 3, HASHER).is_err());
-    // For no keys: a filter that takes one.
+    // A filter sized for no keys still has room for one.
     assert!(<BloomFilter>::with_fpr(0, 0.01, HASHER).unwrap().num_bits() >= 10);
-    // Full to the last bit: everything may be in it, and nobody knows how many are.
+    // With every bit set, everything may be in the filter, and the number of keys can't be
+    // estimated.
     let mut full = <BloomFilter>::with_bits(8, 2, HASHER).unwrap();
     full.insert_batch(&hashes(1, 1_000)).unwrap();
     assert_eq!((full.expected_fpr(), full.estimated_len()), (1.0, Some(f64::INFINITY)));
 }
 
-/// 5·10⁸ keys at 10⁻¹²: packages that hash to 64 bits have 27 times the rate.
+/// 5·10⁸ keys at a rate of 10⁻¹²: packages that hash to 64 bits have 27 times the rate here, so the
+/// constructor refuses this size.
 #[test]
 fn hashes_are_as_wide_as_the_rate_takes() {
     let narrow = <BloomFilter>::with_fpr(500_000_000, 1e-12, HASHER);
@@ -332,7 +334,7 @@ fn hashes_are_as_wide_as_the_rate_takes() {
         assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-3, hasher).is_err());
         assert!(<BloomFilter>::with_fpr(1_000, 1e-3, hasher).is_ok());
     }
-    // Two keys of equal low words.
+    // Two keys whose hashes have equal low words.
     let mut filter = BloomFilter::<u128>::with_bits(100_000, 10, HASHER).unwrap();
     filter.insert_hash(42).unwrap();
     assert!((1..1_000u128).all(|high| !filter.contains_hash((high << 64) + 42)));
@@ -349,7 +351,7 @@ fn counts_are_estimated() {
             assert!((estimate / at as f64 - 1.0).abs() < 0.02, "{estimate} of {at}");
         }
         filter.insert_hash(key).unwrap();
-        // Again: as counted it is another key, by the bits it is the same.
+        // Insert the key again: `len` counts it twice, the estimate from the bits counts it once.
         filter.insert_hash(key).unwrap();
     }
     let estimate = filter.estimated_len().unwrap();

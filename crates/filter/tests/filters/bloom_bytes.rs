@@ -1,4 +1,5 @@
-//! Bytes of classic, partitioned and coded Bloom filters: golden files, views, hostile bytes.
+//! Encodings of classic, partitioned and compressed Bloom filters: golden files, views, hostile
+//! bytes.
 
 use chainsieve_filter::bloom::{
     AtomicBloomFilter, BloomFilter, BloomFilterRef, CompressedBloomFilter,
@@ -15,7 +16,7 @@ use crate::golden::{compare, mend, mutants, with_params};
 /// SipHash-1-3 with the key of bytes 0 to 15.
 const HASHER: KeyHasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
 
-/// 0 to 99 as 8 bytes little-endian.
+/// Inserts the numbers 0 to 99 as keys of 8 bytes, little-endian.
 fn filled<F: Insert>(mut filter: F) -> F {
     for key in 0..100u64 {
         filter.insert(&key.to_le_bytes()).expect("never full");
@@ -54,7 +55,7 @@ fn golden_files() {
     assert_eq!(coded.open(6_101).unwrap(), sparse());
 }
 
-/// Beginning at a multiple of eight, as mapped bytes do.
+/// Copies bytes to an address that is a multiple of eight, as that of memory-mapped bytes is.
 fn aligned(bytes: &[u8]) -> (Vec<u64>, usize) {
     let mut words = vec![0u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
@@ -93,7 +94,7 @@ fn views_answer_as_the_filter_does() {
     );
 }
 
-/// Whatever is decoded from changed bytes is a whole filter: it says the same when written again.
+/// Changed bytes are refused, or decode to a complete filter that encodes to the same bytes again.
 #[test]
 fn hostile_bytes_are_refused_or_a_filter() {
     fn check<F: Portable>(filter: &F, used: impl Fn(&F)) {
@@ -120,16 +121,16 @@ fn hostile_bytes_are_refused_or_a_filter() {
     });
 }
 
-/// Rejected for what they are, before anything is allocated.
+/// Impossible parameters are rejected with their own error, before any memory is allocated.
 #[test]
 fn impossible_parameters_are_refused() {
     let bytes = classic().encode().unwrap();
     let decode = |params| <BloomFilter>::decode(&with_params(&bytes, params));
     let (bits, k) = (classic().num_bits(), u64::from(classic().hash_funcs()));
     assert_eq!(decode([bits, k, 0]), Ok(classic()));
-    // No bits: what Bitcoin Core divided by (CVE-2013-5700).
+    // Zero bits: Bitcoin Core once divided by this number (CVE-2013-5700).
     assert!(matches!(decode([0, k, 0]), Err(DecodeError::Parameter { value: 0, .. })));
-    // A number of hash functions that overflows when one is added, as fastbloom's did.
+    // Numbers of hash functions that overflow when one is added, as happened in `fastbloom`.
     for hash_funcs in [0, 129, u32::MAX.into(), 1 << 32, (1 << 32) | k, u64::MAX] {
         let error = decode([bits, hash_funcs, 0]);
         assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{hash_funcs}: {error:?}");
@@ -145,12 +146,14 @@ fn impossible_parameters_are_refused() {
     }
     assert!(matches!(decode([bits - 64, k, 0]), Err(DecodeError::TooLong { .. })));
     assert!(matches!(decode([bits, k, 1]), Err(DecodeError::NotZero(_))));
-    // The last words' bits are all used here: with a few less, some are behind the end.
+    // All bits of the last word are set here. If the header claims a few bits fewer, set bits
+    // follow the end.
     let mut full = <BloomFilter>::with_bits(128, 2, HASHER).unwrap();
     full.insert_batch(&hashes(1, 2_000)).unwrap();
     let error = <BloomFilter>::decode(&with_params(&full.encode().unwrap(), [120, 2, 0]));
     assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
-    // Fewer keys than can have set the bits; none; none in an empty one.
+    // Numbers of keys: 0 and 1 are too few to have set these bits. An empty filter must claim no
+    // keys.
     for (len, is_right) in [(0, false), (1, false), (99, true), (u64::MAX, true)] {
         let mut bytes = bytes.clone();
         bytes[32..40].copy_from_slice(&u64::to_le_bytes(len));
@@ -175,7 +178,7 @@ fn kinds_and_hashes_are_not_mixed_up() {
     other(BloomFilter::<u64>::decode(&wider).map(drop));
     other(<PartitionedBloomFilter>::decode(&narrow).map(drop));
     other(CompressedBloomFilter::decode(&narrow).map(drop));
-    // A function of 64 bits under a filter of 128: keys would share the high half.
+    // A 64-bit hash function in a 128-bit filter: all keys would share the high half of the hash.
     let mut bytes = wider;
     bytes[11] = 5;
     bytes[16..32].fill(0);
@@ -186,7 +189,8 @@ fn kinds_and_hashes_are_not_mixed_up() {
     assert_eq!(secret.encode(), Err(EncodeError::SecretKey));
 }
 
-/// A few bytes that open to an enormous filter: opened only by whoever allows for it.
+/// A few bytes that decode to an enormous filter are decompressed only if the caller's limit allows
+/// it.
 #[test]
 fn codes_are_no_bombs() {
     let bytes = CompressedBloomFilter::of(&sparse()).encode().unwrap();
@@ -199,7 +203,8 @@ fn codes_are_no_bombs() {
     let huge = CompressedBloomFilter::decode(&huge).expect("only sparser");
     assert_eq!(huge.num_bits(), 1 << 50);
     assert!(huge.open(1 << 40).is_err() && huge.coded_bits() < 2_000);
-    // More bits than are coded, than there are; a Rice parameter beyond all.
+    // More set bits than are coded, and more than the filter has bits; a Rice parameter that is too
+    // large.
     for num_set in [params[2] + 1, 6_101, 6_102, u64::MAX] {
         let bytes = with_params(&bytes, [6_101, params[1], num_set]);
         let error = CompressedBloomFilter::decode(&bytes);
@@ -219,7 +224,7 @@ fn codes_are_no_bombs() {
             CompressedBloomFilter::decode(&with_params(&bytes, [6_101, shape, params[2]])).is_err()
         );
     }
-    // Only ones: a unary number without end.
+    // Only ones: a unary number that does not end.
     let mut ones = bytes;
     let end = ones.len() - 8;
     ones[64..end].fill(0xff);
@@ -227,7 +232,8 @@ fn codes_are_no_bombs() {
     assert!(CompressedBloomFilter::decode(&ones).is_err());
 }
 
-/// Sparse, half full, full, empty: what goes in comes out, in about the bits that were foretold.
+/// Sparse, half full, full and empty filters: compression is lossless, and the size is about as
+/// predicted.
 #[test]
 fn codes_take_what_was_foretold() {
     for (n, fpr) in [(100, 0.01), (5_000, 0.01), (5_000, 0.001), (5_000, 1e-6)] {
@@ -253,8 +259,8 @@ fn codes_take_what_was_foretold() {
     assert_eq!(u64::of(&HASHER, b"key").to_words()[1], 0);
 }
 
-/// The positions of a key follow from all bits of its hash: bytes of one width read as of the
-/// other would be a filter that has forgotten its keys.
+/// Each position of a key depends on all bits of its hash. If bytes written for 128-bit hashes were
+/// read as a filter of 64-bit hashes, its keys would not be found.
 #[test]
 fn slices_of_wide_hashes_are_not_read_as_of_narrow_ones() {
     let wide = PartitionedBloomFilter::<u128>::with_slices(130, 7, HASHER).unwrap();
@@ -274,7 +280,7 @@ fn slices_of_wide_hashes_are_not_read_as_of_narrow_ones() {
     parameter(PartitionedBloomFilterRef::<u64>::view(view).map(drop));
 }
 
-/// A count from elsewhere does not wrap when keys are added to it.
+/// A key count from untrusted bytes does not wrap when keys are added.
 #[test]
 fn shared_filters_count_to_the_end() {
     let mut bytes = classic().encode().unwrap();
@@ -289,7 +295,8 @@ fn shared_filters_count_to_the_end() {
     assert!(<BloomFilter>::decode(&filter.encode().unwrap()).is_ok());
 }
 
-/// One code for each filter and Rice parameter: nothing is hidden behind the last gap.
+/// Each filter and Rice parameter has exactly one encoding: nothing can be hidden after the last
+/// gap.
 #[test]
 fn codes_end_with_the_last_gap() {
     let coded = CompressedBloomFilter::of(&sparse());
@@ -299,7 +306,7 @@ fn codes_end_with_the_last_gap() {
     mend(&mut hidden);
     let error = CompressedBloomFilter::decode(&hidden);
     assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
-    // A word of zeros more, and the length that says so.
+    // One extra word of zeros, and a length that includes it.
     let mut longer = bytes;
     let end = longer.len() - 8;
     longer.splice(end..end, [0; 8]);

@@ -1,4 +1,4 @@
-//! Classic and partitioned Bloom filters: rates of false positives.
+//! Classic and partitioned Bloom filters: false positive rates.
 #![expect(clippy::cast_possible_truncation, reason = "positions in small filters")]
 
 use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
@@ -12,12 +12,13 @@ use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
 use testkit::split_mix;
 
-/// Keys of a family beyond those inserted.
+/// Returns keys of a family that are not among the inserted ones.
 fn strangers(family: Family, seed: u64, count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(move |at| family.key(seed, (1 << 40) + at))
 }
 
-/// Each instance has its own bits, and the rate that they make: binomial, given them.
+/// Each instance has its own set bits and so its own rate. Given those bits, the number of hits is
+/// binomial.
 #[test]
 fn rates_are_those_of_the_bits() {
     for (n, fpr, probes) in [(50, 0.02, 6_000), (3_000, 0.01, 10_000), (20_000, 0.001, 100_000)] {
@@ -52,8 +53,8 @@ fn rates_are_those_of_the_bits() {
     }
 }
 
-/// Slices of one filter differ by chance; the rate is the product of their fills, counted bit by
-/// bit here, and not the power of the mean one.
+/// The slices of one filter have different fills by chance. The rate is the product of their fills,
+/// counted here bit by bit, and not a power of the mean fill.
 #[test]
 fn rates_of_slices_are_those_of_each_slice() {
     for (slice_bits, k, n) in [(3, 1, 1), (7, 5, 4), (64, 10, 44), (77, 6, 60), (130, 7, 90)] {
@@ -85,8 +86,8 @@ fn rates_of_slices_are_those_of_each_slice() {
     }
 }
 
-/// What `with_fpr` is asked for is what comes out: the mean over instances, whose spread is
-/// measured.
+/// The mean rate over many instances is the rate that `with_fpr` promises. The spread of the
+/// instances is measured to bound the error of the mean.
 #[test]
 fn rates_are_those_of_the_size() {
     for (m, k, n) in [(32, 3, 8), (128, 7, 13), (256, 7, 25), (1_024, 14, 50), (1_024, 7, 101)] {
@@ -103,7 +104,8 @@ fn rates_are_those_of_the_size() {
         let error = (variance / instances as f64).sqrt();
         let exact = classic::fpr(n, m, k);
         assert!((mean - exact).abs() < 5.0 * error, "{m} {k} {n}: {mean}, not {exact} ± {error}");
-        // The textbook's formula is below it, and the test sees it where it matters.
+        // The textbook's formula gives a lower rate. The test can tell the two apart where the
+        // difference matters.
         let textbook = (1.0 - (-f64::from(k) * n as f64 / m as f64).exp()).powf(k.into());
         assert!(textbook < exact);
         if m == 128 {
@@ -142,8 +144,8 @@ impl Set for BloomFilter<u128> {
     }
 }
 
-/// `h1 + i·h2 mod m` from the halves of a hash, as Kirsch and Mitzenmacher have it and most
-/// packages do; `h2` made odd, as several patched it.
+/// Positions `h1 + i·h2 mod m` from the halves of a hash, by Kirsch and Mitzenmacher, as in most
+/// packages. With `is_odd`, `h2` is made odd, as several packages do.
 struct DoubleHashing {
     bits: Vec<bool>,
     hash_funcs: u32,
@@ -172,8 +174,8 @@ impl Set for DoubleHashing {
     }
 }
 
-/// Hits and probes over instances, and the mean of the rates that random positions would have
-/// with as many bits set.
+/// Returns the mean rate that random positions would have with as many bits set, and the hits and
+/// probes over all instances.
 fn simulate<S: Set>(
     hash_funcs: u32,
     keys: u64,
@@ -195,8 +197,8 @@ fn simulate<S: Set>(
     (rates / instances as f64, hits, instances * probes)
 }
 
-/// Positions are as good as random ones in the small filters where double hashing is not, and
-/// the same test rejects double hashing.
+/// The positions behave like random ones in small filters, where double hashing does not. The same
+/// test rejects double hashing.
 #[test]
 fn positions_are_as_good_as_random() {
     for (m, k, n, probes) in [
@@ -223,7 +225,8 @@ fn positions_are_as_good_as_random() {
                 is_odd,
             });
             let fits = std::panic::catch_unwind(|| assert_rate("", double.0, double.1, double.2));
-            // An odd step is none of a progression that repeats: with few positions it passes.
+            // An odd step avoids the progressions that repeat early: with few positions per key it
+            // passes the test.
             assert!(
                 fits.is_err() || is_odd && k < 14,
                 "m = {m}, k = {k}, odd {is_odd}: {double:?}"
@@ -232,7 +235,7 @@ fn positions_are_as_good_as_random() {
     }
 }
 
-/// The mean number of bits set, and the rate, of a filter that threads share.
+/// A filter that threads share has the expected fill and the expected rate.
 #[test]
 fn rates_of_shared_filters() {
     let (mut hits, mut rates) = (0, 0.0);
@@ -246,7 +249,7 @@ fn rates_of_shared_filters() {
     assert!((rates / 0.01 - 1.0).abs() < 0.03, "{rates}");
 }
 
-/// After a fold the rate is the one that was foretold.
+/// After a fold, the rate is the one predicted before the fold.
 #[test]
 fn rates_of_folded_filters() {
     let (mut hits, mut rates) = (0, 0.0);

@@ -11,8 +11,8 @@ use crate::bloom::hashes;
 const HASHER: KeyHasher = KeyHasher::xxh3(1);
 const THREADS: usize = 4;
 
-/// Threads fill the same few words at a time, over and over: an update that is not one step
-/// loses bits of others here.
+/// Threads fill the same few words at the same time, many times over. An update that is not atomic
+/// would lose the bits of other threads here.
 #[test]
 fn threads_insert_into_the_same_words() {
     for round in 0..300 {
@@ -32,7 +32,7 @@ fn threads_insert_into_the_same_words() {
                         } else if filter.insert_hash(*key) {
                             new.fetch_add(1, Ordering::Relaxed);
                         }
-                        // What this thread has inserted, it finds.
+                        // Each thread finds what it has inserted.
                         assert!(filter.contains_hash(*key));
                     }
                 });
@@ -49,8 +49,8 @@ fn threads_insert_into_the_same_words() {
     }
 }
 
-/// Of threads that insert one key at a time, each bit is set by one: at least one thread is told
-/// that the key is new, and none is, once the key is there.
+/// When several threads insert the same key, each bit is set by exactly one of them. So at least
+/// one thread learns that the key is new. Once the key is present, no thread does.
 #[test]
 fn a_key_is_new_once() {
     for round in 0..300 {
@@ -74,7 +74,7 @@ fn a_key_is_new_once() {
     }
 }
 
-/// A reader that knows that a key is in, finds it, while others are still inserting.
+/// A reader that knows that a key was inserted finds it, while another thread still inserts.
 #[test]
 fn readers_find_what_they_know_of() {
     let keys = hashes(77, 200_000);
@@ -114,8 +114,8 @@ fn a_shared_filter_is_emptied() {
     assert!(!filter.contains(b"key") && filter.is_empty() && filter.fill() == 0.0);
 }
 
-/// Whoever encodes or copies a filter while others insert gets one that can be read: as many keys
-/// as can have set the bits that it has.
+/// A filter that is encoded or copied while another thread inserts can be decoded: its count is at
+/// least the number of keys that its bits require.
 #[test]
 fn filters_are_encoded_while_threads_insert() {
     for round in 0..400 {
@@ -125,7 +125,7 @@ fn filters_are_encoded_while_threads_insert() {
             scope.spawn(|| {
                 start.wait();
                 (0..round * 8).for_each(|_| std::hint::spin_loop());
-                // Its bit is the first one: that is copied long before the count is taken.
+                // This key's bit is the first one, which is copied long before the count is read.
                 filter.insert_hash(0);
             });
             start.wait();

@@ -1,4 +1,5 @@
-//! Count-Min sketches: never too low, too high as rarely as theory says, and their bytes.
+//! Count-Min sketches: estimates are never too low, and too high as rarely as theory predicts; and
+//! their bytes.
 
 use std::collections::HashMap;
 
@@ -20,14 +21,16 @@ fn sketch(width: u64, depth: u32, update: Update) -> CountMin {
     CountMin::with_size(width, depth, update, HASHER).expect("a size")
 }
 
-/// Rows of counters as the type documents them, without packing or hashing ahead.
+/// Rows of counters as the type's documentation describes them, without packing and without hashing
+/// in advance.
 struct Oracle {
     rows: Vec<Vec<u32>>,
     update: Update,
 }
 
 impl Oracle {
-    /// Each row's counter of a key: `SplitMix64` from its hash on, scaled.
+    /// Returns the position of a key's counter in each row: `SplitMix64` started from the key's
+    /// hash, scaled to the width.
     fn places(&self, key: u64) -> Vec<usize> {
         let hash: u64 = HASHER.hash(&key.to_le_bytes());
         let place = |(row, counters): (u64, &Vec<u32>)| {
@@ -56,7 +59,7 @@ impl Oracle {
     }
 }
 
-/// Keys and counts of a stream, some keys far more often than others.
+/// Returns keys and counts of a stream in which some keys are far more frequent than others.
 fn stream(seed: u64, len: u64) -> impl Iterator<Item = (u64, u32)> {
     (0..len).map(move |at| {
         let draw = split_mix(seed << 32 | at);
@@ -98,7 +101,7 @@ fn estimates_are_the_oracles_and_never_too_low() {
     }
 }
 
-/// The chance that a Poisson variable is `least` or more.
+/// Returns the probability that a Poisson variable is at least `least`.
 fn poisson_tail(mean: f64, least: u32) -> f64 {
     let chance = |i: u32| {
         let i = f64::from(i);
@@ -107,9 +110,9 @@ fn poisson_tail(mean: f64, least: u32) -> f64 {
     1.0 - (0..least).map(chance).sum::<f64>()
 }
 
-/// 5,000 keys, each once, in 3 rows of 1,000 counters: a stranger's counters are Poisson's of mean
-/// 5, and its estimate is as high as the lowest of three. Over 40 sketches, with 10,000 strangers
-/// each.
+/// 5,000 distinct keys in 3 rows of 1,000 counters: a stranger's counter in each row is Poisson
+/// distributed with mean 5, and its estimate is the lowest of the three. The test uses 40 sketches
+/// with 10,000 strangers each.
 #[test]
 fn strangers_are_too_high_as_often_as_theory_says() {
     let (mut at_least, mut strangers) = ([0_u64; 9], 0_u64);
@@ -119,7 +122,7 @@ fn strangers_are_too_high_as_often_as_theory_says() {
         for key in 0..5_000_u64 {
             ours.add(&key.to_le_bytes(), 1);
         }
-        // The share of counters that are not zero, and with it the rate of this very sketch.
+        // The share of counters that are not zero, and the rate that this sketch has because of it.
         let occupied = (ours.fill() * 3_000.0).round();
         let fill = 1.0 - (5_000.0 * (-0.001_f64).ln_1p()).exp();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -140,13 +143,13 @@ fn strangers_are_too_high_as_often_as_theory_says() {
     for (least, count) in (0..).zip(at_least) {
         let expected = poisson_tail(5.0, least).powi(3);
         let share = count as f64 / strangers as f64;
-        // The shares of a sketch's own counters deviate by some 5 %, of 40 sketches by 1 %.
+        // The share varies by about 5 % between single sketches, and by 1 % for the mean of 40.
         assert!((0.95..1.05).contains(&(share / expected)), "{least}: {share}, {expected}");
     }
 }
 
 /// The bound that the type promises: of 20,000 keys, at most a share of `δ` is too high by more
-/// than `ε` of the total, and with rows one tenth as wide some are.
+/// than `ε` times the total. With rows one tenth as wide, the bound is broken.
 #[test]
 fn the_error_is_within_its_bound() {
     for update in UPDATES {
@@ -169,8 +172,8 @@ fn the_error_is_within_its_bound() {
     }
 }
 
-/// Keys whose counts are just above the bound make a stranger's error as likely as it can be: in
-/// each row by 1 - (1 - 1/272)^90 = 28 %, and the theory allows 1/e.
+/// Keys whose counts are just above the bound make a stranger's error as likely as possible. In
+/// each row its chance is 1 - (1 - 1/272)^90 = 28 %, and theory allows 1/e.
 #[test]
 fn errors_are_nearly_as_likely_as_the_theory_allows() {
     for update in UPDATES {
@@ -230,7 +233,8 @@ fn a_plain_merge_is_the_sketch_of_both_streams() {
     }
 }
 
-/// Not the sketch of both streams, but between the count and what plain updates estimate.
+/// A conservative merge differs from the sketch of both streams. Its estimates lie between the
+/// count and the estimate of plain updates.
 #[test]
 fn a_conservative_merge_stays_an_upper_bound() {
     let [mut ours, mut theirs, mut both] = [(); 3].map(|()| sketch(200, 4, UPDATES[1]));
@@ -253,7 +257,7 @@ fn a_conservative_merge_stays_an_upper_bound() {
         assert!(count <= merged && merged <= most, "{key}: {count}, {merged}, {most}");
         lost += i64::from(merged) - i64::from(one);
     }
-    assert!(lost > 0, "what a merge loses: {lost}");
+    assert!(lost > 0, "a merge should raise estimates: {lost}");
 }
 
 #[test]
@@ -345,7 +349,7 @@ fn hostile_bytes() {
     let bytes = golden().encode().expect("a key of ours");
     golden::mutants(&bytes, |bytes| {
         let mut sketch = CountMin::decode(bytes)?;
-        assert_eq!(sketch.encode().as_deref(), Ok(bytes), "what is read is what is written");
+        assert_eq!(sketch.encode().as_deref(), Ok(bytes), "not the same bytes again");
         assert!(sketch.add(b"key", 3) >= 3);
         sketch.stats();
         Ok(())
@@ -361,7 +365,8 @@ fn hostile_bytes() {
         [269, 5 | conservative << 1, 0],
         [269, u64::MAX, 0],
         [269, 5 | conservative, 1],
-        // A plain sketch counts every addition in every row.
+        // Claiming plain updates: then every addition is counted in every row, which these counters
+        // contradict.
         [269, 5, 0],
     ] {
         let error = decode(params).expect_err("other parameters");
@@ -373,7 +378,7 @@ fn hostile_bytes() {
         assert!(matches!(error, DecodeError::Truncated { .. }), "{params:?}: {error:?}");
     }
     assert!(matches!(decode([269, 4 | conservative, 0]), Err(DecodeError::TooLong { .. })));
-    // Another sum of counts, and bits after the last counter.
+    // Other totals of the counts, and bits after the last counter.
     let changed = |at: usize, value: u32| {
         let mut bytes = bytes.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Counting filters: rates, removal, counters that stay at fifteen, bytes.
+//! Counting filters: rates, removal, counters that saturate at fifteen, bytes.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::membership::{MergeError, NotContained};
@@ -11,7 +11,7 @@ use crate::key_families::{Family, SEEDS};
 use crate::model::Laws;
 use testkit::assert_rate;
 
-/// Blocks, and counters of a key.
+/// Number of blocks, and number of counters per key.
 type Size = (u64, u32);
 
 fn size(n: u64, fpr: f64) -> Size {
@@ -44,12 +44,12 @@ fn laws() {
         let size = size(capacity, fpr);
         let make = move || filled(size, KeyHasher::siphash_1_3([1, capacity]), &[]);
         Laws::new(make).removing().merging().portable().run(60);
-        // No copies, and so no counter that sticks.
+        // Without repeated keys no counter saturates.
         Laws::new(make).most_copies(1).removing().run(40);
     }
 }
 
-/// The design's rate at the design's load, for each family, size and seed.
+/// The measured rate is the predicted one at the design load, for each family, size and seed.
 #[test]
 fn rates() {
     for (n, fpr, probes) in [(300, 0.03, 40_000), (20_000, 0.01, 200_000), (60_000, 1e-3, 600_000)]
@@ -71,7 +71,7 @@ fn rates() {
                 expected += filter.expected_fpr() / SEEDS.len() as f64;
             }
             assert_rate(&format!("{family:?} of {n} at {fpr}"), expected, hits, total);
-            // Filters of a few hundred keys differ among each other, large ones hardly.
+            // Filters of a few hundred keys differ from each other, large ones hardly.
             let tolerance = if n < 1_000 { 0.15 } else { 0.03 };
             let off = (expected / design - 1.0).abs();
             assert!(off < tolerance, "{family:?} of {n}: {expected} by bits, {design} by design");
@@ -79,7 +79,8 @@ fn rates() {
     }
 }
 
-/// The formula against a simulation that shares nothing with it: rates of tiny filters, over many.
+/// Compares the formula with measured rates of many tiny filters, which share no code with the
+/// formula.
 #[test]
 fn sizing_is_exact_for_small_filters() {
     for (n, num_blocks, hash_funcs) in [(10, 1, 3), (30, 1, 16), (40, 3, 5), (100, 7, 9)] {
@@ -96,8 +97,8 @@ fn sizing_is_exact_for_small_filters() {
 
 #[test]
 fn sizes() {
-    // From a program of its own: Poisson's mixture of 128 places. The classic formula has 38.4,
-    // 57.5 and 76.7; blocks take more.
+    // Computed by a separate program: a Poisson mixture over 128 positions. The classic formula
+    // gives 38.4, 57.5 and 76.7 bits; blocks need more.
     let table = [
         (1e-2, 43.389_26, 6),
         (1e-3, 76.046_82, 8),
@@ -146,8 +147,8 @@ fn all_keys_out_is_empty_again() {
     assert_eq!((filter.len(), filter.fill(), filter.expected_fpr()), (0, 0.0, 0.0));
 }
 
-/// `fastfilter_java` #16: a counter that went over its limit was counted down again, and keys that
-/// were there were no longer found.
+/// A counter that had reached its limit must not count down again: in `fastfilter_java` (issue 16)
+/// it did, and keys that were present were no longer found.
 #[test]
 fn counters_stay_at_fifteen() {
     let hasher = KeyHasher::xxh3(5);
@@ -160,12 +161,12 @@ fn counters_stay_at_fifteen() {
         let saturated = filter.saturated();
         assert_eq!(saturated > 0, times >= 15, "after {times} times");
         assert!(saturated <= k);
-        // One copy stays in, however many went in.
+        // Remove all copies but one.
         for _ in 1..times {
             assert_eq!(filter.remove(witness(&filter, b"often")), Ok(()));
             assert!(filter.contains(b"often"), "lost after {times} times");
         }
-        assert_eq!((filter.len(), filter.saturated()), (1, saturated), "nothing counts down");
+        assert_eq!((filter.len(), filter.saturated()), (1, saturated), "no counter is decremented");
         assert_eq!(filter.remove(witness(&filter, b"often")), Ok(()));
         assert_eq!(filter.contains(b"often"), times >= 15, "after {times} times");
         filter.clear();
@@ -173,11 +174,11 @@ fn counters_stay_at_fifteen() {
     }
 }
 
-/// Keys that share counters with one that was inserted far too often stay, too.
+/// Keys that share counters with a key that was inserted far too often stay present.
 #[test]
 fn neighbours_of_saturated_counters_stay() {
     for seed in SEEDS {
-        // One block, so that all share counters.
+        // One block, so that all keys share its counters.
         let size = (1, 6);
         let mut filter = filled(size, KeyHasher::xxh3(seed), &Family::Random.keys(seed, 0..12));
         let often = Family::Sequential.key(seed, 0);
@@ -234,7 +235,8 @@ fn an_absent_key_is_refused_and_nothing_changes() {
     assert_eq!(filter, before);
 }
 
-/// How many counters reach fifteen, against filters so overfull that some do.
+/// Compares the predicted number of counters at fifteen with filters that are overfull enough to
+/// have some.
 #[test]
 fn overflow_is_as_expected() {
     let size = (400, 4);
@@ -251,11 +253,11 @@ fn overflow_is_as_expected() {
             })
             .sum();
         let counters = 4 * size.0 * 128;
-        // Counters of a block are not quite independent; far from enough to matter here.
+        // The counters of a block are not fully independent, but nearly enough for this test.
         let share = expected / (size.0 * 128) as f64;
         assert_rate(&format!("{n} keys"), share, found, counters);
     }
-    // Reference: m·(e·ln2/16)^16 as the bound of the textbook for 16, at the design's load.
+    // Reference: the textbook's bound m·(e·ln2/16)^16 for reaching 16 at the design load.
     let hasher = KeyHasher::xxh3(0);
     let filter = CountingBloomFilter::with_fpr(1_000_000, 0.01, hasher).expect("a size");
     let expected = filter.expected_saturated(1_000_000) * 100.0;
@@ -288,7 +290,7 @@ fn hostile_bytes() {
     let bytes = golden().encode().expect("a key of ours");
     crate::golden::mutants(&bytes, |bytes| {
         let filter = CountingBloomFilter::decode(bytes)?;
-        assert_eq!(filter.encode().as_deref(), Ok(bytes), "what is read is what is written");
+        assert_eq!(filter.encode().as_deref(), Ok(bytes), "not the same bytes again");
         let mut filter = filter;
         filter.insert(b"key").expect("never full");
         filter.remove(witness(&filter, b"key")).expect("just inserted");

@@ -1,5 +1,5 @@
-//! Cuckoo filters: laws against an exact model, loads, the end of room; each way that other
-//! packages lose keys or memory by.
+//! Cuckoo filters: laws against an exact model, loads, full filters, and the ways in which other
+//! packages lose keys or waste memory.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn with_buckets<const BITS: u32>(buckets: u64) -> CuckooFilter<BITS> {
     CuckooFilter::with_buckets(buckets, hasher()).expect("memory")
 }
 
-/// Few buckets, so that sequences come upon the end of room too.
+/// Few buckets, so that sequences also reach a full filter.
 fn laws_hold<const BITS: u32>(buckets: u64, keys: u16, most_copies: u32) {
     Laws::new(move || with_buckets::<BITS>(buckets))
         .keys(keys)
@@ -43,12 +43,12 @@ fn the_laws_hold() {
         laws_hold::<12>(buckets, 600, u32::MAX);
         laws_hold::<16>(buckets, 600, u32::MAX);
     }
-    // Few keys, each of them often.
+    // Few keys, each inserted often.
     laws_hold::<8>(50, 12, u32::MAX);
     laws_hold::<16>(50, 12, 8);
 }
 
-/// The load that sizes are made for, with no spare bucket, without one refusal.
+/// The load that sizes are planned for is reached without a spare bucket and without a refused key.
 #[test]
 fn a_load_of_94_percent_is_reached() {
     fn fill<const BITS: u32>(n: u64, seed: u64) {
@@ -70,7 +70,7 @@ fn a_load_of_94_percent_is_reached() {
     for n in [1_000, 10_000, 100_000, 1_000_000] {
         for seed in SEEDS {
             fill::<16>(n, seed);
-            // The widths differ in what fingerprints there are to move, not in how.
+            // The widths differ in the fingerprints that can be moved, not in how they are moved.
             if n <= 100_000 {
                 fill::<8>(n, seed);
                 fill::<12>(n, seed);
@@ -90,7 +90,7 @@ fn every_capacity_is_reached() {
     }
 }
 
-/// Another package drops some other key when it is full.
+/// A full filter refuses a key and changes nothing. Another package drops some other key instead.
 #[test]
 fn a_refused_key_costs_no_other() {
     fn fill<const BITS: u32>(buckets: u64, seed: u64) -> f64 {
@@ -99,7 +99,7 @@ fn a_refused_key_costs_no_other() {
         let inserted = keys.iter().take_while(|key| filter.insert_hash(**key).is_ok()).count();
         let load = filter.fill();
         let before = filter.encode().expect("no secret key");
-        // The one that failed above, and others that fail: not a byte changes.
+        // Insert the refused key and others again: those that fail change not a single byte.
         let mut refused = 0;
         for key in keys[inserted..].iter().take(50) {
             let mut copy = filter.clone();
@@ -130,7 +130,8 @@ fn rate<const BITS: u32>(inside: &[u64], outside: &[u64]) -> f64 {
     hits as f64 / outside.len() as f64
 }
 
-/// In some packages 8 bits are all there is, whatever rate is asked for.
+/// Wider fingerprints have lower rates. Some packages have only 8 bits, whatever rate the user asks
+/// for.
 #[test]
 fn wider_fingerprints_are_rarer() {
     let (inside, outside) = (hashes(1, 0..50_000), hashes(2, 0..1_000_000));
@@ -140,7 +141,8 @@ fn wider_fingerprints_are_rarer() {
     assert!((11.0..22.0).contains(&(rates[1] / rate)), "{rates:?}, {rate}");
 }
 
-/// Rounding up to a power of two leaves up to half of the memory empty.
+/// Memory follows the number of keys. Rounding up to a power of two would leave up to half of the
+/// memory empty.
 #[test]
 fn sizes_follow_the_keys() {
     for n in [100_000, 123_456, (1 << 17) + 1, (1 << 18) - 1, 262_145, 900_001] {
@@ -161,7 +163,8 @@ fn rates_asked_for_are_kept() {
         let mut filter = CuckooFilter8::with_fpr(n, fpr, hasher()).expect("a size");
         filter.insert_batch(&hashes(3, 0..n)).expect("room");
         assert!(filter.expected_fpr() <= fpr, "{n}, {fpr}: {}", filter.expected_fpr());
-        // No more than needed: at most twenty buckets more than a load of 94 % or the rate take.
+        // No more slots than needed: a load of 94 % or the rate determines the number, plus at most
+        // twenty buckets.
         let slots = (n as f64 / 0.94).max(8.0 * n as f64 / (255.0 * fpr));
         assert!((filter.num_slots() as f64) < slots * 1.02 + 80.0, "{n}, {fpr}");
     }
@@ -177,7 +180,8 @@ fn rates_asked_for_are_kept() {
         CuckooFilter16::with_buckets(0, hasher()).err(),
         CuckooFilter16::with_buckets(u64::MAX, hasher()).err(),
     ] {
-        let is_parameter = matches!(refused, Some(SizingError::Parameter { what: "buckets", .. }));
+        let is_parameter =
+            matches!(refused, Some(SizingError::Parameter { what: "a number of buckets", .. }));
         assert!(is_parameter, "{refused:?}");
     }
 }
@@ -189,7 +193,8 @@ fn a_key_has_room_for_eight_copies() {
         let mut filter = with_buckets::<16>(20);
         let copies = (0..9).take_while(|_| filter.insert_hash(key).is_ok()).count();
         in_two += u32::from(copies == 8);
-        // One bucket of twenty leads to itself.
+        // For one bucket in twenty, the alternative bucket is the same bucket: then there is room
+        // for four copies.
         assert!(copies == 8 || copies == 4, "{copies}");
         let full = filter.clone();
         let refusal = filter.insert_hash(key).expect_err("no ninth");
@@ -205,7 +210,7 @@ fn a_key_has_room_for_eight_copies() {
         assert_eq!(filter, with_buckets(20));
     }
     assert!((170..200).contains(&in_two), "{in_two}");
-    // In a batch, the copies that wait behind the first refused one leave no trace.
+    // In a batch, the copies after the first refused one leave no trace.
     for key in hashes(6, 0..20) {
         let mut filter = with_buckets::<16>(20);
         let refused = filter.insert_batch(&[key; 12]).expect_err("four too many").inserted;
@@ -250,7 +255,8 @@ fn merged_filters_hold_both_sets() {
     }
     assert_eq!(merged, with_buckets(1000));
 
-    // Too many for the slots, and too many to be moved about.
+    // One key more than there are slots, and one fewer, for which moving fingerprints finds no
+    // room.
     for len in [2_001, 1_999] {
         let mut full = filled(&left);
         let before = full.encode().expect("no secret key");

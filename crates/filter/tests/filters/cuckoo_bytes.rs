@@ -1,4 +1,4 @@
-//! The bytes of cuckoo filters: golden files, views, and bytes that are none.
+//! Encodings of cuckoo filters: golden files, views, and malformed bytes.
 
 use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
 use chainsieve_filter::encoding::{DecodeError, EncodeError};
@@ -9,7 +9,8 @@ use crate::golden::{compare, mend};
 
 const HEADER: usize = 64;
 
-/// 0 to 99 as 8 bytes little-endian, one by one.
+/// Returns a filter with the numbers 0 to 99 as keys of 8 bytes, little-endian, inserted one by
+/// one.
 fn golden<const BITS: u32>(buckets: u64, hasher: KeyHasher) -> CuckooFilter<BITS> {
     let mut filter = CuckooFilter::with_buckets(buckets, hasher).expect("memory");
     for key in 0..100_u64 {
@@ -36,7 +37,7 @@ fn golden_files_are_read_and_written() {
     check_golden("cuckoo16", Kind::Cuckoo16, &golden::<16>(27, sip));
 }
 
-/// The body of a filter of one key, from what is documented, bit by bit.
+/// Computes the body of a filter of one key from the documentation, bit by bit, and compares it.
 #[test]
 fn places_are_where_the_documents_say() {
     for bits in [8, 12, 16_u32] {
@@ -51,7 +52,8 @@ fn places_are_where_the_documents_say() {
                 };
                 let first = (u128::from(hash) * u128::from(buckets) >> 64) as u64;
                 let fingerprint = ((hash % (1 << 32)) * ((1 << bits) - 1) >> 32) + 1;
-                // Both are free: the first bucket, its first slot.
+                // Both buckets are empty: the fingerprint goes to the first slot of the first
+                // bucket.
                 let bit = first * 4 * u64::from(bits);
                 let mut body = vec![0_u8; bytes.len() - HEADER - 8];
                 for at in 0..u64::from(bits) {
@@ -76,7 +78,7 @@ fn views_answer_alike<const BITS: u32>(buckets: u64) {
         CuckooFilter::<BITS>::with_buckets(buckets, KeyHasher::xxh3(7)).expect("memory");
     filter.insert_batch(&hashes(1, 0..buckets * 3)).expect("room");
     let bytes = filter.encode().expect("no secret key");
-    // At a multiple of eight.
+    // Bytes at an address that is a multiple of eight.
     let mut aligned = vec![0_u64; bytes.len() / 8];
     for (word, bytes) in aligned.iter_mut().zip(bytes.as_chunks::<8>().0) {
         *word = u64::from_le_bytes(*bytes);
@@ -137,11 +139,11 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         flipped[at] ^= 1;
         assert!(decode(&flipped).is_err(), "byte {at}");
     }
-    // The seed alone may be another; the second half of a key has to be zero for XXH3.
+    // Only the seed may have another value. The second half of the key must be zero for XXH3.
     for at in (0..HEADER).filter(|at| !(16..24).contains(at)) {
         for bit in 0..8 {
             let result = decode(&changed(&bytes, at, |byte| byte ^ 1 << bit));
-            // Function 3, XXH64, is another one of 64 bits and a seed.
+            // Function 3, XXH64, also has 64 bits and a seed.
             let is_function = at == 11;
             assert!(result.is_err() || is_function, "byte {at}, bit {bit}");
         }
@@ -150,7 +152,7 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         let error = DecodeError::Parameter {
             what: "number of keys",
             value: len,
-            limit: "as many as slots are taken",
+            limit: "the number of taken slots",
         };
         assert_eq!(decode(&with_word(&bytes, 32, len)), Err(error));
     }
@@ -169,7 +171,7 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         let error = decode(&with_word(&bytes, at, 1)).expect_err("no third parameter");
         assert!(matches!(error, DecodeError::NotZero(_)), "{error}");
     }
-    // A slot more or less taken than keys are counted.
+    // One more or one fewer occupied slot than the number of keys.
     for at in HEADER..bytes.len() - 8 {
         let emptied = decode(&changed(&bytes, at, |_| 0));
         let filled = decode(&changed(&bytes, at, |_| 0xff));
@@ -180,11 +182,11 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         assert!(filled.is_err() || same_len(&filled), "byte {at}");
         assert!(BITS != 8 || emptied.is_err() || bytes[at] == 0, "byte {at}");
     }
-    // Behind the last bucket.
+    // Bits after the last bucket.
     let used = usize::try_from((buckets * u64::from(4 * BITS)).div_ceil(8)).expect("few");
     for at in HEADER + used..bytes.len() - 8 {
         let error = decode(&changed(&bytes, at, |_| 1));
-        assert_eq!(error, Err(DecodeError::NotZero("behind the last bucket")));
+        assert_eq!(error, Err(DecodeError::NotZero("bytes after the last bucket")));
     }
 }
 

@@ -1,5 +1,6 @@
-//! Rates of cuckoo filters: those of the formula, for every width, many sizes, all families of
-//! keys; and, for filters of so few buckets that chance makes them differ, each one's own.
+//! Rates of cuckoo filters: they match the formula for every width, many sizes and all key
+//! families. Filters with few buckets differ by chance, so each of those is compared with its own
+//! exact rate.
 
 use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter16};
 use chainsieve_filter::{Filter, Insert, KeyHasher};
@@ -20,7 +21,7 @@ fn hits<const BITS: u32>(filter: &CuckooFilter<BITS>, strangers: &[u64]) -> u64 
     answers.iter().filter(|answer| **answer).count() as u64
 }
 
-/// Each seed's rate, and that of all together, at two loads.
+/// Checks the rate of each seed and of all seeds together, at two loads.
 fn rates<const BITS: u32>(n: u64, strangers: u64, design: f64) {
     for percent in [94, 50] {
         let load = percent as f64 / 100.0;
@@ -41,7 +42,7 @@ fn rates<const BITS: u32>(n: u64, strangers: u64, design: f64) {
         let probes = strangers * SEEDS.len() as u64;
         assert_rate(&format!("{BITS} bits, {n} keys, {load}"), fpr, all_hits, probes);
         assert!(all_hits > 3_600 / 2 || load < 0.9, "{all_hits} show too little");
-        // What textbooks and tables of this library say, to a percent.
+        // The figures in textbooks and in this library's tables, within two per cent.
         assert!((fpr / (design * load / 0.94) - 1.0).abs() < 0.02, "{fpr}");
     }
 }
@@ -91,12 +92,12 @@ fn rates_of_families_of_keys() {
     families::<16>(10_000, 200_000, KeyHasher::xxh3);
 }
 
-/// A hash for every bucket and fingerprint, as the mapping is documented: high bits of the hash to
-/// the bucket, the low half to the fingerprint.
+/// Returns one hash for every pair of bucket and fingerprint. By the documented mapping, the high
+/// bits of a hash choose the bucket, and its low half chooses the fingerprint.
 fn one_for_each_place(buckets: u64, bits: u32) -> Vec<u64> {
     let fingerprints = (1_u64 << bits) - 1;
     let scaled = |at: u64, of: u64, width: u32| {
-        // In the midst of the hashes that give `at` of `of`.
+        // The middle of the range of hashes that map to `at` of `of`.
         u64::try_from((u128::from(at) * 2 + 1 << width) / (u128::from(of) * 2)).expect("below `of`")
     };
     let high = |bucket| scaled(bucket, buckets, 64) & !0xffff_ffff;
@@ -105,8 +106,9 @@ fn one_for_each_place(buckets: u64, bits: u32) -> Vec<u64> {
     places.map(|(bucket, fingerprint)| high(bucket) | low(fingerprint)).collect()
 }
 
-/// The rate of a filter is known exactly: the share of places that are said to be taken. Strangers
-/// have it, and on average over filters it is the formula's.
+/// Checks small filters against their exact rate: the share of (bucket, fingerprint) pairs that the
+/// filter reports as present. Strangers have that rate, and its mean over filters is that of the
+/// formula.
 fn small<const BITS: u32>(buckets: u64, len: u64) {
     let (places, mut exact_sum, mut fpr) = (one_for_each_place(buckets, BITS), 0.0, 0.0);
     let mut filters = 0;
@@ -128,8 +130,8 @@ fn small<const BITS: u32>(buckets: u64, len: u64) {
     }
     assert!(filters > 30, "{filters} of 60");
     let mean = exact_sum / f64::from(filters);
-    // One filter's rate is off by about 1/sqrt(len) at most, where two keys or a key's two buckets
-    // happen to be one; sixty filters' mean by an eighth of that.
+    // The rate of one filter deviates by about 1/sqrt(len) at most, as two keys, or a key's two
+    // buckets, may coincide. The mean of sixty filters deviates by an eighth of that.
     let tolerance = 0.5 / (len as f64).sqrt() / 2.0;
     assert!((mean / fpr - 1.0).abs() < tolerance, "{len} in {buckets}: {mean:e}, not {fpr:e}");
 }
@@ -147,7 +149,7 @@ fn rates_of_small_filters() {
     small::<16>(5, 15);
 }
 
-/// Copies of a key take slots, and make no stranger likelier.
+/// Copies of a key occupy slots, but do not raise the rate for strangers.
 #[test]
 fn copies_count_as_slots_and_not_as_rate() {
     let keys = hashes(1, 0..10_000);

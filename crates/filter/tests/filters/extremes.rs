@@ -1,4 +1,5 @@
-//! Sizes, rates and counts at their ends: errors or results, soon, and never a panic.
+//! Extreme sizes, rates and counts: each call returns a result or an error quickly, and never
+//! panics.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -30,7 +31,8 @@ const RATES: [f64; 12] = [
     1.0,
 ];
 
-/// What `compute` returns, if it does so in a time that no search of a size takes.
+/// Returns the result of `compute`. Panics if it takes longer than 30 seconds, which no search for
+/// a size takes.
 #[track_caller]
 fn soon<T: Send + 'static>(what: &str, compute: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();
@@ -113,7 +115,7 @@ fn capacities_of_extremes_are_found_soon() {
 #[test]
 fn filters_of_extremes_are_made_or_refused_soon() {
     for fpr in RATES {
-        // What is made is small: memory is not what this is about.
+        // All filters that are built here are small: memory is not what this test checks.
         for n in [0, 1, 1 << 60, u64::MAX] {
             if n > 1 && fpr == ALMOST_ONE {
                 continue;
@@ -135,8 +137,8 @@ fn filters_of_extremes_are_made_or_refused_soon() {
     }
 }
 
-/// `with_fpr` is the promise of a rate, whatever the hash's width: what hashes of 128 bits can't
-/// keep either is refused.
+/// `with_fpr` promises a rate for every hash width. Rates that even 128-bit hashes can't keep are
+/// refused.
 #[test]
 fn hashes_of_128_bits_end_as_well() {
     for (n, fpr) in [(1_000, 1e-36), (100_000, 1e-34), (1, 1e-38)] {
@@ -151,8 +153,8 @@ fn hashes_of_128_bits_end_as_well() {
     assert!(BloomFilter::<u128>::with_fpr(1_000, 1e-33, HASHER).is_ok());
 }
 
-/// A rate that takes more counters of a key than there can be, when they are as many as is best,
-/// is had with fewer.
+/// The best number of counters per key exceeds the maximum at these rates. Then a filter with fewer
+/// counters per key is built.
 #[test]
 fn counting_filters_of_low_rates() {
     for (n, fpr) in [(1_000, 1e-7), (1_000, 1e-9), (100, 1e-12)] {

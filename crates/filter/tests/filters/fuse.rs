@@ -1,4 +1,4 @@
-//! Binary fuse filters: rates, every key found, sets that peers fail on, bytes.
+//! Binary fuse filters: rates, every key found, sets that other packages fail on, bytes.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use testkit::split_mix;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
 
-/// Hashes of other keys for each seed.
+/// Returns `count` hashes; different seeds give different hashes.
 pub(crate) fn hashes(seed: u64, count: u64) -> Vec<u64> {
     (0..count).map(|index| split_mix(split_mix(seed) ^ index)).collect()
 }
@@ -46,7 +46,8 @@ fn eight_bits_have_the_rate_of_eight_bits() {
             };
             let keys = family.keys(seed, 0..3000);
             let keys: Vec<_> = keys.iter().map(|key| hasher.hash::<u64>(key)).collect();
-            // Strangers of the family, and others: what makes one of a rate is the mixing.
+            // Strangers of the same family, and random hashes: the filter's own mixing must give
+            // both the same rate.
             let probes = PROBES / 10;
             let strangers = family.keys(seed, 1 << 40..(1 << 40) + probes);
             let mut strangers: Vec<_> = strangers.iter().map(|key| hasher.hash(key)).collect();
@@ -61,7 +62,7 @@ fn eight_bits_have_the_rate_of_eight_bits() {
     }
 }
 
-/// Hashes without any mixing of their own: the numbers.
+/// The hashes are plain consecutive numbers, without any mixing of their own.
 #[test]
 fn raw_numbers_have_the_rate_too() {
     let numbers: Vec<u64> = (0..210_000).collect();
@@ -73,13 +74,13 @@ fn raw_numbers_have_the_rate_too() {
     }
 }
 
-/// Four bytes, little-endian.
+/// Reads a `u32` at offset `at`, little-endian.
 pub(crate) fn field(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes[at..].first_chunk().expect("four bytes"))
 }
 
-/// What is left of a hash's fingerprint in the three cells, by the layout's own text and not by
-/// ours: zero in a filter that says "may contain".
+/// Returns the XOR of a hash's fingerprint and its three cells, computed from the documented layout
+/// and not with our code. It is zero exactly if the filter reports the hash as present.
 #[expect(clippy::cast_possible_truncation, reason = "as the text does")]
 fn left_over(bytes: &[u8], hash: u64) -> u16 {
     let (length, places) = (field(bytes, 12), field(bytes, 20));
@@ -96,8 +97,8 @@ fn left_over(bytes: &[u8], hash: u64) -> u16 {
     (h ^ h >> 32) as u16 ^ cell(first) ^ cell(second) ^ cell(third)
 }
 
-/// The rate itself takes some 10⁸ strangers to be seen well. What it is made of takes fewer: of
-/// the sixteen bits that must fit, any twelve fit at 2⁻¹².
+/// Measuring the rate itself well takes about 10⁸ strangers. Its parts take fewer: of the sixteen
+/// bits that must match, twelve given bits match at a rate of 2⁻¹².
 #[test]
 fn sixteen_bits_have_the_rate_of_sixteen_bits() {
     const PROBES: u64 = 1_500_000;
@@ -125,7 +126,7 @@ fn sixteen_bits_have_the_rate_of_sixteen_bits() {
     assert_rate("all bits", libm::exp2(-16.0), all, probes);
 }
 
-/// An empty filter has its rate as well, as documented.
+/// An empty filter has the documented rate too.
 #[test]
 fn the_empty_set() {
     for seed in SEEDS {
@@ -139,7 +140,7 @@ fn the_empty_set() {
 
 #[test]
 fn sizes_where_segments_change() {
-    // The last size of a segment length, and the first of the next: 3.33^(k + 0.75).
+    // The last size with one segment length, and the first with the next: 3.33^(k + 0.75).
     for step in [27, 91, 303, 1009, 3361, 11_192, 37_272, 124_117] {
         for count in step - 1..step + 3 {
             let keys = hashes(count, count);
@@ -152,7 +153,7 @@ fn sizes_where_segments_change() {
 #[test]
 fn keys_that_come_twice_count_once() {
     for copies in [2, 63, 64, 65, 255, 256, 257, 1000] {
-        // One key often: more often than a counter of six bits counts.
+        // One key repeated more often than a counter of six bits can count.
         let mut keys = hashes(1, 500);
         keys.extend(std::iter::repeat_n(keys[7], copies - 1));
         let filter = build::<u16>(&keys, 3);
@@ -169,8 +170,8 @@ fn keys_that_come_twice_count_once() {
     assert!(same.len() == 1 && same.contains_hash(42));
 }
 
-/// What a peer with constant seeds can't do: a set that fails under one seed is built under the
-/// next, and a seed of the caller gives another filter.
+/// Other packages have constant seeds. Here a set that can't be built under one seed is built under
+/// the next one, and a seed from the caller gives another filter.
 #[test]
 fn seeds_differ_and_order_does_not() {
     let mut keys = hashes(3, 1000);
@@ -199,7 +200,8 @@ fn shards_hold_what_one_piece_holds() {
     }
 }
 
-/// Hashes that share their upper bits, as those of one shard of a cuckoo filter do, are spread.
+/// Hashes that share their upper bits, as in one shard of a cuckoo filter, are still spread over
+/// the shards.
 #[test]
 fn shards_of_hashes_of_one_shard() {
     let keys: Vec<_> = hashes(1, 100_000).iter().map(|hash| hash >> 12).collect();
@@ -227,7 +229,8 @@ proptest! {
     }
 }
 
-/// Decoded and viewed, it answers the same; the one encoded again is the same bytes.
+/// Checks that the decoded filter and the view answer the same, and that encoding gives the same
+/// bytes again.
 fn check_bytes<F: FuseFingerprint + std::fmt::Debug>(filter: &BinaryFuse<F>) {
     let bytes = filter.encode().expect("no secret");
     let decoded = read::<F>(&bytes).expect("what was encoded");
@@ -235,10 +238,11 @@ fn check_bytes<F: FuseFingerprint + std::fmt::Debug>(filter: &BinaryFuse<F>) {
     assert_eq!(decoded.encode().as_ref(), Ok(&bytes));
 }
 
-/// What both ways of reading say, which is the same, whatever the bytes; and no probe panics.
+/// Returns the result of decoding, and checks that a view over the same bytes gives the same
+/// result. No query may panic.
 fn read<F: FuseFingerprint>(bytes: &[u8]) -> Result<BinaryFuse<F>, DecodeError> {
     let decoded = BinaryFuse::<F>::decode(bytes);
-    // In place, the bytes have to be aligned.
+    // A view needs aligned bytes.
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
     aligned.copy_from_slice(bytes);
@@ -251,12 +255,12 @@ fn read<F: FuseFingerprint>(bytes: &[u8]) -> Result<BinaryFuse<F>, DecodeError> 
             );
         }
         (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
-        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+        (Ok(_), Err(error)) => panic!("the view is valid, decoding is not: {error}"),
     }
     decoded
 }
 
-/// The keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
+/// Returns the keys of the golden files: the numbers 0 to 99 in eight bytes, little-endian.
 pub(crate) fn golden_keys() -> Vec<[u8; 8]> {
     (0..100_u64).map(u64::to_le_bytes).collect()
 }
@@ -290,11 +294,11 @@ fn bytes_in_shards_that_lie() {
     golden::mutants(&filter.encode().expect("a filter"), |bytes| read::<u8>(bytes).map(drop));
 }
 
-/// A directory that says other than the body, checksum mended.
+/// A directory that contradicts the body, with a corrected checksum.
 #[test]
 fn directories_that_lie() {
     let bytes = golden_fuse::<u16>().encode().expect("a filter");
-    // Four words of the directory, then the checksum.
+    // The directory has four words, followed by the checksum.
     let entry = bytes.len() - 40;
     let with = |at: usize, value: u64| {
         let mut bytes = bytes.clone();
@@ -316,13 +320,14 @@ fn directories_that_lie() {
         assert_eq!(parameter(with(1, count << 32 | 64)), "segment count", "{count}");
     }
     for shape in [2 << 32 | 64, 1 << 32 | 128, 1 << 32 | 1, 3 << 32 | 32] {
-        assert!(with(1, shape).is_err(), "{shape:#x}: another size than the body");
+        assert!(with(1, shape).is_err(), "{shape:#x}: not the size of the body");
     }
     assert_eq!(parameter(with(2, 8)), "start of a shard");
     assert_eq!(parameter(with(2, u64::MAX)), "start of a shard");
     assert_eq!(parameter(with(3, 99)), "number of keys");
     assert_eq!(parameter(with(3, u64::MAX)), "number of keys");
-    // Half a segment's length has as many cells with the padding, which is not zero then.
+    // Half the segment length gives as many cells if the padding is included, but the padding is
+    // not zero then.
     for params in [
         [0, 52, 0],
         [2, 52, 0],
@@ -345,12 +350,12 @@ fn directories_that_lie() {
 fn what_stands_behind_the_fingerprints_is_zero() {
     let filter = build::<u8>(&hashes(1, 3), 1);
     let bytes = filter.encode().expect("a filter");
-    // 24 fingerprints, in 64 bytes.
+    // 24 fingerprints, padded to 64 bytes.
     for at in 64 + 24..128 {
         let mut bytes = bytes.clone();
         bytes[at] = 1;
         golden::mend(&mut bytes);
-        assert_eq!(read::<u8>(&bytes), Err(DecodeError::NotZero("behind the fingerprints")));
+        assert_eq!(read::<u8>(&bytes), Err(DecodeError::NotZero("bytes after the fingerprints")));
     }
 }
 

@@ -1,13 +1,13 @@
-//! Golden files, and bytes as a liar would send them.
+//! Golden files, and mutated bytes as an attacker would send them.
 
 use std::path::PathBuf;
 
 use chainsieve_filter::encoding::DecodeError;
 
-/// The golden file `fixtures/filters/NAME.chsieve`, which must be what was made now.
+/// Compares the golden file `fixtures/filters/NAME.chsieve` with `made`, and returns its bytes.
 ///
-/// A file that is not there yet is written, and the test fails: files of a format are added by
-/// hand, never changed.
+/// If the file does not exist, it is written and the test fails. Golden files are added by hand,
+/// and never changed.
 #[track_caller]
 pub(crate) fn compare(name: &str, made: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/filters");
@@ -15,24 +15,24 @@ pub(crate) fn compare(name: &str, made: &[u8]) -> Vec<u8> {
     let Ok(golden) = std::fs::read(&path) else {
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(&path, made).expect("written");
-        panic!("{name}: written anew, look at it and add it");
+        panic!("{name}: the golden file did not exist and was written: check it and add it");
     };
-    assert!(golden == made, "{name}: other bytes than in the golden file");
+    assert!(golden == made, "{name}: the bytes differ from the golden file");
     golden
 }
 
-/// Puts the checksum right, as whoever changes bytes would.
+/// Corrects the checksum, as an attacker who changes bytes would.
 pub(crate) fn mend(bytes: &mut [u8]) {
     let (summed, checksum) = bytes.split_last_chunk_mut::<8>().expect("a checksum");
     *checksum = xxh3(summed).to_le_bytes();
 }
 
-/// XXH3 without seed, through the library's own hasher.
+/// Returns the XXH3 of the bytes without a seed, computed by the library's own hasher.
 fn xxh3(bytes: &[u8]) -> u64 {
     chainsieve_filter::KeyHasher::xxh3(0).hash(bytes)
 }
 
-/// With other parameters, checksum mended.
+/// Returns the bytes with other parameters and a corrected checksum.
 pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (place, param) in bytes[40..64].as_chunks_mut::<8>().0.iter_mut().zip(params) {
@@ -42,8 +42,8 @@ pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes what is left of `bytes` after each cut, and what becomes of them by a change of each
-/// byte: no panic, and an error wherever the length can't be right or the checksum is wrong.
+/// Decodes `bytes` cut at every length, and with every byte changed. Checks that nothing panics,
+/// and that a wrong length or a wrong checksum is always an error.
 #[track_caller]
 pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeError>) {
     assert_eq!(decode(bytes), Ok(()), "the bytes as they are");
@@ -52,7 +52,7 @@ pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeE
         assert!(matches!(error, DecodeError::Truncated { .. }), "cut at {len}: {error}");
     }
     let longer = [bytes, &[0]].concat();
-    assert!(matches!(decode(&longer), Err(DecodeError::TooLong { .. })), "a byte behind the end");
+    assert!(matches!(decode(&longer), Err(DecodeError::TooLong { .. })), "one trailing byte");
     let mut changed = bytes.to_vec();
     for at in 0..bytes.len() {
         for flip in [0x01, 0x80, 0xff] {
@@ -60,7 +60,7 @@ pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeE
             assert!(decode(&changed).is_err(), "byte {at} changed by {flip:#x}");
             if at < bytes.len() - 8 {
                 mend(&mut changed);
-                // Another filter may come of it; the caller looks at what does.
+                // The result may be another valid filter; the caller's `decode` checks it.
                 let _ = decode(&changed);
                 changed[bytes.len() - 8..].copy_from_slice(&bytes[bytes.len() - 8..]);
             }

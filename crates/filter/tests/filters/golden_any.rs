@@ -1,21 +1,22 @@
-//! The golden files, read as whoever is handed a file reads it: by the kind that stands in it.
+//! Reads the golden files as a recipient of an unknown file does: by the kind in their header.
 
 use std::fs;
 use std::path::Path;
 
 use chainsieve_filter::{AnyFilter, Kind};
 
-/// Keys of the golden files, and as many strangers behind them, as 8 bytes little-endian.
+/// Number of keys of the golden files. The strangers are the numbers after them. All are keys of 8
+/// bytes, little-endian.
 const KEYS: usize = 100;
 const STRANGERS: usize = 20_000;
 
-/// A file of `fixtures/filters`.
+/// A golden file of `fixtures/filters`.
 pub(crate) struct Golden {
     pub(crate) kind: Kind,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The golden file of every kind: its name is the kind's.
+/// Returns the golden file of every kind; the file is named after the kind.
 pub(crate) fn golden_files() -> Vec<Golden> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/filters");
     let read = |kind: Kind| {
@@ -47,13 +48,13 @@ fn every_golden_file_decodes_to_its_kind_and_answers_as_documented() {
             assert_eq!(filter.contains(key), *answer, "{name}");
         }
         let (inserted, strangers) = answers.split_at(KEYS);
-        // The rolling one is made for the last 60.
+        // The rolling filter remembers the last 60 keys only.
         let first = if kind == Kind::Rolling { 40 } else { 0 };
         let inserted = &inserted[first..];
         assert!(inserted.iter().all(|answer| *answer), "{name}: a key of the file is not found");
         let hits = strangers.iter().filter(|answer| **answer).count() as f64;
         let expected = filter.stats().expected_fpr * STRANGERS as f64;
-        // Six deviations: what it says of its rate is so.
+        // Within six standard deviations, the measured rate is the one that the filter reports.
         assert!(
             (hits - expected).abs() <= 6.0 * expected.sqrt() + 1.0,
             "{name}: {hits}, {expected}"

@@ -1,4 +1,4 @@
-//! Filters that Guava wrote, and its answers about them.
+//! Filters that Guava has written, and Guava's answers for them.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::interop::guava::{GuavaBloomFilter, Strategy};
@@ -20,7 +20,7 @@ fn number(filter: &Value, field: &str) -> u64 {
     filter[field].as_u64().expect("a number")
 }
 
-/// Key `i` of the fixtures.
+/// Returns key `i` of the fixtures.
 fn key(i: u64) -> Vec<u8> {
     let mut key = format!("key {i}").into_bytes();
     let [low, ..] = i.to_le_bytes();
@@ -45,7 +45,7 @@ fn guavas_filters_answer_as_guava_does() {
     }
 }
 
-/// The same keys in a filter of the same size are the same bytes: what Guava reads.
+/// The same keys in a filter of the same size give the same bytes, so Guava can read our filters.
 #[test]
 fn our_filters_are_guavas() {
     for fixture in fixtures() {
@@ -84,7 +84,7 @@ fn other_shapes_are_not_merged() {
         let (ours, others) = filters.split_at_mut(at);
         assert!(ours[0].merge(&others[0]).is_err());
     }
-    // The same shape, another strategy.
+    // The same shape, but another strategy.
     let mut bytes = filters[1].write_to();
     bytes[0] = 0;
     let other = GuavaBloomFilter::read_from(&bytes).expect("MITZ_32");
@@ -114,7 +114,7 @@ fn hostile_bytes_are_refused() {
         assert!(matches!(error, Err(DecodeError::Parameter { .. })), "{header:?}: {error:?}");
         assert!(GuavaBloomFilter::read_from(&bytes[..6]).is_err());
     }
-    // As many words as there can be, and none of them there.
+    // The largest number of words that the header allows, with no word present.
     assert!(GuavaBloomFilter::read_from(&[1, 5, 0x7f, 255, 255, 255]).is_err());
     assert!(GuavaBloomFilter::with_fpr(1 << 40, 0.01).is_err());
     assert!(GuavaBloomFilter::with_fpr(10, 1e-100).is_err());
@@ -124,7 +124,8 @@ fn hostile_bytes_are_refused() {
     );
 }
 
-/// The bytes don't say how many keys there are, but whether there are any.
+/// The bytes do not contain the number of keys, but an empty filter can be told from a filter with
+/// keys.
 #[test]
 fn a_filter_that_was_read_is_not_empty() {
     let mut filter = GuavaBloomFilter::with_fpr(100, 0.01).expect("a size");

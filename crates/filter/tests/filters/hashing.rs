@@ -1,5 +1,5 @@
-//! Hashes of keys against published values: the bytes of filters are read forever only if keys
-//! are hashed the same way forever. And keys that are secret.
+//! Hashes of keys against published values, as stored filters stay readable only if keys are always
+//! hashed the same way. And secret keys of hashers.
 
 use std::hash::Hasher as _;
 
@@ -11,7 +11,7 @@ const MURMUR3: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
 const XXH64: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });
 const FNV: KeyHasher = KeyHasher::new(HashFunction::Fnv1a);
 
-/// The last step of `MurmurHash3_x64_128`, as its author has it.
+/// The last step of `MurmurHash3_x64_128`, as its author wrote it.
 fn fmix64(mut k: u64) -> u64 {
     k ^= k >> 33;
     k = k.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -80,7 +80,7 @@ fn siphash_1_3_is_that_of_the_standard_library() {
     }
 }
 
-/// What is printed of a filter, in a log or a failed assertion, is not its key.
+/// Printing a filter, in a log or a failed assertion, does not reveal its secret key.
 #[test]
 fn secret_keys_are_not_printed() {
     let hasher = KeyHasher::random();
@@ -98,6 +98,6 @@ fn secret_keys_are_not_printed() {
     }
     let exposed = hasher.with_key_exposed();
     assert!(format!("{exposed:?}").contains(&key[0].to_string()) && !exposed.is_secret());
-    // Two draws are two keys.
+    // Two random hashers have different keys.
     assert_ne!(KeyHasher::random(), KeyHasher::random());
 }

@@ -1,5 +1,5 @@
-//! Bytes from strangers, of every kind: an error of the right type or a filter that can be asked,
-//! never a panic, and memory in proportion to the bytes.
+//! Hostile bytes for every kind of filter. Decoding returns a suitable error or a usable filter. It
+//! never panics, and its memory is in proportion to the bytes.
 
 use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
 use chainsieve_filter::count_min::{CountMin, Update};
@@ -19,16 +19,16 @@ use testkit::split_mix;
 
 const HEADER: usize = 64;
 const CHECKSUM: usize = 8;
-/// What a decoder may ask for beside what it takes per byte.
+/// Memory that a decoder may request in addition to its limit per byte.
 const FEW_BYTES: usize = 64 << 10;
 
-/// A filter that is damaged here.
+/// A filter whose bytes are damaged by the tests.
 struct Victim {
     kind: Kind,
     bytes: Vec<u8>,
 }
 
-/// The filter with all keys in it.
+/// Returns the filter with all keys inserted.
 fn filled<F: Insert>(mut filter: F, keys: &[[u8; 8]]) -> AnyFilter
 where
     AnyFilter: From<F>,
@@ -39,7 +39,7 @@ where
     filter.into()
 }
 
-/// One of every kind, small: each of its bytes is changed.
+/// Returns one small filter of every kind: each of its bytes is changed.
 fn victims() -> Vec<Victim> {
     let hasher = KeyHasher::siphash_1_3([1, 2]);
     let keys: Vec<[u8; 8]> = (0..70_u64).map(u64::to_le_bytes).collect();
@@ -78,13 +78,14 @@ fn victims() -> Vec<Victim> {
     victims
 }
 
-/// The bytes with the checksum that they should have: the attacker computes it as well.
+/// Returns the bytes with a correct checksum, as an attacker would compute it.
 fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     mend(&mut bytes);
     bytes
 }
 
-/// Decodes, and asks what comes out for everything. Returns whether it decoded.
+/// Decodes the bytes within a limit of memory, and calls every query of the filter. Returns the
+/// filter or the error.
 #[track_caller]
 fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
     let (decoded, requested) = requested_by(|| AnyFilter::decode(bytes));
@@ -186,8 +187,8 @@ fn bodies_may_be_anything() {
     }
 }
 
-/// Counts and parameters far from what the length can be: no multiplication overflows, nothing is
-/// allocated for them.
+/// Counts and parameters far from what the length allows: no multiplication overflows, and no
+/// memory is allocated for them.
 #[test]
 fn parameters_may_be_anything() {
     let mut extremes: Vec<u64> = (0..64)
@@ -205,7 +206,7 @@ fn parameters_may_be_anything() {
                 let _ = survives(&mended(bytes), &format!("{kind:?}, {value:#x} at {field}"));
             }
         }
-        // Several at once, with bodies of a few words.
+        // Several parameters at once, with bodies of a few words.
         for seed in 0..600_u64 {
             let words = usize::from(split_mix(seed).to_le_bytes()[0] % 20);
             let mut bytes = bytes[..HEADER].to_vec();

@@ -1,19 +1,20 @@
-//! Keys of several families, each key of a family another: what users put into filters, and what
-//! weak hashes stumble over.
+//! Families of distinct keys: keys as users put into filters, and keys on which weak hash functions
+//! fail.
 
 use testkit::split_mix;
 
-/// Ten seeds for statistics; fixed, so that a test that passes passes.
+/// Ten seeds for statistical tests. They are fixed, so that a test that passes once always passes.
 pub(crate) const SEEDS: [u64; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
 
 /// A family of distinct keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// 32 bytes without structure.
+    /// 32 random bytes.
     Random,
-    /// The numbers, in 8 bytes, little-endian.
+    /// Consecutive numbers in 8 bytes, little-endian.
     Sequential,
-    /// Pay-to-witness-public-key-hash scripts: 22 bytes, of which the first two are always the same.
+    /// Pay-to-witness-public-key-hash scripts: 22 bytes, of which the first two are always the
+    /// same.
     WitnessScripts,
     /// Pay-to-taproot scripts: 34 bytes, `5120…`, that differ in their last bytes only.
     LastBytes,
@@ -23,8 +24,8 @@ impl Family {
     pub(crate) const ALL: [Self; 4] =
         [Self::Random, Self::Sequential, Self::WitnessScripts, Self::LastBytes];
 
-    /// Key `index` of the family; other indices give other keys. `seed` makes families that share
-    /// no key with those of other seeds, except for sequential ones.
+    /// Returns key `index` of the family; different indices give different keys. Different seeds
+    /// give different keys too, except in the sequential family.
     pub(crate) fn key(self, seed: u64, index: u64) -> Vec<u8> {
         let word = |at: u64| split_mix(split_mix(seed ^ at << 56).wrapping_add(index));
         let words = |count: u64| (0..count).flat_map(move |at| word(at).to_le_bytes());
@@ -41,7 +42,7 @@ impl Family {
         }
     }
 
-    /// Keys `from..to`.
+    /// Returns the keys with the indices of `range`.
     pub(crate) fn keys(self, seed: u64, range: std::ops::Range<u64>) -> Vec<Vec<u8>> {
         range.map(|index| self.key(seed, index)).collect()
     }

@@ -1,4 +1,4 @@
-//! Membership filters: rates, laws, other implementations' bytes, hostile bytes.
+//! Tests of membership filters: rates, laws, other implementations' bytes, hostile bytes.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 mod bloom;

@@ -1,6 +1,6 @@
-//! Any filter against an exact model, over random sequences of operations.
+//! Tests any filter against an exact model, over random sequences of operations.
 //!
-//! An owner says what the filter can do besides being filled, and runs:
+//! A test names the operations that its filter has besides insertion, and runs the sequences:
 //!
 //! ```ignore
 //! Laws::new(|| CountingBloomFilter::with_fpr(500, 0.01, hasher).expect("a size"))
@@ -11,8 +11,8 @@
 //!     .run(64);
 //! ```
 //!
-//! After each step every key of the model is found, one by one and in a batch, and `len` is what
-//! was counted. A sequence that fails is shrunk.
+//! After each step every key of the model must be found, one by one and in a batch, and `len` must
+//! be the number that the model counts. A sequence that fails is shrunk.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,7 +26,7 @@ use proptest::test_runner::TestRunner;
 
 use crate::key_families::Family;
 
-/// What is in the filter: each key, and how often it went in.
+/// Exact content of the filter: each key, and how often it was inserted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Model {
     counts: BTreeMap<Vec<u8>, u32>,
@@ -49,35 +49,36 @@ impl Model {
         self.counts.get(key).copied().unwrap_or_default()
     }
 
-    /// Every key once, sorted.
+    /// Returns every key once, sorted.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         self.counts.keys().map(Vec::as_slice)
     }
 
-    /// Insertions less removals.
+    /// Returns the number of insertions less the number of removals.
     pub(crate) fn len(&self) -> u64 {
         self.counts.values().copied().map(u64::from).sum()
     }
 
-    /// Key `index` of the keys that sequences draw from, of all families in turn.
+    /// Returns key `index` of the keys that sequences draw from, which cycle through all families.
     pub(crate) fn key(index: u16) -> Vec<u8> {
         Family::ALL[usize::from(index) % Family::ALL.len()].key(7, u64::from(index))
     }
 }
 
-/// A step that the filter can't take does nothing: shrinking may come upon one.
+/// One operation of a sequence. A step that the filter can't take does nothing, as shrinking may
+/// produce such steps.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u16),
     InsertBatch(Vec<u16>),
-    /// The key at this place among those of the model.
+    /// Removes the key at this position among the keys of the model.
     Remove(u16),
-    /// A key that the filter is certain not to have.
+    /// Removes a key that the filter certainly does not contain.
     RemoveAbsent(u16),
     Merge(Vec<u16>),
     Recode,
     Clear,
-    /// Which of the owner's steps, and a number for it.
+    /// Runs one of the test's own steps: its index, and a random number for it.
     Owners(usize, u16),
 }
 
@@ -85,14 +86,14 @@ type RemoveFn<F> = fn(&mut F, Witness<<F as Filter>::Hash>) -> Result<(), NotCon
 type MergeFn<F> = fn(&mut F, &F) -> Result<(), MergeError>;
 type OwnersStep<F> = Box<dyn Fn(&mut F, &mut Model, u16)>;
 
-/// What a filter can do, and what has to hold.
+/// The operations of a filter, and the laws that must hold for it.
 pub(crate) struct Laws<F: Filter> {
     make: Box<dyn Fn() -> F>,
     remove: Option<RemoveFn<F>>,
     merge: Option<MergeFn<F>>,
     recode: Option<fn(&F) -> F>,
     owners: Vec<(&'static str, OwnersStep<F>)>,
-    /// All that sequences draw from.
+    /// All keys that sequences draw from.
     keys: Vec<Vec<u8>>,
     universe: u16,
     most_copies: u32,
@@ -101,7 +102,7 @@ pub(crate) struct Laws<F: Filter> {
 }
 
 impl<F: Insert> Laws<F> {
-    /// For filters that `make` makes, empty.
+    /// Tests filters that `make` creates; they must be empty.
     pub(crate) fn new(make: impl Fn() -> F + 'static) -> Self {
         Self {
             make: Box::new(make),
@@ -117,22 +118,23 @@ impl<F: Insert> Laws<F> {
         }
     }
 
-    /// Of how many distinct keys the sequences are; 600 unless told.
+    /// Sets the number of distinct keys of the sequences; 600 by default.
     pub(crate) fn keys(self, universe: u16) -> Self {
         Self { universe, ..self }
     }
 
-    /// How often a key may be in the filter at once; as often as comes unless told.
+    /// Sets how often a key may be in the filter at once; unlimited by default.
     pub(crate) fn most_copies(self, most_copies: u32) -> Self {
         Self { most_copies, ..self }
     }
 
-    /// `len` counts no key that was perhaps there before.
+    /// For filters whose `len` does not count keys that may have been present before.
     pub(crate) fn counting_new_keys_only(self) -> Self {
         Self { counts_all: false, ..self }
     }
 
-    /// A step of the owner's, which changes filter and model alike; the number is drawn.
+    /// Adds a step of the test's own, which changes filter and model alike. The third argument of
+    /// `step` is a random number.
     pub(crate) fn step(
         mut self,
         name: &'static str,
@@ -142,7 +144,7 @@ impl<F: Insert> Laws<F> {
         self
     }
 
-    /// Runs `cases` sequences.
+    /// Runs `cases` random sequences.
     #[track_caller]
     pub(crate) fn run(mut self, cases: u32) {
         self.keys = (0..self.universe).map(Model::key).collect();
@@ -203,7 +205,7 @@ impl<F: Insert> Laws<F> {
                 let was_there = filter.contains(key);
                 match filter.insert(key) {
                     Ok(is_new) => {
-                        assert_eq!(is_new, !was_there, "new, for a key that was {was_there}");
+                        assert_eq!(is_new, !was_there, "is_new where contains was {was_there}");
                         model.insert(key);
                     }
                     Err(_) => {
@@ -259,14 +261,14 @@ impl<F: Insert> Laws<F> {
                             "changed by a refused merge"
                         );
                     }
-                    Err(error) => panic!("filters made alike: {error}"),
+                    Err(error) => panic!("filters of one shape: {error}"),
                 }
             }
             Step::Recode => {
                 let Some(recode) = self.recode else { return };
                 let before = self.answers(filter, hashes);
                 *filter = recode(filter);
-                assert_eq!(self.answers(filter, hashes), before, "other answers once decoded");
+                assert_eq!(self.answers(filter, hashes), before, "other answers after decoding");
             }
             Step::Clear => {
                 filter.clear();
@@ -296,7 +298,7 @@ impl<F: Insert> Laws<F> {
         }
     }
 
-    /// The answer to every key there is, each way of asking compared; and the count.
+    /// Returns the answer for every key, after comparing each way to query, and `len`.
     fn answers(&self, filter: &F, hashes: &[F::Hash]) -> (Vec<bool>, u64) {
         let one_by_one: Vec<_> = hashes.iter().map(|hash| filter.contains_hash(*hash)).collect();
         let mut in_a_batch = vec![false; hashes.len()];
@@ -316,7 +318,7 @@ impl<F: Insert> Laws<F> {
         if self.counts_all {
             assert_eq!(len, model.len(), "len");
         } else {
-            assert!(len <= model.len(), "len {len}, and {} went in", model.len());
+            assert!(len <= model.len(), "len {len}, but only {} insertions", model.len());
         }
         assert_eq!(filter.is_empty(), len == 0, "is_empty");
         let stats = filter.stats();
@@ -327,26 +329,26 @@ impl<F: Insert> Laws<F> {
 
     fn check_empty(&self, filter: &F, hashes: &[F::Hash]) {
         let (answers, len) = self.answers(filter, hashes);
-        assert!(!answers.contains(&true) && len == 0, "an empty filter has nothing");
+        assert!(!answers.contains(&true) && len == 0, "an empty filter contains no key");
     }
 }
 
 impl<F: Remove> Laws<F> {
-    /// Keys that are in the filter are taken out.
+    /// Adds removals of keys that are in the filter.
     pub(crate) fn removing(self) -> Self {
         Self { remove: Some(F::remove), ..self }
     }
 }
 
 impl<F: Insert + Merge> Laws<F> {
-    /// Filters are merged with others made alike.
+    /// Adds merges with other filters that `make` creates.
     pub(crate) fn merging(self) -> Self {
         Self { merge: Some(F::merge), ..self }
     }
 }
 
 impl<F: Insert + Portable> Laws<F> {
-    /// Filters are written and read. Their hasher's key may not be secret.
+    /// Adds encoding and decoding. The filter's hash key must not be secret.
     pub(crate) fn portable(self) -> Self {
         let recode = |filter: &F| {
             let bytes = filter.encode().expect("no secret key");

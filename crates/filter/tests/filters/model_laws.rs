@@ -1,4 +1,4 @@
-//! The laws hold for an exact set, and each breaks by one defect.
+//! Tests of the laws themselves: an exact set obeys them, and sets with one defect each break them.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,5 +1,5 @@
-//! Parquet's filters: what arrow's crate writes is read, what is written it reads, and bytes that
-//! lie.
+//! Parquet's Bloom filters: we read what the crate of Apache Arrow writes, the crate reads what we
+//! write; and malformed bytes.
 
 use ::parquet::bloom_filter::Sbbf;
 use chainsieve_filter::interop::parquet::{
@@ -11,7 +11,7 @@ use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 use crate::key_families::Family;
 
-/// Field 1, a number of 32 bits; then three unions, each of whose field 1 is an empty struct.
+/// The end of field 1, a 32-bit number, and three unions whose field 1 is an empty struct.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
 
 fn keys(family: Family, range: std::ops::Range<u64>) -> Vec<Vec<u8>> {
@@ -63,14 +63,14 @@ fn both_write_the_same_bytes_and_answer_alike() {
             }
             assert!(hits >= count && (num_blocks == 1 || hits < count + 2_500));
 
-            // The count is not in the bytes: it is estimated.
+            // The number of keys is not in the bytes, so it is estimated.
             let error = (read_by_us.len() as f64 - count as f64).abs();
             assert!(error <= 0.02 * count as f64 + 3.0, "{} for {count}", read_by_us.len());
         }
     }
 }
 
-/// Written by parquet-mr for the strings a0 to a9; from the tests of arrow's crate.
+/// A filter that parquet-mr wrote for the strings a0 to a9, from the tests of Arrow's crate.
 #[test]
 fn a_filter_of_parquet_mr() {
     let bitset = [
@@ -82,12 +82,12 @@ fn a_filter_of_parquet_mr() {
     let filter = decode(&bytes).expect("a filter");
     assert!(strings.iter().all(|string| filter.contains(string)));
     assert_eq!(encode(&ours(1, &strings)), Ok(bytes));
-    // XXH64 of nothing with seed 0, as published.
+    // The XXH64 of no bytes with seed 0, as published.
     assert_eq!(HASHER.hash::<u64>(b""), 0xef46_db37_51d8_e999);
 }
 
-/// Sized by the formula of classic filters, Parquet's have twice the rate asked for; it shows
-/// where rounding up to a power of two adds next to nothing.
+/// Sized by the formula of classic filters, Parquet's filters have twice the rate asked for. The
+/// difference is visible where rounding up to a power of two adds next to nothing.
 #[test]
 fn the_classic_formula_undersizes_and_ours_does_not() {
     let (count, target) = (71_700, 0.001);
@@ -103,7 +103,7 @@ fn the_classic_formula_undersizes_and_ours_does_not() {
     };
     let rate = measured(&|key| theirs.check(key));
     assert!((1.9 * target..2.4 * target).contains(&rate), "{rate}");
-    // The same bits say it themselves here.
+    // The filter computes the same rate from its bits.
     let read = decode(&bytes_of(&theirs)).expect("what they wrote");
     assert!((read.expected_fpr() / rate - 1.0).abs() < 0.1, "{}", read.expected_fpr());
 
@@ -139,7 +139,8 @@ fn sizes_that_readers_take() {
     assert_eq!(encode(&other), Err(EncodeError::OtherHasher));
 }
 
-/// `length` behind the type byte of field 1, then the unions and the bitset.
+/// Returns a filter with `length` after the type byte of field 1, followed by the unions and a
+/// bitset of zeros.
 fn with_length(length: &[u8], bitset: usize) -> Vec<u8> {
     [&[0x15], length, &UNIONS, &vec![0; bitset]].concat()
 }
@@ -159,10 +160,10 @@ fn lengths_that_lie() {
         let error = decode(&with_length(&bytes, 64)).map(drop);
         assert_eq!(error, Err(DecodeError::BitsetLength(length)));
     }
-    // 2^31 - 32 bytes are promised: nothing is allocated for them.
+    // The header claims 2^31 - 32 bytes: no memory is allocated for them.
     let error = decode(&with_length(&[0xc0, 0xff, 0xff, 0xff, 0x0f], 64)).map(drop);
     assert_eq!(error, Err(DecodeError::Truncated { found: 64, needed: (1 << 31) - 32 }));
-    // 2^31, and a number that does not end.
+    // A length of 2^31, and numbers that do not end.
     for bytes in [vec![0x80, 0x80, 0x80, 0x80, 0x10], vec![0xff; 9], vec![0xff; 11]] {
         let error = decode(&with_length(&bytes, 64)).map(drop);
         assert!(matches!(error, Err(DecodeError::Thrift(ThriftError::TooLarge(_)))), "{error:?}");
@@ -185,11 +186,11 @@ fn headers_of_another_kind() {
         let mut changed = bytes.clone();
         changed[at] = 0x2c;
         assert_eq!(decode(&changed).map(drop), Err(DecodeError::Unknown { what, id: 2 }));
-        // No field of the union is set: one byte less.
+        // No field of the union is set: two bytes fewer.
         let mut unset = bytes.clone();
         unset.drain(at..at + 2);
         assert_eq!(decode(&unset).map(drop), Err(DecodeError::Missing(what)));
-        // Two are.
+        // Two fields of the union are set.
         let mut two = bytes.clone();
         two.splice(at + 2..at + 2, [0x1c, 0]);
         assert_eq!(decode(&two).map(drop), Err(DecodeError::Missing(what)));
@@ -198,18 +199,19 @@ fn headers_of_another_kind() {
     assert_eq!(error, Err(DecodeError::Missing("length of the bitset")));
 }
 
-/// Fields that later versions add are passed over, whatever their type; so are ids in full.
+/// Fields that later versions may add are skipped, whatever their type. Field ids in the long form
+/// are understood.
 #[test]
 fn fields_to_come() {
     let unknown: [&[u8]; 8] = [
-        &[0x11],                                           // a truth
+        &[0x11],                                           // a boolean
         &[0x13, 7],                                        // a byte
         &[0x16, 0xff, 0xff, 0x03],                         // a number
         &[0x17, 1, 2, 3, 4, 5, 6, 7, 8],                   // a float
         &[0x18, 3, b'a', b'b', b'c'],                      // a string
         &[0x19, 0x25, 2, 4],                               // two numbers in a list
-        &[0x1b, 1, 0x58, 2, 1, b'x'],                      // a map from a number to a string
-        &[0x1c, 0x1c, 0x15, 2, 0, 0x19, 0xf1, 2, 1, 2, 0], // structs, and a long list in them
+        &[0x1b, 1, 0x58, 2, 1, b'x'],                      // a map of numbers to strings
+        &[0x1c, 0x1c, 0x15, 2, 0, 0x19, 0xf1, 2, 1, 2, 0], // nested structs with a long list
     ];
     let plain = with_length(&[0x40], 32);
     let expected = decode(&plain).expect("a filter");
@@ -221,7 +223,7 @@ fn fields_to_come() {
             assert!(decode(&bytes[..cut]).is_err());
         }
     }
-    // Field 1 by its id instead of the step from zero, and at the end.
+    // Field 1 comes last, with its id in full instead of the difference from the previous id.
     let at_the_end = [&UNIONS[..12], &[0x05, 2, 0x40, 0]].concat();
     let mut bytes = [&at_the_end[..], &[0; 32]].concat();
     bytes[0] = 0x2c;
@@ -230,10 +232,10 @@ fn fields_to_come() {
 
 #[test]
 fn headers_that_do_not_end() {
-    // Structs in structs.
+    // Nested structs that never end.
     let error = decode(&[0x1c; 10_000]).map(drop);
     assert_eq!(error, Err(DecodeError::Thrift(ThriftError::TooDeep(16))));
-    // Lists in lists, and a list of 2^63 structs.
+    // Nested lists that never end, and a list of 2^63 structs.
     let lists: Vec<u8> = [0x19].into_iter().chain([0x19; 10_000]).collect();
     assert_eq!(decode(&lists).map(drop), Err(DecodeError::Thrift(ThriftError::TooDeep(16))));
     let many = [&[0x19, 0xfc][..], &[0xff; 9], &[0x00; 9]].concat();
@@ -241,7 +243,7 @@ fn headers_that_do_not_end() {
     let many = [&[0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0x0f][..], &[0; 500]].concat();
     let error = decode(&many).map(drop);
     assert_eq!(error, Err(DecodeError::Thrift(ThriftError::Truncated(507))));
-    // A step past the last id there can be; types that are none.
+    // A step past the largest possible id, and unknown types.
     let past = [0x05, 0xfe, 0xff, 0x03, 0x40, 0x15, 0x40];
     assert!(matches!(decode(&past), Err(DecodeError::Thrift(ThriftError::TooLarge(_)))));
     for kind in [0x10, 0x1d, 0x1e, 0x1f] {

@@ -1,4 +1,5 @@
-//! Ribbon filters: rates at any number of columns, every key found, bits over the floor, bytes.
+//! Ribbon filters: rates for any number of columns, every key found, size against the theoretical
+//! minimum, bytes.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::fuse::BuildError;
@@ -45,7 +46,8 @@ fn rates_are_as_asked() {
                 let name = format!("{family:?}, seed {seed}, {count} keys at {fpr}");
                 assert_eq!(hits(&filter, &keys[..count]), count as u64, "{name}");
                 let expected = filter.expected_fpr();
-                // Blocks are whole: where there are few, fewer than asked for have less columns.
+                // Filters have whole blocks. A small filter has few of them, so that its rate may
+                // be well below the one asked for.
                 let least = if count < 3000 { 0.5 } else { 0.94 };
                 assert!((fpr * least..=fpr * 1.000_001).contains(&expected), "{name}: {expected}");
                 assert_rate(&name, expected, hits(&filter, &strangers), PROBES);
@@ -54,8 +56,8 @@ fn rates_are_as_asked() {
     }
 }
 
-/// Every number of columns: few by its rate, many by that of their parts, of which there is no
-/// other way to ask.
+/// Every number of columns from 1 to 32. Up to eight columns the rate is measured; above that, hits
+/// are too rare, and only an upper bound is checked.
 #[test]
 fn every_number_of_columns() {
     for columns in 1..=32 {
@@ -76,7 +78,7 @@ fn every_number_of_columns() {
     }
 }
 
-/// A low rate over many strangers, in several shards.
+/// A low rate, measured with many strangers in several shards.
 #[test]
 fn twelve_columns() {
     const PROBES: u64 = 8_000_000;
@@ -91,7 +93,7 @@ fn twelve_columns() {
     assert_rate("12 columns", libm::exp2(-12.0), found, PROBES >> 16 << 16);
 }
 
-/// What the filter is for: the overhead over the floor.
+/// The purpose of the ribbon filter: its size is close to the theoretical minimum.
 #[test]
 fn bits_over_the_floor() {
     for (count, fpr, most) in [
@@ -187,10 +189,11 @@ proptest! {
     }
 }
 
-/// What both ways of reading say, which is the same, whatever the bytes; and no probe panics.
+/// Returns the result of decoding, and checks that a view over the same bytes gives the same
+/// result. No query may panic.
 fn read(bytes: &[u8]) -> Result<RibbonFilter, DecodeError> {
     let decoded = RibbonFilter::decode(bytes);
-    // In place, the bytes have to be aligned.
+    // A view needs aligned bytes.
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
     aligned.copy_from_slice(bytes);
@@ -201,7 +204,7 @@ fn read(bytes: &[u8]) -> Result<RibbonFilter, DecodeError> {
             assert_eq!(same, (decoded.stats(), batch(decoded, &asked)));
         }
         (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
-        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+        (Ok(_), Err(error)) => panic!("the view is valid, decoding is not: {error}"),
     }
     decoded
 }
@@ -231,7 +234,7 @@ fn bytes_in_shards_that_lie() {
     let bytes = filter.encode().expect("a filter");
     assert_eq!(read(&bytes).as_ref(), Ok(&filter));
     let len = bytes.len();
-    // The directory: its every bit but those of the seeds' ordinals.
+    // Every bit of the directory, except those of the ordinals of the seeds.
     for at in len - 24..len - 8 {
         for bit in 0..8 {
             let mut changed = bytes.clone();

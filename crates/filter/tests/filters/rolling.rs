@@ -1,4 +1,4 @@
-//! Rolling filters: what they remember for certain, what they forget, rates, bytes.
+//! Rolling filters: what they certainly remember, what they forget, rates, bytes.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ fn rolling(capacity: u64, fpr: f64, seed: u64) -> RollingBloomFilter {
     RollingBloomFilter::with_fpr(capacity, fpr, KeyHasher::xxh3(seed)).expect("a size")
 }
 
-/// As long as nothing has to go it is a filter as others are.
+/// As long as nothing is forgotten, the filter obeys the laws of all filters.
 #[test]
 fn laws() {
     for fpr in [0.3, 0.01, 1e-6] {
@@ -38,7 +38,7 @@ fn laws() {
 enum Step {
     Insert(u16),
     InsertBatch(Vec<u16>),
-    /// One key, very often.
+    /// Inserts one key a thousand times.
     Repeat(u16),
     Rotate,
     Recode,
@@ -58,12 +58,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 0..120)
 }
 
-/// What has to be found: what can have seen two rotations at most. A generation that was nearly
-/// full is over at the next insertion, and another one after each `n/2`; so with no rotation by
-/// hand it is the last `n` insertions that have to be found, beside the newest.
+/// Keys that must be found: those that have seen at most two rotations. A generation that was
+/// nearly full ends at the next insertion, and later ones end after each `n/2` insertions. So
+/// without manual rotations, the newest key and the `n` before it must be found.
 struct Promised {
     generation_len: usize,
-    /// The newest first, each with the rotations by hand that it has seen.
+    /// The newest first, each with the number of manual rotations since its insertion.
     keys: VecDeque<(u16, usize)>,
 }
 
@@ -126,7 +126,7 @@ proptest! {
                     for _ in 0..1_000 {
                         filter.insert(&key.to_le_bytes()).expect("never full");
                     }
-                    // One of the thousand counts.
+                    // Only the first of the thousand insertions counts.
                     promised.insert(key);
                     inserted += 1;
                 }
@@ -160,8 +160,8 @@ proptest! {
     }
 }
 
-/// Distinct keys one after another: what is `1.5·n` old is forgotten but for the rate, which is the
-/// design's. And not a key earlier: as full as promised.
+/// Distinct keys one after another. Keys older than `1.5·n` insertions are forgotten, except for
+/// false positives at the design's rate. No key is forgotten earlier than promised.
 #[test]
 fn older_keys_are_forgotten_at_the_rate() {
     let cases = [(100, 0.05, 30_000, 4), (4_000, 0.01, 100_000, 4), (20_000, 1e-3, 400_000, 2)];
@@ -170,16 +170,16 @@ fn older_keys_are_forgotten_at_the_rate() {
             let (mut hits, mut total, mut expected) = (0, 0, 0.0);
             for seed in SEEDS {
                 let mut filter = rolling(n, fpr, seed);
-                // Three whole generations, and some that are gone.
+                // Three whole generations, and some that were dropped.
                 let inserted = 3 * n;
                 for at in 0..inserted {
                     filter.insert(&family.key(seed, at)).expect("never full");
-                    // What falls out of the contract right now, and what was just inserted.
+                    // The oldest key that must still be found.
                     let edge = family.key(seed, (at + 1).saturating_sub(n));
                     assert!(filter.contains(&edge), "{family:?}, {seed}: {n} before {at}");
                 }
                 assert!(filter.len() <= n * 3 / 2 && filter.len() > n);
-                // Forgotten keys and strangers alike.
+                // Query forgotten keys and strangers alike.
                 let strangers = (1 << 40)..(1 << 40) + strangers;
                 let probes: Vec<_> = (0..inserted - n * 3 / 2).chain(strangers).collect();
                 let found = probes.iter().filter(|at| filter.contains(&family.key(seed, **at)));
@@ -195,7 +195,7 @@ fn older_keys_are_forgotten_at_the_rate() {
     }
 }
 
-/// At most a chance of 1.5·n: with as many distinct keys, three whole generations.
+/// `len` is at most 1.5·n: with as many distinct keys, three whole generations.
 #[test]
 fn len_and_estimate() {
     let mut filter = rolling(10_000, 1e-3, 4);
@@ -205,13 +205,13 @@ fn len_and_estimate() {
         assert!(counted <= 15_000 && counted > at.min(10_000), "{counted} at {at}");
     }
     assert_eq!(filter.len(), 15_000);
-    // A false positive of the newest generation alone is not counted; places of older ones are
-    // taken over by newer, so that the estimate is of all.
+    // A false positive in the newest generation alone is not counted. Newer keys take over
+    // positions of older ones, so the estimate includes all generations.
     let estimated = filter.estimated_len().expect("not full");
     assert!((estimated / 15_000.0 - 1.0).abs() < 0.02, "{estimated}");
 }
 
-/// Who repeats a key pushes nothing out.
+/// Repeating a key pushes no other key out.
 #[test]
 fn a_key_repeated_counts_once() {
     let mut filter = rolling(100, 1e-6, 5);
@@ -226,7 +226,7 @@ fn a_key_repeated_counts_once() {
     assert!(keys.iter().all(|key| filter.contains(key)));
 }
 
-/// A window of time: rotated every half window.
+/// A time window: the filter is rotated every half window.
 #[test]
 fn a_key_outlives_two_rotations() {
     let mut filter = rolling(1_000, 1e-6, 6);
@@ -238,12 +238,13 @@ fn a_key_outlives_two_rotations() {
         assert!(filter.contains(key), "lost after two rotations");
         assert_eq!(filter.len(), 1);
         filter.rotate();
-        assert!(!filter.contains(key), "there after three rotations");
+        assert!(!filter.contains(key), "present after three rotations");
         assert!(filter.is_empty() && filter.fill() <= 0.0);
     }
 }
 
-/// Bitcoin Core's figures (`CRollingBloomFilter`): k and the number of places by its formula.
+/// Compares sizes with Bitcoin Core's `CRollingBloomFilter`: the number of hash functions and of
+/// positions by its formula.
 #[test]
 fn sizes_against_core() {
     for (n, fpr) in [(50_000_u64, 1e-6), (120_000, 1e-6), (48_000, 1e-6), (1_000, 1e-3)] {
@@ -253,11 +254,12 @@ fn sizes_against_core() {
         let bits = (places / 64.0).ceil() * 128.0;
         let ours = rolling(n, fpr, 0);
         let ratio = ours.num_bits() as f64 / bits;
-        // A word of 64 places more or less.
+        // The difference may be one word of 64 positions.
         let rest = 128.0 / bits;
         assert!((0.995 - rest..=1.0005 + rest).contains(&ratio), "{n} at {fpr}: {ratio} of Core's");
         let size = ours.size();
-        // The smaller of two numbers of hash functions: Core rounds to the nearer.
+        // We take the number of hash functions that gives the smaller filter; Core rounds to the
+        // nearest.
         let off = f64::from(size.hash_funcs) - k;
         assert!(off.abs() <= 1.0, "{} hash functions, Core has {k}", size.hash_funcs);
         assert!(size.fpr() <= fpr && size.fpr() > fpr * 0.97, "{}", size.fpr());
@@ -265,7 +267,7 @@ fn sizes_against_core() {
     let bits_each = |n: u64, fpr| (rolling(n, fpr, 0).num_bits() as f64 / n as f64).round();
     assert!((bits_each(50_000, 1e-6) - 86.0).abs() < 0.1);
     assert!((bits_each(50_000, 1e-3) - 43.0).abs() < 0.1);
-    // The one formula for all: a classic filter of 1.5·n, twice.
+    // The size is that of a classic filter of 1.5·n keys, times two.
     let classic = classic::size(75_000, 1e-6).expect("a size");
     assert_eq!(rolling(50_000, 1e-6, 0).num_bits(), classic.num_bits.next_multiple_of(64) * 2);
 }
@@ -319,7 +321,7 @@ fn hostile_bytes() {
     let bytes = golden().encode().expect("a key of ours");
     golden::mutants(&bytes, |bytes| {
         let mut filter = RollingBloomFilter::decode(bytes)?;
-        assert_eq!(filter.encode().as_deref(), Ok(bytes), "what is read is what is written");
+        assert_eq!(filter.encode().as_deref(), Ok(bytes), "not the same bytes again");
         filter.stats();
         for at in 0..5_u64 {
             filter.insert(&at.to_le_bytes()).expect("never full");
@@ -340,7 +342,8 @@ fn hostile_bytes() {
         [per_generation, num_places, 0],
         [per_generation, num_places, 129],
         [per_generation, num_places, u64::MAX],
-        // Fewer keys than the generations have, and fewer places for a key than there are.
+        // Fewer keys than the generations have, and a number of hash functions below the number of
+        // bits per key.
         [10, num_places, 7],
         [per_generation, num_places, 1],
     ] {
@@ -349,7 +352,8 @@ fn hostile_bytes() {
     }
     let vast = decode(&golden::with_params(&bytes, [per_generation, 1 << 54, 7]));
     assert!(matches!(vast, Err(DecodeError::Truncated { .. })), "{vast:?}");
-    // The line of state: newest, three counts, zeros; and the count of keys in the header.
+    // The state line has the newest generation, three counts and zeros. The header has the count of
+    // keys.
     for (at, value) in
         [(64, 0), (64, 4), (64, 1 << 32), (72, 31), (80, 0), (96, 1), (120, 9), (32, 71)]
     {

@@ -1,4 +1,4 @@
-//! Scalable filters: the compound rate holds after growth, stages, limits, bytes.
+//! Scalable filters: the compound rate holds after growth; stages, limits, bytes.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::scalable::ScalableBloomFilter;
@@ -15,7 +15,7 @@ fn scalable(capacity: u64, fpr: f64, seed: u64) -> ScalableBloomFilter {
     ScalableBloomFilter::with_fpr(capacity, fpr, KeyHasher::xxh3(seed)).expect("a size")
 }
 
-/// The rate of all stages, by the exact formula and what each holds.
+/// Returns the compound rate of all stages, by the exact formula and the keys of each stage.
 fn rate_of_stages(filter: &ScalableBloomFilter) -> f64 {
     stages::compound_fpr(filter.stages().map(|(len, _, size)| partitioned::fpr(len, size)))
 }
@@ -28,17 +28,17 @@ fn laws() {
             ScalableBloomFilter::with_fpr(capacity, fpr, hasher).expect("a size")
         };
         Laws::new(make).counting_new_keys_only().portable().run(60);
-        // One that is full after 7 or 140 keys.
+        // A filter that is full after 7 or 140 keys.
         let bounded = move || make().with_max_stages(3);
         Laws::new(bounded).counting_new_keys_only().portable().run(40);
     }
 }
 
-/// After a hundredfold growth and more: the rate is that of the stages' formulas, neither above nor
-/// below, and at most what was promised.
+/// After growth by a factor of a hundred and more, the rate matches the formula of the stages, and
+/// is at most the rate promised.
 #[test]
 fn the_compound_rate_holds() {
-    // At a rate as high as the first, stages that depend on each other would show.
+    // With a first rate this high, stages that are not independent would be noticed.
     let cases = [
         (500, 0.6, 150, 20_000),
         (100, 0.02, 100, 80_000),
@@ -65,9 +65,10 @@ fn the_compound_rate_holds() {
             }
             let name = format!("{family:?}, {growth} times {capacity} at {fpr}");
             assert_rate(&name, expected, hits, total);
-            // By bits and by formula: what single filters differ by, over ten seeds.
+            // Rates by bits and by formula: single filters differ from the formula, the mean of ten
+            // seeds hardly.
             let off = (expected / design - 1.0).abs();
-            // The formula knows nothing of keys that were found already and set no bit.
+            // The formula does not know of keys that were false positives, and so set no bit.
             let tolerance = if fpr > 0.1 { 0.1 } else { 0.05 };
             assert!(off < tolerance, "{name}: {expected} by bits, {design} by formula");
             assert!(hits as f64 / total as f64 <= fpr, "{name}: {hits} of {total}");
@@ -75,12 +76,12 @@ fn the_compound_rate_holds() {
     }
 }
 
-/// Full stages, as many as there may be: the sum of their rates stays below what was promised, and
-/// comes near to it.
+/// With every possible stage full, the sum of the rates stays below the promised rate, and comes
+/// close to it.
 #[test]
 fn the_bound_by_computation() {
     for fpr in [0.3, 0.01, 1e-3, 1e-6] {
-        // Ours, from the sizes that filters have.
+        // Our rule, with the sizes that filters really have.
         let mut filter = scalable(64, fpr, 1);
         for at in 0..10_000_u64 {
             filter.insert(&at.to_le_bytes()).expect("room");
@@ -88,15 +89,15 @@ fn the_bound_by_computation() {
         let full = |(_, capacity, size)| partitioned::fpr(capacity, size);
         let ours = stages::compound_fpr(filter.stages().map(full));
         assert!(ours <= fpr && ours > fpr * 0.4, "{ours} of {fpr}");
-        // Every stage that there may ever be.
+        // Every stage that a filter can have.
         let every = (0..ScalableBloomFilter::MAX_STAGES)
             .map(|stage| stages::stage_fpr(fpr, stages::TIGHTENING, stage));
         let sum: f64 = every.sum();
         assert!(sum <= fpr && sum > fpr * 0.99, "{sum} of {fpr}");
     }
-    // The rule of growable-bloom-filter: the first stage takes the whole rate, each next one 0.85
-    // of the one before. After a hundredfold growth by doubling (seven stages) its bound is broken,
-    // and in the end 6.7 times.
+    // The rule of growable-bloom-filter: the first stage takes the whole rate, and each further
+    // stage takes 0.85 times the previous rate. After a hundredfold growth by doubling (seven
+    // stages) its rate is over four times the promise, and in the end over six times.
     let theirs = |stages| {
         let rates = (0..stages).map(|stage| {
             let rate = 0.001 * 0.85_f64.powi(stage);
@@ -118,7 +119,7 @@ fn stages_double_and_tighten() {
         let before = filter.num_stages();
         let is_new = filter.insert(&at.to_le_bytes()).expect("room");
         inserted += u64::from(is_new);
-        // No stage is begun before the one before is full, and none holds more than it may.
+        // A new stage starts only when the previous one is full, and no stage exceeds its capacity.
         let all: Vec<_> = filter.stages().collect();
         let (last, older) = all.split_last().expect("a stage");
         assert!(older.iter().all(|(len, capacity, _)| len == capacity));
@@ -129,7 +130,7 @@ fn stages_double_and_tighten() {
     assert_eq!(filter.num_stages(), 9);
     let estimated = filter.estimated_len().expect("not full");
     assert!((estimated / inserted as f64 - 1.0).abs() < 0.03, "{estimated} of {inserted}");
-    // Twice the same key takes no place.
+    // Inserting the same key again uses no space.
     assert_eq!(filter.insert(&7_u64.to_le_bytes()), Ok(false));
     assert_eq!(filter.len(), inserted);
     filter.clear();
@@ -160,7 +161,7 @@ fn full_changes_nothing() {
     let mut filter = scalable(4, 1e-9, 3).with_max_stages(1);
     let full = filter.insert_batch(&hashes).expect_err("four places");
     assert_eq!((full.inserted, full.len), (4, 4));
-    // Fewer stages than there are, and more than there may be.
+    // A limit below the number of existing stages, and a limit above the maximum.
     assert!(scalable(4, 0.1, 1).with_max_stages(0).insert(b"key").is_ok());
     let mut many = scalable(1, 0.5, 1).with_max_stages(99);
     for at in 0..5_000_u64 {
@@ -179,7 +180,7 @@ fn sizes_that_are_none() {
     let made = ScalableBloomFilter::with_fpr(1_000_000, 1e-12, hasher);
     assert!(matches!(made, Err(SizingError::HashTooShort { .. })), "{made:?}");
     assert!(ScalableBloomFilter::with_fpr(u64::MAX, 0.01, hasher).is_err());
-    // Where keys that share a hash would begin to count, it is full.
+    // The filter is full when collisions of hashes would start to matter for the rate.
     let mut rare = scalable(1_000, 1e-13, 1);
     let end = (0..1_000_000_u64).find(|at| rare.insert(&at.to_le_bytes()).is_err());
     assert_eq!(end, Some(15_000));
@@ -201,7 +202,7 @@ fn golden_bytes() {
     assert_eq!((&filter, filter.num_stages()), (&golden(), 3));
     assert!((0..100_u64).all(|at| filter.contains(&at.to_le_bytes())));
     assert_eq!(Kind::of(&bytes), Ok(Kind::Scalable));
-    // It goes on growing where it was read, as it would have where it was written.
+    // The decoded filter keeps growing exactly as the encoded one does.
     let (mut read, mut written) = (filter, golden());
     for at in 100..1_000_u64 {
         assert_eq!(read.insert(&at.to_le_bytes()), written.insert(&at.to_le_bytes()));
@@ -214,10 +215,10 @@ fn hostile_bytes() {
     let bytes = golden().encode().expect("a key of ours");
     golden::mutants(&bytes, |bytes| {
         let mut filter = ScalableBloomFilter::decode(bytes)?;
-        assert_eq!(filter.encode().as_deref(), Ok(bytes), "what is read is what is written");
+        assert_eq!(filter.encode().as_deref(), Ok(bytes), "not the same bytes again");
         filter.stats();
         for at in 0..200_u64 {
-            // Full, where fewer stages are allowed.
+            // The filter is full early if the changed bytes allow fewer stages.
             let _ = filter.insert(&at.to_le_bytes());
         }
         Ok(())
@@ -248,7 +249,8 @@ fn hostile_bytes() {
     }
     let vast = decode(&golden::with_params(&bytes, [fpr, num_stages, 1 << 48]));
     assert!(matches!(vast, Err(DecodeError::Truncated { .. })), "{vast:?}");
-    // Lines of stages begin at 64, 128 and 192: keys, capacity, bits of a slice, slices, zeros.
+    // The lines of the stages start at 64, 128 and 192: keys, capacity, bits per slice, slices,
+    // zeros.
     for (at, value) in [
         (64, 14),
         (64, u64::MAX),

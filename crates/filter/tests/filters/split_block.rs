@@ -1,4 +1,5 @@
-//! Split-block filters: their bits by a second reading of the layout, laws, folding, sizes.
+//! Split-block filters: their bits against a second implementation of the layout, laws, folding,
+//! sizes.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,7 @@ fn filled<B: BlockShape>(num_blocks: u64, hashes: &[u64]) -> SplitBlockFilter<B>
     filter
 }
 
-/// The positions of the bits set, counted from the first byte of the body.
+/// Returns the positions of the set bits, counted from the first byte of the body.
 fn bits<B: BlockShape>(filter: &SplitBlockFilter<B>) -> BTreeSet<u64> {
     let bytes = filter.encode().expect("no secret");
     let body = &bytes[64..bytes.len() - 8];
@@ -39,8 +40,8 @@ fn bits<B: BlockShape>(filter: &SplitBlockFilter<B>) -> BTreeSet<u64> {
     bits.collect()
 }
 
-/// The same from the text of Parquet's specification, with eight words of `word_bits` bits a
-/// block.
+/// Returns the same positions computed from the text of Parquet's specification, with eight words
+/// of `word_bits` bits per block.
 fn bits_by_the_text(num_blocks: u64, word_bits: u64, hashes: &[u64]) -> BTreeSet<u64> {
     let salts: [u64; 8] = [
         0x47b6_137b,
@@ -57,7 +58,7 @@ fn bits_by_the_text(num_blocks: u64, word_bits: u64, hashes: &[u64]) -> BTreeSet
         let (high, low) = (hash / (1 << 32), hash % (1 << 32));
         let block = high * num_blocks / (1 << 32);
         for (word, salt) in (0..8).zip(salts) {
-            // The upper five or six of the 32 bits of the product.
+            // The upper five or six bits of the 32-bit product.
             let bit = low * salt % (1 << 32) / ((1 << 32) / word_bits);
             bits.insert((block * 8 + word) * word_bits + bit);
         }
@@ -76,7 +77,7 @@ fn bits_are_where_the_text_says() {
             assert_eq!(bits(&filled::<Bits256>(num_blocks, &hashes)), expected);
         }
     }
-    // The ends of both halves.
+    // The extreme values of both halves of the hash.
     let ends = [0, u64::MAX, u64::MAX << 32, u64::from(u32::MAX)];
     assert_eq!(bits(&filled::<Bits512>(5, &ends)), bits_by_the_text(5, 64, &ends));
     assert_eq!(bits(&filled::<Bits256>(5, &ends)), bits_by_the_text(5, 32, &ends));
@@ -172,7 +173,8 @@ fn folding_loses_no_key() {
     fold::<Bits256>().run(48);
 }
 
-/// A filter folded is the one its keys would have filled, bit for bit.
+/// Checks that a folded filter equals, bit for bit, a filter of the smaller size with the same
+/// keys.
 fn folding_is_filling_a_smaller_one<B: BlockShape>() {
     let hashes = hashes(11, 3000);
     let mut filter = filled::<B>(360, &hashes);
@@ -205,7 +207,8 @@ fn folding_to_a_rate_stops_at_the_last_that_keeps_it() {
         assert!(folded.expected_fpr() <= target || folds == 0);
         assert!(folded.num_blocks() == 1 || folded.fpr_folded().expect("even") > target);
     }
-    // The mean fill to the eighth is lower: it would fold once more here, to above the target.
+    // The mean fill to the eighth power is lower than the real rate. Judged by it, this filter
+    // would be folded once more, to a rate above the target.
     let mut filter = filled::<Bits256>(1 << 10, &hashes(13, 8000));
     let folded = filter.folded().expect("memory").expect("even");
     let by_mean_fill = folded.fill().powi(8);
@@ -296,7 +299,8 @@ fn keys_are_estimated_by_the_bits() {
 fn figures_of_few_keys() {
     let filter = filled::<Bits512>(4, &hashes(41, 1));
     assert_eq!(filter.fill(), 8.0 / 2048.0);
-    // One of four blocks, one bit in 64 for each of eight words; or the same low half.
+    // The block matches with one in four. Then one bit in 64 matches in each of eight words, or the
+    // low halves of the hashes are equal.
     let expected = (64_f64.powi(-8) + 2_f64.powi(-32)) / 4.0;
     assert!((filter.expected_fpr() / expected - 1.0).abs() < 1e-12);
     assert_eq!(filled::<Bits256>(4, &[]).expected_fpr(), 0.0);

@@ -1,4 +1,4 @@
-//! Split-block filters in bytes: the golden files, and bytes that lie.
+//! Encodings of split-block filters: golden files and malformed bytes.
 
 use crate::golden::mend;
 use chainsieve_filter::encoding::{DecodeError, EncodeError};
@@ -42,7 +42,7 @@ fn golden_files() {
     check_golden(&golden_256(), Kind::SplitBlock256, "split_block_256");
 }
 
-/// The header as documented, byte by byte.
+/// Compares the header with the documentation, byte by byte.
 #[test]
 fn the_header_is_as_documented() {
     let bytes = golden_512().encode().expect("no secret");
@@ -56,7 +56,7 @@ fn the_header_is_as_documented() {
     assert_eq!(bytes[64 + 192..], xxh3_64(&bytes[..64 + 192]).to_le_bytes());
 }
 
-/// The bytes with a checksum that fits them.
+/// Returns the bytes with a correct checksum.
 fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     let at = bytes.len() - 8;
     let sum = xxh3_64(&bytes[..at]);
@@ -64,17 +64,18 @@ fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// What both ways of reading say, which is the same.
+/// Returns the result of decoding, and checks that a view over the same bytes gives the same
+/// result.
 fn read<B: BlockShape>(bytes: &[u8]) -> Result<SplitBlockFilter<B>, DecodeError> {
     let decoded = SplitBlockFilter::<B>::decode(bytes);
-    // In place, the bytes have to be aligned.
+    // A view needs aligned bytes.
     let mut words = vec![0_u64; bytes.len().div_ceil(8)];
     let aligned = &mut bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..bytes.len()];
     aligned.copy_from_slice(bytes);
     match (SplitBlockFilter::<B, &[u64]>::view(aligned), &decoded) {
         (Ok(view), Ok(decoded)) => assert_eq!(view.stats(), decoded.stats()),
         (Err(error), decoded) => assert_eq!(decoded.as_ref().map(drop), Err(&error)),
-        (Ok(_), Err(error)) => panic!("read in place, not copied: {error}"),
+        (Ok(_), Err(error)) => panic!("the view is valid, decoding is not: {error}"),
     }
     decoded
 }
@@ -95,7 +96,7 @@ fn hostile<B: BlockShape>(filter: &SplitBlockFilter<B>) {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;
             assert!(read::<B>(&changed).is_err(), "bit {bit} of byte {at}");
-            // With a checksum that fits: another filter, or a header that no filter has.
+            // With a corrected checksum, the result is another filter or an invalid header.
             let Ok(other) = read::<B>(&mended(changed)) else {
                 assert!(at < 64, "bit {bit} of byte {at}");
                 continue;
@@ -123,16 +124,16 @@ fn parameters_that_no_filter_has() {
     };
     for num_blocks in [0, (1 << 28) + 1, 1 << 61, u64::MAX / 64, u64::MAX] {
         let (what, value) = ("the number of blocks", num_blocks);
-        let limit = "from 1 to 2^28 are possible";
+        let limit = "from 1 to 2^28";
         assert_eq!(with(40, num_blocks), DecodeError::Parameter { what, value, limit });
     }
     let needed = 72 + (1 << 28) * 64;
     assert_eq!(with(40, 1 << 28), DecodeError::Truncated { found: 264, needed });
     assert_eq!(with(40, 2), DecodeError::TooLong { found: 264, expected: 200 });
-    assert_eq!(with(48, 1), DecodeError::NotZero("48 to 63"));
-    assert_eq!(with(56, 1 << 63), DecodeError::NotZero("48 to 63"));
-    // 100 keys set 60 bits at least.
-    let (what, limit) = ("the number of keys", "an eighth of the bits set, and none if none is");
+    assert_eq!(with(48, 1), DecodeError::NotZero("bytes 48 to 63"));
+    assert_eq!(with(56, 1 << 63), DecodeError::NotZero("bytes 48 to 63"));
+    // 100 keys set at least 60 bits in this filter.
+    let (what, limit) = ("the number of keys", "a number that can have set these bits");
     for value in [0, 1, 7] {
         assert_eq!(with(32, value), DecodeError::Parameter { what, value, limit });
     }
@@ -162,7 +163,7 @@ fn bytes_that_are_not_aligned_are_not_read_in_place() {
     assert_eq!(SplitBlockFilter512::decode(shifted), Ok(golden_512()));
 }
 
-/// A count that no bit bears out.
+/// A claimed number of keys in a filter without set bits.
 #[test]
 fn keys_without_bits_are_refused() {
     let empty = SplitBlockFilter512::with_blocks(2, KeyHasher::xxh3(7)).expect("small");
@@ -176,7 +177,7 @@ fn keys_without_bits_are_refused() {
     }
 }
 
-/// Writes the golden files anew, for a new version of the format only:
+/// Writes the golden files again; to be used only for a new version of the format:
 /// `cargo test -p chainsieve-filter -- --ignored write_golden_split_block`.
 #[test]
 #[ignore = "golden files are read forever"]

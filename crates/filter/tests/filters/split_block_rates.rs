@@ -1,5 +1,5 @@
-//! Rates of split-block filters: what is measured is what the filter says of itself, and what its
-//! size was planned for.
+//! Rates of split-block filters: the measured rate matches the filter's own estimate and the rate
+//! that its size was planned for.
 
 use chainsieve_filter::split_block::{Bits256, Bits512, BlockShape, SplitBlockFilter};
 use chainsieve_filter::{Filter, Fold, Insert, KeyHasher, sizing};
@@ -8,7 +8,7 @@ use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
 use testkit::split_mix;
 
-/// Hits among hashes asked in a batch.
+/// Returns the number of hits among hashes queried in a batch.
 fn hits<B: BlockShape>(filter: &SplitBlockFilter<B>, hashes: &[u64]) -> u64 {
     let mut answers = vec![false; hashes.len()];
     filter.contains_batch(hashes, &mut answers);
@@ -27,7 +27,7 @@ fn filled<B: BlockShape>(
     filter
 }
 
-/// Every hasher in turn, under every seed another.
+/// Returns one of three hashers, with other parameters for every seed.
 fn hasher(seed: u64) -> KeyHasher {
     match seed % 3 {
         0 => KeyHasher::siphash_1_3([seed, !seed]),
@@ -36,8 +36,8 @@ fn hasher(seed: u64) -> KeyHasher {
     }
 }
 
-/// The rate that a filter has by its own bits, for keys of every family, and for filters of a
-/// few blocks and of many.
+/// The measured rate matches the estimate from the filter's bits, for keys of every family, and for
+/// filters of few and of many blocks.
 #[test]
 fn rates_are_those_of_the_bits() {
     const PROBES: u64 = 100_000;
@@ -60,8 +60,8 @@ fn rates_are_those_of_the_bits() {
     }
 }
 
-/// Low rates and large filters, over hashes that need no hashing; all seeds together against the
-/// rate that the size was planned for.
+/// Low rates and large filters, with random numbers as hashes. The hits of all seeds together are
+/// compared with the rate that the size was planned for.
 fn rates_are_those_planned<B: BlockShape>(word_bits: u32, count: u64, fpr: f64, probes: u64) {
     let (mut all_hits, mut planned) = (0, 0.0);
     for seed in SEEDS {
@@ -92,7 +92,7 @@ fn rates_are_those_planned_256() {
     rates_are_those_planned::<Bits256>(32, 300_000, 0.0001, 4_000_000);
 }
 
-/// Far fuller than planned, and folded.
+/// Filters far fuller than planned, and folded ones.
 #[test]
 fn rates_beyond_capacity_and_after_folding() {
     for seed in SEEDS {
@@ -118,13 +118,13 @@ fn rates_beyond_capacity_and_after_folding() {
     }
 }
 
-/// Keys whose hashes share the high half lie in one block, and those that share the low half
-/// have the same bits in theirs: one half says nothing about the other.
+/// Keys whose hashes share the high half are in the same block. Keys whose hashes share the low
+/// half have the same bits in their blocks. Neither half determines the other.
 #[test]
 fn halves_of_the_hash_are_independent() {
     let mut filter =
         SplitBlockFilter::<Bits512>::with_blocks(1 << 10, KeyHasher::xxh3(0)).expect("small");
-    // Every block gets the same ten keys' bits, by their low halves.
+    // Every block gets the bits of the same ten low halves.
     let lows: Vec<u64> = (0..10).map(|index| split_mix(index) >> 32).collect();
     let highs = (0..1 << 10).map(|block: u64| block << 54);
     let keys: Vec<_> = highs.flat_map(|high| lows.iter().map(move |low| high | low)).collect();

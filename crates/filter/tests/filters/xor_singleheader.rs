@@ -1,4 +1,4 @@
-//! The layout of `xor_singleheader`: its own bytes, and the answers of `xorf` over the same cells.
+//! The layout of `xor_singleheader`: its own bytes, and the answers of `xorf` for the same cells.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::fuse::{BinaryFuse, BinaryFuse8, BinaryFuse16, FuseFingerprint};
@@ -9,9 +9,9 @@ use xorf::{DmaSerializable, Filter as _};
 
 use crate::fuse::{field, hashes};
 
-/// How `pyfusefilter` hashes the text of a key.
+/// The hash function of `pyfusefilter` for text keys.
 const PYTHON: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });
-/// What `xor_singleheader` starts its generator of seeds from.
+/// The start value of the seed generator of `xor_singleheader`.
 const SEEDS: u64 = 0x726b_2b9d_438b_9d4d;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -19,7 +19,8 @@ fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Read, it answers; built here from the same keys and the same seeds, it is the same bytes.
+/// Checks that the decoded filter finds its keys, and that a filter built here from the same keys
+/// and seeds has the same bytes.
 fn check<F: FuseFingerprint + std::fmt::Debug>(name: &str, surplus: usize) {
     let theirs = fixture(name);
     let filter = xor_singleheader::decode::<F>(&theirs, PYTHON).expect("their bytes");
@@ -37,7 +38,7 @@ fn check<F: FuseFingerprint + std::fmt::Debug>(name: &str, surplus: usize) {
 #[test]
 fn bytes_of_pyfusefilter() {
     check::<u8>("xor_singleheader_fuse8.bin", 0);
-    // Their function for the length counts a field that is not written.
+    // Their length function counts a field that is not written.
     check::<u16>("xor_singleheader_fuse16.bin", 4);
 }
 
@@ -65,7 +66,7 @@ fn bytes_that_lie() {
             assert_eq!(read(&changed).is_ok(), fine, "byte {at}: {value}");
         }
     }
-    // As much as the fields can say, over no bytes.
+    // The largest values of the fields, with no cells after them.
     for fields in [[u32::MAX; 5], [1, 1 << 18, (1 << 14) - 3, 0xfff4_0000, 0xfffc_0000]] {
         let mut huge = [0; 28];
         for (place, field) in huge[8..].as_chunks_mut::<4>().0.iter_mut().zip(fields) {
@@ -86,7 +87,8 @@ fn shards_have_no_such_bytes() {
     assert_eq!(xor_singleheader::encode(&filter), Err(ManyShards { num_shards: 2 }));
 }
 
-/// The descriptor of `xorf` (seed, length, mask, first places) and its cells, in our order.
+/// Converts the descriptor of `xorf` (seed, length, mask, first positions) and its cells to our
+/// filter.
 fn from_xorf<F: FuseFingerprint>(keys: u32, descriptor: &[u8], cells: &[u8]) -> BinaryFuse<F> {
     let (length, places) = (field(descriptor, 8), field(descriptor, 16));
     assert_eq!(field(descriptor, 12), length - 1, "the mask");
@@ -103,7 +105,7 @@ fn few(count: u64) -> u32 {
     count.try_into().expect("few")
 }
 
-/// Ours as `xorf` has it: descriptor and cells.
+/// Returns our filter as `xorf`'s descriptor and cells.
 fn to_xorf<F: FuseFingerprint>(filter: &BinaryFuse<F>) -> (Vec<u8>, Vec<u8>) {
     let bytes = xor_singleheader::encode(filter).expect("one shard");
     let length = field(&bytes, 12);
@@ -121,17 +123,17 @@ macro_rules! against_xorf {
             let strangers = hashes(count ^ 1 << 60, 100_000);
             let all = || keys.iter().chain(&strangers);
 
-            // Theirs, read by us.
+            // Read their filter with our code.
             let theirs = xorf::$theirs::try_from(&keys[..]).expect("distinct");
             let mut descriptor = [0; xorf::$theirs::DESCRIPTOR_LEN];
             theirs.dma_copy_descriptor_to(&mut descriptor);
             let ours: $ours = from_xorf(few(count), &descriptor, theirs.dma_fingerprints());
             assert!(all().all(|hash| ours.contains_hash(*hash) == theirs.contains(hash)));
 
-            // Ours, read by them.
+            // Read our filter with their code.
             let ours = <$ours>::build(&keys, count, PYTHON).expect("a filter");
             let (descriptor, cells) = to_xorf(&ours);
-            // Aligned, as they ask for.
+            // Their code requires aligned cells.
             let mut aligned = vec![0_u64; cells.len().div_ceil(8)];
             let aligned = &mut bytemuck::cast_slice_mut(&mut aligned)[..cells.len()];
             aligned.copy_from_slice(&cells);
@@ -149,7 +151,7 @@ fn answers_of_xorf() {
     against_xorf!(BinaryFuse16, BinaryFuse16, BinaryFuse16Ref);
 }
 
-/// With the first seed of `xorf` and a size that both cut alike, seed and shape are the same.
+/// With the first seed of `xorf`, and a size that both split alike, seed and shape are the same.
 #[test]
 fn shapes_of_xorf() {
     let keys = hashes(1, 1000);

@@ -1,12 +1,14 @@
-//! Bits in bytes, the most significant first.
+//! Bit streams over bytes, most significant bit first.
 
 use alloc::vec::Vec;
 
-/// The bits that every window shows: one starts at any of the eight bits of a byte.
+/// Number of bits that every window shows at least. A window is a 64-bit word loaded at a byte, and
+/// its first bit may be any of the eight bits of that byte, so that up to 7 bits are lost.
 pub const WINDOW_BITS: u32 = 57;
 
-/// The bits of `bytes` from `position` on, [`WINDOW_BITS`] of them at least, from the top, then
-/// zeros; `None` in the last 8 bytes.
+/// Returns the bits of `bytes` from bit `position` on, at the top of a word: at least
+/// [`WINDOW_BITS`] bits, followed by zeros. Returns `None` if fewer than 8 bytes remain from the
+/// byte of `position`.
 #[inline(always)]
 pub fn window_at(bytes: &[u8], position: u64) -> Option<u64> {
     let byte = usize::try_from(position / 8).ok()?;
@@ -14,41 +16,41 @@ pub fn window_at(bytes: &[u8], position: u64) -> Option<u64> {
     Some(u64::from_be_bytes(*word) << (position % 8))
 }
 
-/// Reads bits from the front of bytes.
+/// Reads bits from a byte slice, from front to back.
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
-    /// In bits from the start, at most all.
+    /// Bits from the start of `bytes`; at most their length in bits.
     position: u64,
 }
 
 impl<'a> BitReader<'a> {
-    /// Reads from bit `position` on, at most the end.
+    /// Returns a reader that starts at bit `position`, at most the number of bits of `bytes`.
     #[inline]
     pub fn at(bytes: &'a [u8], position: u64) -> Self {
         debug_assert!(position <= bytes.len() as u64 * 8);
         Self { bytes, position }
     }
 
-    /// In bits from the start.
+    /// Returns the position in bits from the start.
     #[inline]
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// The bits that are left.
+    /// Returns the number of bits that are left.
     #[inline]
     pub fn left(&self) -> u64 {
         self.bytes.len() as u64 * 8 - self.position
     }
 
-    /// [`window_at`] the position.
+    /// Returns the [`window_at`] the current position.
     #[inline(always)]
     pub fn window(&self) -> Option<u64> {
         window_at(self.bytes, self.position)
     }
 
-    /// As [`window`](Self::window), with zeros behind the end.
+    /// Returns the same bits as [`window`](Self::window), with zeros after the end of the bytes.
     fn padded_window(&self) -> u64 {
         self.window().unwrap_or_else(|| {
             let byte = usize::try_from(self.position / 8).unwrap_or(usize::MAX);
@@ -60,14 +62,15 @@ impl<'a> BitReader<'a> {
         })
     }
 
-    /// Passes over bits that a window has shown.
+    /// Skips `bits` bits, which an earlier window has shown.
     #[inline(always)]
     pub fn skip(&mut self, bits: u32) {
         debug_assert!(u64::from(bits) <= self.left());
         self.position += u64::from(bits);
     }
 
-    /// The number of ones before the next zero, both taken; `None` where the bytes end first.
+    /// Reads a unary number: counts the ones before the next zero, and consumes both. Returns
+    /// `None` if the bytes end before the zero.
     #[inline]
     pub fn take_unary(&mut self) -> Option<u64> {
         let mut ones = 0;
@@ -85,7 +88,8 @@ impl<'a> BitReader<'a> {
         }
     }
 
-    /// The next `count` bits, at most [`WINDOW_BITS`]; `None` where the bytes end first.
+    /// Reads the next `count` bits, at most [`WINDOW_BITS`], as a number. Returns `None` if the
+    /// bytes end first.
     #[inline]
     pub fn take_bits(&mut self, count: u32) -> Option<u64> {
         debug_assert!(count <= WINDOW_BITS);
@@ -98,23 +102,25 @@ impl<'a> BitReader<'a> {
     }
 }
 
-/// Writes bits behind one another.
+/// Writes bits to a byte vector, most significant bit first.
 #[derive(Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
-    /// The bits that are not in `bytes` yet, from the top; zeros below.
+    /// The bits that are not in `bytes` yet, from the top of the word; the rest of the word is
+    /// zero.
     pending: u64,
-    /// How many, fewer than 32 between calls.
+    /// Number of pending bits: fewer than 32 between calls.
     pending_bits: u32,
 }
 
 impl BitWriter {
+    /// Returns a writer that appends its bits to `bytes`.
     #[inline]
     pub fn behind(bytes: Vec<u8>) -> Self {
         Self { bytes, pending: 0, pending_bits: 0 }
     }
 
-    /// Writes the low `count` bits of `value`, at most 32; the others are zeros.
+    /// Writes the low `count` bits of `value`, at most 32. All higher bits of `value` must be zero.
     #[inline]
     pub fn put(&mut self, value: u64, count: u32) {
         debug_assert!(count <= 32 && value >> count == 0);
@@ -128,7 +134,7 @@ impl BitWriter {
         }
     }
 
-    /// The bytes, filled up with zeros.
+    /// Returns the bytes, with the last byte padded with zero bits.
     #[inline]
     pub fn finish(mut self) -> Vec<u8> {
         let pending = self.pending.to_be_bytes();

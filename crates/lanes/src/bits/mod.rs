@@ -1,4 +1,4 @@
-//! Arrangements of bits, whatever they stand for.
+//! Bit-level encodings and layouts, independent of what the bits mean.
 
 pub mod bit_stream;
 pub mod golomb_rice;

@@ -1,47 +1,48 @@
-//! 512 rows of 2048 bits turned into 2048 columns of 512.
+//! Transposition of 512 rows of 2048 bits to 2048 columns of 512 bits.
 //!
-//! A matrix of 32 times 32 bits is transposed in five steps, each of which exchanges the halves
-//! of pairs of rows (Warren, Hacker's Delight, 7-3). Lanes make it sixteen matrices at a time: a
-//! vector holds 64 bytes of one row. What comes out has a column's words in different vectors, so
-//! sixteen of those are transposed by words.
+//! A matrix of 32 by 32 bits is transposed in five steps, each of which exchanges the halves of
+//! pairs of rows (Warren, Hacker's Delight, 7-3). Vectors transpose sixteen matrices at a time:
+//! each vector holds 64 bytes of one row. The words of one column then lie in sixteen different
+//! vectors, so those vectors are transposed word by word.
 
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// Rows that are turned at a time.
+/// Number of rows that are transposed at a time.
 pub const ROWS: usize = 512;
 
-/// Bits of a row.
+/// Number of bits of a row.
 pub const BITS: usize = 2048;
 
 /// A row of 2048 bits.
 pub type Row = [u8; BITS / 8];
 
-/// One bit of each row: of row `i` it is bit `i % 32` of word `i / 32`.
+/// One bit of each of [`ROWS`] rows: the bit of row `i` is bit `i % 32` of word `i / 32`.
 pub type Column = [u32; ROWS / 32];
 
-/// Where the column of a bit stands: bit `index % 8` of byte `index / 8` of the rows.
+/// Returns the position of the column of a bit. Bit `index` of a row is bit `index % 8` of its byte
+/// `index / 8`.
 #[inline]
 pub const fn column_of(index: usize) -> usize {
-    // Columns stand in the order in which they come out: by 64 bytes of the row, then by the bit
-    // of the word, then by the word.
+    // Columns are stored in the order in which the vectors yield them: by 64 bytes of the row, then
+    // by the bit of the word, then by the word.
     index & !511 | (index & 31) << 4 | index >> 5 & 15
 }
 
-/// Writes the columns of `rows`, in the places that [`column_of`] tells.
+/// Writes the columns of `rows` at the positions that [`column_of`] gives.
 #[inline]
 pub fn transpose(backend: Backend, rows: &[&Row; ROWS], columns: &mut [Column; BITS]) {
     backend.run(Transpose { rows, to: columns });
 }
 
 #[cfg(any(test, feature = "std"))]
-/// The columns of one bit of `N` times [`ROWS`] rows, one behind the other.
+/// The columns of one bit of `N` times [`ROWS`] rows, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))] // vectors that straddle two lines of the cache take twice as long
 pub struct Strip<const N: usize>(pub [Column; N]);
 
 #[cfg(any(test, feature = "std"))]
-/// Writes the columns of `rows` as the `number`th of each strip, in the places that [`column_of`]
-/// tells.
+/// Writes the columns of `rows` as column `number` of each strip, at the positions that
+/// [`column_of`] gives.
 #[inline]
 pub fn transpose_into<const N: usize>(
     backend: Backend,
@@ -52,12 +53,12 @@ pub fn transpose_into<const N: usize>(
     backend.run(Transpose { rows, to: Strips(strips, number) });
 }
 
-/// The bits that stand low in the exchange of rows `1 << step` apart.
+/// Mask of the low bits in each step, which exchanges rows `1 << step` apart.
 const LOW: [u32; 5] = [0x5555_5555, 0x3333_3333, 0x0f0f_0f0f, 0x00ff_00ff, 0x0000_ffff];
 
-/// Where columns go.
+/// Destination of the columns.
 trait Columns {
-    /// The column that stands in this place.
+    /// Returns the column at this position.
     fn column(&mut self, place: usize) -> &mut Column;
 }
 
@@ -90,7 +91,7 @@ impl<C: Columns> Kernel for Transpose<'_, C> {
     fn scalar(mut self) {
         let (groups, _) = self.rows.as_chunks::<32>();
         for (number, group) in groups.iter().enumerate() {
-            // Four words of a row at a time.
+            // Four words of a row are processed at a time.
             for quad in 0..BITS / 128 {
                 let mut matrices = [[0; 4]; 32];
                 for (row, words) in group.iter().zip(&mut matrices) {
@@ -135,7 +136,7 @@ impl<C: Columns> Kernel for Transpose<'_, C> {
     }
 }
 
-/// One step of four transpositions.
+/// One step of the transposition of four matrices.
 #[inline]
 fn exchange<const STEP: usize>(matrices: &mut [[u32; 4]; 32]) {
     for low in (0..32).filter(|row| row >> STEP & 1 == 0) {
@@ -150,7 +151,7 @@ fn exchange<const STEP: usize>(matrices: &mut [[u32; 4]; 32]) {
 }
 
 trait TransposeLanes: Lanes {
-    /// Sixteen matrices of 32 rows: 64 bytes of each row, the `part`th.
+    /// Transposes sixteen matrices of 32 rows: those of the 64 bytes number `part` of each row.
     #[inline(always)]
     fn transpose_matrices(
         self,
@@ -159,7 +160,8 @@ trait TransposeLanes: Lanes {
         number: usize,
         to: &mut [[Column; 16]; 32],
     ) {
-        // Rows 16 and 8 apart are exchanged first, then those of eight neighbours.
+        // Exchange the rows 16 and 8 apart first, then the rows within each group of eight
+        // neighbours.
         let mut half_done = [[0; 16]; 32];
         for row in 0..8 {
             let [a, b, c, d] = [
@@ -215,14 +217,14 @@ trait TransposeLanes: Lanes {
         }
     }
 
-    /// The `part`th 64 bytes of a row.
+    /// Loads the 64 bytes number `part` of a row.
     #[inline(always)]
     fn part(self, row: &Row, part: usize) -> Self::V {
         let (parts, _) = row.as_chunks::<64>();
         self.load_bytes(&parts[part & 3])
     }
 
-    /// One step for two rows `APART` from each other.
+    /// One step of the transposition, for two rows `APART` from each other.
     #[inline(always)]
     fn exchange<const APART: u32>(self, a: Self::V, b: Self::V) -> (Self::V, Self::V) {
         let low = self.splat(LOW[APART.ilog2() as usize]);

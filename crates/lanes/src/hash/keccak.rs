@@ -1,7 +1,7 @@
 //! Keccak-256 as Ethereum uses it: the padding of the Keccak submission, not that of SHA-3.
 //!
-//! One message at a time belongs to `tiny-keccak`, which is also the plain version here. With the
-//! messages in lanes, four or eight permutations cost little more than one.
+//! Single messages are hashed by `tiny-keccak`, which is also the scalar version of the batch
+//! function. With messages in lanes, four or eight permutations cost little more than one.
 //!
 //! Source: Yellow Paper, appendix B; The Keccak reference, version 3.0.
 
@@ -16,7 +16,7 @@ use tiny_keccak::{Hasher as _, Keccak, keccakf};
 
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// The Keccak-256 hash of `bytes`.
+/// Returns the Keccak-256 hash of `bytes`.
 #[inline]
 pub fn keccak256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
@@ -26,31 +26,33 @@ pub fn keccak256(bytes: &[u8]) -> [u8; 32] {
     hash
 }
 
-/// The hash of each message, in order.
+/// Returns the Keccak-256 hash of each message, in order.
 ///
 /// # Cost
-/// Time in proportion to the messages, and a sort of them by length; allocates the hashes and 16
-/// bytes more for each.
+/// Time in proportion to the bytes of the messages, plus a sort of the messages by length.
+/// Allocates the hashes and 16 bytes more for each message.
 pub fn keccak256_each(backend: Backend, messages: &[&[u8]]) -> Vec<[u8; 32]> {
     backend.run(HashEach { messages })
 }
 
-/// The part of a message that one permutation takes in: Keccak's rate for hashes of 256 bits.
+/// Bytes of a message that one permutation absorbs: Keccak's rate for hashes of 256 bits.
 const BLOCK: usize = 136;
 
-/// Fewer lanes than this are slower than one message after the other: a permutation of four lanes
-/// takes 1.3 times as long as a plain one, of eight about as long (Zen 5).
+/// With fewer busy lanes than this, hashing one message after the other is faster. A permutation of
+/// four lanes takes 1.3 times as long as a scalar one, a permutation of eight lanes about as long
+/// (Zen 5).
 const BUSY_LANES: usize = 2;
 
 struct HashEach<'a> {
     messages: &'a [&'a [u8]],
 }
 
-/// A message on its way through a lane.
+/// A message that is being hashed in a lane.
 #[derive(Clone, Copy)]
 struct Underway<'a> {
     message: usize,
-    /// What is not absorbed yet; less than a block is the last one, with the padding.
+    /// The bytes that are not absorbed yet. If they are less than a block, the next block is the
+    /// last one, with the padding.
     rest: &'a [u8],
 }
 
@@ -66,7 +68,8 @@ impl Kernel for HashEach<'_> {
         if self.messages.len() < BUSY_LANES {
             return self.scalar();
         }
-        // Longest last, where they are taken from, so that all lanes end at about the same time.
+        // Sort the longest messages last, and take messages from the end, so that all lanes finish
+        // at about the same time.
         let mut waiting: Vec<(usize, usize)> =
             self.messages.iter().map(|message| message.len() / BLOCK).zip(0..).collect();
         waiting.sort_unstable();
@@ -76,6 +79,7 @@ impl Kernel for HashEach<'_> {
         let mut states = [[0; 8]; 25];
         let mut padded = [[0; BLOCK]; 8];
         loop {
+            // Lanes that start a new message this round get 0 here, which clears their old state.
             let mut busy = 0;
             let mut keep = [u64::MAX; 8];
             for lane in 0..L::LANES {
@@ -91,6 +95,7 @@ impl Kernel for HashEach<'_> {
                     pad(rest, &mut padded[lane]);
                 }
             }
+            // Too few lanes have work left: finish their messages one by one.
             if busy < BUSY_LANES {
                 for lane in 0..L::LANES {
                     if let Some(Underway { message, rest }) = underway[lane] {
@@ -119,7 +124,7 @@ impl Kernel for HashEach<'_> {
     }
 }
 
-/// The last block of a message, of less than a block.
+/// Writes the last block of a message: its last bytes, fewer than a block, and the padding.
 #[inline(always)]
 fn pad(rest: &[u8], block: &mut [u8; BLOCK]) {
     *block = [0; BLOCK];
@@ -128,7 +133,7 @@ fn pad(rest: &[u8], block: &mut [u8; BLOCK]) {
     block[BLOCK - 1] |= 0x80;
 }
 
-/// The first `N` words of a lane's state.
+/// Returns the first `N` words of a lane's state.
 #[inline(always)]
 fn column<const N: usize>(states: &[[u64; 8]; 25], lane: usize) -> [u64; N] {
     let mut words = [0; N];
@@ -147,7 +152,7 @@ fn hash_of(words: &[u64; 4]) -> [u8; 32] {
     hash
 }
 
-/// The hash of a message of which `rest` is not in the state yet.
+/// Hashes the bytes `rest`, which are not in the state yet, and returns the hash of the message.
 #[cold]
 fn finish(mut state: [u64; 25], mut rest: &[u8]) -> [u8; 32] {
     let mut absorb = |block: &[u8; BLOCK]| {
@@ -167,7 +172,7 @@ fn finish(mut state: [u64; 25], mut rest: &[u8]) -> [u8; 32] {
     hash_of(&[a, b, c, d])
 }
 
-/// Takes a block of each lane into its state, which `keep` sets to zero before.
+/// Absorbs a block in each lane. Lanes with 0 in `keep` start from a zero state.
 #[inline(always)]
 fn absorb<L: Lanes>(
     lanes: L,
@@ -180,7 +185,7 @@ fn absorb<L: Lanes>(
     for word in 0..25 {
         state[word] = lanes.and_64(lanes.load_64(&states[word]), keep);
     }
-    // Sixteen words of the seventeen, eight at a time.
+    // A block has seventeen words. Sixteen of them are transposed, eight at a time.
     let mut last = [0; 8];
     let mut rows = [[&[0; 64]; 8]; 2];
     for lane in 0..L::LANES {
@@ -201,20 +206,22 @@ fn absorb<L: Lanes>(
     }
 }
 
-/// `Keccak-f[1600]`, lane by lane: word `x + 5 * y` of the state stands at column x, row y.
+/// The permutation `Keccak-f[1600]`, lane by lane: word `x + 5 * y` of the state is at column x,
+/// row y.
 #[inline(always)]
 fn permute<L: Lanes>(lanes: L, mut state: [L::W; 25]) -> [L::W; 25] {
-    // A round writes its words to other registers than it read: two are faster than one.
+    // A round writes its results to other registers than it reads. Two rounds per iteration are
+    // faster than one.
     for pair in ROUND_CONSTANTS.as_chunks::<2>().0 {
         state = round(lanes, round(lanes, state, pair[0]), pair[1]);
     }
     state
 }
 
-/// One round, with fixed indices, so that the words stay in registers.
+/// One round of the permutation, with fixed indices, so that the words stay in registers.
 #[inline(always)]
 fn round<L: Lanes>(lanes: L, a: [L::W; 25], constant: u64) -> [L::W; 25] {
-    // Theta: each word takes in two columns.
+    // Step theta: each word is combined with the parities of two columns.
     macro_rules! parity {
         ($x:literal) => {
             lanes.xor3_64(lanes.xor3_64(a[$x], a[$x + 5], a[$x + 10]), a[$x + 15], a[$x + 20])
@@ -228,7 +235,8 @@ fn round<L: Lanes>(lanes: L, a: [L::W; 25], constant: u64) -> [L::W; 25] {
     }
     let d = [effect!(4, 1), effect!(0, 2), effect!(1, 3), effect!(2, 4), effect!(3, 0)];
 
-    // Rho and pi: the word that comes to each place, rotated. Chi: along the rows.
+    // Steps rho and pi: each word is rotated and moved to its new position. Step chi: each word is
+    // combined with the next two of its row.
     macro_rules! moved {
         ($from:literal) => {
             lanes.xor_64(a[$from], d[$from % 5])
@@ -254,7 +262,7 @@ fn round<L: Lanes>(lanes: L, a: [L::W; 25], constant: u64) -> [L::W; 25] {
     let [b0, b1, b2, b3, b4] = row!(1 << 1, 7 << 6, 13 << 25, 19 << 8, 20 << 18);
     let [b5, b6, b7, b8, b9] = row!(4 << 27, 5 << 36, 11 << 10, 17 << 15, 23 << 56);
     let [c0, c1, c2, c3, c4] = row!(2 << 62, 8 << 55, 14 << 39, 15 << 41, 21 << 2);
-    // Iota.
+    // Step iota: add the round constant.
     let a0 = lanes.xor_64(r0, lanes.splat_64(constant));
     [
         a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, c0, c1, c2,
@@ -262,7 +270,7 @@ fn round<L: Lanes>(lanes: L, a: [L::W; 25], constant: u64) -> [L::W; 25] {
     ]
 }
 
-/// The Keccak reference, section 1.2.
+/// Round constants of step iota: The Keccak reference, section 1.2.
 #[rustfmt::skip]
 static ROUND_CONSTANTS: [u64; 24] = [
     0x0000_0000_0000_0001, 0x0000_0000_0000_8082, 0x8000_0000_0000_808a, 0x8000_0000_8000_8000,

@@ -1,4 +1,4 @@
-//! Hash functions over byte slices, one file each.
+//! Hash functions over byte slices, one file for each function.
 
 #[cfg(feature = "eth")]
 pub mod keccak;

@@ -1,18 +1,19 @@
 //! `MurmurHash3_x86_32`, the hash of BIP37.
 //!
-//! The mixing of a block (`k1` in the original) does not depend on the seed. Where an element is
-//! hashed under many seeds, that part is done once, and only the rest is repeated.
+//! The mixing of a block (`k1` in the original) does not depend on the seed. If an element is
+//! hashed under many seeds, its blocks are mixed only once, and only the remaining steps are
+//! repeated.
 //!
 //! Source: Austin Appleby's public-domain `MurmurHash3.cpp`, as Bitcoin Core's `hash.cpp` has it.
 
 /// First and second multiplier of [`mix_block`].
 pub const MIX: [u32; 2] = [0xcc9e_2d51, 0x1b87_3593];
-/// What [`absorb`] adds.
+/// The constant that [`absorb`] adds.
 pub const ABSORB_ADD: u32 = 0xe654_6b64;
 /// First and second multiplier of [`finalize`].
 pub const FMIX: [u32; 2] = [0x85eb_ca6b, 0xc2b2_ae35];
 
-/// Hashes `data` under `seed`.
+/// Returns the `MurmurHash3_x86_32` of `data` under `seed`.
 ///
 /// # Cost
 /// Time in proportion to `data`, no allocation.
@@ -31,13 +32,14 @@ pub fn murmur3_32(seed: u32, data: &[u8]) -> u32 {
     finalize(hash ^ mix_tail(tail), length(data))
 }
 
-/// The seed-independent mixing of a four-byte block, little-endian.
+/// Mixes a four-byte block (read as little-endian), independently of the seed.
 #[inline(always)]
 pub fn mix_block(block: u32) -> u32 {
     block.wrapping_mul(MIX[0]).rotate_left(15).wrapping_mul(MIX[1])
 }
 
-/// The same for the last 0 to 3 bytes; no bytes mix to 0, which `^` leaves without effect.
+/// Mixes the last 0 to 3 bytes, independently of the seed. An empty tail mixes to 0, which leaves
+/// the hash unchanged.
 #[inline(always)]
 pub fn mix_tail(tail: &[u8]) -> u32 {
     debug_assert!(tail.len() < 4);
@@ -45,13 +47,13 @@ pub fn mix_tail(tail: &[u8]) -> u32 {
     mix_block(word)
 }
 
-/// Takes a mixed block into the hash.
+/// Combines a mixed block with the hash.
 #[inline(always)]
 pub fn absorb(hash: u32, mixed: u32) -> u32 {
     (hash ^ mixed).rotate_left(13).wrapping_mul(5).wrapping_add(ABSORB_ADD)
 }
 
-/// The final avalanche over the hash and the length in bytes.
+/// Applies the final avalanche to the hash and the length in bytes.
 #[inline(always)]
 pub fn finalize(hash: u32, length: u32) -> u32 {
     let mut hash = hash ^ length;
@@ -60,7 +62,7 @@ pub fn finalize(hash: u32, length: u32) -> u32 {
     hash ^ hash >> 16
 }
 
-/// The length as the hash takes it: modulo 2^32, as the C code's `int` conversion does.
+/// Returns the length as the hash uses it: modulo 2^32, as the `int` conversion of the C code.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "the algorithm mixes in the low 32 bits")]
 pub fn length(data: &[u8]) -> u32 {

@@ -1,8 +1,8 @@
 //! Double SHA-256 of many messages at once: Bitcoin's transaction ids and merkle nodes.
 //!
-//! One message at a time belongs to `bitcoin_hashes`, which is also the plain version here. With
-//! the messages in lanes, sixteen compressions cost little more than one of the CPU's SHA
-//! instructions.
+//! Single messages are hashed by `bitcoin_hashes`, which is also the scalar version of the batch
+//! function. With messages in lanes, sixteen compressions cost little more than one compression by
+//! the CPU's SHA instructions.
 //!
 //! Source: FIPS 180-4.
 
@@ -17,14 +17,14 @@ use bitcoin_hashes::{Hash as _, HashEngine as _, sha256d};
 
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// A message in three parts, any of them empty.
+/// A message as the concatenation of three parts; each part may be empty.
 pub type Message<'a> = [&'a [u8]; 3];
 
-/// Hashes each message.
+/// Returns the double SHA-256 of each message, in order.
 ///
 /// # Cost
-/// Time in proportion to the messages, and a sort of them by length; allocates the hashes and 24
-/// bytes more for each.
+/// Time in proportion to the bytes of the messages, plus a sort of the messages by length.
+/// Allocates the hashes and 24 bytes more for each message.
 pub fn sha256d_each(backend: Backend, messages: &[Message<'_>]) -> Vec<[u8; 32]> {
     backend.run(HashEach { messages })
 }
@@ -43,12 +43,13 @@ impl Kernel for HashEach<'_> {
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Vec<[u8; 32]> {
         let mut hashes = alloc::vec![[0; 32]; self.messages.len()];
-        // Longest first, so that all lanes end at about the same time.
+        // Sort the longest messages last, and take messages from the end, so that all lanes finish
+        // at about the same time.
         let mut waiting: Vec<(usize, usize)> =
             self.messages.iter().map(num_blocks).zip(0..).collect();
         waiting.sort_unstable();
         let mut total: usize = waiting.iter().map(|(blocks, _)| blocks).sum();
-        // One that would outlast all others is faster alone.
+        // A message that would run much longer than all others is faster alone.
         while let Some(&(blocks, i)) = waiting.last()
             && blocks * BUSY_LANES > total
         {
@@ -65,10 +66,10 @@ impl Kernel for HashEach<'_> {
     }
 }
 
-/// Fewer lanes than this are slower than one message after the other.
+/// With fewer busy lanes than this, hashing one message after the other is faster.
 const BUSY_LANES: usize = 13;
 
-/// A message on its way through a lane.
+/// A message that is being hashed in a lane.
 #[derive(Clone, Copy)]
 struct Underway {
     message: usize,
@@ -77,7 +78,8 @@ struct Underway {
 }
 
 impl HashEach<'_> {
-    /// The first of the two hashes of each message, taken from the end of `waiting`.
+    /// Writes the first of the two hashes of each message. Takes the messages from the end of
+    /// `waiting`.
     #[inline(always)]
     fn first_hashes<L: Lanes>(
         &self,
@@ -135,7 +137,7 @@ impl HashEach<'_> {
     }
 }
 
-/// Replaces the first hashes of up to sixteen messages by their hashes.
+/// Replaces the first hashes of up to sixteen messages by their double hashes.
 #[inline(always)]
 fn second_hashes<L: Lanes>(lanes: L, group: &[usize], hashes: &mut [[u8; 32]]) {
     let mut states = [[0; 16]; 8];
@@ -152,7 +154,7 @@ fn second_hashes<L: Lanes>(lanes: L, group: &[usize], hashes: &mut [[u8; 32]]) {
         words[word] = lanes.load(&states[word]);
         initial[word] = lanes.splat(INITIAL[word]);
     }
-    // The padding of a message of 32 bytes.
+    // The padding of a 32-byte message: a one bit, zeros, and the length of 256 bits.
     words[8] = lanes.splat(0x8000_0000);
     words[15] = lanes.splat(256);
     let state = compress(lanes, &initial, &mut words);
@@ -190,18 +192,19 @@ fn length(message: &Message<'_>) -> usize {
     message[0].len() + message[1].len() + message[2].len()
 }
 
-/// Blocks of 64 bytes with the padding: a byte and the length in eight.
+/// Returns the number of 64-byte blocks with the padding, which has one byte 0x80 and eight of
+/// length.
 fn num_blocks(message: &Message<'_>) -> usize {
     (length(message) + 9).div_ceil(64)
 }
 
-/// A block of the padded message.
+/// Returns block `index` of the padded message.
 #[inline(always)]
 fn block(message: &Message<'_>, index: usize) -> [u8; 64] {
     let start = index * 64;
     let mut part_start = 0;
     for part in message {
-        // The common case: all of the block within one part.
+        // The common case: the whole block is within one part.
         if let Some(block) =
             start.checked_sub(part_start).and_then(|at| part.get(at..)?.first_chunk())
         {
@@ -212,7 +215,7 @@ fn block(message: &Message<'_>, index: usize) -> [u8; 64] {
     assemble(message, start)
 }
 
-/// A block across parts or into the padding.
+/// Returns a block that crosses parts or reaches into the padding.
 #[cold]
 fn assemble(message: &Message<'_>, start: usize) -> [u8; 64] {
     let mut block = [0; 64];
@@ -234,7 +237,7 @@ fn assemble(message: &Message<'_>, start: usize) -> [u8; 64] {
     block
 }
 
-/// `a` rotated right by three counts, the results `^`-ed.
+/// Returns the XOR of `x` rotated left by three counts.
 #[inline(always)]
 fn sigma<L: Lanes, const A: u32, const B: u32, const C: u32>(lanes: L, x: L::V) -> L::V {
     let (a, b) = (lanes.rotate_left::<A>(x), lanes.rotate_left::<B>(x));
@@ -245,10 +248,10 @@ fn sigma<L: Lanes, const A: u32, const B: u32, const C: u32>(lanes: L, x: L::V) 
 #[inline(always)]
 fn compress<L: Lanes>(lanes: L, state: &[L::V; 8], w: &mut [L::V; 16]) -> [L::V; 8] {
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
-    // Rounds and schedule with fixed indices, so that the words stay in registers.
+    // Rounds and schedule use fixed indices, so that the words stay in registers.
     macro_rules! round {
         ($k:ident, $t:literal, $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident) => {
-            // Rotations right by 6, 11, 25 and by 2, 13, 22.
+            // Rotations right by 6, 11 and 25, and by 2, 13 and 22.
             let sum = lanes.add($h, sigma::<L, 26, 21, 7>(lanes, $e));
             let choice = lanes.xor($g, lanes.and($e, lanes.xor($f, $g)));
             let constant = lanes.add(w[$t], lanes.splat($k[$t]));
@@ -260,7 +263,7 @@ fn compress<L: Lanes>(lanes: L, state: &[L::V; 8], w: &mut [L::V; 16]) -> [L::V;
     }
     macro_rules! schedule {
         ($($i:literal),*) => {$(
-            // Rotations right by 7 and 18, a shift by 3; by 17 and 19, a shift by 10.
+            // Rotations right by 7 and 18 with a shift by 3, and by 17 and 19 with a shift by 10.
             let x = w[($i + 1) % 16];
             let s0 = lanes.xor(lanes.rotate_left::<25>(x), lanes.rotate_left::<14>(x));
             let s0 = lanes.xor(s0, lanes.shr::<3>(x));
@@ -304,7 +307,7 @@ fn compress<L: Lanes>(lanes: L, state: &[L::V; 8], w: &mut [L::V; 16]) -> [L::V;
     ]
 }
 
-/// FIPS 180-4, 5.3.3.
+/// Initial hash value: FIPS 180-4, section 5.3.3.
 const INITIAL: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -316,7 +319,7 @@ const INITIAL: [u32; 8] = [
     0x5be0_cd19,
 ];
 
-/// FIPS 180-4, 4.2.2.
+/// Round constants: FIPS 180-4, section 4.2.2.
 #[rustfmt::skip]
 const K: [u32; 64] = [
     0x428a_2f98, 0x7137_4491, 0xb5c0_fbcf, 0xe9b5_dba5, 0x3956_c25b, 0x59f1_11f1, 0x923f_82a4, 0xab1c_5ed5,
@@ -334,8 +337,8 @@ mod tests {
     use super::{Message, sha256d_each};
     use crate::simd::Backend;
 
-    /// Every backend against `bitcoin_hashes`, at every length around the block boundaries, cut
-    /// into parts anywhere.
+    /// Compares every backend with `bitcoin_hashes`, at every length around the block boundaries,
+    /// with messages cut into parts at different positions.
     #[test]
     fn lengths_and_parts() {
         let bytes: Vec<u8> = (0..=255).cycle().take(700).map(|byte: u8| byte ^ 0x5a).collect();

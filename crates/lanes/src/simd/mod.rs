@@ -1,9 +1,10 @@
 //! SIMD chosen at run time: the only unsafe code of the library.
 //!
-//! This module holds the vocabulary, not the algorithms. A kernel is safe code written twice:
-//! plainly (the oracle), and over the lanes that a vector unit offers: sixteen of 32 bits, four or
-//! eight of 64. [`Backend`] runs one of the two, one decision per batch. A vector backend can only
-//! be had by detection, so that owning one proves that the CPU has its instructions.
+//! This module defines the vector operations, not the algorithms. An algorithm is a [`Kernel`]:
+//! safe code in two versions. The scalar version is the oracle of the tests. The vector version
+//! uses lanes: sixteen of 32 bits, four or eight of 64. [`Backend`] chooses one version for each
+//! batch. A vector backend is only created by detection, so a value of it proves that the CPU has
+//! the instructions.
 
 mod lanes;
 mod lanes64;
@@ -17,8 +18,8 @@ pub use lanes64::Lanes64;
 #[cfg(target_arch = "x86_64")]
 use x86_64::{Avx2, Avx512};
 
-/// Asks for the line where a value begins from memory: it is soon to be read. Nothing, on other
-/// CPUs than x86-64.
+/// Prefetches the cache line where a value starts, as the value is soon to be read. Does nothing on
+/// CPUs other than x86-64.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     #[cfg(target_arch = "x86_64")]
@@ -27,22 +28,22 @@ pub fn prefetch<T>(value: &T) {
     let _ = value;
 }
 
-/// An algorithm over slices, written plainly and over lanes, with equal results.
+/// An algorithm over slices with a scalar and a vector version, which return equal results.
 pub trait Kernel {
-    /// What it computes.
+    /// Result of the algorithm.
     type Output;
 
-    /// The plain version.
+    /// Runs the scalar version.
     fn scalar(self) -> Self::Output;
 
-    /// The version over lanes. Must be `#[inline(always)]`, as everything it calls that handles
-    /// lanes: it is compiled into a function that has the CPU features.
+    /// Runs the version over lanes. It must be `#[inline(always)]`, and so must everything that it
+    /// calls with lanes: it is compiled into a function that has the CPU features enabled.
     fn vector<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 
-/// The instructions that matching runs on.
+/// The set of CPU instructions that the algorithms run on.
 ///
-/// Every backend gives the same answers; [`best`](Self::best) is the fastest that this CPU has.
+/// Every backend returns the same results; [`best`](Self::best) is the fastest one on this CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Backend(Choice);
 
@@ -63,11 +64,11 @@ impl Default for Backend {
 }
 
 impl Backend {
-    /// Plain code, on every CPU.
+    /// Scalar code, which runs on every CPU.
     pub const SCALAR: Self = Self(Choice::Scalar);
 
-    /// The fastest backend of this CPU, asked at run time with feature `std`, else by the
-    /// features that the crate was compiled for.
+    /// Returns the fastest backend of this CPU. With feature `std` the CPU is asked at run time;
+    /// without it, the features decide that the crate was compiled for.
     #[inline]
     pub fn best() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -82,7 +83,7 @@ impl Backend {
         Self::SCALAR
     }
 
-    /// Every backend of this CPU, from the slowest to the fastest.
+    /// Returns every backend of this CPU, from the slowest to the fastest.
     pub fn available() -> impl Iterator<Item = Self> {
         let backends = [
             Some(Self::SCALAR),
@@ -94,7 +95,7 @@ impl Backend {
         backends.into_iter().flatten()
     }
 
-    /// `scalar`, `avx2` or `avx512`.
+    /// Returns the name: `scalar`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Choice::Scalar => "scalar",

@@ -1,4 +1,4 @@
-//! Every lane operation of every backend against plain arithmetic.
+//! Compares every lane operation of every backend with scalar arithmetic.
 
 mod blocks;
 mod long_words;
@@ -9,7 +9,7 @@ use super::{Backend, Kernel, Lanes};
 
 type Sixteen = [u32; 16];
 
-/// Values that reach every bit, carries and signs.
+/// Returns values that cover every bit, carries and signs.
 fn samples() -> impl Iterator<Item = (Sixteen, Sixteen)> {
     let edges = [0, 1, 7, 8, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0xaaaa_aaaa];
     let mut rng = Rng::new(0);
@@ -24,7 +24,7 @@ fn samples() -> impl Iterator<Item = (Sixteen, Sixteen)> {
     })
 }
 
-/// An operation in both forms; the kernel returns its result.
+/// Defines a test of one operation, in its scalar and its vector form.
 macro_rules! operation {
     ($name:ident, |$a:ident, $b:ident| $plain:expr, |$lanes:ident| $vector:expr) => {
         #[test]
@@ -79,7 +79,7 @@ operation!(or, |a, b| a | b, |lanes| lanes.or(a, b));
 operation!(swap_bytes, |a, b| a.swap_bytes(), |lanes| lanes.swap_bytes(a));
 operation!(rotate_left, |a, b| a.rotate_left(13), |lanes| lanes.rotate_left::<13>(a));
 
-/// Masks and what depends on them, as `(mask, selected, compressed, gathered)`.
+/// Operations with masks and gathers, as `(mask, selected, compressed, gathered)`.
 struct Masked<'a>(Sixteen, Sixteen, &'a [u8]);
 
 impl Kernel for Masked<'_> {
@@ -117,7 +117,7 @@ fn masks_and_gathers() {
     for (mut a, b) in samples() {
         for length in [4, 5, 7, 64, 256] {
             let bytes = &bytes[..length];
-            // Half of the offsets inside, half past the end.
+            // Half of the offsets are usually inside, half past the end.
             a.iter_mut().step_by(2).for_each(|offset| *offset %= 256);
             let expected = Masked(a, b, bytes).scalar();
             for backend in Backend::available() {
@@ -135,7 +135,7 @@ fn fewer_than_four_bytes_are_not_gathered_from() {
     }
 }
 
-/// The words of sixteen times sixteen bytes.
+/// Loads the words of sixteen 16-byte blocks.
 struct Transpose<'a>(&'a [[u8; 16]; 16]);
 
 impl Kernel for Transpose<'_> {
@@ -163,7 +163,7 @@ impl Kernel for Transpose<'_> {
 
 #[test]
 fn transpose() {
-    // No two of the 256 bytes are equal.
+    // All 256 bytes are different.
     let mut quads = [[0; 16]; 16];
     for (byte, value) in quads.as_flattened_mut().iter_mut().zip(0..=255) {
         *byte = value;
@@ -174,7 +174,8 @@ fn transpose() {
     }
 }
 
-/// An operation of three inputs on 64-bit lanes in both forms; the vector has the first lanes.
+/// Defines a test of one operation with three inputs on 64-bit lanes, in its scalar and its vector
+/// form. The vector form returns the first `LANES` results.
 macro_rules! operation_64 {
     ($name:ident, |$a:ident, $b:ident, $c:ident| $plain:expr, |$lanes:ident| $vector:expr) => {
         #[test]
@@ -254,7 +255,7 @@ operation_64!(leading_zeros_64_of_zero, |a, b, c| 64, |lanes| {
     lanes.leading_zeros_64(lanes.splat_64(0))
 });
 
-/// Big-endian words gathered from bytes, at offsets anywhere.
+/// Big-endian words, loaded from bytes at any offsets.
 struct BigEndian<'a>(&'a [u64; 8], &'a [u8]);
 
 impl Kernel for BigEndian<'_> {
@@ -301,7 +302,7 @@ fn fewer_than_eight_bytes_are_not_gathered_from() {
     }
 }
 
-/// Words gathered from, at indices anywhere, and those of a slice moved to another.
+/// Words gathered at any indices, and words of a slice copied to another slice.
 struct Slices<'a>(&'a [u64; 8], &'a [u64]);
 
 impl Kernel for Slices<'_> {
@@ -352,7 +353,7 @@ fn words_that_are_no_power_of_two_are_not_gathered_from() {
     }
 }
 
-/// The words of the first rows.
+/// Transposes the words of the first `LANES` rows.
 struct Transpose64<'a>(&'a [[u8; 64]; 8]);
 
 impl Kernel for Transpose64<'_> {
@@ -381,7 +382,7 @@ impl Kernel for Transpose64<'_> {
 
 #[test]
 fn transpose_64() {
-    // No two of the 64 words are equal.
+    // All 64 words are different.
     let mut rows = [[0; 64]; 8];
     for (at, byte) in rows.as_flattened_mut().iter_mut().enumerate() {
         *byte = u8::try_from(at % 251).unwrap();
@@ -395,7 +396,7 @@ fn transpose_64() {
     }
 }
 
-/// Rows and columns change places; all is looked up in a table, and rows are compared as sets.
+/// Transposes rows and columns, looks up each word in a table, and compares rows as sets of bits.
 struct Wide<'a>(&'a [Sixteen; 16], &'a [u8; 256]);
 
 impl Kernel for Wide<'_> {
@@ -450,7 +451,8 @@ fn words_in_rows_and_tables() {
     let mut subsets = 0;
     for rows in samples.chunks_exact(16) {
         let mut rows: [Sixteen; 16] = rows.try_into().unwrap();
-        // Some rows hold the one before, one of them but for its last lane's highest bit.
+        // Rows 3, 9 and 11 contain all bits of the previous row; row 11 lacks the highest bit of
+        // the last lane.
         rows[3] = core::array::from_fn(|lane| rows[3][lane] | rows[2][lane]);
         rows[9] = core::array::from_fn(|lane| rows[9][lane] | rows[8][lane]);
         rows[11] = rows[10];

@@ -1,4 +1,4 @@
-//! Events against what Solidity's documentation says of them.
+//! Tests of decoding, against the documentation of Solidity.
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log, address, b256, bytes, keccak256};
 
@@ -19,7 +19,8 @@ fn both() -> Events {
         .unwrap()
 }
 
-/// EIP-20 and EIP-721 have one first topic, and are told by their number of topics.
+/// The `Transfer` events of EIP-20 and EIP-721 have the same first topic. The number of topics
+/// distinguishes them.
 #[test]
 fn two_events_of_one_topic_are_told_apart() {
     let events = both();
@@ -69,7 +70,8 @@ fn values_are_those_of_the_specification() {
         "d": format!("0x{}", in_hex("Hello, world!")),
     });
     assert_eq!(json["arguments"], arguments);
-    // Cut off anywhere it is an error or, without what pads the end, the same.
+    // Data that is cut anywhere is an error, or decodes to the same values if only padding at the
+    // end is missing.
     for end in 0..data.len() {
         match events.decode(&log(vec![topic], data.slice(..end))) {
             Err(_) => {}
@@ -82,7 +84,7 @@ fn in_hex(text: &str) -> String {
     hex::encode(text)
 }
 
-/// Of an indexed argument of dynamic size a log has the hash alone.
+/// For an indexed argument of dynamic size, a log contains only the hash.
 #[test]
 fn an_indexed_text_is_its_hash() {
     let events = Events::new().signature("event Named(string indexed name, bytes32 indexed word)");

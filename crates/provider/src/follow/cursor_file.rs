@@ -1,4 +1,4 @@
-//! A follower's cursor in a file that survives kills and power cuts.
+//! A follower's cursor in a file, which stays consistent after kills and power failures.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
@@ -7,33 +7,34 @@ use std::path::{Path, PathBuf};
 use chainsieve::eth::follow::{Cursor, CursorError};
 use thiserror::Error;
 
-/// Larger than any: the logs of some hundred full blocks.
+/// Maximum size of a cursor file. A cursor is smaller: it contains the logs of some hundred full
+/// blocks at most.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Why a cursor is not read or written.
+/// Why the file of a cursor could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}: {cause}", .path.display())]
 pub struct CursorFileError {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// Why the file could not be read or written.
     pub cause: CursorFileCause,
 }
 
-/// What is wrong with the file of a cursor.
+/// Cause of a [`CursorFileError`].
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CursorFileCause {
-    /// Another process has it.
-    #[error("another process follows with it")]
+    /// Another process uses the file.
+    #[error("another process uses this cursor file")]
     InUse,
-    /// The operating system refuses it.
+    /// The operating system reported an error.
     #[error("{1}")]
     Io(io::ErrorKind, String),
-    /// It is too large.
-    #[error("{0} bytes; the limit is {MAX_BYTES}")]
+    /// The file has this many bytes, which is too large for a cursor.
+    #[error("a cursor file of {0} bytes, the limit is {MAX_BYTES}")]
     TooLarge(u64),
-    /// It does not hold a cursor.
+    /// The file contains no valid cursor.
     #[error(transparent)]
     Cursor(#[from] CursorError),
 }
@@ -44,16 +45,17 @@ impl From<io::Error> for CursorFileCause {
     }
 }
 
-/// A cursor in a file, which one process at a time holds.
+/// A cursor file, which only one process at a time can open.
 #[derive(Debug)]
 pub(crate) struct CursorFile {
     path: PathBuf,
-    /// Held.
+    /// The lock file, locked until this is dropped.
     _lock: File,
 }
 
 impl CursorFile {
     pub(crate) fn open(path: &Path) -> Result<Self, CursorFileError> {
+        // The lock is a second file, because each write replaces the cursor file itself.
         let lock = || {
             let path = beside(path, ".lock");
             let lock = File::options().write(true).create(true).truncate(false).open(path)?;
@@ -67,7 +69,7 @@ impl CursorFile {
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
 
-    /// What an earlier run left; `None` if there was none.
+    /// Reads the cursor of an earlier run; `None` if the file does not exist.
     pub(crate) fn read(&self) -> Result<Option<Cursor>, CursorFileError> {
         let read = || {
             let size = match fs::metadata(&self.path) {
@@ -82,7 +84,10 @@ impl CursorFile {
         read().map_err(|cause| self.error(cause))
     }
 
-    /// Replaces the file; when this returns it is durable.
+    /// Replaces the file by `cursor`. The new contents are durable when this returns.
+    ///
+    /// The contents are synced under another name, and then renamed. So a crash leaves the old or
+    /// the new cursor, never a part of one.
     pub(crate) fn write(&self, cursor: &Cursor) -> Result<(), CursorFileError> {
         let write = || {
             let new = beside(&self.path, ".new");
@@ -104,7 +109,7 @@ impl CursorFile {
     }
 }
 
-/// A path with something at the end of its name.
+/// Returns the path with `end` appended to its file name.
 fn beside(path: &Path, end: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);

@@ -1,4 +1,5 @@
-//! What a follower wants, asked of the nodes; what it gives out, handed to the reader and stored.
+//! The thread of a follower. It asks the nodes for the data that the follower requests, passes
+//! updates to the reader, and stores cursors.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -20,9 +21,9 @@ use crate::provider::Provider;
 
 pub(super) struct Driver {
     provider: Provider,
-    /// The node that is asked next: another one once it does not answer.
+    /// Index of the node that is asked next. It changes when a node fails.
     node: usize,
-    /// The node that was asked last.
+    /// Index of the node that was asked last.
     asked: usize,
     follower: Follower,
     file: Option<CursorFile>,
@@ -31,10 +32,10 @@ pub(super) struct Driver {
     began: Instant,
 }
 
-/// Why an answer in parts ends.
+/// Why an answer in several parts ended before its last part.
 enum Ended {
     Rpc(RpcError),
-    /// No more of it is of use.
+    /// The follower needs no further parts.
     Enough,
 }
 
@@ -63,7 +64,7 @@ impl Driver {
         self.provider.stop().is_set()
     }
 
-    /// Goes on until it is stopped, or everything is given out.
+    /// Runs until the follower is stopped or ends by itself, and reports the result.
     pub(super) fn run(&mut self) {
         let ended = self.go();
         self.shared.set_status(self.status());
@@ -76,7 +77,8 @@ impl Driver {
         loop {
             if !has_stopped && self.is_stopping() {
                 has_stopped = true;
-                // What was acknowledged is stored; nothing else is begun.
+                // Acknowledgements that were sent before the stop are still stored. All other
+                // pending actions are dropped.
                 if let Some(id) = self.shared.take_acknowledged() {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }
@@ -104,7 +106,8 @@ impl Driver {
         }
     }
 
-    /// Stores what was given out, where an error ends it that says more than a second one.
+    /// Stores the cursor after an error has ended the follower. Errors of this last write are
+    /// ignored, because the first error is more useful.
     fn store_all(&mut self) {
         for action in self.handle(Event::Stop) {
             if let (Action::Store(_, cursor), Some(file)) = (action, &self.file) {
@@ -130,7 +133,7 @@ impl Driver {
         &self.provider.nodes()[self.asked]
     }
 
-    /// The next try is another node's, if there is one.
+    /// Switches to the next node for the next request.
     fn change_node(&mut self) {
         self.node = (self.node + 1) % self.provider.nodes().len();
     }
@@ -145,6 +148,7 @@ impl Driver {
                 Ok(self.handle(Event::Stored(id)))
             }
             Action::Update(id, update) => {
+                // With a cursor file, the caller need not store a cursor.
                 let cursor = if self.file.is_some() { None } else { self.follower.cursor() };
                 self.shared.give(LogUpdate { id, update, cursor });
                 Ok(Vec::new())
@@ -155,17 +159,18 @@ impl Driver {
                 }
                 Ok(Vec::new())
             }
-            // The follower of this version has no others.
+            // The enum is `non_exhaustive`. There are no other actions in this version.
             _ => Ok(Vec::new()),
         }
     }
 
-    /// Asks, and hands the answer over. Returns what it leads to.
+    /// Asks a question of the follower and passes the answer to it. Returns the follower's actions.
     fn ask(&mut self, id: QuestionId, question: &Question) -> Result<Vec<Action>, FollowError> {
         self.asked = self.node;
         let node = self.asked().clone();
         let answer = match question {
-            // Not every node knows one, and none is asked again for it.
+            // Not every node knows a finalised block. A failure is passed on as the answer, without
+            // asking another node.
             Question::Block(BlockTag::Finalized) => {
                 let block = node.block(BlockTag::Finalized).map(Answer::Block);
                 let answer = block.unwrap_or_else(|error| Answer::Failed(failure(&error)));
@@ -208,7 +213,8 @@ impl Driver {
             }
             Question::ReceiptsEachWay(at) => {
                 let mut actions = Vec::new();
-                // Another node may have them right.
+                // All methods of the other nodes are tried too: another node may have the right
+                // receipts.
                 for (index, node) in self.provider.nodes().to_vec().into_iter().enumerate() {
                     self.asked = index;
                     node.receipts_by_each_method(*at, |method, receipts| {
@@ -227,7 +233,8 @@ impl Driver {
         Ok(self.answer(id, answer))
     }
 
-    /// Headers of the first node that gives one of them, beginning with the one that is asked now.
+    /// Requests headers from the nodes, beginning with the current one. The next node is asked if a
+    /// node fails before its first header.
     fn ask_headers(&mut self, id: QuestionId, numbers: &RangeInclusive<u64>) -> Vec<Action> {
         let nodes = self.provider.nodes().to_vec();
         let mut actions = Vec::new();
@@ -254,8 +261,9 @@ impl Driver {
         }
     }
 
-    /// What the first node has that has it, beginning with the one that is asked now; else what
-    /// that one said.
+    /// Asks the nodes in turn, beginning with the current one, and returns the first answer found.
+    /// The node that has it becomes the current one. If no node has an answer, returns the result
+    /// of the first node.
     fn first_that_has<T>(
         &mut self,
         ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,
@@ -301,17 +309,18 @@ impl Driver {
         self.handle(Event::Answer(id, answer))
     }
 
-    /// No more comes of an answer in parts.
+    /// Ends an answer in several parts.
     fn complete(&mut self, id: QuestionId, came: Result<(), Ended>) -> Vec<Action> {
         match came {
             Ok(()) => self.answer(id, Ok(Answer::Complete)),
             Err(Ended::Rpc(error)) => self.answer(id, Err(error)),
-            // What ended the question was its last answer.
+            // The follower has already closed the question.
             Err(Ended::Enough) => Vec::new(),
         }
     }
 
-    /// Whether more of the answer is of use.
+    /// Returns an error if further parts of the answer are not needed: after a stop, or when the
+    /// follower has closed the question.
     fn go_on(&self, id: QuestionId) -> Result<(), Ended> {
         if self.is_stopping() || self.follower.question() != Some(id) {
             return Err(Ended::Enough);

@@ -1,4 +1,4 @@
-//! Logs past and live: a follower in a thread of its own.
+//! A follower of logs, past and live, that runs in a thread of its own.
 
 mod cursor_file;
 mod driver;
@@ -30,76 +30,82 @@ use cursor_file::CursorFile;
 use driver::Driver;
 use shared::Shared;
 
-/// What a follower has to tell.
+/// An update of a follower.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LogUpdate {
-    /// Its number in this run.
+    /// Number of the update in this run.
     pub id: UpdateId,
-    /// The logs, and what left the chain.
+    /// The update itself, such as new blocks with their logs, or blocks removed by a
+    /// reorganisation.
     pub update: Update,
-    /// Resumes after this update. A caller who stores it together with what it makes of the update
-    /// needs no [file](FollowBuilder::cursor_file). `None` where there is a file.
+    /// Cursor for resuming after this update; `None` if there is a
+    /// [cursor file](FollowBuilder::cursor_file).
+    ///
+    /// A caller that stores the cursor in one transaction with its results of the update needs no
+    /// cursor file.
     pub cursor: Option<Cursor>,
 }
 
-/// Why a follower ended.
+/// Why a follower could not start, or ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FollowError {
-    /// A node does not tell what is needed at the start, or an anchor is not known.
+    /// At the start, the chain's id or the anchor's hashes could not be fetched.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// The query or the cursor cannot be followed.
+    /// The query or the cursor is invalid for a follower.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// What the nodes answered.
+    /// The nodes' answers do not allow the follower to continue.
     #[error("{node}: {fault}")]
     Fault {
-        /// The node that answered last.
+        /// Scheme, host and port of the node that was asked last.
         node: String,
         /// Why the follower cannot go on.
         fault: Box<Fault>,
     },
-    /// The cursor is not read or written.
+    /// The cursor file could not be read or written.
     #[error("cursor, {0}")]
     Cursor(#[from] CursorFileError),
-    /// The index is not read.
+    /// The index could not be read.
     #[error("{0}")]
     Index(String),
-    /// The thread is not started.
-    #[error("thread: {0}")]
+    /// The system could not start a thread.
+    #[error("cannot start a thread: {0}")]
     Thread(String),
-    /// The thread has panicked.
+    /// The follower's thread has panicked.
     #[error("the follower has panicked")]
     Panicked,
 }
 
-/// An index of the chain that says which blocks of the past are candidates.
+/// An index of past blocks that finds the candidates of a query without headers from nodes.
 pub trait CandidateIndex: Send {
-    /// The blocks that it has, less those that may still leave the chain.
+    /// Returns the range of indexed blocks, without those that may still leave the chain; `None` if
+    /// there are none.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns the reason if the index cannot be read.
     fn blocks(&mut self) -> Result<Option<RangeInclusive<u64>>, String>;
 
-    /// The block with this number.
+    /// Returns the number and hash of an indexed block.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns the reason if the index cannot be read.
     fn block(&mut self, number: u64) -> Result<BlockRef, String>;
 
-    /// The first candidates of a range, in order, and the block up to which there are no others.
+    /// Returns the first candidates of a range, in order, and the block up to which the list is
+    /// complete.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns the reason if the index cannot be read.
     fn candidates(
         &mut self,
         numbers: RangeInclusive<u64>,
     ) -> Result<(Vec<BlockRef>, BlockRef), String>;
 }
 
-/// Sets a follower up.
+/// Configures and starts a follower.
 #[must_use]
 pub struct FollowBuilder {
     provider: Provider,
@@ -120,11 +126,13 @@ impl fmt::Debug for FollowBuilder {
 }
 
 impl Provider {
-    /// Follows the logs of a query from its first block on, and then live: from the newest block
-    /// unless the query says otherwise, and without end unless it ends at a number.
+    /// Returns a builder for a follower of a query's logs, past and live.
     ///
-    /// The logs are read out of receipts that have the root of their header; `eth_getLogs` is not
-    /// asked. Logs of blocks that leave the chain come again as removed.
+    /// The follower starts at the query's first block, or at the newest block if the query names
+    /// none. It does not end by itself unless the query's range ends at a number.
+    ///
+    /// The logs are read from receipts that match the receipts root of their header; `eth_getLogs`
+    /// is not called. If a block leaves the chain, its logs are delivered again as removed.
     ///
     /// ```no_run
     /// use chainsieve_provider::chainsieve::eth::follow::Update;
@@ -142,90 +150,94 @@ impl Provider {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn follow(&self, query: &LogQuery) -> FollowBuilder {
-        // Which chain it is, is asked at the start.
+        // Placeholders: `start` sets the chain's id and profile.
         let adjust = Config::new(0, crate::nodes::unknown_chain(0), query.clone());
         FollowBuilder { provider: self.clone(), cursor: None, file: None, index: None, adjust }
     }
 }
 
 impl FollowBuilder {
-    /// Begins at this block, whatever the query says.
+    /// Sets the first block, which replaces that of the query.
     pub fn from(mut self, block: impl Into<BlockTag>) -> Self {
         self.adjust.query = self.adjust.query.from_block(block);
         self
     }
 
-    /// Answers one more query in the same pass, over the same blocks.
-    /// [`Config::queries_of`] of [`Following::config`] says which queries want a log.
+    /// Adds a query that is answered in the same pass, over the same blocks.
+    /// [`Config::queries_of`] of [`Following::config`] returns the queries that a log matches.
     pub fn and(mut self, query: &LogQuery) -> Self {
         self.adjust.more_queries.push(query.clone());
         self
     }
 
-    /// Goes on where this cursor was taken. An existing [`cursor_file`](Self::cursor_file) goes
-    /// before it.
+    /// Resumes at this cursor. If a [`cursor_file`](Self::cursor_file) is set and exists, that file
+    /// is used instead.
     pub fn cursor(mut self, cursor: Cursor) -> Self {
         self.cursor = Some(cursor);
         self
     }
 
-    /// Keeps the cursor in this file, and goes on from there. One process at a time uses it.
+    /// Stores the cursor in this file, and resumes at it. Only one process at a time can use the
+    /// file.
     ///
-    /// It is written before an update is given out and after it is acknowledged: wherever a kill
-    /// comes, each log is given out at least once, and what was given out of blocks that left the
-    /// chain is taken back.
+    /// The file is written before each update is delivered and after it is acknowledged. So after a
+    /// kill at any moment, each log is delivered at least once, and delivered logs of blocks that
+    /// left the chain are reported as removed.
     ///
-    /// After a kill a log may come once more, or come as removed though it was not given out
-    /// before. Where that matters, store [`LogUpdate::cursor`] together with the logs instead.
+    /// After a kill, a log may be delivered twice, or reported as removed although it was not
+    /// delivered. If this matters, store [`LogUpdate::cursor`] together with the logs instead.
     pub fn cursor_file(mut self, path: impl AsRef<Path>) -> Self {
         self.file = Some(path.as_ref().to_owned());
         self
     }
 
-    /// Looks the past up in an index instead of in headers. It must know the candidates of every
-    /// query that is followed.
+    /// Sets an index in which candidates of the past are looked up, instead of in headers. The
+    /// index must contain the candidates of all followed queries.
     pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
         self.index = Some(Box::new(index));
         self
     }
 
-    /// Gives a block out once this many blocks come after it; 0 unless this is called.
+    /// Sets the number of confirmations: a block is delivered when this many blocks follow it
+    /// (default: 0).
     pub fn confirmations(mut self, blocks: u64) -> Self {
         self.adjust.confirmations = blocks;
         self
     }
 
-    /// How many blocks that were given out may leave the chain again; 256 unless this is called.
+    /// Sets the number of delivered blocks that are remembered, so that they can be reported as
+    /// removed if they leave the chain (default: 256).
     pub fn keep(mut self, blocks: usize) -> Self {
         self.adjust.keep = blocks;
         self
     }
 
-    /// Ends at the head instead of waiting for new blocks.
+    /// Ends the follower at the head, instead of waiting for new blocks.
     pub fn once(mut self) -> Self {
         self.adjust.once = true;
         self
     }
 
-    /// How often the head is asked for; 2 s unless this is called.
+    /// Sets the interval at which the nodes are asked for the head (default: 2 s).
     pub fn poll(mut self, interval: Duration) -> Self {
         self.adjust.poll = interval;
         self
     }
 
-    /// The number of wrong or missing answers in a row after which the follower gives up; 10 unless
-    /// this is called. Failed connections count only with [`once`](Self::once).
+    /// Sets the number of wrong or missing answers in a row after which the follower ends with an
+    /// error (default: 10). Failed connections count only with [`once`](Self::once).
     pub fn tries(mut self, tries: u32) -> Self {
         self.adjust.tries = tries;
         self
     }
 
-    /// Starts the follower. The nodes are asked for the chain's id, unless that is known.
+    /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
     ///
-    /// The [anchor](crate::Anchor) is asked once, here. Later blocks are the nodes' word.
+    /// The [anchor](crate::Anchor) is asked only once, here. Only the nodes vouch for later blocks.
     ///
     /// # Errors
-    /// [`FollowError`]. Nothing runs then.
+    /// Returns a [`FollowError`] if the nodes, the anchor, the cursor file or the index fail, or if
+    /// the query or the cursor is invalid. No thread runs then.
     pub fn start(self) -> Result<Following, FollowError> {
         let Self { cursor, file, mut index, adjust, .. } = self;
         let stop = self.provider.stop().child();
@@ -253,7 +265,7 @@ impl FollowBuilder {
         let mut driver = Driver::new(provider, follower, file, index, Arc::clone(&shared));
         let panics = Arc::clone(&shared);
         let run = move || {
-            // A reader that waits must not wait for a thread that is gone.
+            // After a panic, readers of updates must be woken, or they would wait for ever.
             let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| driver.run()));
             if let Err(panic) = ran {
                 panics.end(Err(FollowError::Panicked));
@@ -271,7 +283,8 @@ fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
     Ok(Some(Indexed { first: *blocks.start(), last: index.block(*blocks.end())? }))
 }
 
-/// A running follower. Dropping it stops it as [`shutdown`](Self::shutdown) does.
+/// Handle of a running follower. Dropping the handle stops the follower as
+/// [`shutdown`](Self::shutdown) does.
 #[derive(Debug)]
 pub struct Following {
     shared: Arc<Shared>,
@@ -280,39 +293,42 @@ pub struct Following {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How far a follower is.
+/// Progress of a follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FollowStatus {
-    /// The provider's head.
+    /// The latest block that the nodes named; `None` before the first answer.
     pub head: Option<BlockRef>,
-    /// The number of the next header to link.
+    /// Number of the next header to link.
     pub next: Option<u64>,
-    /// The last block that was given out and acknowledged.
+    /// The last block that was delivered and acknowledged.
     pub last: Option<BlockRef>,
-    /// The number of blocks in this run whose receipts were verified.
+    /// Number of blocks whose receipts were verified in this run.
     pub verified: u64,
 }
 
 impl Following {
-    /// The updates, in order: one is out at a time, and the next comes once it is
+    /// Returns a reader of the updates, in order.
+    ///
+    /// The next update is delivered only after the one before it was
     /// [acknowledged](Self::acknowledge).
     pub fn updates(&self) -> LogUpdates {
         LogUpdates::new(Arc::clone(&self.shared))
     }
 
-    /// Says that an update was dealt with. Until then it may come again after a restart.
+    /// Marks an update as processed. An update that was not acknowledged may be delivered again
+    /// after a restart.
     pub fn acknowledge(&self, update: &LogUpdate) {
         self.shared.acknowledge(update.id);
         self.stop.ring();
     }
 
-    /// What is followed, and how.
+    /// Returns the follower's configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// How far it is.
+    /// Returns the follower's progress.
     pub fn status(&self) -> FollowStatus {
         self.shared.status()
     }
@@ -322,11 +338,10 @@ impl Following {
         self.shared.ended().is_none()
     }
 
-    /// Stops the follower, and waits until everything that it knows is stored. Returns how far it
-    /// came.
+    /// Stops the follower, and waits until its cursor is stored. Returns its progress.
     ///
     /// # Errors
-    /// Why it had ended before by itself.
+    /// Returns the reason if the follower had already ended by itself with an error.
     pub fn shutdown(mut self) -> Result<FollowStatus, FollowError> {
         self.end()?;
         Ok(self.shared.status())
@@ -334,7 +349,8 @@ impl Following {
 
     fn end(&mut self) -> Result<(), FollowError> {
         self.stop.set();
-        // A task that is woken may be the last owner, and would wait for itself.
+        // The follower's thread wakes tasks, and a woken task may own this handle. On that thread,
+        // joining would wait for itself for ever.
         let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
         let thread = self.thread.take().filter(|thread| !is_own(thread));
         if thread.is_some_and(|thread| thread.join().is_err()) {
@@ -346,7 +362,7 @@ impl Following {
 
 impl Drop for Following {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // `drop` cannot return an error. Callers that need the result use `shutdown`.
         drop(self.end());
     }
 }

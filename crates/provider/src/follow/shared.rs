@@ -1,4 +1,5 @@
-//! What goes between a follower's thread and its reader: an update out, its acknowledgement back.
+//! The state that a follower's thread shares with its readers: an update out, its acknowledgement
+//! back.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::{FollowError, FollowStatus, LogUpdate};
 
 #[derive(Debug, Default)]
 struct State {
-    /// The update that is out and not read yet: the follower has one out at a time.
+    /// The update that no reader has taken yet. The follower delivers one update at a time.
     update: Option<LogUpdate>,
     acknowledged: Option<UpdateId>,
     status: FollowStatus,
@@ -23,17 +24,17 @@ struct State {
     readers: u64,
 }
 
-/// What the threads share.
+/// The state that the follower's thread and its users share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Notified on an update, and at the end.
+    /// Wakes readers: notified on an update, and at the end.
     reader: Condvar,
 }
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics with the lock held.
+        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -46,12 +47,12 @@ impl Shared {
         #[cfg(not(feature = "tokio"))]
         drop(state);
         self.reader.notify_all();
-        // Not while the lock is held: a task may own a reader.
+        // The lock is released first: a woken task may own a reader, whose drop takes the lock.
         #[cfg(feature = "tokio")]
         tasks.into_values().for_each(Waker::wake);
     }
 
-    /// Gives an update out.
+    /// Makes an update available to the readers, and wakes them.
     pub(super) fn give(&self, update: LogUpdate) {
         let mut state = self.state();
         state.update = Some(update);
@@ -78,7 +79,7 @@ impl Shared {
 
     pub(super) fn acknowledge(&self, id: UpdateId) {
         let mut state = self.state();
-        // One of an earlier update may come late.
+        // A late acknowledgement of an earlier update must not replace that of a later one.
         state.acknowledged = state.acknowledged.max(Some(id));
     }
 
@@ -90,7 +91,7 @@ impl Shared {
         self.state().acknowledged.take()
     }
 
-    /// The next update; `None` at the end, or after the deadline.
+    /// Waits for the next update. Returns `None` if the follower has ended or the deadline is over.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
         let mut state = self.state();
         loop {
@@ -114,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// The number of a new reader.
+    /// Registers a new reader and returns its number.
     #[cfg(feature = "tokio")]
     pub(super) fn new_reader(&self) -> u64 {
         let mut state = self.state();
@@ -122,15 +123,15 @@ impl Shared {
         state.readers
     }
 
-    /// A reader is gone, and nobody is woken for it.
+    /// Removes a dropped reader, so that its task is not woken any more.
     #[cfg(feature = "tokio")]
     pub(super) fn remove_reader(&self, number: u64) {
         let task = self.state().tasks.remove(&number);
-        // Not while the lock is held: it may own another reader.
+        // The task may own another reader, whose drop takes the lock. So the lock is free here.
         drop(task);
     }
 
-    /// The next update for a reader's task, which is woken when there is one.
+    /// Returns the next update, or registers the reader's task to be woken when there is one.
     #[cfg(feature = "tokio")]
     pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
         let mut state = self.state();
@@ -141,6 +142,7 @@ impl Shared {
             return std::task::Poll::Ready(None);
         }
         let earlier = state.tasks.insert(reader, task.clone());
+        // The replaced task may own another reader, whose drop takes the lock.
         drop(state);
         drop(earlier);
         std::task::Poll::Pending

@@ -1,4 +1,4 @@
-//! The updates of a follower, for their reader: a blocking iterator, or a stream.
+//! Readers of a follower's updates: a blocking iterator and a stream.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use super::LogUpdate;
 use super::shared::Shared;
 
-/// The updates of a follower, in order. As an iterator it waits for the next one, and ends when the
-/// follower has ended: [`Following::shutdown`](super::Following::shutdown) says how.
+/// A reader of a follower's updates, in order.
 ///
-/// With the feature `tokio`, `into_stream` makes a stream of it.
+/// As an iterator, it waits for the next update, and ends when the follower has ended.
+/// [`Following::shutdown`](super::Following::shutdown) returns the reason. With the feature
+/// `tokio`, `into_stream` converts the reader into a stream.
 #[derive(Debug)]
 pub struct LogUpdates {
     shared: Arc<Shared>,
-    /// Tells it from others.
+    /// Number of this reader among the follower's readers.
     #[cfg(feature = "tokio")]
     number: u64,
 }
@@ -27,8 +28,10 @@ impl LogUpdates {
         }
     }
 
-    /// The next update, if one comes within `timeout`. `None` does not tell a timeout from the end:
-    /// see [`Following::is_running`](super::Following::is_running).
+    /// Waits at most `timeout` for the next update.
+    ///
+    /// Returns `None` if the timeout has passed or if the follower has ended;
+    /// [`Following::is_running`](super::Following::is_running) distinguishes the two.
     pub fn next_within(&mut self, timeout: Duration) -> Option<LogUpdate> {
         self.shared.next(Instant::now().checked_add(timeout))
     }
@@ -36,7 +39,7 @@ impl LogUpdates {
 
 #[cfg(feature = "tokio")]
 impl LogUpdates {
-    /// The same updates as a stream, on any executor.
+    /// Converts the reader into a stream, which works on any executor.
     #[must_use]
     pub fn into_stream(self) -> LogUpdateStream {
         LogUpdateStream(self)
@@ -58,8 +61,11 @@ impl Drop for LogUpdates {
     }
 }
 
-/// The updates of a follower as a [`Stream`](futures_core::Stream), which ends when the follower has
-/// ended. Nothing is lost where a future of it is dropped: an update leaves only when it is returned.
+/// A reader of a follower's updates as a [`Stream`](futures_core::Stream). The stream ends when the
+/// follower has ended.
+///
+/// Dropping a pending future of the stream loses no update: an update is taken only when a poll
+/// returns it.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
 pub struct LogUpdateStream(LogUpdates);

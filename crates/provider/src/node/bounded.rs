@@ -1,4 +1,4 @@
-//! JSON lists of a limited length.
+//! Reads JSON lists of a limited length.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,8 +6,10 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer as _, Error as _, SeqAccess, Visitor};
 use serde_json::Error;
 
-/// Reads a JSON list of at most this many elements. A longer one is read no further: a few bytes of
-/// text may be many more in memory.
+/// Reads a JSON list of at most `most` elements.
+///
+/// Reading stops with an error at the first element after that: a short text may contain many
+/// elements, each of which takes far more memory than its text.
 pub(super) fn list<'de, T: Deserialize<'de>>(json: &'de str, most: usize) -> Result<Vec<T>, Error> {
     let mut json = serde_json::Deserializer::from_str(json);
     let list = json.deserialize_seq(Elements { most, of: PhantomData })?;
@@ -24,7 +26,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Elements<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of {} at the most", self.most)
+        write!(f, "a list of at most {} elements", self.most)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
@@ -47,7 +49,7 @@ mod tests {
     fn a_list_is_read_no_further_than_it_may_be_long() {
         assert_eq!(list::<u8>("[]", 0).unwrap(), Vec::<u8>::new());
         assert_eq!(list::<u8>(" [1, 2] ", 2).unwrap(), [1, 2]);
-        // What is no JSON behind it is not reached.
+        // The invalid JSON after the third element is not reached.
         let error = list::<u8>("[1, 2, 3, }", 2).unwrap_err().to_string();
         assert!(error.starts_with("a list of more than 2"), "{error}");
         for text in ["", "null", "{}", "[1", "[1] 2", "[1,]"] {

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0: calls, batches of them, and their answers.
+//! JSON-RPC 2.0: calls, batches of calls, and their answers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::error::RpcError;
 use super::transport::{Body, MAX_BODY, Transport, of_status};
 use chainsieve::eth::provider::Limit;
 
-/// One call.
+/// One call of a JSON-RPC method.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) method: &'static str,
@@ -28,17 +28,19 @@ impl Call {
     }
 }
 
-/// Calls to one node, several in a request as far as it takes them. Clones share what they know.
+/// Sends calls to one node, in batches if the node accepts them. Clones share the ids of calls and
+/// the learnt size of a batch.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     transport: Transport,
-    /// The id of the next call: an answer to an old one does not answer a new one.
+    /// Id of the next call. Ids are never reused, so that an answer to an old call is not taken for
+    /// that of a new one.
     next_id: Arc<AtomicU64>,
-    /// Calls in a request; 1 for calls that are not in a list at all.
+    /// Maximum number of calls in a request. With 1, calls are sent without a list around them.
     batch: Arc<AtomicUsize>,
 }
 
-/// An answer. `result` is there for a null too, which is an answer.
+/// An answer to a call. `result` is `Some` for `null` too, which is a valid result.
 #[derive(Deserialize)]
 struct Reply<'a> {
     #[serde(borrow, default)]
@@ -78,12 +80,12 @@ impl Caller {
         &self.transport
     }
 
-    /// Calls in a request at most, as far as it is known.
+    /// Returns the maximum number of calls in a request, as far as known.
     pub(super) fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
     }
 
-    /// One call, tried again while that may help. `read` gets the result as JSON.
+    /// Sends one call, with retries after transient errors. `read` receives the result as JSON.
     pub(super) fn call<T>(
         &self,
         call: &Call,
@@ -92,7 +94,8 @@ impl Caller {
         self.call_while(RpcError::is_transient, call, read)
     }
 
-    /// One call that may be asked for in parts: what takes too long is not asked again.
+    /// Sends one call that the caller can split. It is not retried after a timeout, because a
+    /// smaller request is more likely to succeed.
     pub(super) fn call_of_parts<T>(
         &self,
         call: &Call,
@@ -116,13 +119,15 @@ impl Caller {
         })
     }
 
-    /// Several calls in as few requests as the provider takes, each tried again while that may
-    /// help. `read` gets the index of a call and its result as JSON. The answers are in the order
-    /// of the calls.
+    /// Sends several calls in as few requests as the provider accepts, with retries after transient
+    /// errors. Returns the answers in the order of the calls.
+    ///
+    /// `read` receives the index of a call and its result as JSON.
     ///
     /// # Errors
-    /// Where no call could be answered, as without a connection, and [`RpcError::TooLarge`] where
-    /// all answers together are longer than one may be. An error about one call is its own answer.
+    /// Returns an error if a whole request failed, for example without a connection. Returns
+    /// [`RpcError::TooLarge`] if all answers together are longer than one answer may be. An error
+    /// about a single call is returned as the answer to that call.
     pub(super) fn calls<T>(
         &self,
         calls: &[Call],
@@ -162,12 +167,15 @@ impl Caller {
         Ok(answers)
     }
 
-    /// Notes that a batch was refused for its size; whatever else it was is returned.
+    /// Reduces the size of batches after a batch was refused for its size. Returns the error if it
+    /// had another cause.
     fn smaller(&self, calls: usize, error: RpcError) -> Result<(), RpcError> {
         let most = match error.origin() {
             RpcError::LimitExceeded { limit: Limit::Batch(Some(most)), .. } => *most,
+            // A rate limit does not depend on the size of a batch.
             RpcError::LimitExceeded { limit: Limit::RateLimited { .. }, .. } => return Err(error),
             RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } => calls / 2,
+            // A server that does not accept batches may answer with one of these statuses.
             RpcError::Http { status: 400 | 405 | 411 | 414 | 415 | 422 | 501 } => 1,
             _ => return Err(error),
         };
@@ -190,7 +198,7 @@ impl Caller {
             let methods: Vec<_> = open.iter().map(|&at| calls[at].method).collect();
             let posted = self.transport.post(&methods, &format!("[{}]", requests.join(",")));
             let body = posted.map_err(|error| match error {
-                // Fewer calls take less time.
+                // A timeout counts as a limit of the batch, because fewer calls take less time.
                 RpcError::Timeout { .. } => {
                     RpcError::LimitExceeded { limit: Limit::Time, message: error.to_string() }
                 }
@@ -207,7 +215,8 @@ impl Caller {
                 };
                 match answer.map_err(|error| self.clean(error)) {
                     Err(error) if error.is_transient() => transient = Some(error),
-                    // Too much beside the others, and not alone.
+                    // The answer may be too large together with the others, but not alone: the
+                    // whole batch is sent again in smaller parts.
                     Err(
                         error @ RpcError::LimitExceeded {
                             limit: Limit::ResponseBytes | Limit::Batch(_),
@@ -222,7 +231,7 @@ impl Caller {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// The replies to a batch, in the order of its calls.
+    /// Reads the replies to a batch, in the order of its calls; `None` for a call without a reply.
     fn replies<'a>(
         &self,
         body: &'a Body,
@@ -241,11 +250,11 @@ impl Caller {
             let id = id(&reply);
             let index = id.and_then(|id| id.checked_sub(first)).filter(|&at| at < calls as u64);
             let Some(index) = index else {
-                // Some answer so to a whole batch that they refuse.
+                // Some nodes refuse a whole batch by an error without the id of a call.
                 if let Some(error) = reply.error {
                     return Err(self.node_error(error.get(), "a batch", body));
                 }
-                return Err(RpcError::Malformed("an answer has the id of no call".into()));
+                return Err(RpcError::Malformed("an answer has an id that no call has".into()));
             };
             if by_id.insert(index, reply).is_some() {
                 return Err(RpcError::Malformed("two answers to one call".into()));
@@ -254,20 +263,21 @@ impl Caller {
         Ok((0..calls as u64).map(|at| by_id.remove(&at)).collect())
     }
 
-    /// What an answer to a batch means that is no list.
+    /// Returns the error for an answer to a batch that is not a list.
     fn refused(&self, body: &Body, calls: usize) -> RpcError {
         let text = body.text.trim_start();
         let error = text.starts_with('{').then(|| serde_json::from_str::<Reply<'_>>(text).ok());
         let Some(error) = error.flatten().and_then(|reply| reply.error) else {
             return if (200..300).contains(&body.status) {
-                let message = "the answer to a batch is no list".to_owned();
+                let message = "the answer to a batch is not a list".to_owned();
                 RpcError::LimitExceeded { limit: Limit::Batch(None), message }
             } else {
                 of_status(body)
             };
         };
         match self.node_error(error.get(), "a batch", body) {
-            // One error for all of them: whatever it says, it may be about the batch.
+            // One error for all calls may be about the batch itself, whatever its message is. So
+            // the calls are sent again in smaller batches.
             RpcError::Node { message, .. } if calls > 1 => {
                 RpcError::LimitExceeded { limit: Limit::Batch(None), message }
             }
@@ -279,7 +289,7 @@ impl Caller {
         }
     }
 
-    /// The answer to a call that was sent alone.
+    /// Reads the answer to a call that was sent alone.
     fn single<T>(
         &self,
         body: &Body,
@@ -294,7 +304,8 @@ impl Caller {
             Err(_) if !success => return Err(of_status(body)),
             Err(error) => return Err(self.no_json(&error, body)),
         };
-        // An error may have no id: the request could not be read, or was not looked at.
+        // The id of an error is not checked: a node that could not parse the request, or that
+        // rejects it before parsing, does not know the id.
         if reply.error.is_none() {
             if !success {
                 return Err(of_status(body));
@@ -315,11 +326,11 @@ impl Caller {
         })
     }
 
-    /// The node's error, and what it says of limits.
+    /// Converts the error object of a node, and recognises missing methods and exceeded limits.
     fn node_error(&self, json: &str, method: &'static str, body: &Body) -> RpcError {
         let scrub = |text: &str| RpcError::words(&self.transport.endpoint().scrub(text));
         let Ok(error) = serde_json::from_str::<ErrorObject<'_>>(json) else {
-            // Some have a text in its place.
+            // Some nodes answer with a string instead of an error object.
             let text = serde_json::from_str::<String>(json).unwrap_or_default();
             return match Limit::of_error(0, &text, "") {
                 Some(limit) => RpcError::LimitExceeded { limit, message: scrub(&text) },
@@ -331,7 +342,7 @@ impl Caller {
         let data = error.data.map_or("", RawValue::get);
         let mut message = scrub(&text);
         if message.is_empty() {
-            message = "without a message".into();
+            message = "no message".into();
         }
         if is_missing(code, &text) {
             return RpcError::MethodMissing { method };
@@ -347,7 +358,8 @@ impl Caller {
         RpcError::LimitExceeded { limit, message }
     }
 
-    /// What is wrong with an answer, short and without secrets: parsers quote what they read.
+    /// Removes secrets from the text of a malformed answer's error, and cuts it: parsers quote the
+    /// text that they read, which may contain the URL.
     pub(super) fn clean(&self, error: RpcError) -> RpcError {
         match error {
             RpcError::Malformed(words) => {
@@ -360,19 +372,20 @@ impl Caller {
 
     fn no_json(&self, error: &serde_json::Error, body: &Body) -> RpcError {
         if (200..300).contains(&body.status) {
-            self.clean(RpcError::Malformed(format!("no JSON-RPC: {error}")))
+            self.clean(RpcError::Malformed(format!("not JSON-RPC: {error}")))
         } else {
             of_status(body)
         }
     }
 }
 
-/// Reads an answer, which is an object: of a list, serde would take the elements for its fields.
+/// Reads an answer, which must be an object. A list is rejected here, because serde would read its
+/// elements as the fields.
 fn object(text: &str) -> Result<Reply<'_>, serde_json::Error> {
     if text.starts_with('{') {
         serde_json::from_str(text)
     } else {
-        Err(serde::de::Error::custom("an answer is an object"))
+        Err(serde::de::Error::custom("an answer must be an object"))
     }
 }
 
@@ -380,12 +393,12 @@ fn request(id: u64, call: &Call) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{}}}"#, call.method, call.params)
 }
 
-/// The id of an answer. Some write numbers as text.
+/// Returns the id of an answer. Some nodes write the number as a string.
 fn id(reply: &Reply<'_>) -> Option<u64> {
     reply.id?.get().trim_matches('"').parse().ok()
 }
 
-/// Whether an error says that the method is not there, or not for this user.
+/// Returns `true` if an error says that the method does not exist or is not allowed for this user.
 fn is_missing(code: i64, message: &str) -> bool {
     let text = message.to_ascii_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));

@@ -1,4 +1,4 @@
-//! The URL of a provider, which is often the key to it: nothing of it but the host is ever shown.
+//! The URL of a provider. It often contains a key, so that only scheme, host and port are shown.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,26 +9,26 @@ use thiserror::Error;
 use ureq::Proxy;
 use ureq::http::Uri;
 
-/// What stands in place of a secret.
+/// Replacement of a secret in texts.
 const HIDDEN: &str = "…";
 
-/// Why a text is not the URL of a provider, or not a header. It does not repeat the text, which may
-/// hold a key.
+/// Why a text is not a valid URL of a provider or not a valid HTTP header. The error does not
+/// repeat the text, because it may contain a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct EndpointError(&'static str);
 
 impl EndpointError {
-    /// What is wrong.
+    /// Returns the reason as text.
     pub fn as_str(&self) -> &'static str {
         self.0
     }
 }
 
-/// The URL of a provider and the headers of its requests.
+/// The URL of a provider, and the HTTP headers of requests to it.
 ///
-/// User info, path and query are secrets, and so are the headers: `Display` and `Debug` show
-/// scheme, host and port, and [`scrub`](Self::scrub) takes the rest out of any text.
+/// User info, path and query of the URL are secrets, and so are the headers. `Display` and `Debug`
+/// show only scheme, host and port. [`scrub`](Self::scrub) removes the secrets from any text.
 ///
 /// ```
 /// use chainsieve_provider::Endpoint;
@@ -38,26 +38,28 @@ impl EndpointError {
 /// ```
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Without user info, as it is requested.
+    /// The requested URL, without user info.
     url: String,
     shown: String,
     headers: Vec<(String, String)>,
-    /// What no text may hold, the longest first.
+    /// Strings that are removed from all texts, the longest first: a secret may contain another.
     secrets: Vec<String>,
-    /// What no text may hold as a whole word.
+    /// Strings that are removed from all texts where they are whole words.
     secret_words: Vec<String>,
 }
 
-/// Shorter pieces of a path are words (`v3`, `mainnet`), and taken out of texts they would only
-/// spoil them. With a digit in them they may be keys, and are hidden where they are whole words.
+/// Minimum length of a path segment that is hidden everywhere. Shorter segments are usually words
+/// (`v3`, `mainnet`), whose removal would make messages unreadable. If a shorter segment contains a
+/// digit, it may be a key, and is hidden where it is a whole word.
 const SHORTEST_SEGMENT: usize = 10;
+/// Minimum length of a query value, header value, user name or password that is hidden.
 const SHORTEST_VALUE: usize = 4;
 
 impl Endpoint {
-    /// Reads an http or https URL.
+    /// Parses an http or https URL.
     ///
     /// # Errors
-    /// [`EndpointError`], which does not repeat the URL.
+    /// Returns an [`EndpointError`] if the URL is invalid. The error does not repeat the URL.
     pub fn new(url: &str) -> Result<Self, EndpointError> {
         Self::read(url).map_err(EndpointError)
     }
@@ -69,7 +71,7 @@ impl Endpoint {
         let scheme = scheme.to_ascii_lowercase();
         match scheme.as_str() {
             "http" | "https" => {}
-            "ws" | "wss" => return Err("a WebSocket: give the provider's http or https URL"),
+            "ws" | "wss" => return Err("a WebSocket URL: give the http or https URL instead"),
             _ => return Err("neither an http nor an https URL"),
         }
         let rest = rest.split('#').next().unwrap_or_default();
@@ -118,23 +120,24 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The same with a header, `Name: value`, on each request. One of the same name is replaced.
+    /// Adds an HTTP header, `Name: value`, to each request. An earlier header of the same name is
+    /// replaced.
     ///
     /// # Errors
-    /// [`EndpointError`], which does not repeat the header.
+    /// Returns an [`EndpointError`] if the header is invalid. The error does not repeat the header.
     pub fn with_header(self, header: &str) -> Result<Self, EndpointError> {
         self.add_header(header).map_err(EndpointError)
     }
 
     fn add_header(mut self, header: &str) -> Result<Self, &'static str> {
-        let (name, value) = header.split_once(':').ok_or("a header is written Name: value")?;
+        let (name, value) = header.split_once(':').ok_or("a header has the form Name: value")?;
         let (name, value) = (name.trim(), value.trim());
         let in_name = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(in_name) {
-            return Err("the name of a header has letters, digits and hyphens");
+            return Err("the name of a header may contain only letters, digits and hyphens");
         }
         if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
-            return Err("the value of a header has printable ASCII characters");
+            return Err("the value of a header may contain only printable ASCII characters");
         }
         self.hide(value, SHORTEST_VALUE);
         value.split_whitespace().for_each(|word| self.hide_word(word));
@@ -143,17 +146,17 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// What is requested: for the transport alone.
+    /// Returns the URL for requests. It contains secrets: only the transport may use it.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Headers of each request: for the transport alone.
+    /// Returns the headers of each request. They are secrets: only the transport may use them.
     pub(super) fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
 
-    /// Whether it is on this machine, by name or by address.
+    /// Returns `true` if the host is this machine: a loopback address or a `localhost` name.
     pub(super) fn is_of_this_machine(&self) -> bool {
         let uri: Option<Uri> = self.url.parse().ok();
         let host = uri.as_ref().and_then(Uri::host).unwrap_or_default().to_ascii_lowercase();
@@ -161,13 +164,15 @@ impl Endpoint {
         address.map_or(host == "localhost" || host.ends_with(".localhost"), |ip| ip.is_loopback())
     }
 
-    /// Whether a proxy sees what is sent.
+    /// Returns `true` if `proxy` can read the requests: the URL is http, and not exempt from the
+    /// proxy.
     pub(super) fn is_open_to(&self, proxy: &Proxy) -> bool {
         let uri: Option<Uri> = self.url.parse().ok();
         self.url.starts_with("http:") && !uri.is_some_and(|uri| proxy.is_no_proxy(&uri))
     }
 
-    /// A text without whatever is secret here: providers repeat keys and URLs in their errors.
+    /// Returns a text with all secrets of this endpoint replaced by `…`. Providers repeat keys and
+    /// URLs in their error messages.
     pub fn scrub(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for secret in &self.secrets {
@@ -181,7 +186,7 @@ impl Endpoint {
         text
     }
 
-    /// Hides a word that may be a key.
+    /// Adds a word that may be a key to the secrets.
     fn hide_word(&mut self, word: &str) {
         self.hide(word, SHORTEST_SEGMENT);
         for word in [word.to_owned(), percent_decoded(word)] {
@@ -192,6 +197,7 @@ impl Endpoint {
         }
     }
 
+    /// Adds a string of at least `shortest` bytes to the secrets, as written and percent-decoded.
     fn hide(&mut self, secret: &str, shortest: usize) {
         for secret in [secret.to_owned(), percent_decoded(secret)] {
             if secret.len() >= shortest && !self.secrets.contains(&secret) {
@@ -202,7 +208,7 @@ impl Endpoint {
     }
 }
 
-/// A text without a word, where no letter or digit is next to it.
+/// Returns a text with a word hidden wherever no letter or digit is next to it.
 fn without_word(text: &str, word: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;
@@ -217,13 +223,14 @@ fn without_word(text: &str, word: &str) -> String {
     kept + &text[from..]
 }
 
-/// A part of a host's name, unless it looks like a key: some providers give each one a name.
+/// Returns a label of a host name, or [`HIDDEN`] if the label looks like a key: some providers give
+/// each user a host name that contains the key.
 fn shown_label(label: &str) -> &str {
     let digits = label.bytes().filter(u8::is_ascii_digit).count();
     if label.len() >= 20 && digits >= 4 && !label.contains('-') { HIDDEN } else { label }
 }
 
-/// Decodes `%` and two digits; what is not UTF-8 stays as it is.
+/// Decodes percent-encoded bytes. Returns the text unchanged if the result is not UTF-8.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,75 +1,75 @@
-//! Why a node gave no answer.
+//! Errors of requests to a node.
 
 use std::time::Duration;
 
 use chainsieve::eth::provider::Limit;
 use thiserror::Error;
 
-/// Characters of a node's own words that are kept.
+/// Maximum number of characters of a node's own error message that are kept.
 const MOST_WORDS: usize = 300;
 
-/// Why a node gave no answer. No text of it holds the URL or a header.
+/// Why a request to a node failed. Its texts contain no URL and no header.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RpcError {
-    /// A status that is no success, without an answer in its body.
+    /// The HTTP status is not a success, and the body contains no JSON-RPC answer.
     #[error("HTTP status {status}")]
     Http {
-        /// The status.
+        /// The HTTP status code.
         status: u16,
     },
-    /// No answer within the time limit.
-    #[error("no whole answer within {} s, the timeout", .limit.as_secs_f64())]
+    /// No complete answer arrived before the timeout.
+    #[error("no complete answer within {} s, the timeout", .limit.as_secs_f64())]
     Timeout {
-        /// The time limit.
+        /// The timeout.
         limit: Duration,
     },
-    /// No connection, or one that broke.
+    /// The connection could not be opened, or it failed.
     #[error("{0}")]
     Transport(String),
-    /// An answer that is larger than is read.
+    /// The answer is longer than allowed.
     #[error("an answer of more than {limit} bytes")]
     TooLarge {
-        /// Bytes that are read at most.
+        /// Maximum number of bytes of an answer.
         limit: u64,
     },
-    /// An answer that is not what was asked for.
-    #[error("not what was asked for: {0}")]
+    /// The answer is malformed, or does not fit the request.
+    #[error("invalid answer: {0}")]
     Malformed(String),
-    /// The node's own error.
+    /// The node answered with an error of its own.
     #[error("the node's error {code}: {message}")]
     Node {
-        /// Its code.
+        /// Code of the node's error.
         code: i64,
-        /// Its words, cut to 300 characters.
+        /// Message of the node's error, cut to 300 characters.
         message: String,
     },
-    /// The node does not serve the method.
+    /// The node does not serve the method, or not for this user.
     #[error("the node does not serve {method}")]
     MethodMissing {
-        /// The method.
+        /// Name of the JSON-RPC method.
         method: &'static str,
     },
-    /// The provider limits what it answers.
+    /// The request exceeds a limit of the provider.
     #[error("{limit}: {message}")]
     LimitExceeded {
-        /// The limit.
+        /// The limit that the provider reports.
         limit: Limit,
-        /// The provider's words, cut to 300 characters.
+        /// The provider's message, cut to 300 characters.
         message: String,
     },
-    /// The node does not have what was asked for.
+    /// The node does not have the requested data.
     #[error("the node does not have {what}")]
     NotFound {
-        /// What was asked for.
+        /// The requested data.
         what: String,
     },
-    /// It failed each time.
+    /// The request failed at each attempt.
     #[error("{last}, {tries} times in a row")]
     GaveUp {
-        /// How often.
+        /// Number of attempts.
         tries: u32,
-        /// The last error.
+        /// The error of the last attempt.
         last: Box<Self>,
     },
     /// A [`Stop`](crate::Stop) was set.
@@ -78,7 +78,7 @@ pub enum RpcError {
 }
 
 impl RpcError {
-    /// A node's words, cut to a length that an error may have.
+    /// Cuts a node's message to [`MOST_WORDS`] characters.
     pub(super) fn words(text: &str) -> String {
         match text.char_indices().nth(MOST_WORDS) {
             Some((end, _)) => format!("{}…", &text[..end]),
@@ -86,7 +86,7 @@ impl RpcError {
         }
     }
 
-    /// The error without how often it came.
+    /// Returns the underlying error of [`GaveUp`](Self::GaveUp), and otherwise the error itself.
     pub fn origin(&self) -> &Self {
         match self {
             Self::GaveUp { last, .. } => last.origin(),
@@ -94,19 +94,19 @@ impl RpcError {
         }
     }
 
-    /// Whether the same request may succeed a little later.
+    /// Returns `true` if the same request may succeed a little later.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Http { status } => matches!(status, 408 | 425 | 429 | 500..=599),
             Self::Timeout { .. } | Self::Transport(_) => true,
             Self::LimitExceeded { limit, .. } => matches!(limit, Limit::RateLimited { .. }),
-            // "Internal error" is what proxies say when their node failed.
+            // -32603, "internal error": proxies answer so when the node behind them failed.
             Self::Node { code, .. } => *code == -32603,
             _ => false,
         }
     }
 
-    /// How long the provider asks to wait.
+    /// Returns the wait that the provider asks for before the next request, if any.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::LimitExceeded { limit: Limit::RateLimited { retry_after }, .. } => *retry_after,

@@ -1,4 +1,4 @@
-//! Headers from a node, each with the hash of its bytes.
+//! Requests headers from a node, and checks the hash of each.
 
 use std::ops::RangeInclusive;
 
@@ -13,46 +13,47 @@ use super::error::RpcError;
 use super::{Node, Note, named, tag_json};
 use crate::in_order::in_order;
 
-/// The answer for each of several headers; `None` for what the node does not have.
+/// The answer for each of several headers; `None` if the node does not have the block.
 type Answers = Vec<Result<Option<HeaderBuf>, RpcError>>;
 
 const RAW: &str = "debug_getRawHeader";
 
 impl Node {
-    /// The header of this number; `None` above the node's head.
+    /// Requests the header with this number; returns `None` above the node's head.
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// Returns an [`RpcError`] if the request fails, or if the answer has another number.
     pub fn header(&self, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
         let mut headers = self.some_headers(&[number])?;
         headers.pop().unwrap_or(Ok(None))
     }
 
-    /// The header of this hash; `None` if the node does not have the block.
+    /// Requests the header with this hash; returns `None` if the node does not have the block.
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// Returns an [`RpcError`] if the request fails, or if the answer has another hash.
     pub fn header_by_hash(&self, hash: B256) -> Result<Option<HeaderBuf>, RpcError> {
         let call = Call::new("eth_getBlockByHash", &json!([hash, false]));
         let header = self.caller.call(&call, |result| from_json(result, "a block by its hash"))?;
         match header {
             Some(header) if header.hash() != hash => Err(RpcError::Malformed(format!(
-                "the header of block {hash} was asked for, the answer's has hash {}",
+                "the header of block {hash} was requested, the answer's header has hash {}",
                 header.hash()
             ))),
             header => Ok(header),
         }
     }
 
-    /// The header that a tag or number names now.
+    /// Requests the header of the block that a tag or number currently names; returns `None` if
+    /// there is no such block.
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// Returns an [`RpcError`] if the request fails, or if the answer has another number.
     pub fn header_at(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, RpcError> {
         let call = Call::new("eth_getBlockByNumber", &json!([tag_json(tag), false]));
         let header = self.caller.call(&call, |result| from_json(result, &named(tag)));
         let header = match header {
-            // geth: "unknown block" where no block is finalised yet.
+            // geth answers with error -39001, "unknown block", if no block is finalised yet.
             Err(RpcError::Node { code: -39001, .. }) => Ok(None),
             header => header,
         }?;
@@ -62,11 +63,14 @@ impl Node {
         }
     }
 
-    /// Headers of consecutive blocks, handed to `take` in order, several requests at a time. They
-    /// are not linked: what a node gives may be of two branches.
+    /// Requests the headers of consecutive blocks, several requests in parallel, and passes them to
+    /// `take` in order.
+    ///
+    /// The headers are not linked here: a node may answer with headers of two branches.
     ///
     /// # Errors
-    /// Those of `take`, and [`RpcError`], also where the node does not have a block of the range.
+    /// Returns the errors of `take`, and an [`RpcError`] if a request fails or if the node does not
+    /// have a block of the range.
     pub fn headers<E: From<RpcError>>(
         &self,
         numbers: RangeInclusive<u64>,
@@ -88,7 +92,8 @@ impl Node {
             });
             found.collect()
         };
-        // Of several nodes behind one name, one may lag behind the others.
+        // A missing block is requested again: one name may lead to several nodes, some of which
+        // lag.
         let lags = |error: &RpcError| matches!(error, RpcError::NotFound { .. });
         let work = |part: RangeInclusive<u64>| {
             let numbers: Vec<u64> = part.collect();
@@ -97,10 +102,11 @@ impl Node {
         in_order(self.options().parallel, parts, work, |headers| take(headers?))
     }
 
-    /// The headers of these hashes, handed to `take` in order, several requests at a time.
+    /// Requests the headers with these hashes, several requests in parallel, and passes them to
+    /// `take` in order.
     ///
     /// # Errors
-    /// [`RpcError`], also where the node does not have one of the blocks.
+    /// Returns an [`RpcError`] if a request fails, or if the node does not have one of the blocks.
     pub fn headers_of(
         &self,
         hashes: &[B256],
@@ -116,7 +122,7 @@ impl Node {
                 let what = || format!("block {hash}");
                 let header = header?.ok_or_else(|| RpcError::NotFound { what: what() })?;
                 let is = header.hash();
-                let words = format!("{} was asked for, the answer is block {is}", what());
+                let words = format!("{} was requested, the answer is block {is}", what());
                 if is == *hash { Ok(header) } else { Err(RpcError::Malformed(words)) }
             });
             found.collect()
@@ -128,7 +134,7 @@ impl Node {
         })
     }
 
-    /// Headers by number, in their order.
+    /// Requests headers by number, and returns the answers in the same order.
     fn some_headers(&self, numbers: &[u64]) -> Result<Answers, RpcError> {
         if self.raw_headers.may_be()
             && let Some(headers) = self.raw_headers(numbers)?
@@ -148,15 +154,16 @@ impl Node {
         })
     }
 
-    /// Headers as `debug_getRawHeader` gives them; `None` if the node does not serve it, or not for
-    /// all of these.
+    /// Requests headers by `debug_getRawHeader`. Returns `None` if the node does not serve this
+    /// method, or does not serve it for all of these blocks.
     fn raw_headers(&self, numbers: &[u64]) -> Result<Option<Answers>, RpcError> {
         let call = |number: &u64| Call::new(RAW, &json!([format!("{number:#x}")]));
         let ask = |numbers: &[u64]| {
             let calls: Vec<Call> = numbers.iter().map(call).collect();
             self.caller.calls(&calls, |at, result| raw(result, numbers[at]))
         };
-        // One first: a node that does not serve it need not say so a hundred times.
+        // The first time, a single call is sent: a node without the method need not answer a whole
+        // batch with errors.
         let known = self.raw_headers.is_known();
         let answers = ask(if known { numbers } else { &numbers[..1] });
         let mut answers = match answers {
@@ -170,6 +177,7 @@ impl Node {
             }
             return Ok(None);
         }
+        // A missing header may be a fault of this method only: all are requested as JSON instead.
         if answers.iter().any(|answer| {
             matches!(answer, Ok(None) | Err(RpcError::Node { .. } | RpcError::Http { .. }))
         }) {
@@ -185,7 +193,7 @@ impl Node {
     }
 }
 
-/// A header of a block object, if the answer is one.
+/// Reads a header from the JSON of a block; returns `None` for `null`.
 fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
     if result == "null" {
         return Ok(None);
@@ -199,6 +207,7 @@ fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
         return Ok(None);
     }
     let wrong = |error: String| RpcError::Malformed(format!("block {number}: {error}"));
+    // Each byte is two hex digits.
     if result.len() as u64 > 2 * MAX_HEADER {
         return Err(wrong(format!("a header of {} digits", result.len())));
     }
@@ -211,7 +220,7 @@ fn of_number(header: HeaderBuf, number: u64) -> Result<HeaderBuf, RpcError> {
     let found = header.view().number();
     if found != number {
         return Err(RpcError::Malformed(format!(
-            "the header of block {number} was asked for, the answer is that of block {found}"
+            "the header of block {number} was requested, the answer is that of block {found}"
         )));
     }
     Ok(header)

@@ -1,4 +1,4 @@
-//! What a provider answers to `eth_getLogs`: as it comes, since that is what is audited.
+//! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check them.
 
 use std::ops::RangeInclusive;
 use std::sync::PoisonError;
@@ -17,11 +17,12 @@ use crate::in_order::in_order;
 const GET_LOGS: &str = "eth_getLogs";
 
 impl Node {
-    /// What the node answers for these blocks, window by window as it takes them, each handed to
-    /// `take` with its blocks.
+    /// Requests the logs of a range, in windows of as many blocks as the node accepts. Each answer
+    /// is passed to `take` with its blocks.
     ///
     /// # Errors
-    /// Those of `take`, and [`RpcError`], also where the node refuses a single block.
+    /// Returns the errors of `take`, and an [`RpcError`] if a request fails or if the node refuses
+    /// even a single block.
     pub fn logs<E: From<RpcError>>(
         &self,
         query: &LogQuery,
@@ -59,6 +60,8 @@ impl Node {
     ) -> Result<Vec<LocatedLog>, RpcError> {
         let part = query.clone().from_block(*window.start()).to_block(*window.end());
         let call = Call { method: GET_LOGS, params: format!("[{}]", part.to_json()) };
+        // A window of several blocks can be split, so that a timeout is no reason to send the same
+        // request again.
         if window.start() == window.end() {
             self.caller.call(&call, read)
         } else {
@@ -66,19 +69,22 @@ impl Node {
         }
     }
 
-    /// What the node answers for the block with this hash.
+    /// Requests the logs of the block with this hash.
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// Returns an [`RpcError`] if the request fails.
     pub fn logs_at(&self, query: &LogQuery, hash: B256) -> Result<Vec<LocatedLog>, RpcError> {
         self.caller.call(&at_hash(query, hash), read)
     }
 
-    /// The same from a node that has the block: Besu and anvil answer with no logs where they do
-    /// not have it. Waits for a node that lags.
+    /// Requests the logs of the block with this hash, and checks that the node has the block.
+    ///
+    /// Besu and anvil answer with no logs for a block that they don't have. If the node lacks the
+    /// block, the request is repeated, because the node may lag.
     ///
     /// # Errors
-    /// [`RpcError`], [`RpcError::NotFound`] where the node does not have the block.
+    /// Returns [`RpcError::NotFound`] if the node does not have the block, and another [`RpcError`]
+    /// if the request fails.
     pub fn logs_at_if_held(
         &self,
         query: &LogQuery,
@@ -86,7 +92,8 @@ impl Node {
     ) -> Result<Vec<LocatedLog>, RpcError> {
         let missing = || RpcError::NotFound { what: format!("block {hash}") };
         let lags = |error: &RpcError| matches!(error.origin(), RpcError::NotFound { .. });
-        // In one request, which mostly goes to one of several nodes behind an address.
+        // Both calls are in one request, so that usually one node answers both, even if the address
+        // leads to several nodes.
         let calls = [Call::new("eth_getBlockByHash", &json!([hash, false])), at_hash(query, hash)];
         self.caller.transport().retried_while(lags, || {
             let answers = self.caller.calls(&calls, |at, result| match at {
@@ -98,11 +105,11 @@ impl Node {
         })
     }
 
-    /// What the node answers for each of these blocks, by its hash, several calls in a request,
-    /// handed to `take` in order.
+    /// Requests the logs of each of these blocks by its hash, in batches, and passes the answers to
+    /// `take` in order.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// Returns the errors of `take`.
     pub fn logs_at_each<E>(
         &self,
         query: &LogQuery,
@@ -132,7 +139,7 @@ impl Node {
     }
 }
 
-/// The limit that an error is about, if a smaller window may help.
+/// Returns the limit that an error reports, if a smaller window may stay within it.
 fn limit_of(error: &RpcError) -> Option<Limit> {
     match error.origin() {
         RpcError::LimitExceeded { limit, .. } if !error.origin().is_transient() => {
@@ -149,7 +156,7 @@ fn at_hash(query: &LogQuery, hash: B256) -> Call {
     Call { method: GET_LOGS, params: format!("[{}]", query.to_json()) }
 }
 
-/// A list of logs. One of null is that of nodes that say so for none.
+/// Reads a list of logs. Some nodes answer with `null` instead of an empty list.
 fn read(result: &str) -> Result<Vec<LocatedLog>, RpcError> {
     if result == "null" {
         return Ok(Vec::new());

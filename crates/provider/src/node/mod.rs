@@ -1,8 +1,8 @@
 //! One node of Ethereum: JSON-RPC over HTTP.
 //!
-//! Nothing that a node says is believed here beyond its form: headers have the hash that is
-//! claimed, receipts are for their block's root to judge, logs are what an audit is about. What a
-//! node serves and what limits it has is learnt from its errors, once.
+//! Answers are checked for their form only: a header must have the claimed hash. Receipts are
+//! checked later against the root in their header, and logs by an audit. The methods that a node
+//! serves and its limits are learnt once, from its errors.
 
 mod bounded;
 mod calls;
@@ -31,10 +31,10 @@ pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
 use transport::Transport;
 
-/// Called with each note, and the endpoint of the node that it is about.
+/// Callback that receives each note, and the endpoint of the node that the note is about.
 type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;
 
-/// The function that gets the notes; a type of its own, since functions have no `Debug`.
+/// Wrapper of the callback for notes that implements `Debug`, which functions do not.
 #[derive(Clone)]
 pub(crate) struct NoteSink(pub(crate) Arc<OnNote>);
 
@@ -44,27 +44,28 @@ impl fmt::Debug for NoteSink {
     }
 }
 
-/// How nodes are asked.
+/// Options for requests to nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// How long an answer may take; 30 s by default.
+    /// Timeout of a request; 30 s by default.
     pub(crate) timeout: Duration,
-    /// How often a request that failed is sent again, after longer and longer waits; 5 by default.
+    /// Maximum number of retries of a failed request, with growing back-off; 5 by default.
     pub(crate) retries: u32,
-    /// Calls in one request at most; fewer where the node takes fewer. 100 by default.
+    /// Maximum number of calls in one batch request; fewer if the node accepts fewer. 100 by
+    /// default.
     pub(crate) batch: usize,
-    /// Requests at a time; 4 by default. An answer has at most 256 MiB.
+    /// Maximum number of parallel requests; 4 by default. Each answer has at most 256 MiB.
     pub(crate) parallel: usize,
-    /// Blocks of one `eth_getLogs` at most; by default learnt from the node.
+    /// Maximum number of blocks in one `eth_getLogs` call; `None` learns it from the node's errors.
     pub(crate) log_range: Option<u64>,
-    /// Bytes that one operation may hold of headers' RLP, and as many of logs, and of receipts;
-    /// 2 GiB by default.
+    /// Maximum number of bytes that one operation may hold of each kind of data: RLP of headers,
+    /// logs, and receipts; 2 GiB by default.
     pub(crate) max_held: u64,
-    /// What may be spent at each node; no limit by default.
+    /// Budget of calls or credits that may be spent at each node; `None` is no limit.
     pub(crate) budget: Option<Budget>,
-    /// Ends requests and waits.
+    /// Handle that stops requests and waits.
     pub(crate) stop: Stop,
-    /// Gets notes; nobody does by default. Called on the threads that ask.
+    /// Callback for notes. The threads that send requests run it.
     pub(crate) on_note: Option<NoteSink>,
 }
 
@@ -92,18 +93,18 @@ impl Options {
     }
 }
 
-/// One node. Clones share its connections, its budget and what is known of it.
+/// One node. Clones share its connections, its budget and what was learnt about it.
 #[derive(Debug, Clone)]
 pub struct Node {
     caller: Caller,
     windows: Arc<Mutex<WindowSize>>,
     raw_headers: Arc<Served>,
-    /// The first method for receipts that the node serves, by its index.
+    /// Index of the first method for receipts that the node serves, as far as known.
     receipts_method: Arc<AtomicUsize>,
 }
 
 impl Node {
-    /// A node that is not asked anything yet.
+    /// Creates a node. No request is sent yet.
     pub(crate) fn new(endpoint: Endpoint, options: Options) -> Self {
         Self {
             windows: Arc::new(Mutex::new(WindowSize::new(options.log_range))),
@@ -113,19 +114,19 @@ impl Node {
         }
     }
 
-    /// The same node, whose requests and waits this ends.
+    /// Returns the same node with another stop handle for its requests and waits.
     #[must_use]
     pub fn with_stop(&self, stop: Stop) -> Self {
         let node = self.clone();
         Self { caller: node.caller.with_stop(stop), ..node }
     }
 
-    /// Its URL, of which `Display` shows scheme, host and port.
+    /// Returns the node's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         self.caller.transport().endpoint()
     }
 
-    /// The number of calls that were sent, repeated ones included.
+    /// Returns the number of calls that were sent, including repeated ones.
     pub fn num_calls(&self) -> u64 {
         self.caller.transport().sent()
     }
@@ -134,7 +135,7 @@ impl Node {
         self.caller.transport().options()
     }
 
-    /// Scheme, host and port.
+    /// Returns the scheme, host and port of the node, for messages.
     pub(crate) fn name(&self) -> String {
         self.endpoint().to_string()
     }
@@ -143,10 +144,10 @@ impl Node {
         self.caller.transport().note(note);
     }
 
-    /// The chain's id (EIP-155).
+    /// Asks the node for the chain's id (EIP-155).
     ///
     /// # Errors
-    /// [`RpcError`].
+    /// Returns an [`RpcError`] if the request fails.
     pub fn chain_id(&self) -> Result<u64, RpcError> {
         let call = Call::new("eth_chainId", &json!([]));
         self.caller.call(&call, |result| {
@@ -156,17 +157,18 @@ impl Node {
         })
     }
 
-    /// The block that a tag or a number names now.
+    /// Asks the node for the block that a tag or number currently names.
     ///
     /// # Errors
-    /// [`RpcError::NotFound`] if there is none, as where no block is finalised yet.
+    /// Returns [`RpcError::NotFound`] if there is no such block, for example if no block is
+    /// finalised yet. Returns another [`RpcError`] if the request fails.
     pub fn block(&self, tag: BlockTag) -> Result<BlockRef, RpcError> {
         let header = self.header_at(tag)?.ok_or_else(|| RpcError::NotFound { what: named(tag) })?;
         Ok(BlockRef::from(&header))
     }
 }
 
-/// A tag as JSON-RPC has it.
+/// Returns a tag or number as a parameter of JSON-RPC.
 fn tag_json(tag: BlockTag) -> String {
     match tag {
         BlockTag::Number(number) => format!("{number:#x}"),
@@ -174,6 +176,7 @@ fn tag_json(tag: BlockTag) -> String {
     }
 }
 
+/// Returns a tag or number in words, for messages.
 pub(crate) fn named(tag: BlockTag) -> String {
     match tag {
         BlockTag::Number(number) => format!("block {number}"),
@@ -181,7 +184,7 @@ pub(crate) fn named(tag: BlockTag) -> String {
     }
 }
 
-/// Whether a node serves a method that not every node has.
+/// Records if a node serves an optional method: unknown, missing or present.
 #[derive(Debug, Default)]
 struct Served(AtomicU8);
 
@@ -193,7 +196,7 @@ impl Served {
         self.0.load(Ordering::Relaxed) != MISSING
     }
 
-    /// Whether it is known that the node serves it.
+    /// Returns `true` if the node is known to serve the method.
     fn is_known(&self) -> bool {
         self.0.load(Ordering::Relaxed) == PRESENT
     }
@@ -202,7 +205,7 @@ impl Served {
         self.0.store(PRESENT, Ordering::Relaxed);
     }
 
-    /// Notes that the node does not serve it; returns `true` the first time.
+    /// Records that the node does not serve the method. Returns `true` the first time.
     fn set_missing(&self) -> bool {
         self.0.swap(MISSING, Ordering::Relaxed) != MISSING
     }

@@ -1,4 +1,4 @@
-//! All receipts of blocks, by whichever method the node serves.
+//! Requests all receipts of blocks, by the best method that the node serves.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,8 @@ use super::error::RpcError;
 use super::{Node, Note};
 use crate::in_order::in_order;
 
-/// The methods for receipts, the best first: by hash, a node on another branch does not have them.
+/// The methods for receipts, the best first. A request by hash is safer than one by number: a node
+/// on another branch cannot answer with receipts of another block.
 const METHODS: [Method; 4] = [Method::ByHash, Method::Raw, Method::ByNumber, Method::Each];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +26,7 @@ enum Method {
     Each,
 }
 
-/// Transactions of a block: more than any has.
+/// Maximum number of transactions in a block, which is more than any real block has.
 const MAX_TRANSACTIONS: usize = 100_000;
 
 impl Method {
@@ -40,11 +41,14 @@ impl Method {
 }
 
 impl Node {
-    /// All receipts of a block, by the first method that the node serves; `None` if it does not
-    /// have the block. Whether they are the block's is for its header's receipts root to say.
+    /// Requests all receipts of a block, by the first method that the node serves. Returns `None`
+    /// if the node does not have the block.
+    ///
+    /// The receipts are not verified here: the caller must check them against the receipts root of
+    /// the block's header.
     ///
     /// # Errors
-    /// [`RpcError`]: that of the best method, where all fail.
+    /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
     pub fn receipts(&self, block: BlockRef) -> Result<Option<BlockReceipts>, RpcError> {
         let known = self.receipts_method.load(Ordering::Relaxed).min(METHODS.len() - 1);
         let mut failed = None;
@@ -58,6 +62,7 @@ impl Node {
                 }
                 Err(error) => error,
             };
+            // Only errors about the method itself are a reason to try the next one.
             let next_may_do = matches!(
                 error.origin(),
                 RpcError::MethodMissing { .. } | RpcError::Node { .. } | RpcError::Http { .. }
@@ -71,7 +76,7 @@ impl Node {
         Err(failed.map_or_else(missing, |(_, error)| error))
     }
 
-    /// Notes that the node serves another method only, once.
+    /// Records that the node serves only a later method, and reports it in a note the first time.
     fn change_method(&self, from: (usize, Method), to: (usize, Method), error: RpcError) {
         let ((from, before), (to, now)) = (from, to);
         let changed =
@@ -82,11 +87,11 @@ impl Node {
         }
     }
 
-    /// All receipts of each of these blocks, several requests at a time, handed to `take` in order,
-    /// as [`receipts`](Self::receipts) returns them.
+    /// Requests all receipts of each of these blocks, several requests in parallel, and passes each
+    /// result of [`receipts`](Self::receipts) to `take` in order.
     ///
     /// # Errors
-    /// Those of `take`.
+    /// Returns the errors of `take`.
     pub fn receipts_of<E>(
         &self,
         blocks: &[BlockRef],
@@ -97,8 +102,10 @@ impl Node {
         in_order(self.options().parallel, blocks, work, |(block, receipts)| take(block, receipts))
     }
 
-    /// All receipts of a block by each method that there is, whatever was learnt of the node, until
-    /// `take`, which gets the method's name, returns `true`.
+    /// Requests all receipts of a block by every method in turn, even by those that have failed
+    /// before.
+    ///
+    /// `take` receives the name of the method and the result. It returns `true` to end the loop.
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,

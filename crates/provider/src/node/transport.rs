@@ -1,4 +1,4 @@
-//! One HTTP request and its answer, within limits of time and size.
+//! Sends HTTP requests, with limits on the time and size of the answers, and with retries.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,16 +13,18 @@ use super::error::RpcError;
 use super::{Note, Options, Stop};
 use chainsieve::eth::provider::{Limit, Retry, Spending};
 
-/// Bytes of an answer, decompressed.
+/// Maximum size of an answer in bytes, after decompression.
 pub(crate) const MAX_BODY: u64 = 256 << 20;
-/// Of an answer that is an error's.
+/// Maximum number of bytes that are read of the body of an HTTP error.
 const MAX_ERROR_BODY: u64 = 64 << 10;
+/// Maximum size of the HTTP headers of an answer in bytes.
 const MAX_HEADERS: usize = 64 << 10;
-/// Connections that are kept for the next requests: as many as there can be at a time.
+/// Maximum number of idle connections that are kept open for later requests.
 const MAX_IDLE: usize = 64;
+/// Maximum timeout of opening a connection.
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
-/// A wait of this length is worth a note.
+/// Minimum length of a wait that is reported in a note.
 const LONG: Duration = Duration::from_secs(5);
 
 /// Sends requests to one node. Clones share its connections and its budget.
@@ -33,12 +35,12 @@ pub(super) struct Transport {
     options: Options,
     max_body: u64,
     spending: Option<Arc<Mutex<Spending>>>,
-    /// When the budget began.
+    /// Start of the clock for the budget.
     began: Instant,
     sent: Arc<AtomicU64>,
 }
 
-/// A body, and whether the status says that it is an error's.
+/// The body of an answer, with its HTTP status and the wait that it asks for.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) text: String,
@@ -51,7 +53,8 @@ impl Transport {
         let timeout = options.timeout;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // A key in the URL or in a header is for nobody else.
+            // Redirects are not followed: they would send the key in the URL or in a header to
+            // another host.
             .max_redirects(0)
             .timeout_global(Some(timeout))
             .timeout_connect(Some(timeout.min(LONGEST_CONNECT)))
@@ -60,7 +63,7 @@ impl Transport {
             .max_idle_connections_per_host(MAX_IDLE)
             .user_agent(concat!("chainsieve/", env!("CARGO_PKG_VERSION")));
         if endpoint.is_of_this_machine() {
-            // A proxy of the environment could not reach it, and it would get the key.
+            // The proxy of the environment could not reach this machine, and would see the key.
             config = config.proxy(None);
         }
         let agent = Agent::new_with_config(config.build());
@@ -85,12 +88,13 @@ impl Transport {
         &self.options
     }
 
-    /// The number of calls that were sent.
+    /// Returns the number of calls that were sent.
     pub(super) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Posts JSON once, as soon as the budget allows. It has a call to each of these methods.
+    /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
+    /// it, which determine the cost.
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +118,7 @@ impl Transport {
         let retry_after = retry_after(response.headers());
         let limit = if response.status().is_success() { self.max_body } else { MAX_ERROR_BODY };
         let mut bytes = Vec::new();
-        // The limit is after decompression: a small body may become any size.
+        // The limit applies after decompression, because a small body can expand to any size.
         let read = response.body_mut().as_reader().take(limit + 1).read_to_end(&mut bytes);
         let too_large = bytes.len() as u64 > limit;
         if response.status().is_success() {
@@ -125,6 +129,7 @@ impl Transport {
         }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
+            // The text of an HTTP error is only used for messages, so that it need not be valid.
             Err(_) if response.status().is_success() => {
                 return Err(RpcError::Malformed("the answer is not UTF-8".into()));
             }
@@ -133,7 +138,8 @@ impl Transport {
         Ok(Body { text, status, retry_after })
     }
 
-    /// Does something again while it fails for reasons that may pass, and waits in between.
+    /// Runs `once` until it succeeds or fails for good. After transient errors it is repeated, with
+    /// growing back-off.
     pub(super) fn retried<T>(
         &self,
         once: impl FnMut() -> Result<T, RpcError>,
@@ -141,7 +147,8 @@ impl Transport {
         self.retried_while(RpcError::is_transient, once)
     }
 
-    /// The same with what else may pass.
+    /// The same as [`retried`](Self::retried), with `may_pass` to decide which errors are
+    /// transient.
     pub(super) fn retried_while<T>(
         &self,
         may_pass: impl Fn(&RpcError) -> bool,
@@ -165,7 +172,7 @@ impl Transport {
         }
     }
 
-    /// Waits before the next try.
+    /// Waits before the next attempt.
     fn wait(&self, wait: Duration, error: &RpcError) -> Result<(), RpcError> {
         if wait >= LONG {
             self.note(&Note::Waits { error: error.clone(), wait });
@@ -177,7 +184,7 @@ impl Transport {
         self.options.note(&self.endpoint, note);
     }
 
-    /// An error of the HTTP client in words that can't hold the URL.
+    /// Converts an error of the HTTP client. The text cannot contain the URL.
     fn failed(&self, error: &Error) -> RpcError {
         let words = match error {
             Error::Timeout(_) => return RpcError::Timeout { limit: self.options.timeout },
@@ -202,20 +209,20 @@ impl Transport {
             Error::ConnectProxyFailed(_) | Error::InvalidProxyUrl => {
                 "the proxy of the environment did not connect".to_owned()
             }
-            // What else there is may quote the URL.
+            // The texts of all other errors may quote the URL.
             _ => "the request failed".to_owned(),
         };
         RpcError::Transport(words)
     }
 }
 
-/// The header of that name, in seconds; a date is passed over.
+/// Reads the header `Retry-After` if it is a number of seconds. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get("retry-after")?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// What a status without an answer in the body means.
+/// Returns the error for an HTTP status without a JSON-RPC answer in the body.
 pub(super) fn of_status(body: &Body) -> RpcError {
     let message = format!("HTTP status {}", body.status);
     match body.status {
@@ -223,6 +230,7 @@ pub(super) fn of_status(body: &Body) -> RpcError {
             limit: Limit::RateLimited { retry_after: body.retry_after },
             message,
         },
+        // An overloaded server that asks for a wait is treated like a rate limit.
         503 if body.retry_after.is_some() => RpcError::LimitExceeded {
             limit: Limit::RateLimited { retry_after: body.retry_after },
             message,
@@ -240,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes of one answer, whatever was asked.
+    /// Posts a request to a server that sends this answer, and returns the result.
     fn answered(head: &'static str, body: Vec<u8>, max_body: u64) -> Result<Body, RpcError> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/key-key-key", listener.local_addr().unwrap());
@@ -248,7 +256,7 @@ mod tests {
             let (mut stream, _) = listener.accept().unwrap();
             assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
             let head = format!("HTTP/1.1 {head}Content-Length: {}\r\n\r\n", body.len());
-            // The client may have heard enough before the end.
+            // Errors are ignored: the client may close the connection before the end.
             drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)));
         });
         let endpoint = Endpoint::new(&url).unwrap();
@@ -260,7 +268,8 @@ mod tests {
         body
     }
 
-    /// Deflate (RFC 1951) of zeros: a literal, and copies of 258 bytes of what is one byte back.
+    /// Returns zeros compressed by gzip: a literal zero (deflate, RFC 1951), and then copies of 258
+    /// bytes from a distance of one byte.
     fn gzip_of_zeros(copies: usize) -> Vec<u8> {
         let mut bits: Vec<bool> = vec![true, true, false]; // the last block, fixed codes
         let code = |bits: &mut Vec<bool>, code: u32, length: u32| {
@@ -277,7 +286,7 @@ mod tests {
             bits.chunks(8)
                 .map(|byte| byte.iter().rev().fold(0, |byte, &bit| byte << 1 | u8::from(bit))),
         );
-        file.extend([0; 8]); // a checksum that nobody gets to
+        file.extend([0; 8]); // a wrong checksum, which is never reached
         file
     }
 
@@ -291,7 +300,7 @@ mod tests {
         assert!(bomb.len() < 200_000);
         let error = answered("200 x\r\nContent-Encoding: gzip\r\n", bomb, 1 << 20).err();
         assert_eq!(error, Some(RpcError::TooLarge { limit: 1 << 20 }));
-        // Of an error's body the start will do.
+        // The body of an error is only read up to a smaller limit, without an error.
         let long = answered("500 x\r\n", vec![b'x'; 1 << 20], 4).unwrap();
         assert_eq!((long.text.len() as u64, long.status), (MAX_ERROR_BODY + 1, 500));
     }

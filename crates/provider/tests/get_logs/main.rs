@@ -1,6 +1,6 @@
-//! Every filter of the corpus through a provider, over a server that answers `eth_getLogs` as
-//! go-ethereum and as alloy read the filter: the logs out of receipts are those that either
-//! selects, and an answer by the same reading is proven complete.
+//! Runs every filter of the corpus through a provider, for the semantics of go-ethereum and of
+//! alloy. The logs read from receipts must be those that the semantics selects, and an answer of
+//! `eth_getLogs` by the same semantics must be proven complete.
 
 mod server;
 
@@ -27,12 +27,12 @@ struct Case<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Expected {
-    /// Block and index in the block of each log.
+    /// Block number and index in the block of each log.
     Logs(Vec<[u64; 2]>),
     Error(String),
 }
 
-/// Answers that are audited again with a log less.
+/// Number of answers that are audited a second time with one log missing.
 const FEW: usize = 20;
 
 #[test]
@@ -88,7 +88,8 @@ fn every_filter_by_either_reading() {
                     found.logs.iter().map(|log| [log.block_number, log.log_index]).collect();
                 assert_eq!(found_at, *places, "{at}");
                 proven += 1;
-                // Some have megabytes of logs: where both readings are one, either is audited.
+                // Some answers have megabytes of logs. If both semantics select the same logs, only
+                // one of the two is audited, in turn.
                 let is_turn = index.is_multiple_of(2) == (semantics == Semantics::Geth);
                 if case.alloy.is_none() && !is_turn {
                     continue;
@@ -101,8 +102,8 @@ fn every_filter_by_either_reading() {
                 if let Some((_, others)) = places.split_last().filter(|(_, it)| it.len() < FEW) {
                     server.answer(others);
                     let audited = provider.audit(&query).expect("an answer");
-                    // With nodes of the other reading about, a log that only one of them selects is
-                    // no proof of a lie.
+                    // If only one of the semantics selects the missing log, its absence does not
+                    // prove that the answer is wrong.
                     assert_ne!(audited.reports[0].status(), Status::Complete, "{at}");
                 }
             }

@@ -1,4 +1,4 @@
-//! A node that has one of the corpus's chains, and answers `eth_getLogs` with what it is told.
+//! A node that serves a chain of the corpus, and answers `eth_getLogs` with logs set by the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use testkit::eth::json_rpc;
 use testkit::eth::log_chains::Chain;
 use testkit::eth::rpc_methods::{self, BlockId, RpcBlock};
 
-/// The calls that came to all servers.
+/// Number of calls that all servers have received.
 pub(super) static CALLS: AtomicU64 = AtomicU64::new(0);
 
 struct Shared {
@@ -33,7 +33,7 @@ struct Block {
     logs: Vec<LocatedLog>,
 }
 
-/// The server. Its threads end with the process.
+/// The server. Its threads run until the process ends.
 pub(super) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -64,14 +64,14 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// From now on these logs are what it answers with, those of them that are in range.
+    /// Sets the logs for later answers. Each answer contains those in the requested range.
     pub(super) fn answer(&self, places: &[[u64; 2]]) {
         *self.shared.answer.lock().expect("no panic holds it") = places.to_vec();
     }
 }
 
 impl Shared {
-    /// What a method returns; `None` if there is no such method.
+    /// Returns the result of a method; `None` if there is no such method.
     fn result(&self, method: &str, params: &Value) -> Option<Value> {
         CALLS.fetch_add(1, Ordering::Relaxed);
         if method == "eth_getLogs" {

@@ -1,4 +1,4 @@
-//! The process that is killed: it follows, keeps what it is told, and acknowledges it then.
+//! The process that is killed. It follows logs, records each update, and then acknowledges it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,20 +12,20 @@ use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, Records, 
 use testkit::Rng;
 use testkit::eth::world::ASKED;
 
-/// Microseconds of the longest pause.
+/// Maximum length of a pause in microseconds.
 const PAUSE: usize = 1_500;
 
-/// What the process is told at its start.
+/// Configuration of the process.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) url: String,
     pub(crate) folder: PathBuf,
     pub(crate) keeper: Keeper,
-    /// The first block; the newest one if there is none.
+    /// First block to follow; `None` starts at the newest block.
     pub(crate) from: Option<u64>,
     pub(crate) confirmations: u64,
     pub(crate) seed: u64,
-    /// It stands still before this step, to be killed there.
+    /// Number of the step before which the process halts, to be killed there.
     pub(crate) halt: Option<usize>,
 }
 
@@ -34,13 +34,13 @@ impl Task {
         self.folder.join("records")
     }
 
-    /// It is there once the process stands still.
+    /// Path of a file that exists once the process has halted.
     pub(crate) fn halted(&self) -> PathBuf {
         self.folder.join("halted")
     }
 }
 
-/// What it does in steps, between which it may pause or stand still.
+/// The steps of the process, between which it may pause or halt.
 struct Steps<'a> {
     task: &'a Task,
     records: Records,

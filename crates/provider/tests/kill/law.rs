@@ -1,4 +1,4 @@
-//! What the records of all processes together must be.
+//! Checks the property that the records of all processes together must have.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,42 +10,42 @@ use super::follower::Task;
 use super::records::{BLOCKS, CURSOR, FROM, Keeper, LOG, NONE, REMOVED, STARTED, lines};
 use testkit::eth::world::{ASKED, Key, World};
 
-/// How often what came.
+/// Counts of what was delivered.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Processes that came as far as their first record.
+    /// Number of processes that wrote at least one record.
     pub(crate) started: usize,
     pub(crate) delivered: usize,
     pub(crate) removed: usize,
-    /// Logs that came once more since they were perhaps not acknowledged, or were taken back
-    /// though they had perhaps not come.
+    /// Number of repetitions that a kill explains: logs delivered again because their
+    /// acknowledgement may be lost, and logs removed although they may not have been delivered.
     pub(crate) repeated: usize,
 }
 
-/// Logs by the records so far.
+/// State of a reader of the records: the delivered logs so far.
 struct Reader<'a> {
     world: &'a World,
     keeper: Keeper,
-    /// Those that came and were not taken back.
+    /// Logs that were delivered and not removed.
     logs: HashMap<Key, Vec<u8>>,
-    /// Those of the update whose records are read.
+    /// Logs of the update whose records are being read.
     update: HashSet<Key>,
-    /// Whether all records of that update are there.
+    /// `true` if all records of that update were read.
     is_whole: bool,
-    /// Those of updates that were perhaps not acknowledged when a process was killed.
+    /// Logs of updates that may not have been acknowledged when a process was killed.
     unsure: HashSet<Key>,
-    /// Those that this process took back and did not give out again since.
+    /// Logs that this process removed and has not delivered again since.
     taken_back: HashSet<Key>,
-    /// The first block that was asked for, if it was a number.
+    /// The first block to follow, if it was given as a number.
     from: Option<u64>,
     first: Option<u64>,
-    /// The last block up to which all was given out.
+    /// The last block up to which all logs were delivered.
     last: Option<BlockRef>,
     tally: Tally,
 }
 
-/// Checks the records of what a task asked for against all branches that there ever were. `last` is
-/// the block up to which everything was given out in the end.
+/// Checks the records of a task against all branches that the chain ever had. `last` is the block
+/// up to which everything was delivered in the end.
 pub(crate) fn check(text: &str, task: &Task, world: &World, last: BlockRef) -> Tally {
     let keeper = task.keeper;
     let mut reader = Reader {
@@ -80,7 +80,7 @@ impl Reader<'_> {
                 let update = self.update.drain();
                 match self.keeper {
                     Keeper::Crate => self.unsure.extend(update),
-                    // A transaction is there or not.
+                    // A reader's transaction is either complete or absent.
                     Keeper::Reader => drop(update),
                 }
             }
@@ -100,7 +100,7 @@ impl Reader<'_> {
                 self.last = (rest != NONE).then(|| block(rest));
                 self.is_whole = true;
                 if let Some(last) = self.last.filter(|_| word == BLOCKS) {
-                    // Whatever left the chain was taken back before.
+                    // Logs of blocks that left the chain were removed before.
                     let number = |key: &Key| self.world.blocks[&key.0].at.number;
                     self.unsure.retain(|key| number(key) > last.number);
                 }
@@ -111,7 +111,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An update begins, unless one is being read: the one before was acknowledged.
+    /// Begins an update, unless one is being read. The update before it was acknowledged.
     fn begin(&mut self) {
         if std::mem::take(&mut self.is_whole) {
             for key in self.update.drain() {
@@ -133,7 +133,7 @@ impl Reader<'_> {
         let (came, unsure) = if log.removed {
             self.tally.removed += 1;
             let was = self.logs.remove(&key);
-            // The process that was to give it out was perhaps killed before.
+            // The process may have been killed before it delivered the log.
             let may_be = self.keeper == Keeper::Crate && self.tally.started > 1;
             (was.is_some(), may_be && self.taken_back.insert(key))
         } else {
@@ -147,8 +147,8 @@ impl Reader<'_> {
         self.update.insert(key);
     }
 
-    /// What came and was not taken back is what the chain up to the last block has, except for logs
-    /// about which the follower has yet to say something.
+    /// Checks that the delivered and not removed logs are those of the chain up to the last block,
+    /// except for logs that are still unsure.
     fn compare(&self) {
         let Some(first) = self.first else { panic!("logs before the first block is known") };
         let expected = self.last.map(|last| self.world.logs_up_to(last, first)).unwrap_or_default();

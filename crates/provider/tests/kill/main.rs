@@ -1,7 +1,9 @@
-//! A process that follows logs is killed at any moment, again and again, while the chain grows and
-//! has reorganisations. From its cursor the next process goes on: every log comes at least once,
-//! none is invented, and a log of a block that left the chain comes again as removed. With a cursor
-//! that the reader keeps in one transaction with the logs, each comes exactly once.
+//! Kills a process that follows logs at random moments, while the chain grows and is reorganised.
+//!
+//! The next process resumes at the stored cursor. Every log must be delivered at least once, no log
+//! may be invented, and logs of blocks that left the chain must be delivered as removed. If the
+//! reader stores the cursor in one transaction with the logs, each log must be delivered exactly
+//! once.
 
 mod follower;
 mod law;
@@ -21,14 +23,14 @@ use node::Node;
 use records::{BLOCKS, Keeper, REMOVED, lines};
 use testkit::Rng;
 
-/// The blocks that the follower keeps: more than leave the chain at a time.
+/// Number of delivered blocks that the follower remembers: more than a reorganisation removes.
 const KEEP: usize = 16;
-/// Chains that each way of keeping the cursor is tried on, and the kills on each.
+/// Number of chains on which each way of storing the cursor is tested, and of kills on each chain.
 const CHAINS: u64 = 3;
 const KILLS: usize = 21;
-/// Steps of the process up to which it may stand still.
+/// Number of steps of the process within which it may halt.
 const HALT: usize = 60;
-/// Far longer than anything takes.
+/// Timeout of each wait. It is far longer than a step takes.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 const TASK: &str = "CHAINSIEVE_FOLLOWER_TASK";
@@ -38,7 +40,7 @@ fn cursor_file_of_the_crate() {
     chains(Keeper::Crate);
 }
 
-/// Nothing is repeated: the law refuses it.
+/// The check of the records rejects any repetition here.
 #[test]
 fn cursor_that_the_reader_keeps() {
     chains(Keeper::Reader);
@@ -60,7 +62,7 @@ fn chains(keeper: Keeper) {
             run.life();
         }
         let tally = run.end();
-        // At least one log for each time that everything was given out.
+        // At least one log was delivered each time that the process caught up.
         assert!(tally.delivered > KILLS / 5 && tally.removed > 0, "{tally:?}");
         sum.started += tally.started;
         sum.delivered += tally.delivered;
@@ -70,7 +72,7 @@ fn chains(keeper: Keeper) {
     println!("{keeper:?}: {sum:?}");
 }
 
-/// A folder that goes when it is dropped.
+/// A temporary folder that is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -107,15 +109,15 @@ impl Run {
         Self { node, task, rng: Rng::new(seed ^ 0x6b69_6c6c), kills: 0, folder }
     }
 
-    /// A process from its start to its kill.
+    /// Runs a process from its start to its kill.
     fn life(&mut self) {
         let kind = self.kills % 5;
         self.task.halt = (kind == 3).then(|| self.rng.below(HALT));
         let mut process = self.start();
         match kind {
-            // Before its first request, or shortly after.
+            // A kill before the first request of the process, or shortly after it.
             0 => self.pause(20_000),
-            // Before a step that is drawn. The chain changes until it comes to that.
+            // A kill before a random step. The chain changes until the process has reached it.
             3 => {
                 let halted = self.task.halted();
                 while !halted.exists() {
@@ -143,13 +145,13 @@ impl Run {
         if kind == 4 {
             self.node.chain().take_back(self.task.confirmations);
         }
-        // Nobody follows.
+        // The chain also changes while no process follows it.
         for _ in 0..self.rng.below(3) {
             self.node.chain().change();
         }
     }
 
-    /// The last process comes to the end, and the law holds for all of them.
+    /// Runs a last process to the end, and checks the records of all processes.
     fn end(mut self) -> Tally {
         self.task.halt = None;
         self.node.chain().outgrow(self.task.confirmations);
@@ -173,7 +175,7 @@ impl Run {
         self.node.chain().requests
     }
 
-    /// Waits until everything is given out. Returns the last block.
+    /// Waits until everything is delivered. Returns the last block.
     fn settle(&self, process: &mut Process) -> BlockRef {
         let last = {
             let world = &self.node.chain().world;
@@ -195,7 +197,7 @@ impl Run {
     }
 }
 
-/// This program in another process, as [`follower_process`].
+/// This program run as another process, which executes [`follower_process`].
 struct Process {
     child: Child,
     stderr: PathBuf,
@@ -214,12 +216,12 @@ impl Process {
         Self { child, stderr }
     }
 
-    /// Waits for something that comes while the process runs.
+    /// Waits until `is_there` returns `true`. Panics if the process ends before that.
     fn wait_until(&mut self, is_there: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_there() {
             self.must_run();
-            assert!(began.elapsed() < PATIENCE, "it does not come\n{}", self.stderr());
+            assert!(began.elapsed() < PATIENCE, "timeout of the process\n{}", self.stderr());
             std::thread::sleep(Duration::from_micros(500));
         }
     }
@@ -233,7 +235,7 @@ impl Process {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
-    /// SIGKILL, where there are signals.
+    /// Kills the process, by SIGKILL on Unix.
     fn kill(mut self) {
         self.must_run();
         self.child.kill().expect("killed");

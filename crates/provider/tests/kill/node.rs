@@ -1,4 +1,4 @@
-//! A node whose chain grows, has reorganisations, and goes back to branches that it had left.
+//! A node whose chain grows, is reorganised, and returns to branches that it had left.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,22 +9,22 @@ use testkit::eth::json_rpc;
 use testkit::eth::rpc_methods::{self, BlockId};
 use testkit::eth::world::{World, WorldBlock};
 
-/// No reorganisation goes further back from the highest head that there ever was.
+/// Maximum depth of a reorganisation below the highest head that the chain ever had.
 const DEEPEST: usize = 9;
-/// Makes a block that has logs which are asked about.
+/// Kind of a block with logs that match the query.
 const WITH_LOGS: u8 = 11;
 
 /// The node's chain.
 pub(crate) struct Chain {
     pub(crate) world: World,
     rng: Rng,
-    /// The most blocks that the chain ever had.
+    /// Maximum number of blocks that the chain ever had.
     highest: usize,
     pub(crate) requests: usize,
 }
 
 impl Chain {
-    /// It grows, or another branch takes over.
+    /// Changes the chain at random: it grows or is reorganised.
     pub(crate) fn change(&mut self) {
         match self.rng.below(8) {
             0..4 => {
@@ -36,7 +36,7 @@ impl Chain {
                 if deepest > 0 {
                     let depth = 1 + self.rng.below(deepest.min(6));
                     self.reorganise(depth);
-                    // At times the new branch is shorter, for now.
+                    // The new branch may be one block shorter at first.
                     let count = (depth + self.rng.below(4)).saturating_sub(1);
                     self.mine(count);
                 }
@@ -52,7 +52,7 @@ impl Chain {
         self.highest = self.highest.max(self.world.canonical.len());
     }
 
-    /// Blocks that may leave the chain.
+    /// Returns the number of blocks that may leave the chain.
     fn deepest(&self) -> usize {
         (self.world.canonical.len() + DEEPEST).saturating_sub(self.highest.max(DEEPEST + 1))
     }
@@ -63,13 +63,13 @@ impl Chain {
         self.highest = self.highest.max(self.world.canonical.len());
     }
 
-    /// Other blocks take the place of so many.
+    /// Replaces the last `depth` blocks by others.
     fn reorganise(&mut self, depth: usize) {
         self.world.synchronise();
         self.world.revert(depth);
     }
 
-    /// The chain becomes the longest that there ever was. Its last block that is given out has
+    /// Extends the chain beyond its highest head ever. The last block with enough confirmations has
     /// logs.
     pub(crate) fn outgrow(&mut self, confirmations: u64) {
         self.world.outgrow(0);
@@ -78,7 +78,7 @@ impl Chain {
         self.highest = self.highest.max(self.world.canonical.len());
     }
 
-    /// The last block that was given out leaves the chain.
+    /// Removes the last delivered block from the chain.
     pub(crate) fn take_back(&mut self, confirmations: u64) {
         let least = 1 + usize::try_from(confirmations).expect("few");
         let depth = least + self.rng.below(DEEPEST - least);
@@ -96,7 +96,7 @@ impl Chain {
             BlockId::Tag("latest") => self.world.at(self.world.head().number),
             BlockId::Tag("finalized") => self.world.at(self.world.finalized().number),
             BlockId::Tag(_) => None,
-            // Of what left its chain the node has neither headers nor receipts.
+            // The node has neither headers nor receipts of blocks that left its chain.
             BlockId::Hash(hash) => {
                 self.world.canonical.contains(&hash).then(|| &self.world.blocks[&hash])
             }

@@ -1,4 +1,4 @@
-//! What a reader of logs keeps: a line for each thing that it was told, in order.
+//! The records of a reader of logs: one line for each event, in order.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// Who keeps the cursor.
+/// The party that stores the cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Keeper {
-    /// The crate, in a file of its own.
+    /// The crate stores the cursor in a file of its own.
     Crate,
-    /// The reader, after the records of each update. What comes after the last cursor is a
-    /// transaction that was not finished.
+    /// The reader stores the cursor after the records of each update. Records after the last cursor
+    /// belong to an unfinished transaction.
     Reader,
 }
 
@@ -24,15 +24,15 @@ pub(crate) const BLOCKS: &str = "blocks";
 pub(crate) const REMOVED: &str = "removed";
 pub(crate) const CURSOR: &str = "cursor";
 
-/// Stands for the last block where there is none.
+/// Placeholder for the last block if there is none.
 pub(crate) const NONE: &str = "none";
 
-/// The lines that count, each as its first word and the rest.
+/// Returns the valid lines, each as its first word and the rest.
 pub(crate) fn lines(text: &str, keeper: Keeper) -> impl DoubleEndedIterator<Item = (&str, &str)> {
     counted(text, keeper).lines().map(|line| line.split_once(' ').expect("a word and the rest"))
 }
 
-/// The part of the text that counts: whole lines, and whole transactions.
+/// Returns the valid part of the text: complete lines of complete transactions.
 fn counted(text: &str, keeper: Keeper) -> &str {
     let whole = text.rfind('\n').map_or(0, |end| end + 1);
     let whole = &text[..whole];
@@ -46,11 +46,11 @@ fn counted(text: &str, keeper: Keeper) -> &str {
     }
 }
 
-/// The file, open for more.
+/// The file of records, opened to append lines.
 pub(crate) struct Records(File);
 
 impl Records {
-    /// Cuts off what does not count. Returns the last cursor too, if there is one.
+    /// Opens the file and cuts off its invalid part. Also returns the last cursor, if there is one.
     pub(crate) fn open(path: &Path, keeper: Keeper) -> (Self, Option<String>) {
         let mut options = OpenOptions::new();
         let mut file = options.read(true).append(true).create(true).open(path).expect("a file");
@@ -62,7 +62,7 @@ impl Records {
         (Self(file), cursor.map(|(_, cursor)| cursor.to_owned()))
     }
 
-    /// One write for each line: a kill comes between two of them.
+    /// Appends a line by a single write, so that a kill leaves no part of a line.
     pub(crate) fn write(&mut self, word: &str, rest: &str) {
         self.0.write_all(format!("{word} {rest}\n").as_bytes()).expect("written");
     }

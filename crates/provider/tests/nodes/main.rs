@@ -1,5 +1,5 @@
-//! Several nodes, of which one refuses, lags, is on another branch, lies or is silent: what the
-//! others give is enough wherever it can be, and results say what was wrong.
+//! Tests with several nodes, one of which refuses, lags, is on another branch, lies or is silent.
+//! The other nodes' data is used where it suffices, and the results report the faulty node.
 
 mod node;
 
@@ -18,11 +18,11 @@ use node::{Chain, honest, serve};
 use testkit::eth::json_rpc::Sent;
 use testkit::eth::world::{ASKED, World};
 
-/// A block with one log that is asked about, and one with none.
+/// Kinds of blocks: with one log that matches the query, and without logs.
 const WITH_LOG: u8 = 5;
 const EMPTY: u8 = 0;
 
-/// A world of so many blocks after block 0, of which each fourth has a log.
+/// Creates a world of `blocks` blocks after block 0. Every fourth block has a log.
 fn world(blocks: u8) -> World {
     let mut world = World::new();
     grow(&mut world, blocks);
@@ -76,7 +76,7 @@ fn a_node_that_refuses_or_talks_nonsense_is_passed_over() {
                 assert_eq!(numbers(&proven.logs), every_fourth(20));
                 let scan = provider.scan(&query()).expect("scanned");
                 assert_eq!(scan.candidates.len(), 5);
-                // Its own answer cannot be had.
+                // An audit needs the answer of the bad node too, which fails.
                 match provider.audit(&query()) {
                     Err(FetchError::Rpc { node, .. }) => assert_eq!(node, bad),
                     other => panic!("{other:?}"),
@@ -120,12 +120,12 @@ fn a_node_that_lags_shortens_the_range_and_is_named() {
         assert!(audited.asking.warnings.contains(&lags), "{:?}", audited.asking.warnings);
         assert!(audited.reports.iter().all(|report| report.status() == Status::Complete));
     }
-    // With one that has the last block the other does not matter.
+    // If one node has the last block of a range, the lagging node does not matter.
     let proven = build(&[&behind, &ahead]).logs(&query().to_block(90)).expect("proven");
     assert_eq!(numbers(&proven.logs), every_fourth(90));
     let lags = |warning: &Warning| matches!(warning, Warning::Lags { .. });
     assert!(!proven.warnings.iter().any(lags), "{:?}", proven.warnings);
-    // Sixty-four blocks are few.
+    // A lag of 64 blocks causes no warning.
     let proven = build(&[&ahead, &near]).logs(&query()).expect("proven");
     assert_eq!(proven.blocks, 0..=36);
     assert_eq!(proven.warnings, []);
@@ -142,10 +142,10 @@ fn one_node_that_has_the_last_block_is_enough_for_logs() {
         assert_eq!((proven.blocks, numbers(&proven.logs)), (0..=35, every_fourth(35)));
         let scan = provider.scan(&query).expect("scanned");
         assert_eq!((scan.blocks, scan.candidates.len()), (0..=35, 8));
-        // The newest block is still the one that all have.
+        // The tag `latest` still means the newest block that all nodes have.
         let from_newest = LogQuery::new().address(ASKED).from_block(BlockTag::Latest).to_block(35);
         assert_eq!(provider.logs(&from_newest).expect("proven").blocks, 20..=35);
-        // Each node's answer is compared, and one cannot have it.
+        // An audit needs each node's answer, and one node cannot have the blocks.
         let beyond = |last, head| FetchError::Blocks(ResolveError::BeyondHead { last, head });
         assert_eq!(provider.audit(&query).err(), Some(beyond(35, 20)));
         let query = query.to_block(41);
@@ -156,7 +156,7 @@ fn one_node_that_has_the_last_block_is_enough_for_logs() {
     }
 }
 
-/// Both chains have the first twelve blocks.
+/// Returns two chains that share their first twelve blocks.
 fn two_branches() -> [Chain; 2] {
     let mut world = world(40);
     let first = Chain::of(&world);
@@ -179,7 +179,7 @@ fn the_chain_is_that_of_the_highest_anchor() {
             let headers = provider.headers(0..=35).expect("headers");
             assert_eq!(headers.block(35).map(|block| block.hash), Some(right.hash(35)));
         }
-        // No node can have a higher one: the first is as good as any.
+        // No node can be anchored higher, so that the first node's chain is used.
         let provider = provider(&urls).anchor(low).build().expect("it is set up");
         match provider.logs(&query().to_block(25)) {
             Err(LogsError::Incomplete(incomplete)) => {
@@ -204,7 +204,7 @@ fn a_block_by_its_hash_comes_from_the_node_that_has_it() {
         let candidates = provider.scan(&query).expect("scanned").candidates;
         assert_eq!(candidates.iter().map(|block| block.hash).collect::<Vec<_>>(), [hash]);
     }
-    // A node that has a block of another branch, by its hash alone.
+    // A node that has a block of another branch, but only by its hash.
     let not_on_chain = FetchError::Audit(AuditError::NotOnChain { hash });
     let remembers = honest(&Chain { others: right.blocks, ..parted });
     let provider = build(&[&remembers]);
@@ -229,7 +229,7 @@ fn a_scan_goes_on_at_the_next_node() {
     assert!(matches!(scan.warnings[..], [Warning::NoChain { .. }]), "{:?}", scan.warnings);
 }
 
-/// Whether receipts of this block are asked for.
+/// Returns `true` if the call requests receipts of this block.
 fn is_of_receipts(chain: &Chain, block: u64, method: &str, params: &Value) -> bool {
     method.contains("Receipts")
         && (params[0] == json!(chain.hash(block)) || params[0] == format!("{block:#x}"))
@@ -254,7 +254,7 @@ fn what_is_proven_of_a_node_is_said_though_it_is_silent_about_the_rest() {
     assert_eq!(undecided, [(8, Undecidable::ReceiptsNotSupplied)]);
     assert_transient(audited.fetched.unreachable.as_ref(), &liar);
 
-    // The same of an answer that was handed in.
+    // An answer that the caller passes gives the same result.
     let audited = provider.audit_answer(&query().to_block(10), &[]).expect("audited");
     assert_eq!(audited.reports[0].status(), Status::Wrong);
     assert_transient(audited.fetched.unreachable.as_ref(), &liar);
@@ -274,7 +274,7 @@ fn a_silent_node_does_not_keep_others_from_being_asked_again() {
     let chain = Chain::of(&world(10));
     let silent =
         serve(&chain, |_, method, _| method.contains("Receipts").then_some(Sent::Status(503)));
-    // By its first method it has none, by the next it has them.
+    // A node whose first method returns no receipts, and whose other methods return them.
     let odd = serve(&chain, |_, method, _| {
         (method == "eth_getBlockReceipts").then_some(Sent::Result(Value::Null))
     });
@@ -306,7 +306,7 @@ fn a_fault_names_the_node_that_answered_last() {
 
 #[test]
 fn an_operation_holds_no_more_than_it_may() {
-    // Five logs, of more than 300 and less than 400 bytes each.
+    // There are five logs. Each counts as more than 300 and less than 400 bytes.
     let url = honest(&Chain::of(&world(20)));
     let few = || provider(&[&url]).max_held(1_500);
     let is_of = |what: &str, error: &FetchError| match error {
@@ -330,7 +330,7 @@ fn an_operation_holds_no_more_than_it_may() {
 
 #[test]
 fn receipts_without_logs_are_held_as_well() {
-    // A hundred and twenty receipts of no logs, in forty blocks whose filters say nothing.
+    // 120 receipts without logs, in 40 blocks whose filters rule nothing out.
     let mut world = World::new();
     (0..40).for_each(|_| world.mine(3));
     let url = honest(&Chain::of(&world));

@@ -1,4 +1,4 @@
-//! A node of a chain that does not change, which answers as a test wants.
+//! A node with a fixed chain. A test can replace its answers.
 
 use chainsieve::alloy_primitives::{B256, hex};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use testkit::eth::world::{ASKED, World, WorldBlock};
 #[derive(Clone)]
 pub(super) struct Chain {
     pub(super) blocks: Vec<WorldBlock>,
-    /// Blocks of other branches, which the node gives by their hash.
+    /// Blocks of other branches, which the node returns only by their hash.
     pub(super) others: Vec<WorldBlock>,
 }
 
@@ -21,7 +21,7 @@ impl Chain {
         Self { blocks: blocks.collect(), others: Vec::new() }
     }
 
-    /// The same chain, as a node has it that lags.
+    /// Returns the chain as a lagging node has it: up to block `last`.
     pub(super) fn up_to(&self, last: usize) -> Self {
         Self { blocks: self.blocks[..=last].to_vec(), others: Vec::new() }
     }
@@ -41,7 +41,7 @@ impl Chain {
         }
     }
 
-    /// The logs that are asked about in the blocks of a filter.
+    /// Returns the logs that match the tests' query, in the blocks of a filter.
     pub(super) fn logs(&self, filter: &Value) -> Vec<Value> {
         let range = rpc_methods::range(filter, |tag| self.at(tag).map(|block| block.at.number));
         let blocks = self.blocks.iter().filter(|block| range.contains(&block.at.number));
@@ -54,7 +54,7 @@ impl Chain {
                     "blockNumber": format!("{:#x}", block.at.number),
                     "blockHash": block.at.hash,
                     "transactionHash": B256::ZERO,
-                    // Blocks here have one transaction.
+                    // Each block of this chain has one transaction.
                     "transactionIndex": "0x0",
                     "logIndex": format!("{index:#x}"),
                     "removed": false,
@@ -75,7 +75,8 @@ impl Chain {
     }
 }
 
-/// Starts a node that has this chain; `lie` goes before the truth. Returns its URL.
+/// Starts a node with this chain and returns its URL. If `lie` returns an answer, it replaces the
+/// true one.
 pub(super) fn serve(
     chain: &Chain,
     lie: impl Fn(&Chain, &str, &Value) -> Option<Sent> + Send + Sync + 'static,

@@ -1,7 +1,7 @@
-//! Each kind of oracle case against the slow matcher and against the library.
+//! Checks for each kind of BIP37 oracle case, against the slow matcher and against the library.
 //!
-//! Both the corpus and the subset in `fixtures/` go through these, so that the two cannot ask
-//! for different things.
+//! The tests with the corpus and those with its subset in `fixtures/` share these checks, so that
+//! they can't expect different results.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ use crate::btc::oracle::{Case, TestBlock};
 use crate::btc::slow_bip37::script::{Template, is_well_formed, non_empty_pushes, template};
 use crate::btc::slow_bip37::{SlowFilter, tree};
 
-/// Runs a case of any BIP37 kind; `block` finds blocks by their corpus name. False for kinds
-/// that belong to other filters.
+/// Runs a case of any BIP37 kind. `block` returns a block by its name in the corpus. Returns
+/// `false` for kinds that belong to other filters.
 pub fn check(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) -> bool {
     match case.str("kind") {
         "sizing" => sizing(case),
@@ -27,7 +27,7 @@ pub fn check(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) -> bool {
     true
 }
 
-/// Runs all cases of `text` and returns how many there were of each kind.
+/// Runs all cases of `text`, and returns the number of cases of each kind.
 pub fn check_all(text: &str, block: &dyn Fn(&str) -> Rc<TestBlock>) -> BTreeMap<String, usize> {
     crate::btc::oracle::count_kinds(text, |case| check(case, block))
 }
@@ -85,7 +85,7 @@ fn matching(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) {
     let filterload = case.bytes("filterload");
     let (filter, _) = BloomFilter::decode_any_size(&filterload).expect("a valid payload");
     let fits = filter.is_within_size_constraints();
-    // Cases of kind `update` do not say it: theirs all fit.
+    // Cases of kind `update` lack this field: their filters are all within the limits.
     let expected = case.json.get("within_size").is_none_or(|fits| fits.as_bool() == Some(true));
     assert_eq!(fits, expected, "{case}: within_size");
     assert_eq!(BloomFilter::decode(&filterload).is_ok(), fits, "{case}: decode");
@@ -108,8 +108,8 @@ fn matching(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) {
     }
 }
 
-/// What such a case is made for: with the same filter that inserts nothing, exactly the
-/// transactions that the case names are missed.
+/// Checks that exactly the transactions named by the case are missed by the same filter without
+/// insertions of outpoints. The cases of kind `update` are made for that.
 fn only_by_inserted_outpoint(case: &Case, filterload: &[u8], block: &TestBlock) {
     let mut without_updates = SlowFilter::from_payload(filterload);
     without_updates.flags = 0;
@@ -120,5 +120,5 @@ fn only_by_inserted_outpoint(case: &Case, filterload: &[u8], block: &TestBlock) 
         .filter(|index| found.iter().all(|(at, _)| at != index))
         .collect();
     assert_eq!(missed, case.indices("only_by_inserted_outpoint"), "{case}");
-    assert!(!missed.is_empty(), "{case}: an update case without an update that matters");
+    assert!(!missed.is_empty(), "{case}: no transaction depends on an inserted outpoint");
 }

@@ -1,9 +1,10 @@
-//! Sets written and asked by `bitcoin`, and the flaws of its reader.
+//! Golomb-coded sets that the `bitcoin` crate writes and queries, and the flaws of its reader.
 
 use chainsieve::bitcoin::bip158::{GcsFilterReader, GcsFilterWriter};
 
 use crate::btc::naive_gcs::{Coding, Fault};
 
+/// Returns the set of the elements as the `bitcoin` crate writes it.
 pub fn written_by_bitcoin(coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer =
@@ -15,7 +16,8 @@ pub fn written_by_bitcoin(coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// What `bitcoin` answers to any and to all of `queries`; `None` for its errors.
+/// Returns `bitcoin`'s answers: whether any of `queries` matches, and whether all do. An error
+/// becomes `None`.
 pub fn asked_of_bitcoin(
     coding: Coding,
     bytes: &[u8],
@@ -28,7 +30,8 @@ pub fn asked_of_bitcoin(
     (any.ok(), all.ok())
 }
 
-/// The answers that the values before the end of the bytes settle, however bad the rest is.
+/// Returns the two answers that are already decided by the values before the end of the bytes,
+/// whatever follows.
 fn settled_early(
     coding: Coding,
     count: u64,
@@ -49,21 +52,23 @@ fn settled_early(
     (any, all)
 }
 
-/// How often `bitcoin` answered where there is no answer, by what it overlooks.
+/// Counts the malformed sets for which `bitcoin` returned an answer, by the flaw that it
+/// overlooked.
 #[derive(Debug, Default)]
 pub struct Flaws {
-    /// A count that is cut short or padded is read as 0: everything is "no match".
+    /// `bitcoin` reads a truncated or non-minimal count as 0, so nothing matches.
     pub count_read_as_zero: usize,
-    /// Bytes behind the last value.
+    /// Trailing bytes after the last value.
     pub trailing_bytes: usize,
-    /// Fewer values than the count says, and the answer settled by those that are there.
+    /// Fewer values than the count claims, but the values present decide the answer.
     pub settled_before_the_end: usize,
-    /// Nothing asked: the bytes are not looked at.
+    /// With no queries, `bitcoin` does not look at the bytes at all.
     pub nothing_asked: usize,
 }
 
 impl Flaws {
-    /// Asserts that `bitcoin` answers as the library, or as one of its flaws makes it.
+    /// Asserts that `bitcoin` returns the library's answers, or those that one of its known flaws
+    /// explains. Returns `true` if the bytes are a valid set.
     pub fn check(&mut self, coding: Coding, bytes: &[u8], queries: &[Vec<u8>]) -> bool {
         let theirs = asked_of_bitcoin(coding, bytes, queries);
         let about = || format!("{coding:?}: {bytes:02x?}, {queries:02x?}");

@@ -1,5 +1,5 @@
-//! Outputs of every kind, and inputs that could spend them. Signatures are made up: nobody here
-//! checks them.
+//! Outputs of every kind, and inputs that look like spending them. The signatures are made up, as
+//! no test checks them.
 
 use chainsieve::bitcoin::blockdata::opcodes::all as op;
 use chainsieve::bitcoin::hashes::{Hash as _, hash160, sha256};
@@ -11,7 +11,7 @@ use chainsieve::bitcoin::{
 
 use crate::Rng;
 
-/// Who may spend an output, and how.
+/// An output's kind and key, from which its script and a matching input are made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Coin {
     kind: Kind,
@@ -29,18 +29,18 @@ enum Kind {
     P2wsh,
     P2shP2wsh,
     P2tr,
-    /// A P2WSH output whose script is 33 bytes that look like a public key.
+    /// A P2WSH output whose witness script is 33 bytes that look like a public key.
     KeyLikeP2wsh,
-    /// A version of witness programs that has no rules yet.
+    /// A version of witness programs that has no consensus rules yet.
     FutureWitness,
-    /// `2DROP 1`, spent with what looks like a signature and a key.
+    /// The script `2DROP 1`, spent with items that look like a signature and a key.
     Drop,
-    /// `DROP 1`, spent by pushing what looks like the script inside P2SH-P2WPKH. With a witness
-    /// made up for it, it would look like a proof.
+    /// The script `DROP 1`, spent by a push that looks like the script inside P2SH-P2WPKH. With an
+    /// invented witness, the input would look like proof of that script.
     DropProgram,
-    /// No script at all: anyone can spend it, and no filter has it.
+    /// An empty script: anyone can spend it, and block filters leave it out.
     Empty,
-    /// A first byte that no filter has among outputs.
+    /// A script that starts with `OP_RETURN`: block filters leave out such outputs.
     OpReturn,
 }
 
@@ -62,7 +62,7 @@ const KINDS: [Kind; 15] = [
     Kind::OpReturn,
 ];
 
-/// The kinds that wallets use: one for each of its scripts in turn.
+/// The kinds that wallets use. The test wallet has one script of each.
 const WALLET_KINDS: [Kind; 7] = [
     Kind::P2wpkh,
     Kind::P2tr,
@@ -78,7 +78,8 @@ fn key(rng: &mut Rng) -> PublicKey {
     PublicKey::new(secret.public_key(&Secp256k1::signing_only()))
 }
 
-/// Keys are dear; a few for everyone else.
+/// Returns coins of all kinds for six keys that are not the wallet's. Few keys, as they are
+/// expensive to make.
 pub fn strangers(rng: &mut Rng) -> Vec<Coin> {
     let coins = |_| {
         let key = key(rng);
@@ -87,17 +88,18 @@ pub fn strangers(rng: &mut Rng) -> Vec<Coin> {
     (0..6).flat_map(coins).collect()
 }
 
-/// The outputs of a wallet.
+/// Returns the coins of a wallet, each of another kind and key.
 pub fn wallet(rng: &mut Rng) -> Vec<Coin> {
     WALLET_KINDS.iter().map(|&kind| Coin { kind, key: key(rng) }).collect()
 }
 
 impl Coin {
+    /// Returns `true` if an input can spend the output.
     pub fn spendable(&self) -> bool {
         self.kind != Kind::OpReturn
     }
 
-    /// The witness script, or that of pay-to-script-hash without a witness.
+    /// Returns the witness script, or the redeem script of pay-to-script-hash without a witness.
     fn inner_script(&self) -> ScriptBuf {
         match self.kind {
             Kind::KeyLikeP2wsh => ScriptBuf::from_bytes(self.key.to_bytes()),
@@ -144,7 +146,7 @@ impl Coin {
         }
     }
 
-    /// What an input that spends the output holds: `scriptSig` and witness.
+    /// Returns the `scriptSig` and the witness of an input that spends the output.
     pub fn spend(&self, rng: &mut Rng) -> (ScriptBuf, Witness) {
         let mut signature = vec![0x30, 0x44];
         signature.extend(rng.bytes(68));

@@ -1,4 +1,4 @@
-//! The corpus directory: its index and its files.
+//! The Bitcoin folder of the corpus: its index and its files.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub struct CorpusFile {
 }
 
 impl CorpusFile {
-    /// The format in one word, as far as these tests read it.
+    /// Returns the format in one word, for the formats that these tests read.
     pub fn format_kind(&self) -> &'static str {
         match self.format.as_str() {
             "raw block, network serialisation" => "raw block",
@@ -36,10 +36,10 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// `None`, with a line that says so, where there is no corpus to test.
+    /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// A corpus that is named but not there, or none at all where `CI` is set.
+    /// If the configured corpus does not exist, or if `CI` is set and no corpus is configured.
     pub fn open() -> Option<Self> {
         let (root, files) = corpus::index("bitcoin")?;
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
@@ -58,7 +58,7 @@ impl Corpus {
         std::fs::read(self.root.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
-    /// A block by the name of its file, without directory and ending.
+    /// Returns a block by the name of its file, without folder and extension.
     pub fn block(&self, name: &str) -> Rc<TestBlock> {
         if let Some(block) = self.blocks.borrow().get(name) {
             return Rc::clone(block);

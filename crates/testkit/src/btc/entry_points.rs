@@ -1,4 +1,4 @@
-//! Every way the library has to match a block, under one signature.
+//! Runs every entry point of the library that matches a block, and returns all results in one type.
 
 use chainsieve::bitcoin::{Transaction, consensus};
 use chainsieve::btc::bip37::{
@@ -9,7 +9,8 @@ use chainsieve::simd::Backend;
 use crate::btc::oracle::TestBlock;
 use crate::btc::slow_bip37::{Reason, SlowFilter};
 
-/// What matching gave: index and reasons of each match, and the filter's payload afterwards.
+/// Result of matching a block: index and reasons of each match, and the filter's payload
+/// afterwards.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub matches: Vec<(usize, Vec<Reason>)>,
@@ -22,13 +23,14 @@ impl Outcome {
     }
 }
 
+/// Matches the block with the slow matcher.
 pub fn slow(filterload: &[u8], block: &TestBlock) -> Outcome {
     let mut filter = SlowFilter::from_payload(filterload);
     let matches = filter.match_block(&block.block);
     Outcome { matches, filter_after: filter.payload() }
 }
 
-/// The library's answers, each with the name of entry point and backend.
+/// Returns the library's results, each with the name of the entry point and the backend.
 pub fn library(filterload: &[u8], block: &TestBlock) -> Vec<(String, Outcome)> {
     let (filter, rest) = BloomFilter::decode_any_size(filterload).expect("a valid payload");
     assert!(rest.is_empty(), "a whole payload");
@@ -81,7 +83,7 @@ fn raw_tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
     })
 }
 
-/// A bank in which the filter, peer 7's, is one of twenty.
+/// Returns a bank of twenty filters, in which the filter is that of peer 7.
 fn bank(filter: &BloomFilter) -> FilterBank<u32> {
     let mut bank = FilterBank::new();
     for peer in 0..20 {
@@ -127,7 +129,7 @@ fn one_by_one(
     Outcome { matches, filter_after: filter.encode() }
 }
 
-/// The `merkleblock` payload that the library makes of an outcome.
+/// Returns the `merkleblock` payload that the library builds from an outcome.
 pub fn merkle_block(block: &TestBlock, outcome: &Outcome) -> Vec<u8> {
     let txids: Vec<_> = block.block.txdata.iter().map(Transaction::compute_txid).collect();
     let index = |(index, _): &(usize, _)| u32::try_from(*index).expect("an index");
@@ -136,7 +138,7 @@ pub fn merkle_block(block: &TestBlock, outcome: &Outcome) -> Vec<u8> {
     block.expect("a valid block").encode()
 }
 
-/// The library's reasons in the words of the slow matcher.
+/// Converts the library's reasons to those of the slow matcher.
 pub fn reasons(found: &TxMatch) -> Vec<Reason> {
     let at = |n: u32| usize::try_from(n).expect("an index");
     let reason = |reason: &MatchReason| match *reason {

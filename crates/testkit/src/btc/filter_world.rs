@@ -1,4 +1,5 @@
-//! What is true: a tree of blocks with their filters, and what in it is the wallet's.
+//! The ground truth of sync tests: a tree of blocks with their filters, and the wallet's scripts in
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,32 +15,32 @@ use crate::Rng;
 use crate::btc::coins::{self, Coin};
 use crate::btc::regtest;
 
-/// A time after that of every block, in Unix seconds.
+/// A time after the time of every block, in Unix seconds.
 pub const NOW: u32 = 1_700_000_000;
-/// Coins that are kept to be spent; the others are left alone for ever.
+/// Largest number of outputs that are kept for spending; the others are never spent.
 const UNSPENT: usize = 24;
 
-/// A block with what belongs to it.
+/// A block with its filter, its parent and the outputs that can be spent after it.
 pub struct WorldBlock {
     pub height: u32,
     pub hash: BlockHash,
     pub block: Block,
-    /// By `bitcoin`'s own writer.
+    /// The basic filter, written by the `bitcoin` crate.
     pub filter: Vec<u8>,
-    /// What the filter holds, once or more each.
+    /// The elements of the filter; an element may be listed more than once.
     pub elements: Vec<ScriptBuf>,
-    /// Whether the filter holds a script of the wallet.
+    /// `true` if the filter contains a script of the wallet.
     pub matches: bool,
     pub parent: usize,
-    /// What can be spent behind it.
+    /// Outputs that can be spent after this block.
     unspent: Vec<(OutPoint, Coin)>,
 }
 
-/// All blocks, by number: genesis is 0.
+/// All blocks, by number; number 0 is the genesis block.
 pub struct World {
     pub blocks: Vec<WorldBlock>,
     pub by_hash: HashMap<BlockHash, usize>,
-    /// What the wallet looks for.
+    /// The scripts of the wallet.
     pub wallet: Vec<ScriptBuf>,
     own: Vec<Coin>,
     strangers: Vec<Coin>,
@@ -47,7 +48,7 @@ pub struct World {
 }
 
 impl World {
-    /// Genesis alone.
+    /// Returns a world with only the genesis block.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let (own, strangers) = (coins::wallet(&mut rng), coins::strangers(&mut rng));
@@ -80,7 +81,7 @@ impl World {
         self.add(block, parent, &prevouts, unspent)
     }
 
-    /// An output, now and then to the wallet.
+    /// Returns a random coin: with a chance of one in 16 the wallet's, otherwise a stranger's.
     fn coin(&mut self) -> Coin {
         let to = if self.rng.one_in(16) { &self.own } else { &self.strangers };
         self.rng.pick(to).clone()
@@ -95,14 +96,16 @@ impl World {
         (coins.iter().map(output).collect(), coins)
     }
 
-    /// With the height, as BIP34 has it, and room for the witness commitment.
+    /// Returns a coinbase with the height, as BIP34 requires.
     fn coinbase(&mut self, height: u32) -> Transaction {
-        // Nobody spends it: its id changes when the witness commitment comes in.
+        // This output is never spent: the transaction's id changes when the witness commitment is
+        // added.
         let (output, _) = self.outputs(1);
         regtest::coinbase(height, self.rng.array::<4>(), output)
     }
 
-    /// Spends one to three outputs, also of the same block. The first ones come from nothing.
+    /// Returns a transaction that spends one to three outputs, also of the same block. While few
+    /// outputs exist, it spends outputs of invented transactions.
     fn transaction(
         &mut self,
         unspent: &mut Vec<(OutPoint, Coin)>,
@@ -160,7 +163,7 @@ impl World {
         number
     }
 
-    /// The numbers of the blocks of the chain that ends in block number `tip`, from genesis on.
+    /// Returns the numbers of the blocks of the chain that ends in block `tip`, from genesis on.
     pub fn chain(&self, tip: usize) -> Vec<usize> {
         let mut chain = vec![tip];
         while let Some(&number) = chain.last()
@@ -177,7 +180,7 @@ impl World {
     }
 }
 
-/// The wallet's transactions among `blocks`, given in the order of the chain: those that pay to
+/// Returns the wallet's transactions in `blocks`, which must be in chain order: those that pay to
 /// one of its scripts, and those that spend such an output.
 pub fn wallet_transactions<'b>(
     wallet: &[ScriptBuf],

@@ -1,14 +1,14 @@
-//! The blocks that every clone has.
+//! The Bitcoin blocks of the repository's `fixtures/` folder.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::btc::oracle::{TestBlock, from_hex};
 
-/// The heights of the mainnet blocks in `fixtures/bitcoin/blocks`.
+/// Heights of the mainnet blocks in `fixtures/bitcoin/blocks`.
 pub const BLOCKS: [u32; 5] = [170, 57_043, 150_013, 255_018, 757_753];
 
-/// A path under `fixtures/bitcoin`.
+/// Returns a path under `fixtures/bitcoin`.
 pub fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/bitcoin").join(name)
 }
@@ -18,7 +18,7 @@ pub fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// The block of a height in [`BLOCKS`].
+/// Returns the block at one of the heights of [`BLOCKS`].
 pub fn block(height: u32) -> Rc<TestBlock> {
     let json = read(&format!("blocks/mainnet_{height}.json"));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -1,4 +1,4 @@
-//! What the fuzz targets of compact filters assert of any bytes.
+//! Assertions of the fuzz targets for compact filters; each takes arbitrary bytes.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use chainsieve::btc::bip158::{BlockFilter, BuildError};
 use crate::btc::bitcoin_sets::{Flaws, written_by_bitcoin};
 use crate::btc::naive_gcs::{Coding, basic_elements};
 
-/// A coding, of the first six bytes.
+/// Takes a coding from the first six bytes.
 fn coding(data: &[u8]) -> Option<(Coding, &[u8])> {
     let ([p, key, m @ ..], rest) = data.split_first_chunk::<6>()?;
     let p = p % 33;
-    // Mostly of the size that goes with P.
+    // Mostly an M of the size that suits P.
     let most = if p < 28 { 16 << p } else { u32::MAX };
     let m = u32::from_le_bytes(*m).checked_rem(most).map_or(1, |m| m.max(1));
     Some((Coding { k0: u64::from(*key), k1: u64::MAX - u64::from(*key), p, m }, rest))
 }
 
-/// Pieces of bytes, each behind its length.
+/// Splits bytes into pieces, each preceded by its length.
 fn pieces(mut data: &[u8]) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     while let Some((length, rest)) = data.split_first() {
@@ -31,8 +31,8 @@ fn pieces(mut data: &[u8]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// Bytes as a set: read strictly, as Core does, and by `bitcoin` with its flaws; asked for three
-/// questions. The number of values, where Core takes it.
+/// Treats the bytes as a set. Reads it in the strict way, in Core's way, and with `bitcoin` and its
+/// flaws, and runs three queries on it. Returns the number of values if Core accepts the set.
 pub fn set_is_read_alike(data: &[u8]) -> Option<usize> {
     let (coding, bytes) = coding(data)?;
     let queries = [b"one".to_vec(), b"".to_vec(), b"a third, of more than eight bytes".to_vec()];
@@ -46,8 +46,9 @@ pub fn set_is_read_alike(data: &[u8]) -> Option<usize> {
     Some(reading.values.len())
 }
 
-/// Bytes as elements and questions: written as the text and `bitcoin` do, read again, every
-/// element found. The number of questions that are answered with yes.
+/// Treats the bytes as elements and queries. Checks that the elements are encoded as by the text
+/// and by `bitcoin`, and that reading finds every element. Returns the number of queries that
+/// match.
 pub fn elements_come_back(data: &[u8]) -> Option<usize> {
     let (coding, rest) = coding(data)?;
     let pieces = pieces(rest);
@@ -63,8 +64,8 @@ pub fn elements_come_back(data: &[u8]) -> Option<usize> {
     coding.check_matching(&bytes, &pieces).map(|found| found.len())
 }
 
-/// A raw block, and behind it the scripts that it spends of other blocks: its filter is what the
-/// text and `bitcoin` make. The number of its elements.
+/// Treats the bytes as a raw block, followed by scripts that it spends from other blocks. Checks
+/// that its filter is the one that the text and `bitcoin` give. Returns the number of elements.
 pub fn block_has_its_filter(data: &[u8]) -> Option<usize> {
     let (mut block, used) = deserialize_partial::<Block>(data).ok()?;
     if !block.coinbase().is_some_and(Transaction::is_coinbase) {

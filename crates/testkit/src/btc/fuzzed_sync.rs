@@ -1,4 +1,4 @@
-//! What the fuzz targets of files, proofs and syncs assert of any bytes.
+//! Assertions of the fuzz target for filter header syncs, which take arbitrary bytes.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
 
 use crate::btc::filter_world::{NOW, World};
 
-/// Blocks of the chain that syncs are driven on.
+/// Height of the chain that the syncs run on.
 const HEIGHT: usize = 24;
 
 struct Chain {
@@ -48,7 +48,7 @@ fn chain() -> &'static Chain {
     })
 }
 
-/// A connection: which of its kind it is, and what it was asked.
+/// A connection of the sync, and the requests that it was sent.
 struct Peer {
     id: PeerId,
     connected: bool,
@@ -70,7 +70,7 @@ impl Run {
             match action {
                 Action::Send(id, message) => {
                     let peer = self.peers.iter_mut().find(|peer| peer.id == id && peer.connected);
-                    peer.expect("only who is connected is asked").asked.push_back(message);
+                    peer.expect("requests go to connected peers only").asked.push_back(message);
                 }
                 Action::Disconnect(id, reason) => {
                     let honest = self.peers[0].id == id;
@@ -100,7 +100,7 @@ impl Run {
         assert!(answered.is_none_or(|height| height as usize <= HEIGHT));
     }
 
-    /// What an honest node answers to the oldest request of a peer, which is then answered.
+    /// Returns an honest node's answers to the oldest request of a peer, and removes that request.
     fn answers(&mut self, which: usize) -> Vec<NetworkMessage> {
         let chain = chain();
         let Some(message) = self.peers[which].asked.pop_front() else { return Vec::new() };
@@ -130,7 +130,7 @@ impl Run {
     }
 }
 
-/// An answer with a byte of it changed, or cut short.
+/// Returns an answer with one byte changed, or truncated.
 fn twisted(message: NetworkMessage, a: u8, b: u8) -> NetworkMessage {
     let flip = |bytes: &mut [u8]| {
         if !bytes.is_empty() {
@@ -171,9 +171,10 @@ fn twisted(message: NetworkMessage, a: u8, b: u8) -> NetworkMessage {
     }
 }
 
-/// Bytes as what four peers do to a sync, three bytes a step. The first tells the truth, late
-/// maybe: it is never blamed. No block is scanned that is not the chain's, no request breaks the
-/// rules. The numbers of filters and of blocks handed over.
+/// Treats the bytes as the behaviour of four peers towards a sync, three bytes per step. The first
+/// peer is honest, but may be late: it must never be blamed for anything but delay. The sync must
+/// not scan a block of another chain, and its requests must follow Core's rules. Returns the
+/// numbers of filters and blocks that the sync handed over.
 pub fn sync_keeps_its_word(data: &[u8]) -> (usize, usize) {
     let chain = chain();
     let (setting, steps) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));

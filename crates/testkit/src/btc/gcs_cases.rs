@@ -1,5 +1,5 @@
-//! Each kind of oracle case about Golomb-coded sets and basic filters, against the naive coder
-//! and against the library.
+//! Checks for each kind of oracle case about Golomb-coded sets and basic filters, against the naive
+//! coder and against the library.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -11,10 +11,10 @@ use chainsieve::btc::bip158::{Acceptance, BlockFilter};
 use crate::btc::naive_gcs::{Coding, basic_elements};
 use crate::btc::oracle::{Case, TestBlock, count_kinds, from_hex};
 
-/// A block, and the scripts of what it spends in input order.
+/// A block, and the scripts of the outputs that it spends, in input order.
 pub type SpentBlock = (Rc<TestBlock>, Vec<ScriptBuf>);
 
-/// How the mutants of encodings fare.
+/// Counts of the results for mutated encodings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Mutants {
     pub refused: usize,
@@ -24,7 +24,8 @@ pub struct Mutants {
     pub over_range_and_padding: usize,
 }
 
-/// Runs all cases of `text` and returns how many there were of each kind.
+/// Runs all cases of `text`, and returns the number of cases of each kind and the counts of
+/// mutants.
 pub fn check_all(
     text: &str,
     block: &dyn Fn(&str) -> SpentBlock,
@@ -85,7 +86,8 @@ fn large_set(case: &Case) {
     assert_eq!(set.values.len(), case.number("distinct") as usize, "{case}");
 }
 
-/// Asserts that every writer makes Core's bytes, and that all that went in is found.
+/// Asserts that every writer produces Core's bytes, and that every element is found in them.
+/// Returns the bytes.
 fn encoded(case: &Case, coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
     case.assert_bytes("the naive coder", "encoded", &coding.encode(elements));
     let bytes = coding.written(elements);
@@ -109,8 +111,8 @@ fn basic_filter(case: &Case, (block, spent): &SpentBlock) {
     assert_eq!(set.num_elements(), case.number("elements"), "{case}");
 }
 
-/// Builds the filter of a block in both ways, from the list of spent scripts and by asking for
-/// them, against the naive coder.
+/// Builds the filter of a block in both ways, from a list of spent scripts and from a callback, and
+/// compares it with the naive coder.
 pub fn basic_filter_of(block: &TestBlock, spent: &[ScriptBuf]) -> BlockFilter {
     let from_raw = BlockFilter::from_raw_block(&block.raw, spent);
     let block = &block.block;

@@ -1,4 +1,4 @@
-//! Bitcoin: blocks, filters and what Core answers.
+//! Bitcoin test support: blocks, filters and answers of Bitcoin Core.
 
 pub mod bip37_cases;
 pub mod bitcoin_sets;

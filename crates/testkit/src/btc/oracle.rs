@@ -1,4 +1,4 @@
-//! One case a line of what Bitcoin Core answers, as `core_oracle` files hold them.
+//! Answers of Bitcoin Core, one case per line, as in the `core_oracle` files.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -7,13 +7,13 @@ use chainsieve::bitcoin::hashes::{Hash as _, sha256};
 use chainsieve::bitcoin::{Block, consensus};
 use serde_json::Value;
 
-/// A case, with the line it stands on.
+/// A test case, and the number of its line.
 pub struct Case {
     pub line: usize,
     pub json: Value,
 }
 
-/// A block as bytes and parsed.
+/// A block as raw bytes and in parsed form.
 pub struct TestBlock {
     pub raw: Vec<u8>,
     pub block: Block,
@@ -33,7 +33,8 @@ pub fn cases(text: &str) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Runs `check` on all cases of `text`, and returns how many of each kind it took.
+/// Runs `check` on all cases of `text`. Returns the number of cases of each kind for which it
+/// returned `true`.
 pub fn count_kinds(text: &str, mut check: impl FnMut(&Case) -> bool) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for case in cases(text).filter(|case| check(case)) {
@@ -52,7 +53,7 @@ impl Case {
     }
 
     pub fn str(&self, field: &str) -> &str {
-        self.at(field).as_str().unwrap_or_else(|| panic!("{self}: {field} is no string"))
+        self.at(field).as_str().unwrap_or_else(|| panic!("{self}: {field} is not a string"))
     }
 
     pub fn optional_str(&self, field: &str) -> Option<&str> {
@@ -64,16 +65,16 @@ impl Case {
     }
 
     pub fn bool(&self, field: &str) -> bool {
-        self.at(field).as_bool().unwrap_or_else(|| panic!("{self}: {field} is no bool"))
+        self.at(field).as_bool().unwrap_or_else(|| panic!("{self}: {field} is not a bool"))
     }
 
     pub fn number(&self, field: &str) -> u32 {
         let number = self.at(field).as_u64().and_then(|n| u32::try_from(n).ok());
-        number.unwrap_or_else(|| panic!("{self}: {field} is no u32"))
+        number.unwrap_or_else(|| panic!("{self}: {field} is not a u32"))
     }
 
     pub fn list(&self, field: &str) -> &[Value] {
-        self.at(field).as_array().unwrap_or_else(|| panic!("{self}: {field} is no list"))
+        self.at(field).as_array().unwrap_or_else(|| panic!("{self}: {field} is not a list"))
     }
 
     pub fn indices(&self, field: &str) -> Vec<usize> {
@@ -81,8 +82,8 @@ impl Case {
         self.list(field).iter().map(|value| index(value).expect("an index")).collect()
     }
 
-    /// Asserts that `got` is the field's value, which is given in full or, where it is long, as
-    /// its SHA-256 and length.
+    /// Asserts that `got` equals the field, which is the bytes in full or, for long values, their
+    /// SHA-256 and length.
     pub fn assert_bytes(&self, who: &str, field: &str, got: &[u8]) {
         let (got, expected) = match self.at(field) {
             Value::String(hex) => (hex::encode(got), hex.clone()),

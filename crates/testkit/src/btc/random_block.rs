@@ -1,4 +1,4 @@
-//! Blocks of made-up transactions whose scripts stand at every edge that matching has.
+//! Blocks of random transactions, whose scripts cover the edge cases of matching.
 
 use std::rc::Rc;
 
@@ -12,8 +12,8 @@ use crate::Rng;
 use crate::btc::oracle::TestBlock;
 use crate::btc::regtest;
 
-/// A block of `transactions`, which spend each other's outputs now and then. `words` are the
-/// elements that scripts draw from, so that a filter which holds some of them meets them.
+/// Returns a block of `transactions` transactions, some of which spend each other's outputs.
+/// Scripts use elements of `words`, so that a filter that contains some of them has matches.
 pub fn block(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) -> Rc<TestBlock> {
     let mut txdata: Vec<Transaction> = Vec::new();
     for _ in 0..transactions {
@@ -47,7 +47,7 @@ pub fn block(rng: &mut Rng, transactions: usize, words: &[Vec<u8>]) -> Rc<TestBl
     TestBlock::new(consensus::serialize(&block))
 }
 
-/// A push of `data` in any of the ways that there are for its length.
+/// Appends a push of `data`, with any opcode that allows its length.
 fn push(rng: &mut Rng, script: &mut Vec<u8>, data: &[u8]) {
     let length = u32::try_from(data.len()).expect("short");
     let [low, high, ..] = length.to_le_bytes();
@@ -69,7 +69,7 @@ fn element(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
     rng.bytes(length)
 }
 
-/// Something like a key: often right, sometimes with a wrong first byte or length.
+/// Returns bytes that look like a public key, sometimes with a wrong first byte or length.
 fn key(rng: &mut Rng) -> Vec<u8> {
     let (length, heads): (usize, &[u8]) =
         if rng.one_in(2) { (33, &[2, 3]) } else { (65, &[4, 6, 7]) };
@@ -82,13 +82,13 @@ fn key(rng: &mut Rng) -> Vec<u8> {
 fn script(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
     let mut script = Vec::new();
     match rng.below(9) {
-        // Pay to public key, mostly.
+        // Usually a valid pay-to-public-key script.
         0 | 1 => {
             let key = key(rng);
             push(rng, &mut script, &key);
             script.push(if rng.one_in(10) { 0xad } else { 0xac });
         }
-        // Multisig, mostly.
+        // Usually a valid multisig script.
         2..=4 => {
             let most = if rng.one_in(6) { 21 } else { 3 };
             let keys = 1 + rng.below(most);
@@ -114,7 +114,7 @@ fn script(rng: &mut Rng, words: &[Vec<u8>]) -> Vec<u8> {
                 script.push(0x61);
             }
         }
-        // Anything, with the end cut off now and then.
+        // Random opcodes and pushes, sometimes cut off at the end.
         5..=7 => {
             for _ in 0..rng.below(6) {
                 if rng.one_in(4) {

@@ -1,14 +1,16 @@
-//! Filters of every size, fill and number of hash functions, some with elements of a block.
+//! Random BIP37 filters of every size, fill and number of hash functions, some with elements of a
+//! block.
 
 use crate::Rng;
 use crate::btc::oracle::TestBlock;
 use crate::btc::slow_bip37::script::non_empty_pushes;
 use crate::btc::slow_bip37::{SlowFilter, outpoint_bytes};
 
-/// The flags worth trying: each mode, the value that Core masks to "no update", a reserved bit.
+/// Flags to test: each update mode, the value that Core masks to "no update", and a reserved bit.
 pub const FLAGS: [u8; 5] = [0, 1, 2, 3, 0x81];
 
-/// Elements of the block's transactions, one in `n`: ids, output data, outpoints, input data.
+/// Returns each element of the block's transactions with a chance of one in `n`: ids, output data,
+/// outpoints, input data.
 pub fn elements(rng: &mut Rng, block: &TestBlock, n: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for tx in &block.block.txdata {
@@ -29,7 +31,7 @@ pub fn elements(rng: &mut Rng, block: &TestBlock, n: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Named filters without flags: sizes from nothing to the limit, for this block.
+/// Returns named filters with flags 0 for this block, with sizes from nothing to the limit.
 pub fn filters(rng: &mut Rng, block: &TestBlock) -> Vec<(&'static str, SlowFilter)> {
     let transactions = block.block.txdata.len();
     let few = elements(rng, block, 3 + transactions);

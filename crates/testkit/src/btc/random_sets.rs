@@ -1,9 +1,10 @@
-//! Parameters, sets and questions by chance, weighted to where coders go wrong.
+//! Random parameters, sets and queries, weighted towards the cases in which coders fail.
 
 use crate::Rng;
 use crate::btc::naive_gcs::Coding;
 
-/// P and M of the basic filter, of others in use, and of sets so coarse that strangers match.
+/// P and M of the basic filter, of other filters in use, and of sets so coarse that strangers often
+/// match.
 const PARAMETERS: [(u8, u32); 11] = [
     (19, 784_931),
     (10, 1_024),
@@ -23,7 +24,8 @@ pub fn coding(rng: &mut Rng) -> Coding {
     Coding { k0: rng.u64(), k1: rng.u64(), p, m }
 }
 
-/// Elements of all lengths around the words of a hash and the kinds of scripts; some twice.
+/// Returns elements with lengths around the words of the hash and of common scripts; some occur
+/// twice.
 pub fn elements(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     const LENGTHS: [usize; 16] = [1, 2, 7, 8, 9, 15, 16, 22, 23, 25, 34, 35, 67, 105, 256, 300];
     let mut elements: Vec<Vec<u8>> = Vec::new();
@@ -44,7 +46,7 @@ pub fn elements(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     elements
 }
 
-/// Up to `most` questions: some of `elements`, some strangers.
+/// Returns up to `most` queries: some of them are `elements`, the others strangers.
 pub fn queries(rng: &mut Rng, elements: &[Vec<u8>], most: usize) -> Vec<Vec<u8>> {
     let count = rng.below(most + 1);
     let strangers = self::elements(rng, count);

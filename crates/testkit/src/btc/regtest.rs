@@ -1,4 +1,4 @@
-//! Headers and blocks mined on regtest, where every second hash will do.
+//! Headers and blocks mined on regtest, where every second hash meets the target.
 
 use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::block::{Header, Version};
@@ -10,22 +10,22 @@ use chainsieve::bitcoin::{
     TxMerkleNode, TxOut, Witness, transaction,
 };
 
-/// Signals for segregated witness: nodes that ask for it activate it.
+/// Signals readiness for segregated witness, so that nodes that need the signal activate it.
 const VERSION: i32 = 0x2000_0003;
 
-/// The genesis block's header.
+/// Returns the header of the genesis block.
 pub fn genesis() -> Header {
     genesis_block(Network::Regtest).header
 }
 
-/// A header without proof of work.
+/// Returns a header without proof of work.
 pub fn header(prev_blockhash: BlockHash, time: u32, merkle_root: TxMerkleNode) -> Header {
     let version = Version::from_consensus(VERSION);
     let bits = Target::MAX_ATTAINABLE_REGTEST.to_compact_lossy();
     Header { version, prev_blockhash, merkle_root, time, bits, nonce: 0 }
 }
 
-/// Finds a nonce, which takes two tries on average.
+/// Finds a nonce that meets the target, which takes two tries on average.
 pub fn solve(header: &mut Header) {
     let target = header.target();
     while !target.is_met_by(header.block_hash()) {
@@ -33,7 +33,7 @@ pub fn solve(header: &mut Header) {
     }
 }
 
-/// The header after `parent`. Different salts make different headers.
+/// Returns a mined header after `parent`. Different salts give different headers.
 pub fn mine(parent: &Header, time: u32, salt: u64) -> Header {
     let mut root = [0; 32];
     root[..8].copy_from_slice(&salt.to_le_bytes());
@@ -42,7 +42,7 @@ pub fn mine(parent: &Header, time: u32, salt: u64) -> Header {
     header
 }
 
-/// `count` headers after `parent`, ten minutes apart.
+/// Returns `count` mined headers after `parent`, ten minutes apart.
 pub fn branch(parent: &Header, count: usize, salt: u64) -> Vec<Header> {
     let mut last = *parent;
     let headers = std::iter::repeat_with(|| {
@@ -52,28 +52,28 @@ pub fn branch(parent: &Header, count: usize, salt: u64) -> Vec<Header> {
     headers.take(count).collect()
 }
 
-/// The first transaction of a block: it has the height as BIP34 asks, and a tag that tells blocks
-/// of the same height apart.
+/// Returns the coinbase transaction of a block. It has the height, as BIP34 requires, and a tag
+/// that makes blocks of the same height different.
 pub fn coinbase(height: u32, tag: impl AsRef<PushBytes>, output: Vec<TxOut>) -> Transaction {
     let script_sig = Builder::new().push_int(height.into()).push_slice(tag).into_script();
     let input = TxIn { script_sig, ..input(OutPoint::null()) };
     transaction(vec![input], output)
 }
 
-/// An input without signatures.
+/// Returns an input without signatures.
 pub fn input(previous_output: OutPoint) -> TxIn {
     let (script_sig, witness) = (ScriptBuf::new(), Witness::new());
     TxIn { previous_output, script_sig, sequence: Sequence::MAX, witness }
 }
 
-/// A transaction of version 2 that is final.
+/// Returns a final transaction of version 2.
 pub fn transaction(input: Vec<TxIn>, output: Vec<TxOut>) -> Transaction {
     let (version, lock_time) = (transaction::Version::TWO, LockTime::ZERO);
     Transaction { version, lock_time, input, output }
 }
 
-/// A block after `parent`, with proof of work, and the commitment of BIP141 where there is a
-/// witness. The first transaction is the coinbase.
+/// Returns a block after `parent`, with proof of work, and with the witness commitment of BIP141 if
+/// any input has a witness. The first transaction must be the coinbase.
 pub fn block(parent: BlockHash, time: u32, txdata: Vec<Transaction>) -> Block {
     let header = header(parent, time, TxMerkleNode::all_zeros());
     let mut block = Block { header, txdata };
@@ -86,7 +86,7 @@ pub fn block(parent: BlockHash, time: u32, txdata: Vec<Transaction>) -> Block {
     block
 }
 
-/// Puts the commitment of BIP141 in, as the last output of the coinbase.
+/// Adds the witness commitment of BIP141 as the last output of the coinbase.
 pub fn commit_to_witnesses(block: &mut Block, reserved: &[u8; 32]) {
     block.txdata[0].input[0].witness = Witness::from_slice(&[reserved]);
     let root = block.witness_root().expect("transactions");

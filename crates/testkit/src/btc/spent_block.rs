@@ -1,4 +1,5 @@
-//! The blocks that every clone has, with the scripts that they spend and their published filters.
+//! The Bitcoin blocks of the `fixtures/` folder, with the scripts that they spend and their
+//! published filters.
 
 use chainsieve::bitcoin::ScriptBuf;
 
@@ -6,7 +7,8 @@ use crate::btc::fixtures;
 use crate::btc::gcs_cases::SpentBlock;
 use crate::btc::oracle::from_hex;
 
-/// The block of a height in [`fixtures::BLOCKS`], the scripts that it spends, and its filter.
+/// Returns the block at one of the heights of [`fixtures::BLOCKS`], the scripts that it spends, and
+/// its filter.
 pub fn spent_block(height: u32) -> (SpentBlock, Vec<u8>) {
     let json = fixtures::read(&format!("blocks/mainnet_{height}.json"));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

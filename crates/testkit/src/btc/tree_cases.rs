@@ -1,4 +1,4 @@
-//! Oracle cases of kind `tree`.
+//! Checks for oracle cases of kind `tree`.
 
 use std::str::FromStr as _;
 
@@ -8,8 +8,8 @@ use chainsieve::btc::bip37::{MerkleBlock, Policy, Proof, TreeError};
 
 use crate::btc::oracle::Case;
 
-/// A `merkleblock` payload, whole or damaged: what Core's deserialiser and its
-/// `ExtractMatches` say.
+/// Checks a `merkleblock` payload, intact or damaged, against the results of Core's deserialiser
+/// and of its `ExtractMatches`.
 pub fn tree(case: &Case) {
     let payload = case.bytes("merkleblock");
     let expected = Expected::of(case);
@@ -31,7 +31,7 @@ pub fn tree(case: &Case) {
 
     let tree = ours.extract_matches();
     if let Err(TreeError::RootMismatch { .. }) = tree {
-        assert!(expected.valid, "{case}: a root of a tree without one");
+        assert!(expected.valid, "{case}: a root for an invalid tree");
     } else {
         assert_eq!(tree.is_ok(), expected.valid, "{case}: {tree:?}");
     }
@@ -44,9 +44,9 @@ pub fn tree(case: &Case) {
 struct Expected {
     parses: bool,
     trailing: bool,
-    /// A root comes out, the header's or not.
+    /// `true` if a root can be computed, whether or not it is the header's.
     valid: bool,
-    /// Index and id of each match, where the tree's root is the header's.
+    /// Index and id of each match; `None` unless the tree's root is the header's.
     matches: Option<Vec<(u32, Txid)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Real blocks in a row, and audits over them.
+//! Real consecutive blocks, and audits of answers about them.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub struct Block {
     pub hash: B256,
     pub header: Vec<u8>,
     pub receipts: BlockReceipts,
-    /// All its logs, as alloy decodes them.
+    /// All logs of the block, as alloy decodes them.
     pub logs: Vec<LocatedLog>,
 }
 
@@ -53,7 +53,7 @@ impl Block {
     }
 }
 
-/// Consecutive blocks, each the parent of the next.
+/// Consecutive blocks, each the parent of the next one.
 pub struct Run {
     pub blocks: Vec<Block>,
     pub chain: HeaderChain,
@@ -104,22 +104,23 @@ impl Run {
         }
     }
 
-    /// An audit with all receipts, under the run's end.
+    /// Runs an audit with all receipts, anchored at the last block of the run.
     pub fn audit(&self, query: &LogQuery, answer: &[LocatedLog]) -> AuditReport {
         let (anchors, profile) = ([self.tip()], ChainProfile::ethereum());
         self.audit_question(self.question(query, &anchors, &profile), answer)
     }
 
-    /// An audit with all receipts that are asked for.
+    /// Runs an audit with all receipts that it requests.
     pub fn audit_question(&self, question: Question<'_>, answer: &[LocatedLog]) -> AuditReport {
         let mut audit = Audit::new(question, answer).expect("the chain covers the range");
         self.send(&mut audit, |_| true);
         let report = audit.finish();
-        // Whatever is said of a report is said of what others read of it: long ones apart, for time.
+        // Return the report as read back from JSON, so that every check covers the JSON form too.
+        // Long reports skip this to save time.
         if report.findings.len() > 8 { report } else { reread(&report) }
     }
 
-    /// Sends the receipts that are asked for, of the blocks that `has` holds for.
+    /// Sends the requested receipts of the blocks for which `has` returns `true`.
     pub fn send(&self, audit: &mut Audit<'_>, has: impl Fn(u64) -> bool) {
         use chainsieve::eth::audit::Action;
         for action in audit.handle(Event::Begin) {
@@ -133,7 +134,7 @@ impl Run {
     }
 }
 
-/// A report as it is read back from JSON.
+/// Returns a report as it is read back from JSON, and asserts that it is the same.
 pub fn reread(report: &AuditReport) -> AuditReport {
     let json = serde_json::to_string(report).expect("JSON");
     let read: AuditReport = serde_json::from_str(&json).expect("it was written");
@@ -141,7 +142,7 @@ pub fn reread(report: &AuditReport) -> AuditReport {
     read
 }
 
-/// The two blocks in a row among the fixtures.
+/// Returns the two consecutive blocks of the fixtures.
 pub fn fixture_pair() -> Run {
     Run::new(vec![fixture(17_686_111), fixture(17_686_112)])
 }
@@ -160,10 +161,11 @@ pub fn fixture(number: u64) -> Block {
     block
 }
 
-/// All blocks of the corpus that have receipts, in runs; none where there is no corpus.
+/// Returns all blocks of the corpus that have receipts, in runs. The list is empty if no corpus is
+/// configured.
 ///
 /// # Panics
-/// Without a corpus where `CI` is set.
+/// If `CI` is set and no corpus is configured.
 pub fn corpus() -> Vec<Run> {
     let Some((root, files)) = corpus::index("ethereum") else { return Vec::new() };
     let names = files.iter().map(|file| file["file"].as_str().expect("a name"));

@@ -1,4 +1,4 @@
-//! The Ethereum part of the corpus: its index by format, and its blocks.
+//! The Ethereum folder of the corpus: its index by format, and its blocks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,32 +10,34 @@ use serde_json::Value;
 
 use crate::corpus;
 
-/// What the files of the corpus are.
+/// Formats of the files in the corpus.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Format {
-    /// One header.
+    /// The RLP of one header.
     Header,
-    /// All receipts of a block.
+    /// All receipts of one block.
     Receipts,
-    /// Hashes of the transactions of a block.
+    /// The transaction hashes of one block.
     TransactionHashes,
-    /// All receipts of a block as JSON-RPC.
+    /// All receipts of one block as JSON-RPC.
     ReceiptsJson,
-    /// Rows of single headers with what is known of them.
+    /// Rows with single headers and known facts about each.
     HeaderRows,
-    /// Linked headers.
+    /// Consecutive linked headers.
     HeaderRun,
     /// An era1 archive.
     Era1,
-    /// A block as JSON-RPC.
+    /// One block as JSON-RPC.
     BlockJson,
-    /// Recorded queries.
+    /// Recorded log queries.
     Queries,
 }
 
 impl Format {
+    /// Returns the format that a text of the index describes.
+    ///
     /// # Panics
-    /// Of a format that no test knows: whoever adds one to the corpus adds its test.
+    /// If no test handles the format: a new format in the corpus needs a test.
     fn of(text: &str) -> Self {
         let known = [
             ("RLP block header", Self::Header),
@@ -57,7 +59,7 @@ impl Format {
 pub struct EthFile {
     pub name: String,
     pub format: Format,
-    /// All that the index says.
+    /// The complete entry of the index.
     pub entry: Value,
 }
 
@@ -85,10 +87,10 @@ pub struct EthCorpus {
 }
 
 impl EthCorpus {
-    /// `None`, with a line that says so, where there is no corpus to test.
+    /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// Where `CI` is set and no corpus named.
+    /// If `CI` is set and no corpus is configured.
     pub fn open() -> Option<Self> {
         let (root, files) = corpus::index("ethereum")?;
         let files = files.into_iter().map(|entry| EthFile {
@@ -115,23 +117,23 @@ impl EthCorpus {
         String::from_utf8(self.read(name)).expect("UTF-8")
     }
 
-    /// The rows of a file of single headers.
+    /// Returns the rows of a file of single headers.
     pub fn rows(&self, file: &EthFile) -> Vec<Value> {
         let rows: Value = serde_json::from_slice(&self.read(&file.name)).expect("JSON");
         rows.as_array().expect("rows").clone()
     }
 
-    /// Every block that has receipts, by number.
+    /// Returns every block that has receipts, by number.
     pub fn blocks(&self) -> BTreeMap<u64, EthBlock> {
         let files = self.of(Format::Receipts);
         files.map(|file| (file.number("number"), EthBlock::read(self, file))).collect()
     }
 }
 
-/// A block with its receipts, as alloy reads them.
+/// A block with its receipts, as alloy decodes them.
 pub struct EthBlock {
     pub name: String,
-    /// The index's entry of the receipts.
+    /// The index entry of the receipts.
     pub entry: Value,
     pub header: alloy_consensus::Header,
     pub receipts_rlp: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The Ethereum headers and blocks that every clone has.
+//! The Ethereum headers and blocks of the repository's `fixtures/` folder.
 
 use alloy_primitives::{B256, hex};
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     hex::decode(value.as_str().expect("a text")).expect("hex")
 }
 
-/// A header of `headers.json`.
+/// A header of the file `headers.json`.
 pub struct FixtureHeader {
     pub name: String,
     pub fork: Option<String>,
@@ -37,7 +37,7 @@ pub fn headers() -> Vec<FixtureHeader> {
     headers.collect()
 }
 
-/// The header and the encoded receipts of a block.
+/// Returns the header and the encoded receipts of a block.
 pub fn block(number: u64) -> (Vec<u8>, Vec<Vec<u8>>) {
     let block = json(&format!("blocks/mainnet_{number}.json"));
     let receipts = block["receipts"].as_array().expect("receipts").iter().map(bytes).collect();

@@ -1,11 +1,11 @@
-//! One real header: the library's reading against alloy's, field by field.
+//! Compares the library's decoding of a real header with alloy's, field by field.
 
 use alloy_consensus::Header;
 use alloy_primitives::{B256, Bloom, U256};
 use alloy_rlp::Decodable as _;
 use chainsieve::eth::header::{HeaderLayout, HeaderView, bloom_at_fixed_place};
 
-/// Checks a header and returns alloy's.
+/// Checks a header, and returns alloy's decoding of it.
 pub fn check(name: &str, rlp: &[u8], hash: B256) -> Header {
     let view = HeaderView::decode(rlp).unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(view.hash(), hash, "{name}: hash");
@@ -63,7 +63,7 @@ pub fn check(name: &str, rlp: &[u8], hash: B256) -> Header {
     alloy
 }
 
-/// How many bits of a filter are set, counted one by one.
+/// Returns the number of set bits of a bloom, counted one by one.
 pub fn ones(bloom: &Bloom) -> u64 {
     (0..2048).filter(|bit| bloom[bit / 8] >> (bit % 8) & 1 == 1).count() as u64
 }

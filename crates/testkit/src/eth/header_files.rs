@@ -1,4 +1,4 @@
-//! Headers in every form that files hold them in, written by code that the readers do not share.
+//! Files of headers in every supported format, written by code that the readers do not share.
 
 use alloy_consensus::Sealable as _;
 use alloy_primitives::hex;
@@ -13,11 +13,12 @@ pub struct Form {
     pub name: &'static str,
     pub format: FileFormat,
     pub bytes: Vec<u8>,
-    /// Where the file can be cut off and be whole, and the headers that are left then.
+    /// Lengths at which the truncated file is still complete, each with the number of headers that
+    /// it has then.
     pub cuts: Vec<(usize, usize)>,
 }
 
-/// The linked headers 10,234,001 to 10,234,007 of mainnet.
+/// Returns the linked headers 10,234,001 to 10,234,007 of mainnet.
 pub fn linked() -> Vec<FixtureHeader> {
     let mut headers = crate::eth::fixtures::headers();
     headers.retain(|header| (10_234_001..=10_234_007).contains(&header.number));
@@ -26,7 +27,7 @@ pub fn linked() -> Vec<FixtureHeader> {
     headers
 }
 
-/// The headers in every form.
+/// Returns files of the headers in every format.
 pub fn forms(headers: &[FixtureHeader]) -> Vec<Form> {
     let pieces = |piece: &dyn Fn(&FixtureHeader) -> Vec<u8>| headers.iter().map(piece).collect();
     let hex_line = |header: &FixtureHeader| format!("0x{}\n", hex::encode(&header.rlp)).into();
@@ -56,7 +57,7 @@ fn concatenated(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) ->
     form
 }
 
-/// As concatenated, and whole without the last line break too.
+/// As [`concatenated`], and also complete without the last line break.
 fn lines(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) -> Form {
     let mut form = concatenated(name, format, pieces);
     let without = form.cuts[1..].iter().map(|(end, count)| (end - 1, *count)).collect::<Vec<_>>();
@@ -69,7 +70,7 @@ fn one_text(name: &'static str, text: &Value) -> Form {
     Form { name, format: FileFormat::Json, bytes, cuts: vec![(0, 0)] }
 }
 
-/// As alloy writes it for JSON-RPC.
+/// Returns the header as alloy writes it for JSON-RPC.
 fn object(header: &FixtureHeader) -> Value {
     let alloy = alloy_consensus::Header::decode(&mut &header.rlp[..]).expect("a header");
     let header = alloy_rpc_types_eth::Header::from_consensus(alloy.seal_slow(), None, None);
@@ -80,7 +81,7 @@ fn reply(result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "result": result })
 }
 
-/// The header with an empty list of transactions and one of ommers.
+/// Returns a block of the header with empty lists of transactions and ommers.
 fn block(header: &FixtureHeader) -> Vec<u8> {
     list(&[&header.rlp[..], &[0xc0, 0xc0]].concat())
 }
@@ -98,7 +99,7 @@ pub mod era {
 
     use super::{FileFormat, FixtureHeader, Form, list};
 
-    /// An entry of e2store: type, length, reserved bytes, data.
+    /// Encodes an entry of e2store: type, length, reserved bytes, data.
     pub fn entry(kind: u16, data: &[u8]) -> Vec<u8> {
         let length = u32::try_from(data.len()).expect("short");
         [&kind.to_le_bytes()[..], &length.to_le_bytes(), &[0, 0], data].concat()
@@ -113,7 +114,7 @@ pub mod era {
     pub(super) fn archives(headers: &[FixtureHeader]) -> [Form; 3] {
         let [era1, ere] = [era1(headers), ere(headers)];
         let two = [&era1[..], &ere].concat();
-        // Cut off after its version, an archive has nothing to miss.
+        // An archive that is truncated after its version entry is complete and empty.
         let archive = |name, bytes: Vec<u8>, more: &[(usize, usize)]| {
             let cuts = [&[(0, 0), (8, 0), (bytes.len(), headers.len())], more].concat();
             Form { name, format: FileFormat::Era, bytes, cuts }
@@ -124,12 +125,13 @@ pub mod era {
         [archive("era1", era1, &[]), archive("ere", ere, &[]), two]
     }
 
-    /// What the entries of the block at `position` hold, besides the header.
+    /// Returns the data of the other entries (not the header) of the block at `position`.
     pub fn data(kind: u16, position: usize) -> Vec<u8> {
         list(&[u8::try_from(kind).expect("small"), u8::try_from(position).expect("small")])
     }
 
-    /// Header, body, receipts and total difficulty block by block, accumulator, index.
+    /// Writes an era1 archive: header, body, receipts and total difficulty for each block, then
+    /// accumulator and index.
     pub fn era1(headers: &[FixtureHeader]) -> Vec<u8> {
         let mut file = entry(0x3265, &[]);
         let mut offsets = Vec::new();
@@ -150,7 +152,7 @@ pub mod era {
         file
     }
 
-    /// All headers, all bodies, all slim receipts, index.
+    /// Writes an ere archive: all headers, all bodies, all slim receipts, then the index.
     pub fn ere(headers: &[FixtureHeader]) -> Vec<u8> {
         let mut file = entry(0x3265, &[]);
         let mut offsets = vec![Vec::new(); headers.len()];

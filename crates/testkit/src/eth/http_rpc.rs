@@ -1,14 +1,14 @@
-//! JSON-RPC over HTTP, as the tests ask a node.
+//! A JSON-RPC client over HTTP, for tests that query nodes.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use ureq::Agent;
 
-/// More than any answer on a test's chain.
+/// Largest response body that is read: above any response on a test chain.
 const MAX_BODY: u64 = 512 << 20;
 
-/// A node's endpoint.
+/// The endpoint of a node.
 #[derive(Clone, Debug)]
 pub struct HttpRpc {
     agent: Agent,
@@ -20,7 +20,7 @@ impl HttpRpc {
         Self::to(format!("http://127.0.0.1:{port}"))
     }
 
-    /// Of any address.
+    /// Returns the endpoint at any address.
     pub fn to(url: String) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
@@ -30,12 +30,12 @@ impl HttpRpc {
         Self { agent: config.into(), url }
     }
 
-    /// The address, for the command's arguments.
+    /// Returns the address, for the arguments of the command.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The body of the answer to a body, whatever it says.
+    /// Sends a body, and returns the status and the body of the response, whatever they are.
     pub fn post(&self, body: &str) -> Result<(u16, String), ureq::Error> {
         let request = self.agent.post(&self.url).content_type("application/json");
         let mut response = request.send(body)?;
@@ -43,14 +43,14 @@ impl HttpRpc {
         Ok((response.status().as_u16(), text))
     }
 
-    /// The body of what is at a path.
+    /// Returns the JSON body of the response to a GET request.
     pub fn get(&self, path: &str) -> Result<Value, ureq::Error> {
         let mut response = self.agent.get(format!("{}{path}", self.url)).call()?;
         let text = response.body_mut().with_config().limit(MAX_BODY).read_to_string()?;
         Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
     }
 
-    /// The result of a method, or the node's error.
+    /// Calls a method, and returns its result or the node's error.
     pub fn try_call(&self, method: &str, params: &Value) -> Result<Value, String> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let (_, text) = self.post(&body.to_string()).map_err(|error| error.to_string())?;
@@ -62,14 +62,14 @@ impl HttpRpc {
         }
     }
 
-    /// The result of a method that works.
+    /// Calls a method, and returns its result. Panics on an error.
     pub fn call(&self, method: &str, params: &Value) -> Value {
         self.try_call(method, params)
             .unwrap_or_else(|error| panic!("{method} {}: {error}", cut(&params.to_string())))
     }
 }
 
-/// A text, short.
+/// Returns at most the first 300 bytes of a text.
 fn cut(text: &str) -> &str {
     text.get(..300).unwrap_or(text)
 }

@@ -1,4 +1,4 @@
-//! A writer driven, with what it must hold afterwards, whatever happens.
+//! Sessions of index writers, which record the states that the index may be in after a crash.
 
 use alloy_primitives::B256;
 use chainsieve::eth::bloom;
@@ -9,7 +9,7 @@ use chainsieve::eth::log_query::CompiledQuery;
 use crate::eth::made_up_headers::{Blocks, VALUES};
 use crate::eth::recording_storage::{Disk, Recorder};
 
-/// The newest blocks that stay unsealed in sessions.
+/// Number of newest blocks that stay unsealed in sessions.
 pub const CONFIRMATIONS: u64 = 4;
 
 pub fn settings() -> Settings {
@@ -20,21 +20,23 @@ pub fn open(recorder: &Recorder) -> Result<Writer<Recorder>, IndexError> {
     Ok(Writer::open(recorder.clone(), &settings())?.with_confirmations(CONFIRMATIONS))
 }
 
-/// A writer with all states that it went through: each block by block, by its last block.
+/// A writer, and all states that it went through. A state is the hash of the last block; blocks are
+/// added one by one.
 pub struct Session {
     pub recorder: Recorder,
     pub writer: Writer<Recorder>,
     pub first: u64,
     pub tip: Option<B256>,
-    /// With how much had been done before.
+    /// Each state, with the number of storage operations done before it.
     states: Vec<(usize, Option<B256>)>,
-    /// How much had been done when a sync returned, and which state it acknowledged.
+    /// The number of operations done when each sync returned, and the index of the state it
+    /// acknowledged.
     acknowledged: Vec<(usize, usize)>,
     branch: u64,
 }
 
 impl Session {
-    /// Goes on with what is there.
+    /// Opens a session that continues with the existing files.
     pub fn open(recorder: Recorder, first: u64) -> Result<Self, IndexError> {
         let writer = open(&recorder)?;
         let tip = writer.last_hash();
@@ -43,7 +45,7 @@ impl Session {
         Ok(Self { recorder, writer, first, tip, states, acknowledged, branch: 0 })
     }
 
-    /// Drops the writer, with all that was not synced, and opens another one.
+    /// Drops the writer, without the changes that were not synced, and opens another one.
     pub fn reopen(self) -> Result<Self, IndexError> {
         let Self { recorder, writer, first, mut states, acknowledged, branch, .. } = self;
         drop(writer);
@@ -53,7 +55,7 @@ impl Session {
         Ok(Self { recorder, writer, first, tip, states, acknowledged, branch })
     }
 
-    /// New blocks on the last one.
+    /// Appends `count` new blocks after the last one.
     pub fn extend(&mut self, blocks: &mut Blocks, count: usize) -> Result<(), IndexError> {
         self.branch += 1;
         let chain = match self.tip {
@@ -73,7 +75,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes blocks back.
+    /// Rolls back the last `count` blocks.
     pub fn roll_back(&mut self, blocks: &Blocks, count: u64) -> Result<(), IndexError> {
         let tip = self.tip.expect("blocks to take back");
         let last = blocks.number(tip) - count;
@@ -99,7 +101,7 @@ impl Session {
         );
     }
 
-    /// The last blocks that an index may have when no more than so much was done.
+    /// Returns the last blocks that an index may have if a crash came after `done` operations.
     pub fn allowed(&self, done: usize) -> Vec<Option<B256>> {
         let known = self.acknowledged.iter().rfind(|(before, _)| *before <= done);
         let (_, from) = *known.expect("the state at the start");
@@ -109,7 +111,8 @@ impl Session {
     }
 }
 
-/// Checks that a reader finds the blocks up to this one, and in them what alloy finds.
+/// Checks that a reader has exactly the blocks from `first` to `tip`, and finds in them the values
+/// that alloy finds.
 pub fn check_reader<S: Storage>(index: &Index<S>, first: u64, tip: B256, blocks: &Blocks) {
     let all = first..=blocks.number(tip);
     assert_eq!(index.numbers(), Some(all.clone()));
@@ -121,8 +124,8 @@ pub fn check_reader<S: Storage>(index: &Index<S>, first: u64, tip: B256, blocks:
     }
 }
 
-/// Opens what is left, checks that it is one of the allowed states, and goes on from there.
-/// Returns the session, which has synced three more blocks.
+/// Opens the files that a crash left, checks that they are in one of the allowed states, and
+/// continues from there. Returns the session, which has synced three more blocks.
 pub fn recovered(
     disk: &Disk,
     first: u64,
@@ -130,7 +133,7 @@ pub fn recovered(
     blocks: &mut Blocks,
 ) -> Session {
     let mut session = Session::open(Recorder::of(disk), first).expect("opens");
-    assert!(allowed.contains(&session.tip), "{:?} is none of {allowed:?}", session.tip);
+    assert!(allowed.contains(&session.tip), "{:?} is not one of {allowed:?}", session.tip);
     session.branch = 1 << 32;
     let index = Index::open(Recorder::of(disk));
     if let Some(tip) = session.tip {
@@ -147,7 +150,8 @@ pub fn recovered(
     session
 }
 
-/// Opens again what a session synced: all is there, and no file that does not count.
+/// Opens the files of a session after its sync. Checks that all blocks are there, and that no
+/// unused file is.
 pub fn check_synced(session: Session, blocks: &Blocks) {
     let (first, tip) = (session.first, session.tip);
     let session = session.reopen().expect("opens");
@@ -160,7 +164,7 @@ pub fn check_synced(session: Session, blocks: &Blocks) {
         .map_or(0, |bytes| u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")));
     let tails = disk.with_extension("tail").count();
     let segments = disk.with_extension("segment").count();
-    // As many as the number has ones, below 32.
+    // One segment exists for each set bit of the number of sections, which is below 32 here.
     assert!(sections < 32);
     assert_eq!((tails, segments), (1, sections.count_ones() as usize));
     assert_eq!(disk.names().count(), 2 + segments);

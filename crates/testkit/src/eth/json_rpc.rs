@@ -1,4 +1,4 @@
-//! JSON-RPC over HTTP for nodes that tests make up.
+//! A JSON-RPC server over HTTP, for simulated nodes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,25 +6,25 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// What a node sends for a call.
+/// Response of a simulated node to a call.
 pub enum Sent {
     Result(Value),
-    /// Its own error.
+    /// An error of the node: code and message.
     Error(i64, &'static str),
-    /// Nothing but a status of HTTP, for the whole request.
+    /// Only an HTTP status, in place of the whole response.
     Status(u16),
 }
 
-/// The error for a method that the node does not have.
+/// Error for a method that the node does not have.
 const NO_METHOD: Sent = Sent::Error(-32601, "the method does not exist/is not available");
 
-/// Answers calls on a free port of this machine. `result` gets a method and its parameters, and
+/// Serves calls on a free port of this machine. `result` gets a method and its parameters, and
 /// returns `None` for a method that the node does not have. The threads end with the process.
 pub fn serve(result: impl Fn(&str, &Value) -> Option<Value> + Send + Sync + 'static) -> SocketAddr {
     serve_any(move |method, params| result(method, params).map_or(NO_METHOD, Sent::Result))
 }
 
-/// The same with errors.
+/// Serves calls like [`serve`]; the callback can also return errors.
 pub fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -32,7 +32,7 @@ pub fn serve_any(sent: impl Fn(&str, &Value) -> Sent + Send + Sync + 'static) ->
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let sent = Arc::clone(&sent);
-            // A client that goes away is no error of the node.
+            // A client that disconnects is not an error of the node.
             std::thread::spawn(move || drop(answer(stream, &*sent)));
         }
     });
@@ -75,7 +75,7 @@ fn answer(stream: TcpStream, sent: &impl Fn(&str, &Value) -> Sent) -> std::io::R
     }
 }
 
-/// The reply to a call, or the status in place of all replies.
+/// Returns the reply to a call, or the HTTP status that replaces all replies.
 fn reply(call: &Value, sent: &impl Fn(&str, &Value) -> Sent) -> Result<Value, u16> {
     let method = call["method"].as_str().expect("a method");
     let id = &call["id"];

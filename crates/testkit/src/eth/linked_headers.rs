@@ -1,11 +1,11 @@
-//! Headers that are each the child of the one before, with filters as wanted.
+//! Linked headers, each the child of the previous one, with given blooms.
 
 use alloy_consensus::Header;
 use chainsieve::alloy_primitives::{B256, Bloom, U256};
 use chainsieve::eth::header::HeaderChain;
 
-/// A header without transactions. Gas and extra data come from `branch`, so that two branches have
-/// different hashes; times are twelve seconds apart.
+/// Returns a header without transactions. Gas and extra data depend on `branch`, so that two
+/// branches have different hashes. Timestamps are twelve seconds apart.
 pub fn header(parent_hash: B256, number: u64, branch: u64, logs_bloom: Bloom) -> Header {
     let bytes = branch.to_be_bytes();
     let extra_data = &bytes[(branch.leading_zeros() as usize / 8).min(7)..];
@@ -22,8 +22,8 @@ pub fn header(parent_hash: B256, number: u64, branch: u64, logs_bloom: Bloom) ->
     }
 }
 
-/// The RLP of headers of blocks from number `first` on, each the child of the one before and the
-/// first that of `parent`.
+/// Returns the RLP of headers from number `first` on, each the child of the previous one. The first
+/// is the child of `parent`.
 pub fn linked_rlp(
     first: u64,
     parent: B256,
@@ -40,7 +40,7 @@ pub fn linked_rlp(
     headers.collect()
 }
 
-/// The same as a chain.
+/// Returns the same headers as a chain.
 pub fn linked_headers(first: u64, parent: B256, branch: u64, blooms: &[[u8; 256]]) -> HeaderChain {
     let rlp = linked_rlp(first, parent, branch, blooms.iter().map(Bloom::from)).concat();
     let mut chain = HeaderChain::new();

@@ -1,4 +1,4 @@
-//! The chains of the corpus: headers, receipts, transactions and logs.
+//! The chains of the corpus folder `getlogs`: headers, receipts, transactions and logs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,33 +15,34 @@ use serde_json::Value;
 use crate::corpus;
 use crate::eth::audit_runs::{Block, Run};
 
-/// The first and the last block of the chain that the cases call `mainnet`.
+/// First and last block of the chain that the cases call `mainnet`.
 const MAINNET: [u64; 2] = [17_686_110, 17_686_125];
 
-/// A chain, and what its blocks hold besides receipts.
+/// A chain, and the bodies of its blocks.
 pub struct Chain {
     pub run: Run,
-    /// Of each block, in order.
+    /// One body for each block, in order.
     pub bodies: Vec<Body>,
 }
 
 #[derive(Default)]
+/// Transactions and receipts of a block.
 pub struct Body {
-    /// Hashes of the transactions.
+    /// Transaction hashes.
     pub hashes: Vec<B256>,
-    /// The transactions as they are in the trie; none where the corpus has only their hashes.
+    /// The transactions as encoded in the trie; `None` if the corpus has only their hashes.
     pub encodings: Option<Vec<Bytes>>,
-    /// The receipts as alloy holds them.
+    /// The receipts as alloy decodes them.
     pub envelopes: Vec<ReceiptEnvelope>,
 }
 
 impl Chain {
-    /// A node that has this chain and nothing else.
+    /// Returns the heads of a node that has exactly this chain.
     pub fn heads(&self) -> Heads {
         Heads { earliest: self.run.first(), ..Heads::latest(self.run.last()) }
     }
 
-    /// The blocks, each with its body.
+    /// Returns the blocks, each with its body.
     pub fn blocks(&self) -> impl Iterator<Item = (&Block, &Body)> {
         self.run.blocks.iter().zip(&self.bodies)
     }
@@ -71,10 +72,10 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// `None`, with a line that says so, where there is no corpus to test.
+    /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// Where `CI` is set and no corpus named.
+    /// If `CI` is set and no corpus is configured.
     pub fn open() -> Option<&'static Self> {
         static CORPUS: OnceLock<Option<Corpus>> = OnceLock::new();
         CORPUS.get_or_init(Self::read_all).as_ref()
@@ -99,16 +100,16 @@ impl Corpus {
         String::from_utf8(self.read(name)).expect("UTF-8")
     }
 
-    /// The names in the index that begin so, in its order.
+    /// Returns the file names of the index that start with `start`, in order.
     pub fn names<'a>(&'a self, start: &'a str) -> impl Iterator<Item = &'a str> {
         let names = self.files.iter().map(|file| file["file"].as_str().expect("a name"));
         names.filter(move |name| name.starts_with(start))
     }
 
-    /// Blocks from their receipts in `blocks.jsonl` and their transactions in `chain.rlp`.
+    /// Reads a chain from the receipts in `blocks.jsonl` and the transactions in `chain.rlp`.
     fn test_chain(&self, name: &str) -> Chain {
         let bodies = self.read(&format!("chains/{name}/chain.rlp"));
-        // The genesis has no transactions and is not in the file.
+        // The genesis block has no transactions, and is not in the file.
         let mut bodies = std::iter::once((None, Vec::new())).chain(transactions(&bodies));
         let lines = self.text(&format!("chains/{name}/blocks.jsonl"));
         let blocks = lines.lines().map(|line| {
@@ -126,7 +127,7 @@ impl Corpus {
         });
         let chain = Chain::of(blocks.collect::<Vec<_>>());
         assert!(bodies.next().is_none(), "{name}: as many blocks in either file");
-        // The call that set the node's head.
+        // Compare with the call that set the node's head.
         let call: Value = serde_json::from_str(&self.text(&format!("chains/{name}/headfcu.json")))
             .expect("a call");
         assert_eq!(call["params"][0]["headBlockHash"], chain.run.tip().to_string(), "{name}");
@@ -134,7 +135,7 @@ impl Corpus {
     }
 }
 
-/// The header of each block of a file of blocks, and its transactions.
+/// Returns the header and the transactions of each block of a file of concatenated RLP blocks.
 fn transactions(mut file: &[u8]) -> impl Iterator<Item = (Option<Bytes>, Vec<Bytes>)> {
     let list = |bytes: &mut _| alloy_rlp::Header::decode_bytes(bytes, true).expect("a list");
     std::iter::from_fn(move || {
@@ -149,7 +150,8 @@ fn transactions(mut file: &[u8]) -> impl Iterator<Item = (Option<Bytes>, Vec<Byt
             let of_item = alloy_rlp::Header::decode(&mut items).expect("an item");
             let (payload, after) = items.split_at(of_item.payload_length);
             items = after;
-            // A legacy transaction is a list, another one a string that holds it.
+            // A legacy transaction is an RLP list; a typed transaction is a string that contains
+            // its encoding.
             let whole = &item[..item.len() - after.len()];
             encodings.push(Bytes::copy_from_slice(if of_item.list { whole } else { payload }));
         }
@@ -157,7 +159,7 @@ fn transactions(mut file: &[u8]) -> impl Iterator<Item = (Option<Bytes>, Vec<Byt
     })
 }
 
-/// A line of `blocks.jsonl`.
+/// One line of `blocks.jsonl`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BlockLine {
@@ -217,9 +219,9 @@ impl ReceiptLine {
     }
 }
 
-/// Sixteen blocks of mainnet, from the folder `ethereum` of the corpus.
+/// Returns sixteen blocks of mainnet from the folder `ethereum` of the corpus.
 fn mainnet() -> Chain {
-    let (root, _) = corpus::index("ethereum").expect("the corpus that was there a moment ago");
+    let (root, _) = corpus::index("ethereum").expect("the corpus");
     let [first, last] = MAINNET;
     let blocks = (first..=last).map(|number| {
         let read = |ending: &str| {

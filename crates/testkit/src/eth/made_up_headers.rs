@@ -1,4 +1,4 @@
-//! Headers of chains that never were, with filters that are cheap to make and not all empty.
+//! Simulated chains of headers, with blooms that are cheap to make and not all empty.
 
 use std::collections::HashMap;
 
@@ -7,14 +7,15 @@ use chainsieve::eth::header::HeaderChain;
 
 use crate::eth::linked_headers::linked_headers;
 
-/// What a block is asked about: in every seventh block, and in every hundredth.
+/// Value that the bloom of every seventh block contains. `SELDOM`: value of every hundredth block.
 pub const OFTEN: [u8; 20] = [0x07; 20];
 pub const SELDOM: [u8; 20] = [0x64; 20];
 
-/// The values that are asked about.
+/// The values that tests query.
 pub const VALUES: [[u8; 20]; 2] = [OFTEN, SELDOM];
 
-/// A filter; blocks of a number and another branch have another one.
+/// Returns the bloom for a mark. The mark depends on number and branch, so blocks of different
+/// branches differ.
 fn filter(mark: u64) -> Bloom {
     if mark.is_multiple_of(1000) {
         return Bloom::repeat_byte(0xff);
@@ -28,24 +29,25 @@ fn filter(mark: u64) -> Bloom {
     filter
 }
 
-/// A block that was made up.
+/// A simulated block.
 #[derive(Debug)]
 struct Made {
     number: u64,
     parent: B256,
-    /// For each value the last block, this one or one before, whose filter alloy finds it in.
+    /// For each value: the last block, up to and including this one, whose bloom contains it by
+    /// alloy.
     found: [Option<B256>; 2],
 }
 
-/// All blocks that were made up, by hash.
+/// All simulated blocks, by hash.
 #[derive(Debug, Default)]
 pub struct Blocks {
     by_hash: HashMap<B256, Made>,
 }
 
 impl Blocks {
-    /// Makes up `count` children of a block, one of the other. `branch` tells blocks of the same
-    /// parent apart.
+    /// Creates `count` descendants of a block, each the child of the previous one. `branch` makes
+    /// blocks with the same parent different.
     pub fn extend(
         &mut self,
         first: u64,
@@ -77,7 +79,7 @@ impl Blocks {
         self.by_hash[&hash].number
     }
 
-    /// The blocks up to this one in which each of the values may be.
+    /// Returns for each value the blocks up to `tip` whose bloom contains it.
     pub fn found(&self, tip: B256) -> [Vec<u64>; 2] {
         let mut numbers = [Vec::new(), Vec::new()];
         for (value, numbers) in numbers.iter_mut().enumerate() {
@@ -93,7 +95,7 @@ impl Blocks {
         numbers
     }
 
-    /// The hash of a block's ancestor with this number.
+    /// Returns the hash of a block's ancestor with this number.
     pub fn ancestor(&self, mut hash: B256, number: u64) -> B256 {
         while self.by_hash[&hash].number > number {
             hash = self.by_hash[&hash].parent;

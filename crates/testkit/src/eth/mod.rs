@@ -1,4 +1,4 @@
-//! Ethereum: headers, receipts, logs and nodes that answer with them.
+//! Ethereum test support: headers, receipts, logs, and simulated nodes.
 
 pub mod audit_runs;
 pub mod corpus;

@@ -1,12 +1,12 @@
-//! Logs, queries and filters written from the texts, slow and plain. Shares no code with the
-//! library.
+//! Logs, queries and blooms written from the specifications, slow and simple. They share no code
+//! with the library.
 //!
 //! Sources: the topic filters of the JSON-RPC documentation on ethereum.org, `FilterQuery` of
 //! go-ethereum's `interfaces.go`, the bloom of execution-specs (`add_to_bloom`).
 
 use alloy_primitives::{Bloom, Log, keccak256};
 
-/// A log as far as queries look at it.
+/// The fields of a log that queries test.
 pub struct NaiveLog {
     pub address: [u8; 20],
     pub topics: Vec<[u8; 32]>,
@@ -19,7 +19,7 @@ impl NaiveLog {
     }
 }
 
-/// What a query asks for. No values are "any".
+/// A log query. An empty list of values matches anything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NaiveQuery {
     pub addresses: Vec<[u8; 20]>,
@@ -27,12 +27,14 @@ pub struct NaiveQuery {
 }
 
 impl NaiveQuery {
-    /// As geth does it: a log with fewer topics than the query has positions is not wanted.
+    /// Returns `true` if the log matches by geth's rule: a log with fewer topics than the query has
+    /// positions does not match.
     pub fn wanted_by_geth(&self, log: &NaiveLog) -> bool {
         self.positions.len() <= log.topics.len() && self.wanted_by_alloy(log)
     }
 
-    /// As alloy does it: only a position with values needs a topic.
+    /// Returns `true` if the log matches by alloy's rule: only a position with values requires a
+    /// topic.
     pub fn wanted_by_alloy(&self, log: &NaiveLog) -> bool {
         if !self.addresses.is_empty() && !self.addresses.contains(&log.address) {
             return false;
@@ -49,7 +51,7 @@ impl NaiveQuery {
         true
     }
 
-    /// Whether a filter has all bits of one value of each set.
+    /// Returns `true` if the bloom contains, for each set, all bits of at least one value.
     pub fn passes(&self, bloom: &Bloom) -> bool {
         let any = |values: &mut dyn Iterator<Item = &[u8]>| {
             let mut empty = true;
@@ -66,8 +68,8 @@ impl NaiveQuery {
     }
 }
 
-/// Byte and mask of each bit of a value, as execution-specs has it: of three pairs of bytes of the
-/// hash the lower 11 bits, counted from the end of the filter.
+/// Returns byte and mask of each of a value's three bits, as in execution-specs. Each bit is the
+/// lower 11 bits of a pair of bytes of the hash, counted from the end of the bloom.
 pub fn bits(value: &[u8]) -> [(usize, u8); 3] {
     let hash = keccak256(value);
     [0, 2, 4].map(|at| {
@@ -77,7 +79,7 @@ pub fn bits(value: &[u8]) -> [(usize, u8); 3] {
     })
 }
 
-/// The filter of logs.
+/// Returns the bloom of the logs.
 pub fn bloom<'a>(logs: impl IntoIterator<Item = &'a NaiveLog>) -> Bloom {
     let mut bloom = Bloom::ZERO;
     for log in logs {

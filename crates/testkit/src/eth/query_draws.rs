@@ -1,24 +1,25 @@
-//! Queries drawn from the logs of a block, and their JSON in every spelling that nodes agree on.
+//! Random queries drawn from the logs of a block, and their JSON in all spellings that nodes
+//! accept.
 
 use alloy_primitives::hex;
 
 use crate::Rng;
 use crate::eth::naive_logs::{NaiveLog, NaiveQuery};
 
-/// A query from the values of `logs`, and some that no log has: about seven of ten find at least
-/// the log that they were drawn from.
+/// Returns a query with values of `logs`, and some that no log has. About seven in ten queries
+/// match at least the log that they were drawn from.
 pub fn query(rng: &mut Rng, logs: &[NaiveLog]) -> NaiveQuery {
     let base = rng.pick(logs);
     match rng.below(10) {
         0..=5 => around(rng, logs, base),
-        // As many positions as there can be, "any" at the end.
+        // Up to the largest number of positions, with "any" in the last ones.
         6 | 7 => {
             let mut query = around(rng, logs, base);
             let more = rng.below(5 - query.positions.len());
             query.positions.resize(query.positions.len() + more, Vec::new());
             query
         }
-        // Values of several logs, topics at other positions than theirs.
+        // Values of several logs, with topics at other positions than in the logs.
         8 => {
             let addresses = (0..rng.below(3)).map(|_| rng.pick(logs).address).collect();
             let positions = (0..rng.below(5)).map(|_| {
@@ -40,7 +41,7 @@ pub fn query(rng: &mut Rng, logs: &[NaiveLog]) -> NaiveQuery {
     }
 }
 
-/// A query that finds `base`.
+/// Returns a query that matches `base`.
 fn around(rng: &mut Rng, logs: &[NaiveLog], base: &NaiveLog) -> NaiveQuery {
     let mut addresses = Vec::new();
     if !rng.one_in(3) {
@@ -70,7 +71,7 @@ fn any_topic(rng: &mut Rng, logs: &[NaiveLog]) -> Option<[u8; 32]> {
     (!log.topics.is_empty()).then(|| *rng.pick(&log.topics))
 }
 
-/// The query as JSON, with a random one of the spellings of each part.
+/// Returns the query as JSON, with a random spelling for each part.
 pub fn json(rng: &mut Rng, query: &NaiveQuery) -> String {
     let mut fields = Vec::new();
     match query.addresses.as_slice() {
@@ -106,7 +107,8 @@ pub fn json(rng: &mut Rng, query: &NaiveQuery) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// A set in any order, values twice; one value also by itself.
+/// Returns a set in random order, sometimes with a value twice. A single value may be written
+/// without brackets.
 fn set<const N: usize>(rng: &mut Rng, values: &[[u8; N]]) -> String {
     let quoted: Vec<_> =
         values.iter().map(|value| format!(r#""0x{}""#, hex::encode(value))).collect();

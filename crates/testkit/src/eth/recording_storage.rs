@@ -1,5 +1,5 @@
-//! A folder in memory that writes down what is done to it, fails when it is told to, and shows
-//! what may be left of it when the power goes off.
+//! An in-memory folder that records all operations, fails on request, and computes the contents
+//! that may be left after a power failure.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,19 +11,19 @@ use crate::Rng;
 
 type FileId = usize;
 
-/// What was done. A file that is created anew is another file of the same name.
+/// A recorded operation. A file that is created again is a new file of the same name.
 #[derive(Debug, Clone)]
 enum Op {
     Link(String, FileId),
     Unlink(String),
     Append(FileId, Arc<[u8]>),
     Sync(FileId),
-    /// A sync that failed: what it was to write counts as written, and never will be.
+    /// A failed sync: the appended data counts as written, but never becomes durable.
     Lost(FileId),
     SyncNames,
 }
 
-/// Files and their names.
+/// Files, and the names that link to them.
 #[derive(Debug, Clone, Default)]
 pub struct Disk {
     names: BTreeMap<String, FileId>,
@@ -35,7 +35,7 @@ impl Disk {
         self.names.keys().map(String::as_str)
     }
 
-    /// The names of the files of a kind.
+    /// Returns the names of the files with this extension.
     pub fn with_extension(&self, extension: &str) -> impl Iterator<Item = &str> {
         self.names().filter(move |name| {
             std::path::Path::new(name).extension().is_some_and(|found| found == extension)
@@ -64,14 +64,14 @@ impl Disk {
     }
 }
 
-/// Where to fail.
+/// When the storage fails.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure {
-    /// Which call of the storage, from 0.
+    /// Number of the storage call that fails, from 0.
     pub call: usize,
-    /// Whether all later ones fail, too.
+    /// `true` if all later calls fail too.
     pub forever: bool,
-    /// Of a write: how many in 256 of its bytes are written nevertheless.
+    /// If the call is a write: the part of its bytes, out of 256, that is written nevertheless.
     pub written: usize,
 }
 
@@ -82,12 +82,12 @@ struct State {
     log: Vec<Op>,
     locked: bool,
     failure: Option<Failure>,
-    /// What was called, and on which file.
+    /// The calls so far: method, and name of the file.
     calls: Vec<(&'static str, String)>,
 }
 
 impl State {
-    /// Whether the call is to fail.
+    /// Records a call, and returns an error if it is to fail.
     fn call(&mut self, what: &'static str, name: &str) -> io::Result<()> {
         let call = self.calls.len();
         self.calls.push((what, name.into()));
@@ -113,12 +113,12 @@ impl State {
     }
 }
 
-/// The folder.
+/// The recording folder.
 #[derive(Debug, Clone, Default)]
 pub struct Recorder(Arc<Mutex<State>>);
 
 impl Recorder {
-    /// A folder whose files are all durable.
+    /// Returns a folder with these files, all durable.
     pub fn of(disk: &Disk) -> Self {
         let state = State { start: disk.clone(), now: disk.clone(), ..State::default() };
         Self(Arc::new(Mutex::new(state)))
@@ -128,12 +128,12 @@ impl Recorder {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How much was done so far.
+    /// Returns the number of operations so far.
     pub fn done(&self) -> usize {
         self.state().log.len()
     }
 
-    /// What was called so far.
+    /// Returns the calls so far: method, and name of the file.
     pub fn calls(&self) -> Vec<(&'static str, String)> {
         self.state().calls.clone()
     }
@@ -142,13 +142,13 @@ impl Recorder {
         self.state().failure = failure;
     }
 
-    /// The files as a process that goes on sees them.
+    /// Returns the files as a running process sees them.
     pub fn now(&self) -> Disk {
         self.state().now.clone()
     }
 
-    /// What may be left when the power goes off after `done` operations, in at most `limit`
-    /// ways: all there are, or a choice made by `rng`.
+    /// Returns the states that a power failure after `done` operations may leave. There are at most
+    /// `limit`: all states if there are so few, otherwise states chosen with `rng`.
     pub fn crashes(&self, done: usize, limit: usize, rng: &mut Rng) -> Vec<Disk> {
         let state = self.state();
         let mut disk = state.start.clone();
@@ -178,8 +178,8 @@ impl Recorder {
             let mut disk = disk.clone();
             let mut index = match choice {
                 _ if all <= limit => choice,
-                0 => 0,                      // nothing of what was not synced
-                1 => (1 << names.len()) - 1, // all names, nothing of the contents
+                0 => 0,                      // no unsynced name, no unsynced contents
+                1 => (1 << names.len()) - 1, // all unsynced names, no unsynced contents
                 _ => rng.below(all),
             };
             for (bit, op) in names.iter().enumerate() {
@@ -199,19 +199,20 @@ impl Recorder {
     }
 }
 
-/// A file and what of it is not durable.
+/// A file, with the writes that are not durable yet.
 #[derive(Debug, Default)]
 struct Volatile {
     durable: Arc<Vec<u8>>,
-    /// With whether a sync would still write it.
+    /// Each write, and `true` if a later sync makes it durable.
     unsynced: Vec<(Arc<[u8]>, bool)>,
 }
 
-/// Bytes of a slot, of the header before, and around.
+/// Cut positions in bytes: at and around the size of a slot, of the header before the slots, and
+/// sums of them.
 const CUTS: [usize; 11] = [1, 12, 95, 96, 97, 327, 328, 329, 96 + 328, 2 * 328, 512];
-/// Kinds of content for a cut: nothing behind, zeros, garbage.
+/// Number of contents after a cut: nothing, zeros, or garbage.
 const BEHIND: usize = 3;
-/// Ways in which any sectors may be there and others not.
+/// Number of variants in which some sectors were written and others were not.
 const SECTORS: usize = 6;
 
 impl Volatile {
@@ -240,7 +241,7 @@ impl Volatile {
         1 << self.unsynced.len().min(6)
     }
 
-    /// How many variants there are of what may be left.
+    /// Returns the number of variants of the file that a power failure may leave.
     fn count(&self) -> usize {
         if self.unsynced.is_empty() { 1 } else { self.masks() + CUTS.len() * 2 * BEHIND + SECTORS }
     }
@@ -253,7 +254,7 @@ impl Volatile {
         let mut bytes = Vec::clone(&self.durable);
         let all: Vec<u8> = self.unsynced.iter().flat_map(|part| part.0.iter().copied()).collect();
         if let Some(cut) = variant.checked_sub(self.masks() + SECTORS) {
-            // Cut near the start of one of the writes, or near the end of all.
+            // Cut near the start of the unsynced bytes, or near their end.
             let (behind, cut) = (cut % BEHIND, cut / BEHIND);
             let (back, cut) = (cut % 2 == 1, CUTS[cut / 2].min(all.len()));
             let at = if back { all.len() - cut } else { cut };
@@ -288,7 +289,7 @@ impl Volatile {
     }
 }
 
-/// A file being read.
+/// A file opened for reading.
 #[derive(Debug)]
 pub struct Reading(Recorder, FileId);
 
@@ -319,7 +320,7 @@ impl Storage for Recorder {
     }
 }
 
-/// A file being written.
+/// A file opened for appending.
 #[derive(Debug)]
 pub struct Appending(Recorder, FileId);
 
@@ -347,7 +348,7 @@ impl Append for Appending {
     }
 }
 
-/// Gives the lock back.
+/// The lock of the folder, which is released on drop.
 #[derive(Debug)]
 pub struct Held(Recorder);
 

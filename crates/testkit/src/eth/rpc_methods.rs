@@ -1,4 +1,4 @@
-//! Blocks as a node gives them over JSON-RPC: headers and receipts.
+//! JSON-RPC results of a simulated node: headers and receipts.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::eth::world::WorldBlock;
 
-/// What a node says of a block.
+/// A block as a node serves it.
 pub struct RpcBlock<'a> {
     pub header_rlp: &'a [u8],
     pub hash: B256,
@@ -29,7 +29,7 @@ impl<'a> From<&'a WorldBlock> for RpcBlock<'a> {
     }
 }
 
-/// As `eth_getBlockByNumber` has it, without what its body holds besides the transactions' hashes.
+/// Returns the result of `eth_getBlockByNumber`, with only the hashes of the transactions.
 fn block_json(block: &RpcBlock<'_>) -> Value {
     let header = Header::decode(&mut &block.header_rlp[..]).expect("a header");
     let mut json = serde_json::to_value(&header).expect("JSON");
@@ -38,8 +38,8 @@ fn block_json(block: &RpcBlock<'_>) -> Value {
     json
 }
 
-/// What a method returns; `None` if there is no such method. `at` finds a block by its number, its
-/// hash or a tag.
+/// Returns the result of a method; `None` for an unknown method. `at` returns a block by its
+/// number, its hash or a tag.
 pub fn result<'a>(
     method: &str,
     params: &Value,
@@ -58,7 +58,7 @@ pub fn result<'a>(
     }
 }
 
-/// What a parameter names a block by.
+/// A block as a parameter names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockId<'a> {
     Tag(&'a str),
@@ -67,7 +67,7 @@ pub enum BlockId<'a> {
 }
 
 impl<'a> BlockId<'a> {
-    /// `None` if it is neither of them.
+    /// Parses a parameter. Returns `None` if the parameter is not a tag, a hash or a number.
     pub fn of(param: &'a Value) -> Option<Self> {
         let text = param.as_str()?;
         Some(match text.strip_prefix("0x") {
@@ -78,7 +78,8 @@ impl<'a> BlockId<'a> {
     }
 }
 
-/// The blocks of a filter; `number` is that of the block which a parameter names.
+/// Returns the block range of a log filter. `number` returns the number of the block that a
+/// parameter names.
 pub fn range(filter: &Value, number: impl Fn(&Value) -> Option<u64>) -> RangeInclusive<u64> {
     let number = |tag: &Value| number(tag).unwrap_or(u64::MAX);
     if filter["blockHash"].is_null() {

@@ -1,4 +1,4 @@
-//! A folder in memory that a writer and readers share.
+//! An in-memory folder that a writer and readers share.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,22 +12,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The folder.
+/// The shared folder.
 #[derive(Debug, Clone, Default)]
 pub struct SharedFolder {
     files: Arc<Mutex<BTreeMap<String, Contents>>>,
-    /// Whether sealed files are read as slices.
+    /// `true` if sealed files are read as slices.
     pub slices: bool,
 }
 
 impl SharedFolder {
-    /// The same folder, whose sealed files are read as slices, or not.
+    /// Returns the same folder, with sealed files read as slices or not.
     #[must_use]
     pub fn read_as_slices(&self, slices: bool) -> Self {
         Self { files: Arc::clone(&self.files), slices }
     }
 
-    /// Another folder with files of the same bytes.
+    /// Returns another folder with copies of all files.
     #[must_use]
     pub fn copy(&self) -> Self {
         let copy = |(name, bytes): (&String, &Contents)| {
@@ -50,7 +50,7 @@ impl SharedFolder {
     }
 }
 
-/// A file of it.
+/// A file of the shared folder.
 #[derive(Debug)]
 pub enum SharedFile {
     Slice(Vec<u8>),

@@ -1,4 +1,4 @@
-//! A chain for tests: branches, receipts, and a naive answer to what its logs are.
+//! A simulated chain: branches, receipts, and the expected logs by a naive computation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,15 +12,15 @@ use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::eth::linked_headers;
 
-/// A block with so many blocks after it may be final.
+/// A block with at least this many blocks after it may be final.
 const FINAL_AFTER: usize = 9;
-/// The contract that is asked about.
+/// The contract whose logs are queried.
 pub const ASKED: Address = Address::repeat_byte(0xaa);
-/// No log is of it.
+/// An address without logs.
 pub const NOBODY: Address = Address::repeat_byte(0xdd);
 const OTHER: Address = Address::repeat_byte(0xbb);
 
-/// A log's place and its data, which is another for each log of the world.
+/// Position of a log: block hash, and index in the block. Each log of the world has different data.
 pub type Key = (B256, u64);
 
 #[derive(Debug, Clone)]
@@ -36,16 +36,16 @@ pub struct WorldBlock {
 #[derive(Debug, Default)]
 pub struct World {
     pub blocks: HashMap<B256, WorldBlock>,
-    /// From block 0 on.
+    /// The hashes of the canonical chain, from block 0 on.
     pub canonical: Vec<B256>,
-    /// The same of another node, which may be on another branch.
+    /// The canonical chain of another node, which may be on another branch.
     pub elsewhere: Vec<B256>,
-    /// Receipts of these can't be had for now.
+    /// Blocks whose receipts are unavailable for now.
     pub withheld: HashSet<B256>,
     made: u64,
-    /// What a node calls final that is not.
+    /// A block that a node wrongly reports as final.
     pub called_final: Option<BlockRef>,
-    /// Whether filters lack the bits of logs.
+    /// `true` if new blooms lack the bits of their logs.
     pub unsound: bool,
 }
 
@@ -66,7 +66,7 @@ impl World {
         self.blocks.get(self.canonical.get(usize::try_from(number).ok()?)?)
     }
 
-    /// A block with so many transactions on top; the seed says which logs they have.
+    /// Mines a block on top; the seed determines the number of its transactions and logs.
     pub fn mine(&mut self, seed: u8) {
         let number = self.canonical.len() as u64;
         let parent = self.canonical.last().copied().unwrap_or_default();
@@ -111,28 +111,29 @@ impl World {
         }
     }
 
-    /// Takes off so many blocks, but never block 0.
+    /// Removes `depth` blocks from the chain, but never block 0.
     pub fn revert(&mut self, depth: usize) {
         let kept = self.canonical.len().saturating_sub(depth).max(1);
         self.canonical.truncate(kept);
     }
 
-    /// The other node answers from now on.
+    /// Swaps the two nodes: from now on the other node answers.
     pub fn fail_over(&mut self) {
         std::mem::swap(&mut self.canonical, &mut self.elsewhere);
     }
 
-    /// The other node has the same chain as this one, for now.
+    /// Gives the other node the same chain as this one has now.
     pub fn synchronise(&mut self) {
         self.elsewhere.clone_from(&self.canonical);
     }
 
-    /// Receipts of the newest blocks, so many, can't be had; those of all others can.
+    /// Makes the receipts of the `count` newest blocks unavailable, and those of all others
+    /// available.
     pub fn withhold(&mut self, count: usize) {
         self.withheld = self.canonical.iter().rev().take(count).copied().collect();
     }
 
-    /// Mines until this chain is the longest that there ever was, and goes beyond a block.
+    /// Mines until this chain is longer than any block so far, and extends beyond block `number`.
     pub fn outgrow(&mut self, number: u64) {
         let numbers = self.blocks.values().map(|block| block.at.number);
         let longest = numbers.chain([number]).max().unwrap_or(0);
@@ -143,14 +144,14 @@ impl World {
         }
     }
 
-    /// The block that both nodes call final.
+    /// Returns the block that both nodes report as final.
     pub fn finalized(&self) -> BlockRef {
         let both = self.canonical.iter().zip(&self.elsewhere).take_while(|(a, b)| a == b).count();
         let newest = self.canonical.len().min(self.elsewhere.len()).saturating_sub(FINAL_AFTER);
         self.at(both.min(newest).saturating_sub(1) as u64).expect("block 0 is common").at
     }
 
-    /// The logs that are asked about in the blocks from `from` up to this one.
+    /// Returns the queried logs in the blocks from `from` up to `at`.
     pub fn logs_up_to(&self, mut at: BlockRef, from: u64) -> HashMap<Key, Vec<u8>> {
         let mut logs = HashMap::new();
         while at.number >= from {
@@ -163,7 +164,7 @@ impl World {
         logs
     }
 
-    /// The last block of both chains.
+    /// Returns the last ancestor of `at` that is on the canonical chain.
     pub fn common(&self, mut at: BlockRef) -> BlockRef {
         while self.at(at.number).is_none_or(|block| block.at != at) {
             at = BlockRef { number: at.number - 1, hash: self.blocks[&at.hash].parent };
@@ -172,18 +173,18 @@ impl World {
     }
 }
 
-/// A reader who keeps the last word for each log.
+/// A reader of updates that keeps the current state of each log.
 #[derive(Debug, Default)]
 pub struct Reader {
     pub logs: HashMap<Key, Vec<u8>>,
-    /// Whether a log may come twice: after a kill.
+    /// `true` if a log may be delivered twice, as after a kill.
     pub lenient: bool,
     pub last: Option<BlockRef>,
     pub reorgs: u64,
 }
 
 impl Reader {
-    /// Takes an update; of its logs only so many, if a kill comes then.
+    /// Applies an update; a kill may interrupt it after `most` logs.
     pub fn read(&mut self, update: &Update, most: usize) {
         let (logs, last) = match update {
             Update::Removed(removed) => {
@@ -206,10 +207,10 @@ impl Reader {
             let data = log.log.data.data.to_vec();
             if is_removed {
                 let was = self.logs.remove(&key);
-                assert!(self.lenient || was == Some(data), "what was given out is taken back");
+                assert!(self.lenient || was == Some(data), "a removed log was delivered before");
             } else {
                 let was = self.logs.insert(key, data);
-                assert!(self.lenient || was.is_none(), "a log comes once");
+                assert!(self.lenient || was.is_none(), "a log is delivered only once");
             }
         }
         if most >= logs.len() {

@@ -1,5 +1,5 @@
-//! A stranger between a client and a node of Bitcoin: it reads each message, and passes it on,
-//! another instead, nothing at all, or bytes that are none.
+//! A proxy between a client and a Bitcoin node. It reads each message, and forwards it, another
+//! message, arbitrary bytes, or nothing.
 
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -15,40 +15,41 @@ use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 const MAGIC: Magic = Magic::REGTEST;
 const POLL: Duration = Duration::from_millis(10);
 
-/// Who sent a message.
+/// Sender of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sender {
     Client,
     Node,
 }
 
-/// A message on its way.
+/// A message on its way between client and node.
 #[derive(Debug)]
 pub struct Letter<'a> {
-    /// Which of the proxy's connections it is on, from 0.
+    /// Number of the connection, from 0.
     pub connection: u32,
     pub sender: Sender,
     pub message: &'a NetworkMessage,
 }
 
-/// What becomes of a message.
+/// What the proxy does with a message.
 #[derive(Debug)]
 pub enum Fate {
     Pass,
-    /// These go on in its place; none: it is lost.
+    /// Forwards these messages instead. An empty list drops the message.
     Instead(Vec<NetworkMessage>),
-    /// These bytes go on in its place.
+    /// Forwards these bytes instead.
     Bytes(Vec<u8>),
-    /// It goes on a byte at a time, with a pause before each of the first so many.
+    /// Forwards the message one byte at a time, with a pause before each byte. The pauses end after
+    /// this many bytes.
     Trickle(u32, Duration),
-    /// From now on nothing passes either way, and the connection stays open.
+    /// Forwards nothing from now on, in either direction, and keeps the connection open.
     Stall,
     HangUp,
 }
 
 type Rule = Arc<Mutex<dyn FnMut(&Letter<'_>) -> Fate + Send>>;
 
-/// A running proxy; its connections end with it.
+/// A running proxy; its connections close when it is dropped.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -63,7 +64,7 @@ struct Shared {
 }
 
 impl Proxy {
-    /// A proxy of a node that treats messages by a rule.
+    /// Starts a proxy in front of `node`; `rule` decides the fate of each message.
     pub fn start(node: SocketAddr, rule: impl FnMut(&Letter<'_>) -> Fate + Send + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
@@ -112,7 +113,7 @@ impl Shared {
 
     fn connect(self: &Arc<Self>, connection: u32, client: TcpStream) {
         client.set_nonblocking(false).expect("a socket");
-        // A node that is gone: the client is hung up on.
+        // The node is gone: close the client's connection.
         let Ok(node) = TcpStream::connect(self.node) else { return };
         let copy = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
         let stalled = Arc::new(AtomicBool::new(false));
@@ -134,7 +135,7 @@ impl Shared {
     }
 }
 
-/// Passes messages on until either side ends, or the rule ends it.
+/// Forwards messages until either side closes the connection, or the rule ends it.
 fn pump(
     connection: u32,
     sender: Sender,
@@ -147,7 +148,7 @@ fn pump(
         if stalled.load(Ordering::Relaxed) {
             continue;
         }
-        // What cannot be read is passed on as it is.
+        // A message that cannot be parsed is forwarded unchanged.
         let fate = match deserialize::<RawNetworkMessage>(&frame) {
             Ok(message) => {
                 let message = message.payload();
@@ -183,7 +184,7 @@ fn pump(
     }
 }
 
-/// A header and its payload, whatever they are.
+/// Reads a message header and its payload, without checking them.
 fn read_frame(from: &mut impl Read) -> Option<Vec<u8>> {
     let mut frame = vec![0; 24];
     from.read_exact(&mut frame).ok()?;

@@ -1,5 +1,4 @@
-//! Between the command and a node: an HTTP server of ours that asks the node, and alters what it
-//! answers.
+//! An HTTP proxy between the command and a node, which may alter the node's answers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
@@ -13,27 +12,27 @@ use serde_json::{Value, json};
 
 use crate::eth::http_rpc::HttpRpc;
 
-/// What becomes of a request, decided by its first call that is not [`Fate::Answered`].
+/// What happens to a request. The first of its calls that is not [`Fate::Answered`] decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// The answer goes out, as it was left.
+    /// The answer is sent as it is after the changes.
     Answered,
-    /// An HTTP status and no answer.
+    /// An HTTP status is sent without an answer.
     Status(u16),
     /// The connection is closed without an answer.
     Closed,
 }
 
-/// Sees each call's method and parameters, and may change the whole answer to it:
+/// Callback that gets each call's method and parameters, and may change the whole answer:
 /// `{"result": …}` or `{"error": …}`.
 type Alter = dyn Fn(&str, &Value, &mut Value) -> Fate + Send + Sync;
 
-/// How long a thread waits for bytes until it looks whether it shall end.
+/// How long a thread waits for bytes before it checks if it should stop.
 const TICK: Duration = Duration::from_millis(50);
-/// The longest body of a request.
+/// Largest body of a request, in bytes.
 const MAX_REQUEST: usize = 16 << 20;
 
-/// The server; its threads end with it.
+/// The running proxy; its threads end when it is dropped.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -56,7 +55,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Proxy {
-    /// Starts before a node.
+    /// Starts a proxy in front of a node.
     pub fn start(
         node: &HttpRpc,
         alter: impl Fn(&str, &Value, &mut Value) -> Fate + Send + Sync + 'static,
@@ -75,12 +74,12 @@ impl Proxy {
         Self { port, shared, acceptor: Some(acceptor) }
     }
 
-    /// The address, for the command's arguments.
+    /// Returns the address, for the arguments of the command.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// How often each method was called.
+    /// Returns the number of calls of each method.
     pub fn calls(&self) -> BTreeMap<String, usize> {
         self.shared.calls.lock().expect("no panic holds it").clone()
     }
@@ -89,7 +88,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Wakes the acceptor.
+        // Connect once, so that the acceptor wakes up and sees the stop flag.
         drop(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)));
         drop(self.acceptor.take().map(JoinHandle::join));
         let threads = self.shared.threads.lock().map(|mut threads| std::mem::take(&mut *threads));
@@ -137,7 +136,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The body of the next request; nothing where the connection or the proxy ends.
+/// Reads the body of the next request. Returns `None` if the connection closes or the proxy stops.
 fn read_request(
     reader: &mut BufReader<TcpStream>,
     shared: &Shared,
@@ -185,7 +184,7 @@ fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// Asks the node, and alters what it answers.
+/// Sends the request to the node, and alters the answers.
 fn answer(body: &[u8], shared: &Shared) -> (Fate, String) {
     let request: Value = serde_json::from_slice(body).expect("the command sends JSON");
     let Ok((_, text)) = shared.node.post(&request.to_string()) else {

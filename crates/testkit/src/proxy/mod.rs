@@ -1,4 +1,4 @@
-//! Strangers between a client and a node: what they pass on, they may alter.
+//! Proxies between a client and a node, which may alter what they forward.
 
 pub mod bitcoin;
 pub mod json_rpc;

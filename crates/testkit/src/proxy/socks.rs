@@ -1,15 +1,15 @@
-//! A SOCKS5 proxy (RFC 1928) that wants a user name and a password (RFC 1929), as Tor takes them to
-//! keep streams apart.
+//! A SOCKS5 proxy (RFC 1928) that requires a user name and a password (RFC 1929). Tor uses them to
+//! isolate streams from each other.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A stream that was asked for: the user name, and where to.
+/// A requested stream: the user name, and the destination.
 pub type Asked = (String, SocketAddr);
 
-/// It runs until the process ends.
+/// A SOCKS proxy that runs until the process ends.
 #[derive(Debug)]
 pub struct SocksProxy {
     address: SocketAddr,
@@ -35,18 +35,18 @@ impl SocksProxy {
         self.address
     }
 
-    /// The streams that were asked for so far.
+    /// Returns the streams that were requested so far.
     pub fn asked(&self) -> Vec<Asked> {
         self.asked.lock().expect("no thread has failed").clone()
     }
 }
 
-/// Ends with an error where either end is gone.
+/// Serves one client. Returns an error if either connection fails.
 fn serve(mut client: TcpStream, all: &Mutex<Vec<Asked>>) -> io::Result<()> {
     let [version, methods] = read(&mut client)?;
     let mut offered = vec![0; methods.into()];
     client.read_exact(&mut offered)?;
-    assert!(version == 5 && offered.contains(&2), "it offers no password: {offered:?}");
+    assert!(version == 5 && offered.contains(&2), "the client offers no password: {offered:?}");
     client.write_all(&[5, 2])?;
     let [1] = read(&mut client)? else { panic!("RFC 1929 is version 1") };
     let user = word(&mut client)?;

@@ -1,4 +1,4 @@
-//! Orders of events that cost a hit, time or memory.
+//! Sequences of events that could lose a hit, or waste time or memory.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))
 }
 
-/// A first height that no chain has wants nothing, and overflows nothing.
+/// With a first height that no chain reaches, nothing is wanted and no arithmetic overflows.
 #[test]
 fn a_first_height_at_the_end_of_all() {
     let chain = TestChain::new(30);
@@ -41,7 +41,7 @@ fn a_first_height_at_the_end_of_all() {
     }
 }
 
-/// Headers that begin behind the first height wanted: nothing can be asked, and it is said.
+/// If the headers begin above the first height wanted, nothing is requested, and this is reported.
 #[test]
 fn headers_from_an_anchor() {
     let chain = TestChain::new(3_100);
@@ -62,8 +62,8 @@ fn headers_from_an_anchor() {
     }
 }
 
-/// Lower heights that are wanted later are refused where there are no headers: they would keep all
-/// others from being asked about.
+/// An extension below the first header is refused, because it would block the requests for all
+/// heights above.
 #[test]
 fn extended_below_an_anchor() {
     let chain = TestChain::new(3_100);
@@ -82,7 +82,7 @@ fn extended_below_an_anchor() {
     assert!(world.known.keys().copied().eq(2_995..=3_100));
 }
 
-/// The headers from height 2,990 on.
+/// Returns a header chain that begins at height 2,990.
 fn anchored(chain: &TestChain) -> HeaderChain {
     let header = |height: u32| chain.blocks[height as usize].header;
     let mut work = header(0).work();
@@ -101,8 +101,8 @@ fn anchored(chain: &TestChain) -> HeaderChain {
     headers
 }
 
-/// The caller finds its hit when the peer that sent the filter has left, and another's claim has
-/// taken its place.
+/// A hit is scanned even if the peer that sent the filter has left and another peer's claim has
+/// replaced its claim.
 #[test]
 fn a_hit_that_is_found_late() {
     let chain = TestChain::new(60);
@@ -120,7 +120,7 @@ fn a_hit_that_is_found_late() {
     assert!(world.hits.contains(&27));
 }
 
-/// A height that is wanted again while its block is on its way is answered once.
+/// A height that is rescanned while its block is in flight is answered only once.
 #[test]
 fn a_block_that_is_wanted_twice_comes_once() {
     let chain = TestChain::new(40);
@@ -139,8 +139,8 @@ fn a_block_that_is_wanted_twice_comes_once() {
     assert_eq!(world.scanned(Why::Disputed), [27]);
 }
 
-/// Liars that come one after the other, each with another filter that it does not send, do not
-/// put the block off for ever.
+/// Liars that connect one after another, each with another claim and without its filter, cannot
+/// delay the block forever.
 #[test]
 fn a_dispute_ends_however_many_join() {
     let chain = TestChain::new(40);
@@ -159,8 +159,8 @@ fn a_dispute_ends_however_many_join() {
     assert_eq!(world.scanned(Why::Disputed), [27]);
 }
 
-/// The same, each with a filter that it sends, while no peer has the block: what is kept is
-/// bounded.
+/// Liars that connect one after another and send their filters, while no peer has the block, cannot
+/// fill the memory.
 #[test]
 fn what_departed_peers_claimed_is_bounded() {
     let chain = TestChain::new(40);
@@ -182,13 +182,13 @@ fn what_departed_peers_claimed_is_bounded() {
     world.assert_complete(&chain);
 }
 
-/// The only peer did not have a block, and has it later.
+/// A peer that did not have a block is asked again later, if it is the only peer.
 #[test]
 fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
     lacks_a_block(0);
 }
 
-/// The same, and the clock is set back meanwhile.
+/// The same, with a clock that is set back in between.
 #[test]
 fn waiting_goes_on_from_where_the_clock_is_set_back() {
     lacks_a_block(1_000_000);
@@ -209,7 +209,7 @@ fn lacks_a_block(set_back: u64) {
     world.now -= Duration::from_secs(set_back);
     world.wait(0);
     world.wait(29);
-    assert_eq!(world.sent(is_block), asked, "it is not asked in a row");
+    assert_eq!(world.sent(is_block), asked, "the block is not requested again at once");
     assert_ne!(world.sync.settled_to(), Some(10));
     world.nodes.insert(PeerId(1), Node::honest(&chain));
     world.wait(2);
@@ -218,7 +218,7 @@ fn lacks_a_block(set_back: u64) {
     assert_eq!(world.reasons(), []);
 }
 
-/// Which peers did not have a block is forgotten when they disconnect.
+/// The list of peers without a block drops peers that disconnect.
 #[test]
 fn who_lacks_a_block_is_forgotten() {
     let chain = TestChain::new(10);
@@ -239,7 +239,7 @@ fn who_lacks_a_block_is_forgotten() {
     world.assert_complete(&chain);
 }
 
-/// Connections that come and go: they count, and are not all kept.
+/// Peers that connect and leave are counted, and only a limited number is remembered individually.
 #[test]
 fn vouchers_are_bounded() {
     let chain = TestChain::new(1_010);
@@ -257,7 +257,7 @@ fn vouchers_are_bounded() {
     world.assert_complete(&chain);
 }
 
-/// Proofs of filters that nobody claims are not all kept, and none repeats a download.
+/// Proofs about filters that no peer claims are stored up to a limit, and cause no second download.
 #[test]
 fn proofs_are_bounded() {
     let chain = TestChain::new(40);
@@ -281,7 +281,7 @@ fn proofs_are_bounded() {
     world.assert_complete(&chain);
 }
 
-/// What is taken back when the sync is kept is taken back when it goes on.
+/// After a restart, `unanswered` lists the heights that were reopened before.
 #[test]
 fn what_is_unanswered_is_listed() {
     let chain = TestChain::new(1_100);

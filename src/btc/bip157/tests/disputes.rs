@@ -1,4 +1,4 @@
-//! Peers that claim different filters.
+//! Tests with peers that claim different filters.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::btc::bip157::{Action, Contradiction, Event, Finding, Message, Reason,
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
-/// A filter of height 15 without the script of the one output.
+/// An empty filter, as a lie about height 15: it lacks the script of that block's only output.
 fn empty() -> Vec<u8> {
     vec![0]
 }
@@ -22,7 +22,8 @@ fn world(chain: &TestChain, nodes: Vec<Node>) -> World {
     world
 }
 
-/// The block does not show the script of the output that it spends.
+/// If the block cannot decide a dispute, because it does not contain the script of the output that
+/// it spends, the block is scanned.
 #[test]
 fn what_the_block_does_not_decide_is_scanned() {
     let chain = TestChain::new(2_050);
@@ -40,15 +41,15 @@ fn what_the_block_does_not_decide_is_scanned() {
         assert!(undecided.iter().all(|finding| world.findings().contains(finding)));
         assert_eq!(world.reasons(), []);
         assert_eq!(world.grade(27), Some(Grade::Scanned));
-        // Behind the fork of their headers, they agree by hash.
+        // Above the first dispute their headers differ, but the hashes of their filters agree.
         assert_eq!(world.grade(1_500), Some(Grade::Peers(2)));
-        // No filter of these heights is kept as evidence.
+        // No filter of the disputed heights is kept as evidence.
         let without_filter = world.actions.iter().filter_map(|action| match action {
             Action::Block(scan) if scan.filter.is_none() => Some(scan.at.height),
             _ => None,
         });
         assert!(without_filter.eq([27, 1_997]));
-        // A rescan needs the block again.
+        // A rescan needs the blocks again.
         world.actions.clear();
         world.event(Event::Rescan(1_000..=u32::MAX));
         world.settle();
@@ -60,7 +61,7 @@ fn what_the_block_does_not_decide_is_scanned() {
 #[test]
 fn what_the_block_refutes_convicts() {
     let chain = TestChain::new(1_050);
-    // Nothing in it; bytes that are no filter; one script more than the block has.
+    // An empty filter, malformed bytes, and the filter of another block.
     let lies = [empty(), vec![1, 2, 3], chain.filters[17].clone()];
     for lie in lies {
         for liar in [1, 2] {
@@ -84,7 +85,8 @@ fn what_the_block_refutes_convicts() {
     }
 }
 
-/// Many liars, one honest peer, at every place: nothing is decided by number.
+/// One honest peer among many liars is enough, in any position: the number of claims does not
+/// matter.
 #[test]
 fn one_honest_peer_is_enough() {
     let chain = TestChain::new(1_210);
@@ -104,8 +106,8 @@ fn one_honest_peer_is_enough() {
         let mut world = world(&chain, nodes);
         world.settle();
         world.assert_complete(&chain);
-        assert_eq!(world.reasons().len(), 1, "those whose lies the block does not show stay");
-        // One block for each height, and again what was on its way when the liar went.
+        assert_eq!(world.reasons().len(), 1, "the block does not refute the other liars");
+        // One block for each height, and again those that were in flight from the convicted liar.
         let disputed = world.scanned(Why::Disputed);
         assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
         let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
@@ -113,7 +115,7 @@ fn one_honest_peer_is_enough() {
     }
 }
 
-/// Hashes are cheap: who claims one must send its filter.
+/// Claiming a hash costs nothing, so a peer that claims one must send its filter.
 #[test]
 fn a_claim_without_its_filter_costs_no_block() {
     let chain = TestChain::new(1_050);
@@ -146,7 +148,7 @@ fn a_claim_without_its_filter_costs_no_block() {
     }
 }
 
-/// The same from one who does not answer: it goes when its time is over.
+/// A liar that does not send its claimed filter is disconnected after the timeout.
 #[test]
 fn a_claim_is_lost_with_the_timeout() {
     let chain = TestChain::new(300);
@@ -164,7 +166,7 @@ fn a_claim_is_lost_with_the_timeout() {
     assert_eq!(world.grade(21), Some(Grade::OnePeer));
 }
 
-/// A filter that was sent counts, though its sender has left.
+/// A filter that was received is used even if its sender has left.
 #[test]
 fn a_filter_outlives_its_sender() {
     let chain = TestChain::new(100);
@@ -191,7 +193,7 @@ fn a_filter_outlives_its_sender() {
 fn a_lying_block_server_convicts_nobody_else() {
     let chain = TestChain::new(60);
     let lies = [(27, chain.without_prevouts(27))];
-    // The block of another place, other transactions, and one transaction twice.
+    // Too few transactions, a changed transaction, and a duplicate transaction.
     let twists: [fn(&mut bitcoin::Block); 3] = [
         |block| block.txdata.truncate(1),
         |block| block.txdata[0].output[0].value = bitcoin::Amount::from_sat(51),
@@ -212,7 +214,7 @@ fn a_lying_block_server_convicts_nobody_else() {
     }
 }
 
-/// What is known by all previous outputs to be the filter needs no second look.
+/// A claim that contradicts an audited filter is a lie, and needs no block.
 #[test]
 fn an_audited_filter_ends_the_matter() {
     let chain = TestChain::new(40);

@@ -1,4 +1,4 @@
-//! Lower heights that are wanted later.
+//! Tests of extending the wanted heights down.
 
 use super::world::{Node, TestChain, World};
 use crate::btc::bip157::{Action, Event, FilterSync, Message, Reason, Why};
@@ -10,7 +10,7 @@ fn from(chain: &TestChain, first: u32) -> World {
     World::new(chain, config)
 }
 
-/// Heights asked for in `getcfilters`.
+/// Returns the heights that were requested in `getcfilters`.
 fn asked(world: &World) -> Vec<u32> {
     let range = |action: &Action| match action {
         Action::Send(_, Message::GetCFilters(message)) => {
@@ -27,7 +27,7 @@ fn asked(world: &World) -> Vec<u32> {
 #[test]
 fn an_earlier_birthday() {
     let chain = TestChain::new(3_400);
-    // Within one interval, to the start of another, across several, to the genesis block.
+    // Extensions within one interval, to the start of another, across several, and to genesis.
     for (first, lower) in [(2_500, 2_200), (2_500, 2_001), (2_001, 1_001), (3_100, 700), (1_500, 0)]
     {
         let mut world = from(&chain, first);
@@ -39,7 +39,7 @@ fn an_earlier_birthday() {
         let blocks = world.scanned(Why::Matched).len();
         world.actions.clear();
         world.event(Event::Extend(lower));
-        // Neither reopened nor asked for again: what was answered further up.
+        // Heights above the old interval are neither reopened nor requested again.
         let around = first.div_ceil(1_000) * 1_000;
         assert!(world.reopened.iter().all(|height| (first..=around).contains(height)), "{first}");
         assert_eq!(world.sync.settled_to(), if lower == 0 { Some(0) } else { None });
@@ -58,7 +58,7 @@ fn an_earlier_birthday() {
             let height = height / 10 * 10 + 1;
             assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
         }
-        // Once more, or later: nothing.
+        // Extending to the same height again, or to a higher one, has no effect.
         world.actions.clear();
         world.event(Event::Extend(lower));
         world.event(Event::Extend(first));
@@ -66,13 +66,13 @@ fn an_earlier_birthday() {
     }
 }
 
-/// A lie below the first height that was wanted was not looked at; it is, once that is wanted.
+/// A lie below the first height wanted is not noticed until that height is wanted.
 #[test]
 fn a_lie_below_comes_to_light() {
     let chain = TestChain::new(1_900);
     for honest_first in [true, false] {
         let mut world = from(&chain, 1_600);
-        // It withholds the wallet's output at 1,205, and the block shows that.
+        // The liar hides the wallet's output at height 1,205, and the block proves the lie.
         let liar = Node::lying(&chain, &[(1_205, vec![0])]);
         let honest = Node::honest(&chain);
         let nodes = if honest_first { [honest, liar] } else { [liar, honest] };
@@ -94,7 +94,7 @@ fn a_lie_below_comes_to_light() {
     }
 }
 
-/// While it goes on: what was asked before is answered meanwhile, and blocks are awaited.
+/// Extensions work at any moment: with requests open, and with blocks pending.
 #[test]
 fn in_the_middle_of_everything() {
     let chain = TestChain::new(2_300);
@@ -118,7 +118,7 @@ fn in_the_middle_of_everything() {
     }
 }
 
-/// A run that ends before the lower heights were heard about keeps what it knows of the others.
+/// If a run ends before the lower heights have claims, the state of the heights above is kept.
 #[test]
 fn it_is_kept() {
     let chain = TestChain::new(3_400);
@@ -144,7 +144,7 @@ fn it_is_kept() {
     assert!(world.hits.iter().eq(&truth));
 }
 
-/// Nothing above the last height wanted is asked about or answered, whatever comes and goes.
+/// Nothing above the last height wanted is requested or answered, whatever the chain does.
 #[test]
 fn a_last_height() {
     let chain = TestChain::new(2_050);
@@ -157,7 +157,7 @@ fn a_last_height() {
         }
         world.settle();
         assert_eq!(world.sync.settled_to(), Some(last.min(2_050)));
-        // Ten more, a reorganisation across the last height, and one that is shorter than it.
+        // Ten more blocks, then a reorganisation across the last height.
         let longer = {
             let mut longer = chain.clone();
             longer.grow(10, 1);

@@ -1,4 +1,4 @@
-//! Peers that tell the truth.
+//! Tests with peers that tell the truth.
 
 use bitcoin::bip158::{self, FilterHeader};
 use bitcoin::consensus::encode::deserialize_hex;
@@ -40,7 +40,8 @@ fn one_peer_syncs_everything() {
     assert_eq!(world.reasons(), []);
 }
 
-/// Real blocks, filters that `bitcoin` builds of them, and filter headers that others published.
+/// Real blocks, with filters built by the `bitcoin` crate, give the filter headers that others have
+/// published.
 #[test]
 fn mainnet_0_to_255() {
     let rows: serde_json::Value =
@@ -82,7 +83,8 @@ fn mainnet_0_to_255() {
     }
 }
 
-/// Each is asked for checkpoints, one for the hashes between, and each for those behind.
+/// Each peer is asked for checkpoints. One of them is asked for the hashes of each complete
+/// interval, and every peer for the hashes after the last checkpoint.
 #[test]
 fn peers_that_agree_share_the_work() {
     let chain = TestChain::new(2_100);
@@ -143,7 +145,8 @@ fn blocks_come_one_by_one() {
     assert_eq!(world.sent(is_headers), 2 * 6);
 }
 
-/// A node disconnects who asks for a block that it does not know.
+/// A peer is asked only for blocks that it has shown, because a node disconnects peers that ask for
+/// an unknown block.
 #[test]
 fn a_peer_is_asked_for_what_it_has_shown() {
     let chain = TestChain::new(1_500);
@@ -191,7 +194,7 @@ fn reorganizations_roll_back() {
     }
 }
 
-/// Answers on their way when the chain changes tell nothing, and nobody is accused.
+/// Answers in flight during a reorganisation are ignored, and no peer is blamed for them.
 #[test]
 fn answers_to_a_chain_that_is_gone() {
     let chain = TestChain::new(1_300);
@@ -208,7 +211,7 @@ fn answers_to_a_chain_that_is_gone() {
             }
         }
         world.move_to(&fork);
-        // What was asked for before is answered for the old chain.
+        // The requests of before the reorganisation are answered for the old chain.
         let old: Vec<_> = world.queue.drain(..).collect();
         for (peer, message) in old {
             for event in world.nodes[&peer].clone().answer(peer, &message) {
@@ -225,8 +228,8 @@ fn answers_to_a_chain_that_is_gone() {
     }
 }
 
-/// A request for filters whose stop has left the chain may be answered with the blocks as they were,
-/// or never. What comes of it, and of the request after it that overlaps, accuses nobody.
+/// A node may answer a stale request for filters with the blocks as they were, or never. Neither
+/// these answers nor those to a later overlapping request convict the peer.
 #[test]
 fn a_stale_request_for_filters_convicts_nobody() {
     let chain = TestChain::new(1_300);
@@ -238,7 +241,7 @@ fn a_stale_request_for_filters_convicts_nobody() {
         let mut stale = Vec::new();
         while let Some((peer, message)) = world.queue.pop_front() {
             let answer = world.nodes[&peer].answer(peer, &message);
-            // The interval that has no checkpoint.
+            // The last interval, which no checkpoint ends.
             if is_filters(&message) && answer.len() == 300 {
                 stale = answer;
             } else {
@@ -268,7 +271,7 @@ fn a_stale_request_for_filters_convicts_nobody() {
     }
 }
 
-/// A filter that neither a stale request nor one in force explains is still a contradiction.
+/// A filter that fits neither a stale nor a current request is still a contradiction.
 #[test]
 fn a_stale_request_shields_no_liar() {
     let chain = TestChain::new(300);

@@ -1,4 +1,4 @@
-//! What is kept between runs.
+//! Tests of the state that is stored between runs.
 
 use bitcoin::Network;
 
@@ -16,7 +16,7 @@ fn kept(world: &mut World) -> Vec<u8> {
     world.nodes.clear();
     world.queue.clear();
     world.actions.clear();
-    // What is written again is read as the same.
+    // Encoding the restored state again gives the same state.
     let again = world.sync.encode(&world.headers);
     let sync = FilterSync::restore(world.sync.config().clone(), &world.headers, &again).unwrap();
     assert!(sync.encode(&world.headers) == again && again.len() == bytes.len());
@@ -45,11 +45,11 @@ fn a_run_goes_on() {
     assert_eq!(world.sent(is_filters), 1);
 }
 
-/// An honest peer of the next run reopens what liars of the last one said.
+/// An honest peer of the next run disputes what liars of the last run have claimed.
 #[test]
 fn liars_of_an_earlier_run() {
     let chain = TestChain::new(1_200);
-    // One that the block refutes, at a height that is no hit, and one that withholds a hit.
+    // A lie that the block refutes, at a height without a hit, and a lie that hides a hit.
     let lies = [(1_021, vec![0]), (27, chain.without_prevouts(27))];
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::lying(&chain, &lies));
@@ -65,7 +65,7 @@ fn liars_of_an_earlier_run() {
     world.assert_complete(&chain);
 }
 
-/// A hit whose block has not come is found again.
+/// A hit whose block has not arrived is found again after a restart.
 #[test]
 fn a_hit_on_its_way() {
     let chain = TestChain::new(40);
@@ -123,7 +123,7 @@ fn damage_is_found() {
     let later = Config::new(Network::Regtest, 7, [1; 16]);
     let first = RestoreError::First { kept: 0, wanted: 7 };
     assert_eq!(restore(later, &bytes), Some(first));
-    // With a checksum that is right, no byte leads to a panic.
+    // With a correct checksum, no byte value causes a panic.
     for place in 4..bytes.len() - 4 {
         for value in [0, 1, 0x80, 0xff] {
             let mut forged = bytes.clone();

@@ -1,4 +1,4 @@
-//! Answers that are none.
+//! Tests with malformed and unexpected answers.
 
 use bitcoin::BlockHash;
 use bitcoin::bip158::{FilterHash, FilterHeader};
@@ -9,7 +9,8 @@ use super::world::{Node, TestChain, World};
 use crate::btc::bip157::{Contradiction, Event, MAX_FILTER_SIZE, Reason, Violation};
 use crate::btc::peer::PeerId;
 
-/// Twists each answer of one peer; another is honest. Returns why the former was disconnected.
+/// Connects a peer whose answers are changed by `twist`, and an honest peer. Returns the reason why
+/// the first peer was disconnected.
 #[track_caller]
 fn reason(chain: &TestChain, twist: impl Fn(&mut Event) + 'static) -> Reason {
     let mut world = World::new(chain, World::config());
@@ -65,7 +66,7 @@ fn checkpoints_that_were_not_asked_for() {
     assert_eq!(checkpoints(&chain, |m| m.stop_hash = BlockHash::all_zeros()), wrong);
     let other = Reason::Violation(Violation::FilterType(1));
     assert_eq!(checkpoints(&chain, |m| m.filter_type = 1), other);
-    // Headers to which its own hashes do not lead.
+    // A filter header to which the peer's own hashes do not lead.
     let reason = checkpoints(&chain, |m| m.filter_headers[1] = FilterHeader::all_zeros());
     let Reason::ContradictsItself(Contradiction::Headers { height, claimed, sent }) = reason else {
         panic!("{reason:?}")
@@ -85,7 +86,7 @@ fn hashes_that_were_not_asked_for() {
     assert_eq!(headers(&chain, |m| m.stop_hash = BlockHash::all_zeros()), wrong);
     let other = Reason::Violation(Violation::FilterType(255));
     assert_eq!(headers(&chain, |m| m.filter_type = 255), other);
-    // The filter header of the genesis block is known.
+    // The filter header of the genesis block is known in advance.
     let reason = headers(&chain, |m| m.previous_filter_header = FilterHeader::all_zeros());
     let Reason::ContradictsCheckpoint { height: 0, claimed, trusted } = reason else {
         panic!("{reason:?}")
@@ -100,7 +101,7 @@ fn hashes_that_were_not_asked_for() {
     );
 }
 
-/// A later answer that does not continue the former.
+/// A later answer that does not continue the earlier one convicts the peer.
 #[test]
 fn hashes_that_do_not_link() {
     let chain = TestChain::new(1_010);
@@ -173,7 +174,7 @@ fn what_nobody_asked_for() {
     ];
     for message in messages {
         let mut world = World::new(&chain, World::config());
-        // Nobody it knows of: passed over.
+        // Messages from unknown peers are ignored.
         world.event(message.clone());
         assert_eq!(world.reasons(), []);
         world.event(Event::PeerConnected(PeerId(1)));
@@ -181,7 +182,7 @@ fn what_nobody_asked_for() {
         let unsolicited = Reason::Violation(Violation::Unsolicited);
         assert_eq!(world.reasons(), [(PeerId(1), unsolicited)]);
     }
-    // A block may be the answer to a request of the caller's.
+    // A block that was not requested is no violation: the caller may have requested it.
     let mut world = World::new(&chain, World::config());
     world.event(Event::PeerConnected(PeerId(1)));
     world.event(Event::Block(Some(PeerId(1)), Box::new(chain.blocks[3].clone())));

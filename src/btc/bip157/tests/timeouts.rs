@@ -1,4 +1,4 @@
-//! Peers that keep one waiting.
+//! Tests with peers that answer late or never.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ fn mute(chain: &TestChain, mute: fn(&Message) -> bool) -> Node {
     Node { mute, ..Node::honest(chain) }
 }
 
-/// Whatever a peer does not answer, the other takes over, and nothing is lost.
+/// Whatever kind of request a peer does not answer, another peer takes over, and nothing is lost.
 #[test]
 fn others_take_over() {
     let chain = TestChain::new(2_100);
@@ -41,7 +41,7 @@ fn others_take_over() {
     }
 }
 
-/// Alone, a peer that answers nothing leads to no answer.
+/// If the only peer does not answer, no height is answered.
 #[test]
 fn silence_is_no_answer() {
     let chain = TestChain::new(100);
@@ -55,7 +55,7 @@ fn silence_is_no_answer() {
     assert_eq!(world.known.len(), 1);
 }
 
-/// A late answer is an answer.
+/// A late answer is used like any other.
 #[test]
 fn late_answers_count() {
     let chain = TestChain::new(1_100);
@@ -87,7 +87,8 @@ fn late_answers_count() {
     assert_eq!(world.grade(1), Some(Grade::Peers(2)));
 }
 
-/// A request of 1,000 filters may take longer than one of headers, if they keep coming.
+/// A request for 1,000 filters may take longer than one for headers, as long as filters keep
+/// arriving.
 #[test]
 fn filters_may_take_their_time() {
     let chain = TestChain::new(990);
@@ -109,12 +110,12 @@ fn filters_may_take_their_time() {
         }
         world.settle();
     }
-    // 500 ms each: ten timeouts of 30 s are over after 600.
+    // With 500 ms per filter, ten timeouts of 30 s have passed after 600 filters.
     assert!(late_at.is_some_and(|count| (590..610).contains(&count)), "{late_at:?}");
     world.assert_complete(&chain);
 }
 
-/// Time that goes back is waited for again.
+/// After the clock was set back, waiting continues for a full timeout.
 #[test]
 fn a_clock_set_back() {
     let chain = TestChain::new(100);
@@ -129,8 +130,8 @@ fn a_clock_set_back() {
     assert_eq!(world.findings(), [Finding::Slow(PeerId(1), Duration::from_secs(2))]);
 }
 
-/// Blocks, each of some hundred bytes, that one peer sends: at most how many were in flight, and how
-/// many were asked for in one message.
+/// Fetches all wanted blocks from one peer, with the time `every` for each. Returns the maximum
+/// number of blocks in flight, and the maximum number requested in one message.
 fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize) {
     let mut in_flight = std::collections::VecDeque::new();
     let (mut most, mut most_at_once) = (0, 0);
@@ -155,8 +156,8 @@ fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize
     }
 }
 
-/// A history of many small blocks does not wait for a message back and forth each, and a peer that
-/// keeps sending them is not overdue with the last ones.
+/// A history of many small blocks does not wait for one round trip per block. A peer that keeps
+/// sending blocks is not overdue with the last ones.
 #[test]
 fn many_small_blocks_are_in_flight() {
     let chain = TestChain::new(2_900);
@@ -164,18 +165,18 @@ fn many_small_blocks_are_in_flight() {
         let mut world = World::new(&chain, World::config());
         world.connect(1, Node::honest(&chain));
         let found = fetch(&mut world, &chain, Duration::from_millis(millis));
-        // Asked for again once half have come.
+        // More blocks are requested once half of them have arrived.
         assert!(found.0 == 64 && (24..=40).contains(&found.1), "{found:?}");
         let messages = world.sent(|message| matches!(message, Message::GetBlocks(_)));
         let blocks = chain.truth().len();
-        // Four at first, and the estimate falls with each block.
+        // Four blocks are in flight at first. More follow as the estimated block size falls.
         assert!(messages < 30 + blocks / 32, "{messages} for {blocks}");
         assert_eq!(world.findings().is_empty(), !is_slow, "{millis} ms: {:?}", world.findings());
         world.assert_complete(&chain);
     }
 }
 
-/// One block of several that does not come, while those after it do.
+/// A block that a peer leaves out, while it sends later ones, becomes overdue.
 #[test]
 fn a_block_left_out_is_overdue() {
     let chain = TestChain::new(600);
@@ -217,12 +218,12 @@ fn nobody_has_the_block() {
         })
         .flatten()
         .collect();
-    assert_eq!(wanted.len(), 4, "so many at a time");
+    assert_eq!(wanted.len(), 4, "four full blocks are the limit at first");
     for hash in wanted {
         world.event(Event::BlockUnavailable(PeerId(1), hash));
     }
     assert_eq!(world.findings()[0], Finding::BlockUnavailable(chain.at(5)));
-    // Another source of the caller's, and another peer.
+    // The block arrives from another source of the caller, and then from another peer.
     world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
     assert!(world.hits.contains(&5));
     world.connect(2, Node::honest(&chain));

@@ -1,4 +1,4 @@
-//! What is trusted, and taken back.
+//! Tests of trust, and of answers that are withdrawn.
 
 use bitcoin::Network;
 use bitcoin::bip158::FilterHeader;
@@ -14,8 +14,8 @@ fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))
 }
 
-/// The filter of a block as if it paid to one script more: it matches what the block does, and the
-/// block refutes it.
+/// Returns the filter of a block as if the block paid one more script. The filter matches wherever
+/// the true one does, and the block refutes it.
 fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
     let mut block = chain.blocks[height as usize].clone();
     let mut more = block.txdata[0].output[0].clone();
@@ -25,14 +25,13 @@ fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
     crate::btc::bip158::BlockFilter::from_prevout_scripts(&block, &scripts).unwrap().content
 }
 
-/// A block that is awaited for a match keeps the height from being settled, whatever becomes of its
-/// answer meanwhile.
+/// A height with a match stays unsettled until its block arrives, whatever happens to its answer.
 #[test]
 fn a_match_is_settled_by_its_block() {
     let chain = TestChain::new(60);
     let mut world = World::new(&chain, World::config());
     let mute = |message: &Message| matches!(message, Message::GetBlocks(_));
-    // A match, which its block refutes.
+    // The false filter matches, and its block refutes it.
     world.connect(1, Node { mute, ..Node::lying(&chain, &[(5, with_another(&chain, 5))]) });
     world.settle();
     assert_eq!(world.sync.answered_to(), Some(60));
@@ -40,7 +39,7 @@ fn a_match_is_settled_by_its_block() {
     world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
     assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::FalseFilter(_))]));
     assert!(world.sync.answered_to().is_none_or(|to| to < 6));
-    // Another confirms all that it said besides.
+    // An honest peer confirms all other claims of the liar.
     world.connect(2, Node { mute, ..Node::honest(&chain) });
     world.settle();
     assert_eq!(world.sync.answered_to(), Some(60));
@@ -53,7 +52,7 @@ fn a_match_is_settled_by_its_block() {
     world.assert_complete(&chain);
 }
 
-/// A liar alone is believed; whoever comes later is asked about everything.
+/// A liar that is alone is believed. Peers that connect later are asked about every height.
 #[test]
 fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     let chain = TestChain::new(2_050);
@@ -68,7 +67,7 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     world.settle();
     world.assert_complete(&chain);
     assert_eq!(world.scanned(Why::Disputed), [27, 1_507]);
-    assert_eq!(world.sent(is_filters) - filters, 4, "two of each disputed height");
+    assert_eq!(world.sent(is_filters) - filters, 4, "two for each disputed height");
     for height in [1, 999, 1_401, 2_049] {
         assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
         let Known::Filter(filter) = &world.known[&height] else { panic!() };
@@ -76,15 +75,16 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     }
 }
 
-/// Liars that agree are found out by their own hit, and all they said is taken back. What they
-/// said rightly is confirmed by hash, and not sent again.
+/// Liars that agree are convicted by a hit, and all their claims are withdrawn. Their true claims
+/// are then confirmed by hash, and those filters are not sent again.
 #[test]
 fn a_hit_convicts_those_who_never_disagree() {
     let chain = TestChain::new(1_530);
-    // More than the block has, with the wallet's script; and hits withheld.
+    // One false filter matches the wallet; two others hide hits.
     let lies =
         [(1_025, chain.filters[1_027].clone()), (1_015, vec![0]), (27, chain.without_prevouts(27))];
-    // Filters are keyed by the block: this one matches here.
+    // The filter's key is the hash of its block, so this filter is built for block 1,025 and
+    // matches there.
     let loud = {
         let block = &chain.blocks[1_025];
         let mut loud = block.clone();
@@ -110,7 +110,7 @@ fn a_hit_convicts_those_who_never_disagree() {
         assert_eq!(found.at, chain.at(1_025));
         assert!(found.proof.is_some());
     }
-    // The one hit that the conviction came with is certain, and what was scanned before.
+    // Only the block of the conviction and the blocks scanned before remain certain.
     assert_eq!(world.sync.answered_to(), Some(0));
     assert!(world.reopened.contains(&1) && world.reopened.contains(&27));
     assert_eq!(world.grade(1), None);
@@ -119,12 +119,12 @@ fn a_hit_convicts_those_who_never_disagree() {
     world.connect(3, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    // Heights 27 and 1,015, and what was not answered when the liars went.
+    // The heights 27 and 1,015, and those that had no answer when the liars were disconnected.
     assert!(world.sent(is_filters) - filters <= 10, "{}", world.sent(is_filters) - filters);
     assert_eq!(world.grade(28), Some(Grade::OnePeer));
 }
 
-/// Spot audits find liars that agree, at the stated rate.
+/// Spot audits find liars that agree, at the configured rate.
 #[test]
 fn spot_audits() {
     let chain = TestChain::new(1_200);
@@ -150,7 +150,7 @@ fn spot_audits() {
     assert!((4..20).contains(&found), "one in four: {found} of 40");
 }
 
-/// Without spot audits, no block is fetched but for hits.
+/// Without spot audits, only the blocks of hits are fetched.
 #[test]
 fn no_spot_audits() {
     let chain = TestChain::new(300);
@@ -192,7 +192,7 @@ fn a_trusted_header() {
     world.connect(2, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    // The header at 2,000 commits to all filters below, and to none above.
+    // The trusted header at 2,000 commits to all filters up to that height, and to none above.
     assert_eq!(world.grade(1), Some(Grade::Checkpoint));
     assert_eq!(world.grade(2_000), Some(Grade::Checkpoint));
     assert_eq!(world.grade(2_001), Some(Grade::OnePeer));
@@ -200,7 +200,7 @@ fn a_trusted_header() {
     assert_eq!(filter.grade, Grade::Checkpoint);
 }
 
-/// The same hash again, from another: no block is fetched for that.
+/// A refuted hash that another peer claims convicts that peer, and no block is fetched for it.
 #[test]
 fn what_is_refuted_stays_so() {
     let chain = TestChain::new(1_050);
@@ -217,7 +217,7 @@ fn what_is_refuted_stays_so() {
     assert_eq!(world.sent(|message| matches!(message, Message::GetBlocks(_))), blocks);
 }
 
-/// Someone else's proof counts as one's own; what proves nothing does nothing.
+/// A valid proof from the caller convicts the liar; an invalid proof has no effect.
 #[test]
 fn a_proof_is_shown() {
     let chain = TestChain::new(200);
@@ -246,7 +246,7 @@ fn a_proof_is_shown() {
     world.assert_complete(&chain);
 }
 
-/// A peer that leaves takes along what it claimed and was not used.
+/// The claims of a departed peer are dropped if their filters were not received.
 #[test]
 fn what_nobody_stands_by_is_asked_of_the_next() {
     let chain = TestChain::new(500);
@@ -266,7 +266,7 @@ fn what_nobody_stands_by_is_asked_of_the_next() {
     assert_eq!(world.grade(21), Some(Grade::OnePeer));
 }
 
-/// What a peer vouched for that has left counts still.
+/// The claims of a departed peer stay valid if their filters were received.
 #[test]
 fn what_was_answered_stands() {
     let chain = TestChain::new(1_100);

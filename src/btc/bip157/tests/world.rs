@@ -1,4 +1,4 @@
-//! A chain, peers that answer for it, and a wallet that acts on what it is told.
+//! Test world: a chain, peers that answer for it, and a wallet that executes the actions.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::tests as regtest;
 
-/// The wallet's script.
+/// Returns the wallet's script.
 pub(super) fn wallet_script() -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array([7; 20]))
 }
@@ -35,10 +35,12 @@ fn script(salt: u8, height: u32) -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array(hash))
 }
 
-/// A chain of blocks with their true filters. Each block pays to a script; the wallet is paid at
-/// heights that are 5 modulo 10, and spends that in the block after the next, at 7 modulo 10, whose
-/// filter then has the wallet's script only from the spent output. Blocks at 3 modulo 10 spend
-/// a stranger's output. All others spend nothing, so that their filters can be audited.
+/// A chain of blocks with their true filters.
+///
+/// Each block pays to one script. Blocks at heights 5 modulo 10 pay the wallet. Blocks at heights 7
+/// modulo 10 spend that output, so their filters contain the wallet's script only as a spent
+/// script. Blocks at heights 3 modulo 10 spend a stranger's output. All other blocks spend nothing,
+/// so their filters can be audited.
 #[derive(Debug, Clone)]
 pub(super) struct TestChain {
     pub(super) blocks: Vec<Block>,
@@ -60,14 +62,14 @@ impl TestChain {
         Self { blocks, filters, heights }
     }
 
-    /// Leaves so many blocks.
+    /// Truncates the chain to `blocks` blocks.
     pub(super) fn truncate(&mut self, blocks: u32) {
         self.blocks.truncate(blocks as usize);
         self.filters.truncate(blocks as usize);
         self.heights.retain(|_, height| *height < blocks);
     }
 
-    /// Another branch from `height` on, as long and `longer` more.
+    /// Returns another branch from `height` on, `longer` blocks longer than this chain.
     pub(super) fn fork(&self, height: u32, longer: u32) -> Self {
         let mut chain = self.clone();
         let length = self.tip() + 1 - height;
@@ -134,12 +136,13 @@ impl TestChain {
         BlockAt { height, hash: self.hash(height) }
     }
 
-    /// Heights with something of the wallet's.
+    /// Returns the heights with transactions of the wallet.
     pub(super) fn truth(&self) -> BTreeSet<u32> {
         (1..=self.tip()).filter(|height| matches!(height % 10, 5 | 7)).collect()
     }
 
-    /// The filter of a block as if it spent nothing: the block alone does not refute it.
+    /// Returns the filter of a block as if the block spent nothing. The block alone does not refute
+    /// this filter.
     pub(super) fn without_prevouts(&self, height: u32) -> Vec<u8> {
         let block = &self.blocks[height as usize];
         let nothing = vec![ScriptBuf::new(); block.txdata.len() - 1];
@@ -149,13 +152,13 @@ impl TestChain {
 
 type Twist = Rc<dyn Fn(&mut Vec<Event>)>;
 
-/// A peer.
+/// A simulated peer.
 #[derive(Clone)]
 pub(super) struct Node {
     pub(super) chain: TestChain,
-    /// Does not answer these.
+    /// The messages that the peer does not answer.
     pub(super) mute: fn(&Message) -> bool,
-    /// Does something to its answers.
+    /// A change that the peer makes to its answers.
     pub(super) twist: Option<Twist>,
 }
 
@@ -164,7 +167,7 @@ impl Node {
         Self { chain: chain.clone(), mute: |_| false, twist: None }
     }
 
-    /// Claims and sends other filters.
+    /// Creates a peer that claims and sends the given false filters.
     pub(super) fn lying(chain: &TestChain, lies: &[(u32, Vec<u8>)]) -> Self {
         let mut node = Self::honest(chain);
         for (height, filter) in lies {
@@ -242,7 +245,7 @@ impl Node {
     }
 }
 
-/// What the wallet knows of a height.
+/// What the wallet has received about a height.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Known {
     Filter(VerifiedFilter),
@@ -360,7 +363,7 @@ impl World {
         }
     }
 
-    /// Lets peers answer until nobody has anything to say.
+    /// Delivers messages and answers until none are left.
     pub(super) fn settle(&mut self) {
         while let Some((peer, message)) = self.queue.pop_front() {
             let Some(node) = self.nodes.get(&peer) else { continue };
@@ -376,7 +379,7 @@ impl World {
         self.settle();
     }
 
-    /// The chain of headers moves to this one.
+    /// Moves the header chain to the given chain, and reports the change.
     pub(super) fn move_to(&mut self, chain: &TestChain) -> Vec<ChainEvent> {
         let new: Vec<_> = chain.blocks[1..].iter().map(|block| block.header).collect();
         let events = self.headers.accept(&new, u32::MAX).unwrap();
@@ -405,7 +408,7 @@ impl World {
         self.actions.iter().filter(sent).count()
     }
 
-    /// Requests for the filter of one block.
+    /// Returns the number of requests for the filter of a single block.
     pub(super) fn sent_for_one_filter(&self) -> usize {
         self.sent(|message| match message {
             Message::GetCFilters(message) => {
@@ -415,7 +418,7 @@ impl World {
         })
     }
 
-    /// Heights scanned, and why.
+    /// Returns the heights of the blocks that were scanned for a given reason.
     pub(super) fn scanned(&self, why: Why) -> Vec<u32> {
         let scanned = |action: &Action| match action {
             Action::Block(scan) if scan.why == why => Some(scan.at.height),
@@ -428,7 +431,7 @@ impl World {
         self.sync.grade(height)
     }
 
-    /// Everything is answered, and the hits are the truth.
+    /// Checks that every height is answered and the hits are exactly those of the wallet.
     #[track_caller]
     pub(super) fn assert_complete(&self, chain: &TestChain) {
         assert_eq!(self.sync.answered_to(), Some(chain.tip()));

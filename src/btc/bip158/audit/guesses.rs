@@ -1,4 +1,4 @@
-//! What may be said where scripts of spent outputs are not known.
+//! Verdicts for blocks with spent outputs of unknown script.
 
 use alloc::vec::Vec;
 
@@ -10,7 +10,7 @@ use crate::btc::bip158::revealed::any_candidate;
 use crate::btc::bip158::{BoundBlock, DecodedFilter, GcsFilter};
 use crate::btc::script::ops;
 
-/// The verdict on a filter that all known scripts agree with.
+/// Returns the verdict on a filter that is consistent with all known scripts.
 pub(super) fn verdict(
     block: &BoundBlock<'_>,
     set: &GcsFilter<'_>,
@@ -27,6 +27,7 @@ pub(super) fn verdict(
     let mut suspicious = Vec::new();
     for KnownInput { index, vin, input, .. } in inputs.iter().filter(|i| !i.script.is_known()) {
         unknown.inputs += 1;
+        // Only for usual spends is a missing guess remarkable. Other inputs decide nothing.
         if !is_guess_plausible(input) {
             continue;
         }
@@ -42,8 +43,8 @@ pub(super) fn verdict(
     Verdict::Suspicious(Suspicion { inputs: suspicious, unknown })
 }
 
-/// Whether the input looks like a usual spend of a hash or of a taproot script path, so that it
-/// would be odd if none of the scripts that it may spend were in the filter.
+/// Returns `true` if the input looks like a usual spend of a hash or of a taproot script path. For
+/// such an input, one of the candidate scripts should be in the filter.
 fn is_guess_plausible(input: &TxIn) -> bool {
     if !input.witness.is_empty() {
         return input.script_sig.is_empty() && is_witness_guess_plausible(&input.witness);
@@ -53,9 +54,11 @@ fn is_guess_plausible(input: &TxIn) -> bool {
     }
     let pushes: Vec<_> = ops(input.script_sig.as_bytes()).map(|op| op.data).collect();
     match pushes[..] {
+        // P2PKH: a signature and a key.
         [signature, key] if is_signature(signature) && is_key(key) => true,
-        // The witness may have been left away.
+        // P2SH of a witness program whose witness may have been stripped.
         [program] if Script::from_bytes(program).is_witness_program() => true,
+        // P2SH: the last push is the redeem script.
         [.., script] => is_signature_script(script) && !is_signature(script) && !is_key(script),
         [] => false,
     }
@@ -67,27 +70,27 @@ fn is_witness_guess_plausible(witness: &Witness) -> bool {
     let is_control = |control: &[u8]| control.len() % 32 == 1 && control[0] >= 0xc0;
     let is_key_path = witness.len() - usize::from(witness.taproot_annex().is_some()) == 1
         && matches!(first.len(), 64 | 65);
-    // A signature on the key path may read as a script.
+    // The signature of a key-path spend may parse as a script.
     !is_key_path
         && (witness.len() == 2 && is_signature(first) && last.len() == 33 && is_key(last)
             || is_signature_script(last)
             || witness.taproot_control_block().is_some_and(is_control))
 }
 
-/// Whether this may be a signature of the old kind, with its type of hash.
+/// Returns `true` if the data may be an ECDSA signature in DER, with its sighash type.
 fn is_signature(data: &[u8]) -> bool {
     data.first() == Some(&0x30) && (9..=73).contains(&data.len())
 }
 
-/// Whether this may be a public key.
+/// Returns `true` if the data may be a public key.
 fn is_key(data: &[u8]) -> bool {
     matches!((data.first(), data.len()), (Some(2 | 3), 33) | (Some(4 | 6 | 7), 65))
 }
 
-/// Whether this is a script that checks a signature.
+/// Returns `true` if the data is a well-formed script that checks a signature.
 fn is_signature_script(data: &[u8]) -> bool {
     let mut ops = ops(data);
-    // OP_CHECKSIG to OP_CHECKMULTISIGVERIFY.
+    // OP_CHECKSIG (0xac) to OP_CHECKMULTISIGVERIFY (0xaf).
     let checks = ops.by_ref().filter(|op| (0xac..=0xaf).contains(&op.opcode)).count() > 0;
     checks && ops.is_well_formed()
 }

@@ -1,4 +1,4 @@
-//! A transaction shown to be in a block.
+//! Transactions that are proven to be in a block.
 
 use alloc::vec::Vec;
 
@@ -14,24 +14,24 @@ use crate::btc::bip158::{BindError, BoundBlock};
 use crate::btc::merkle_tree::{MerklePath, PathError, TransactionInBlock};
 use crate::btc::proof_of_work::check_proof_of_work;
 
-/// A transaction with all that shows it to be in a block: the header, and next to its own path
-/// that of the coinbase transaction, which shows how high the merkle tree is.
+/// A transaction with the proof that it is in a block: the header, and the merkle paths of the
+/// transaction and of the coinbase. The coinbase's path proves the height of the merkle tree.
 ///
-/// Without it an inner node could be passed off as a transaction, or a transaction of 64 bytes as
-/// an inner node (CVE-2017-12842). For a coinbase transaction, either takes finding a hash with
-/// 224 given bits.
+/// Without the height, an inner node could be passed off as a transaction, or a transaction of 64
+/// bytes as an inner node (CVE-2017-12842). To do the same with a coinbase, an attacker must find a
+/// hash with 224 given bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenTransaction {
     /// The header of the block.
     pub header: Header,
     /// The coinbase transaction, at position 0.
     pub coinbase: TransactionInBlock,
-    /// The transaction, if it is not the coinbase transaction.
+    /// The proven transaction, if it is not the coinbase.
     pub other: Option<TransactionInBlock>,
 }
 
 impl ProvenTransaction {
-    /// The transaction at `index`, with all witnesses.
+    /// Creates the proof for the transaction at `index`, with all witnesses.
     fn new(block: &BoundBlock<'_>, index: u32) -> Self {
         let show = |index: u32| TransactionInBlock {
             transaction: block.block().txdata[index as usize].clone(),
@@ -41,7 +41,8 @@ impl ProvenTransaction {
         Self { header: block.block().header, coinbase: show(0), other }
     }
 
-    /// The transaction at `index`, without witnesses, which the header does not commit to.
+    /// Creates the proof for the transaction at `index`, without witnesses, since the merkle root
+    /// does not commit to them.
     pub(super) fn without_witness(block: &BoundBlock<'_>, index: u32) -> Self {
         let stripped = |TransactionInBlock { transaction, path }| TransactionInBlock {
             transaction: strip(transaction),
@@ -51,13 +52,14 @@ impl ProvenTransaction {
         Self { header, coinbase: stripped(coinbase), other: other.map(stripped) }
     }
 
-    /// The transaction at `index` with its path in the tree over the hashes with witness.
+    /// Creates the proof for the transaction at `index`, and its path in the merkle tree of the
+    /// witness hashes.
     pub(super) fn with_witness(block: &BoundBlock<'_>, index: u32) -> (Self, MerklePath) {
         let path = MerklePath::new(&witness_leaves(block.block()), index);
         (Self::new(block, index), path.expect("a position in the block"))
     }
 
-    /// Checks that the transaction is in the block `block_hash`, and returns it.
+    /// Checks that the transaction is in the block `block_hash`, and returns the transaction.
     pub(super) fn check(
         &self,
         block_hash: BlockHash,
@@ -71,9 +73,11 @@ impl ProvenTransaction {
         if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
             return Err(ProofError::NotTheCoinbase);
         }
+        // The coinbase's path proves the height of the tree, which all paths must have.
         let height = coinbase.path.siblings.len();
         self.check_path(coinbase, height)?;
         let Some(other) = other else { return Ok(&coinbase.transaction) };
+        // Position 0 is the coinbase's.
         if other.path.index == 0 {
             return Err(ProofError::NotTheCoinbase);
         }
@@ -90,7 +94,7 @@ impl ProvenTransaction {
         }
     }
 
-    /// Checks that no transaction has a witness: the txids say nothing of it.
+    /// Checks that no transaction has a witness, since the txids do not commit to witnesses.
     pub(super) fn check_without_witness(&self) -> Result<(), ProofError> {
         let shown = self.other.iter().chain([&self.coinbase]);
         match shown.map(|shown| &shown.transaction).find(|tx| has_witness(tx)) {
@@ -99,8 +103,8 @@ impl ProvenTransaction {
         }
     }
 
-    /// Checks that the transaction, which [`check`](Self::check) has returned, has the witness
-    /// that the coinbase transaction commits to.
+    /// Checks that the coinbase commits to the transaction's witness. [`check`](Self::check) must
+    /// have accepted the proof before.
     pub(super) fn check_witness(
         &self,
         path: &MerklePath,
@@ -111,12 +115,14 @@ impl ProvenTransaction {
         check_segwit_is_active(&coinbase.transaction, network)?;
         let committed = witness_commitment(&coinbase.transaction)
             .ok_or(ProofError::Block(BindError::NoWitnessCommitment))?;
+        // BIP141: the witness of the coinbase is a single reserved value of 32 bytes.
         let witness = coinbase.transaction.input.first().map(|input| &input.witness);
         let reserved: [u8; 32] = witness
             .filter(|witness| witness.len() == 1)
             .and_then(|witness| witness.nth(0)?.try_into().ok())
             .ok_or(ProofError::WitnessCommitment)?;
         let leaf = Txid::from_raw_hash(other.transaction.compute_wtxid().to_raw_hash());
+        // Both trees have the same shape and order, so the positions must be equal.
         if path.index != other.path.index {
             return Err(ProofError::WitnessPosition {
                 witness: path.index,
@@ -137,13 +143,14 @@ fn root(path: &MerklePath, leaf: Txid, height: usize) -> Result<TxMerkleNode, Pa
     path.root_at_height(leaf, u32::try_from(height).unwrap_or(u32::MAX))
 }
 
-/// The leaves of the tree over the hashes with witness: zeros in place of the coinbase's.
+/// Returns the leaves of the merkle tree of the witness hashes. BIP141 sets the coinbase's leaf to
+/// zeros.
 fn witness_leaves(block: &Block) -> Vec<Txid> {
     let leaf = |tx: &Transaction| Txid::from_raw_hash(tx.compute_wtxid().to_raw_hash());
     [Txid::all_zeros()].into_iter().chain(block.txdata.iter().skip(1).map(leaf)).collect()
 }
 
-/// The transaction as its id commits to it.
+/// Returns the transaction without witnesses, as its id commits to it.
 pub(super) fn strip(mut tx: Transaction) -> Transaction {
     for input in &mut tx.input {
         input.witness = Witness::new();

@@ -1,4 +1,4 @@
-//! The elements of a filter as far as they are known, and what follows for their number.
+//! The known elements of a filter, and the bounds that they imply for the number of elements.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,21 +12,21 @@ use crate::btc::bip158::gcs::{self, GcsFilter};
 use crate::btc::bip158::revealed::wrapped_script;
 use crate::btc::bip158::{BoundBlock, Witnesses};
 
-/// The script of a spent output, and how it is known.
+/// The script of a spent output, with its source.
 #[derive(Debug, Clone)]
 pub(super) enum Script<'a> {
-    /// From the transaction that created it, whose id the input names.
+    /// The script is in the transaction that created the output, whose id the input names.
     Of(&'a Transaction, &'a [u8]),
-    /// By consensus: a witness program in P2SH.
+    /// The script follows from consensus: a witness program in P2SH.
     Wrapped(ScriptBuf),
-    /// On trust.
+    /// The script comes from a trusted source.
     Trusted(ScriptBuf),
-    /// Not known.
+    /// The script is unknown.
     Unknown,
 }
 
 impl Script<'_> {
-    /// The script; nothing of an unknown one.
+    /// Returns the bytes of the script; empty if it is unknown.
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Of(_, script) => script,
@@ -35,7 +35,7 @@ impl Script<'_> {
         }
     }
 
-    /// Whether anyone can be shown that this is the script.
+    /// Returns `true` if the script can be proven to anyone.
     pub(super) fn is_proven(&self) -> bool {
         matches!(self, Self::Of(..) | Self::Wrapped(_))
     }
@@ -49,12 +49,12 @@ impl Script<'_> {
     }
 }
 
-/// An input and the script that it spends.
+/// An input, and what is known of the script that it spends.
 #[derive(Debug)]
 pub(super) struct KnownInput<'a> {
-    /// The position of the transaction in the block.
+    /// The index of the transaction in the block.
     pub(super) index: u32,
-    /// The position of the input in the transaction.
+    /// The index of the input in the transaction.
     pub(super) vin: u32,
     pub(super) outpoint: OutPoint,
     pub(super) input: &'a TxIn,
@@ -63,11 +63,11 @@ pub(super) struct KnownInput<'a> {
 
 type TrustedScripts<'a> = dyn Fn(&OutPoint) -> Option<ScriptBuf> + 'a;
 
-/// Where scripts of spent outputs come from.
+/// The sources of the scripts of spent outputs.
 pub(super) struct Sources<'a> {
-    /// By id: the transactions of the block, and those shown.
+    /// The transactions of the block and those given by the caller, by id.
     transactions: BTreeMap<Txid, &'a Transaction>,
-    /// The ids of those shown and not in the block.
+    /// The ids of the given transactions that are not in the block.
     shown: BTreeSet<Txid>,
     trusted: Option<&'a TrustedScripts<'a>>,
     has_witnesses: bool,
@@ -99,11 +99,13 @@ impl<'a> Sources<'a> {
     fn script(&self, input: &TxIn) -> Script<'a> {
         let outpoint = &input.previous_output;
         let created = self.transactions.get(&outpoint.txid);
+        // The strongest source comes first: proven by id, then by consensus, then trusted.
         if let Some(tx) = created
             && let Some(output) = tx.output.get(outpoint.vout as usize)
         {
             return Script::Of(tx, output.script_pubkey.as_bytes());
         }
+        // Without the witness commitment, the sender may have made up the witness.
         let wrapped = self.has_witnesses.then(|| wrapped_script(input)).flatten();
         if let Some(script) = wrapped {
             return Script::Wrapped(script);
@@ -112,7 +114,7 @@ impl<'a> Sources<'a> {
         trusted.map_or(Script::Unknown, Script::Trusted)
     }
 
-    /// The transactions shown that `inputs` spend outputs of, each once, without witness.
+    /// Returns the given transactions that `inputs` spend from, each once, without witnesses.
     pub(super) fn shown_and_spent(&self, inputs: &[KnownInput<'_>]) -> Vec<Transaction> {
         let spent: BTreeSet<_> = inputs.iter().map(|input| input.outpoint.txid).collect();
         let shown = spent.intersection(&self.shown).filter_map(|txid| self.transactions.get(txid));
@@ -120,7 +122,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What is known of each input but the coinbase's.
+/// Returns what is known of each input, without the coinbase input.
 pub(super) fn known_inputs<'a>(
     block: &BoundBlock<'a>,
     sources: &Sources<'a>,
@@ -135,15 +137,17 @@ pub(super) fn known_inputs<'a>(
     inputs.collect()
 }
 
-/// The outputs of a transaction; `None` for those that are no element.
+/// Iterates over the output scripts of a transaction, with `None` for those that are not elements.
 pub(super) fn output_elements(tx: &Transaction) -> impl Iterator<Item = Option<&[u8]>> {
     tx.output.iter().map(|output| {
         Some(output.script_pubkey.as_bytes()).filter(|script| is_output_element(script))
     })
 }
 
-/// Whether the filter can be that of the block by its number of elements, and, if all scripts of
-/// spent outputs are known, whether it is, by its bytes. Scripts that are not known may be any.
+/// Returns `true` if the filter can be that of the block.
+///
+/// Checks the number of elements; if all spent scripts are known, checks the bytes too. An unknown
+/// script may be any script. `with_trusted` also uses scripts from a trusted source.
 pub(super) fn is_consistent(
     block: &BoundBlock<'_>,
     set: &GcsFilter<'_>,
@@ -157,14 +161,15 @@ pub(super) fn is_consistent(
     let unknown = inputs.len() - known.len();
     let elements = distinct(block, &known);
     let count = set.num_elements() as usize;
+    // Each unknown script adds at most one element: it may be empty, or equal to a known one.
     if !(elements.len()..=elements.len() + unknown).contains(&count) {
         return false;
     }
-    // No block has more elements than a filter can hold.
+    // Encoding cannot fail: no block has more elements than a filter can contain.
     unknown > 0 || gcs::encode(set.params(), set.key(), elements).as_deref() == Ok(filter)
 }
 
-/// The different elements that the block's outputs and `spent` make.
+/// Returns the distinct elements among the block's outputs and the `spent` scripts.
 pub(super) fn distinct<'s>(block: &BoundBlock<'s>, spent: &[&'s [u8]]) -> BTreeSet<&'s [u8]> {
     let created = block.block().txdata.iter().flat_map(output_elements).flatten();
     created.chain(spent.iter().copied().filter(|script| !script.is_empty())).collect()

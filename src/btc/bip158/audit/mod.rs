@@ -1,29 +1,31 @@
-//! Whether a filter is the one of its block, and the proof for others where it is not.
+//! Audits whether a filter is the one of its block, and builds a proof for others if it is not.
 //!
-//! Filter headers are no part of consensus, so a block does not say what its filter is. It says
-//! most of it: a block shows the scripts of its outputs, and names the outputs that it spends
-//! without showing their scripts. What follows from that:
+//! Filter headers are not part of consensus, so a block does not commit to its filter. The block
+//! still reveals most elements of the filter: it contains the scripts of its outputs. For the
+//! outputs that it spends, it contains only the outpoints, not the scripts. The table shows the
+//! verdict if an element is missing:
 //!
-//! | element of the filter | known from | without it the filter is |
+//! | element of the filter | known from | verdict if it is missing |
 //! |---|---|---|
 //! | script of an output | the block | [`Invalid`](Verdict::Invalid) |
-//! | spent, created in the same block | the block: it is an output too | `Invalid` |
-//! | spent, witness program in P2SH | the block, with its witnesses | `Invalid` |
-//! | spent, previous transaction shown | [`Prevouts::ByTransactions`] | `Invalid` |
-//! | spent, script given by someone trusted | [`Prevouts::Trusted`] | `Invalid`, no proof for others |
-//! | spent, hash or key shown by the input | a guess | [`Suspicious`](Verdict::Suspicious) |
-//! | spent, anything else | nothing | [`Undecidable`](Verdict::Undecidable) |
+//! | spent script, created in the same block | the block | `Invalid` |
+//! | spent script, witness program in P2SH | the block, with its witnesses | `Invalid` |
+//! | spent script, previous transaction given | [`Prevouts::ByTransactions`] | `Invalid` |
+//! | spent script, given by a trusted source | [`Prevouts::Trusted`] | `Invalid`, no proof for others |
+//! | spent script, hash or key revealed by the input | a guess | [`Suspicious`](Verdict::Suspicious) |
+//! | any other spent script | nothing | [`Undecidable`](Verdict::Undecidable) |
 //!
-//! The number of elements is bounded too: from below by the different scripts that are known, from
-//! above by as many more as there are inputs of unknown script. A filter with more or fewer is
-//! `Invalid`, so it can hold no more elements too many than the block has such inputs. With all
-//! scripts known the filter is computed, and nothing but the same bytes is
+//! The number of elements is bounded too. The lower bound is the number of distinct known scripts.
+//! The upper bound adds one for each input whose script is unknown. A filter outside these bounds
+//! is `Invalid`, so it can contain at most as many extra elements as the block has such inputs. If
+//! all scripts are known, the filter is computed from them, and only identical bytes are
 //! [`Valid`](Verdict::Valid).
 //!
 //! # What a proof assumes
-//! That the block is in the chain: the proof shows the header's work, and whoever checks it says
-//! which block hash they mean. For the spent output of a witness program in P2SH, that the block
-//! is valid by segwit's rules. Nothing else: no honest node's filter is ever met by a proof.
+//! A proof assumes that the block is in the chain. The proof shows the header's work, and the
+//! verifier states which block hash is meant. For the spent output of a witness program in P2SH,
+//! the proof also assumes that the block is valid by segwit's rules. No proof can be made against
+//! an honest node's filter.
 
 mod guesses;
 mod inclusion;
@@ -44,17 +46,17 @@ pub use proof_bytes::ProofDecodeError;
 use self::known::{KnownInput, Script, Sources, is_consistent, known_inputs, output_elements};
 use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_key};
 
-/// What is known of the outputs that a block spends, besides what the block shows.
+/// What the caller knows about the outputs that a block spends.
 #[derive(Clone, Copy, Default)]
 pub enum Prevouts<'a> {
-    /// Nothing.
+    /// The caller knows nothing about them.
     #[default]
     None,
-    /// Their scripts, from someone who is trusted: an own node, or undo data. `None` for one that
-    /// is not known.
+    /// Their scripts, from a trusted source: the caller's own node, or undo data. The function
+    /// returns `None` for an unknown script.
     Trusted(&'a dyn Fn(&OutPoint) -> Option<ScriptBuf>),
-    /// The transactions that created them, in any order. Some may be missing, and others that
-    /// nothing spends are passed over; nobody needs to be trusted for them.
+    /// The transactions that created them, in any order. Some may be missing, and superfluous ones
+    /// are ignored. No trust is needed: the ids of the transactions are checked.
     ByTransactions(&'a [Transaction]),
 }
 
@@ -70,44 +72,44 @@ impl fmt::Debug for Prevouts<'_> {
     }
 }
 
-/// What an audit finds.
+/// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The block's filter, byte for byte.
+    /// The bytes are exactly the block's filter.
     Valid(Basis),
-    /// Not the block's filter, for certain.
+    /// The bytes are certainly not the block's filter.
     Invalid(Refutation),
-    /// Nothing proves it wrong, but a script is missing that an input seems to spend. The filter
-    /// of an honest node can meet with this.
+    /// Nothing proves the filter wrong, but it lacks a script that an input seems to spend. An
+    /// honest node's filter can get this verdict too.
     Suspicious(Suspicion),
-    /// Nothing speaks against it, and not enough is known to say more.
+    /// Nothing contradicts the filter, and too little is known to decide.
     Undecidable(Unknown),
 }
 
-/// What it rests on that a filter is valid, besides the block.
+/// The evidence besides the block that shows a filter to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// Scripts of spent outputs that were taken on trust.
+    /// Scripts of spent outputs from a trusted source.
     Trusted,
-    /// The block alone, or transactions whose ids its inputs name: whoever is shown the same comes
-    /// to the same.
+    /// The block alone, or transactions whose ids its inputs contain. Everyone who has the same
+    /// data gets the same verdict.
     Transactions,
 }
 
-/// Why a filter is not the block's.
+/// Reason why a filter is not the block's filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refutation {
-    /// With a proof for anyone.
+    /// The reason comes with a proof that anyone can verify.
     Proof(Box<InvalidFilter>),
-    /// The trusted script of this spent output is missing. No proof for others.
+    /// The filter lacks the trusted script of this spent output. There is no proof for others.
     TrustedMissing(OutPoint),
-    /// It has more, fewer or other elements than the block with the trusted scripts of spent
-    /// outputs. No proof for others.
+    /// The filter's elements differ from those of the block and the trusted scripts. There is no
+    /// proof for others.
     TrustedUnequal,
 }
 
 impl Refutation {
-    /// The proof for others, if there is one.
+    /// Returns the proof for others, if there is one.
     pub fn proof(&self) -> Option<&InvalidFilter> {
         match self {
             Self::Proof(proof) => Some(proof),
@@ -116,39 +118,39 @@ impl Refutation {
     }
 }
 
-/// Guesses that a filter does not bear out.
+/// Inputs whose likely scripts are missing from a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspicion {
-    /// The inputs of which no guess is in the filter: position of the transaction, and of the
-    /// input in it.
+    /// The inputs for which the filter contains none of the guessed scripts: position of the
+    /// transaction in the block, and position of the input in the transaction.
     pub inputs: Vec<(u32, u32)>,
-    /// What is missing for a verdict.
+    /// The facts that are missing for a verdict.
     pub unknown: Unknown,
 }
 
-/// What is missing for a verdict.
+/// The facts that are missing for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unknown {
-    /// The inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
+    /// The number of inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
     pub inputs: usize,
-    /// Those of them for which a guess is in the filter.
+    /// The number of these inputs for which a guessed script is in the filter.
     pub guessed: usize,
-    /// Elements of the filter that no known script explains, guesses not counted: at most as many
-    /// as there are inputs of unknown script.
+    /// The number of elements that no known script explains, not counting guesses. At most one for
+    /// each input of unknown script.
     pub elements: usize,
 }
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Valid(Basis::Trusted) => f.write_str("valid, by scripts taken on trust"),
+            Self::Valid(Basis::Trusted) => f.write_str("valid, by scripts from a trusted source"),
             Self::Valid(Basis::Transactions) => f.write_str("valid"),
             Self::Invalid(Refutation::Proof(proof)) => write!(f, "invalid: {}", proof.evidence),
             Self::Invalid(Refutation::TrustedMissing(outpoint)) => {
-                write!(f, "invalid: the script of {outpoint}, taken on trust, is missing")
+                write!(f, "invalid: the trusted script of {outpoint} is missing")
             }
             Self::Invalid(Refutation::TrustedUnequal) => {
-                f.write_str("invalid: not the elements of the block and the scripts taken on trust")
+                f.write_str("invalid: the elements differ from the block and the trusted scripts")
             }
             Self::Suspicious(Suspicion { inputs, unknown }) => {
                 let count = inputs.len();
@@ -166,29 +168,29 @@ impl fmt::Display for Verdict {
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { inputs, guessed, elements } = self;
-        write!(f, "{inputs} inputs spend unknown scripts ({guessed} guessed right), ")?;
+        write!(f, "{inputs} inputs spend unknown scripts ({guessed} guesses are in the filter), ")?;
         write!(f, "{elements} elements are unexplained")
     }
 }
 
-/// Whether `filter` is the filter of `block`.
+/// Audits whether `filter` is the filter of `block`.
 ///
-/// The filter is read strictly: what Bitcoin Core lets pass and no encoder produces, such as ones
-/// in the padding, is not the one form that the block's filter has.
+/// The filter is decoded strictly. The block's filter has exactly one encoding, so bytes that only
+/// Bitcoin Core's decoder accepts, such as nonzero padding, are invalid.
 ///
 /// # Cost
-/// The elements' hashes; for a proof, a merkle path.
+/// Hashes the elements; for a proof, also computes a merkle path.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::{Block, BlockHash, Network, OutPoint, ScriptBuf};
 /// use chainsieve::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 /// use chainsieve::btc::bip158::{BindError, BoundBlock};
-/// /// Judges a filter by a block that some peer sent; `expected` is from the chain of headers.
+/// /// Audits a filter with a block from a peer; `expected` is from the header chain.
 /// fn judge(block: &Block, expected: BlockHash, filter: &[u8]) -> Result<bool, BindError> {
 ///     let block = BoundBlock::bind(block, expected, Network::Bitcoin)?;
 ///     Ok(match audit(&block, filter, Prevouts::None) {
-///         // Bytes that anyone can check, whatever they think of the sender.
+///         // Anyone can verify this proof, without trusting the sender.
 ///         Verdict::Invalid(Refutation::Proof(proof)) => {
 ///             proof.verify(expected, Network::Bitcoin).expect("true for everyone");
 ///             false
@@ -202,11 +204,11 @@ pub fn audit(block: &BoundBlock<'_>, filter: &[u8], prevouts: Prevouts<'_>) -> V
     Audit::new(block, filter, prevouts).verdict()
 }
 
-/// The outputs that `block` spends and whose scripts are not known from the block and `prevouts`,
-/// in the order of the inputs. With the transactions that created them, the audit decides.
+/// Returns the outputs that `block` spends and whose scripts are unknown, in the order of the
+/// inputs. With the transactions that created them, the audit can decide.
 ///
 /// # Cost
-/// A look-up for each input.
+/// One look-up for each input.
 pub fn unknown_prevouts(block: &BoundBlock<'_>, prevouts: Prevouts<'_>) -> Vec<OutPoint> {
     let inputs = known_inputs(block, &Sources::new(block, prevouts));
     let unknown = inputs.iter().filter(|input| !input.script.is_known());
@@ -225,11 +227,13 @@ impl<'a> Audit<'a> {
     }
 
     fn verdict(&self) -> Verdict {
+        // A verifier can repeat strict decoding, so malformed bytes are evidence by themselves.
         let Ok((set, decoded)) = read(&self.block.block_hash(), self.filter) else {
             return self.proven(Evidence::Malformed);
         };
         let inputs = known_inputs(self.block, &self.sources);
         let missing = |script: &[u8]| !script.is_empty() && !decoded.may_contain(script);
+        // Proven elements come first: their absence can be shown to others, with a small proof.
         if let Some(evidence) = self.missing_output(&decoded).or_else(|| {
             let mut proven = inputs.iter().filter(|input| input.script.is_proven());
             let input = proven.find(|input| missing(input.script.bytes()))?;
@@ -237,9 +241,11 @@ impl<'a> Audit<'a> {
         }) {
             return self.proven(evidence);
         }
+        // Without trusted scripts, so that the result can be proven to others.
         if !is_consistent(self.block, &set, self.filter, &inputs, false) {
             return self.proven(self.unequal(&set, &inputs));
         }
+        // From here on, a fault rests on trusted scripts, and others have no reason to believe it.
         if let Some(input) = inputs.iter().find(|input| missing(input.script.bytes())) {
             return Verdict::Invalid(Refutation::TrustedMissing(input.outpoint));
         }
@@ -247,13 +253,14 @@ impl<'a> Audit<'a> {
         if on_trust && !is_consistent(self.block, &set, self.filter, &inputs, true) {
             return Verdict::Invalid(Refutation::TrustedUnequal);
         }
+        // With scripts missing, the filter cannot be computed. What is left are guesses.
         if inputs.iter().any(|input| !input.script.is_known()) {
             return guesses::verdict(self.block, &set, &decoded, &inputs);
         }
         Verdict::Valid(if on_trust { Basis::Trusted } else { Basis::Transactions })
     }
 
-    /// The proof of the first output whose script is missing.
+    /// Returns evidence for the first output whose script is missing.
     fn missing_output(&self, decoded: &DecodedFilter) -> Option<Evidence> {
         (0_u32..).zip(&self.block.block().txdata).find_map(|(index, tx)| {
             let mut outputs = (0_u32..).zip(output_elements(tx));
@@ -275,8 +282,9 @@ impl<'a> Audit<'a> {
         Evidence::MissingWrapped { spending, vin, witness_path }
     }
 
-    /// The whole block, with the previous transactions if it takes them.
+    /// Returns the whole block as evidence, with the previous transactions only if they are needed.
     fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> Evidence {
+        // If the block alone contradicts the filter, the proof is smaller without them.
         let alone = known_inputs(self.block, &Sources::new(self.block, Prevouts::None));
         let previous = if is_consistent(self.block, set, self.filter, &alone, false) {
             self.sources.shown_and_spent(inputs)
@@ -293,7 +301,7 @@ impl<'a> Audit<'a> {
     }
 }
 
-/// Reads a filter as its one form asks for.
+/// Decodes a filter strictly.
 fn read<'f>(
     block_hash: &bitcoin::BlockHash,
     filter: &'f [u8],

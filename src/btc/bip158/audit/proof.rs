@@ -1,4 +1,4 @@
-//! The proof that certain bytes are not the filter of a block.
+//! The proof that given bytes are not the filter of a block.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,18 +16,18 @@ use crate::btc::bip158::{BindError, BoundBlock, GcsError, filter_hash};
 use crate::btc::merkle_tree::{MerklePath, PathError};
 use crate::btc::proof_of_work::ProofOfWorkError;
 
-/// The proof that certain bytes are not the filter of a block, for anyone who knows the block's
+/// Proof that the bytes `filter` are not the filter of a block, for anyone who knows the block's
 /// hash.
 ///
-/// It says nothing of who claimed that they are. Messages are not signed: that a certain node sent
-/// the filter, or a filter header over its hash, is the word of whoever received it.
+/// The proof does not show who claimed the filter. Peer-to-peer messages are not signed, so only
+/// the receiver can say which node sent the filter, or a filter header that commits to its hash.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::hashes::Hash as _;
 /// use chainsieve::bitcoin::{BlockHash, Network};
 /// use chainsieve::btc::bip158::audit::{Evidence, InvalidFilter};
-/// // A count of two elements and nothing behind it is the filter of no block.
+/// // A count of two elements and no codes: no block has this filter.
 /// let block_hash = BlockHash::from_byte_array([7; 32]);
 /// let filter = vec![2];
 /// let proof = InvalidFilter { block_hash, filter, evidence: Evidence::Malformed };
@@ -36,76 +36,78 @@ use crate::btc::proof_of_work::ProofOfWorkError;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidFilter {
-    /// The block.
+    /// The hash of the block.
     pub block_hash: BlockHash,
-    /// The bytes that are not its filter.
+    /// The bytes that are not the block's filter.
     pub filter: Vec<u8>,
-    /// What shows it.
+    /// The evidence that they are not.
     pub evidence: Evidence,
 }
 
-/// What shows that a filter is not its block's.
+/// Evidence that a filter is not the one of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// The bytes are no filter in the one form that an encoder produces.
+    /// The bytes are not the strict encoding of any set.
     Malformed,
-    /// The script of an output is missing.
+    /// The filter lacks the script of an output of the block.
     MissingOutput {
-        /// The transaction with the output.
+        /// The transaction that contains the output.
         transaction: ProvenTransaction,
-        /// The position of the output.
+        /// The index of the output in its transaction.
         vout: u32,
     },
-    /// The script of a spent output is missing.
+    /// The filter lacks the script of a spent output.
     MissingPrevout {
-        /// The transaction that spends it.
+        /// The transaction that spends the output.
         spending: ProvenTransaction,
-        /// The position of the input.
+        /// The index of the input in its transaction.
         vin: u32,
-        /// The transaction that created it, whose id the input names; in any block.
+        /// The transaction that created the output, in any block. The input names its id.
         previous: Transaction,
     },
-    /// The script of a spent output is missing, which is P2SH of the witness program in the
-    /// scriptSig, since the input has a witness too.
+    /// The filter lacks the script of a spent output. The script is P2SH of the witness program in
+    /// the scriptSig, because the input also has a witness.
     MissingWrapped {
-        /// The transaction that spends it, and the coinbase transaction, with their witnesses.
+        /// The spending transaction and the coinbase, with their witnesses.
         spending: ProvenTransaction,
-        /// The position of the input.
+        /// The index of the input in its transaction.
         vin: u32,
-        /// The path of the transaction in the tree over the hashes with witness.
+        /// The path of the spending transaction in the merkle tree of the witness hashes.
         witness_path: MerklePath,
     },
-    /// The filter has more or fewer elements than the block can have, or, with all scripts of
-    /// spent outputs shown, other bytes. Not small: a whole block.
+    /// The filter has more or fewer elements than the block can have, or, with all spent scripts
+    /// known, other bytes. This evidence is large: a whole block.
     Unequal {
-        /// The block.
+        /// The whole block.
         block: Block,
-        /// Transactions that created what the block spends, ascending by id, as far as they are
-        /// needed.
+        /// The transactions that created the spent outputs, as far as needed, in ascending order of
+        /// their ids.
         previous: Vec<Transaction>,
     },
 }
 
 impl InvalidFilter {
-    /// The hash of the bytes, to be held against the one that a peer's `cfheaders` gave.
+    /// Returns the hash of the refuted bytes, to be compared with the hash in a peer's `cfheaders`.
     pub fn filter_hash(&self) -> FilterHash {
         filter_hash(&self.filter)
     }
 
-    /// Checks everything from the proof alone: `filter` is not the filter of the block `expected`,
-    /// if that block is in the chain.
+    /// Verifies, from the proof alone, that `filter` is not the filter of the block `expected`,
+    /// provided that this block is in the chain.
     ///
     /// # Errors
-    /// Whatever the filter of an honest node could be met by, and what a proof has no need of.
+    /// Returns an error if an honest node's filter could meet the evidence, or if the proof
+    /// contains unnecessary data.
     ///
     /// # Cost
-    /// The filter is decoded; hashes of what is shown.
+    /// Decodes the filter, and hashes the data of the evidence.
     pub fn verify(&self, expected: BlockHash, network: Network) -> Result<(), ProofError> {
         let Self { block_hash, filter, evidence } = self;
         if *block_hash != expected {
             return Err(ProofError::OtherBlock { expected, found: *block_hash });
         }
         let read = read(block_hash, filter);
+        // Every other kind of evidence needs a decoded filter.
         if *evidence == Evidence::Malformed {
             return if read.is_err() { Ok(()) } else { Err(ProofError::WellFormed) };
         }
@@ -117,6 +119,7 @@ impl InvalidFilter {
             Evidence::Malformed => Err(ProofError::WellFormed),
             Evidence::MissingOutput { transaction, vout } => {
                 let tx = transaction.check(expected, network)?;
+                // Txids do not commit to witnesses, so a witness here would be unproven data.
                 transaction.check_without_witness()?;
                 let output = tx.output.get(*vout as usize).ok_or(ProofError::NoOutput(*vout))?;
                 let script = Some(output.script_pubkey.as_bytes())
@@ -128,6 +131,8 @@ impl InvalidFilter {
                 spending.check_without_witness()?;
                 check_without_witness(previous)?;
                 let txid = previous.compute_txid();
+                // The id in the input is what proves the previous transaction, in whatever block it
+                // is.
                 if txid != outpoint.txid {
                     return Err(ProofError::OtherPrevious { outpoint, txid });
                 }
@@ -147,6 +152,8 @@ impl InvalidFilter {
                 previous.iter().try_for_each(check_without_witness)?;
                 let sources = Sources::new(&block, Prevouts::ByTransactions(previous));
                 let inputs = known_inputs(&block, &sources);
+                // Each proof has one form: no transaction that the block does not spend from, none
+                // twice.
                 if sources.shown_and_spent(&inputs) != *previous {
                     return Err(ProofError::PreviousNotNeeded);
                 }
@@ -159,7 +166,7 @@ impl InvalidFilter {
     }
 }
 
-/// The input of a transaction that is shown to be in the block and spends something.
+/// Returns an input of a transaction that is proven to be in the block and is not the coinbase.
 fn input(
     spending: &ProvenTransaction,
     vin: u32,
@@ -183,7 +190,7 @@ impl fmt::Display for Evidence {
             tx.other.as_ref().unwrap_or(&tx.coinbase).transaction.compute_txid()
         };
         match self {
-            Self::Malformed => f.write_str("no encoder produces these bytes"),
+            Self::Malformed => f.write_str("the bytes are not a strictly encoded set"),
             Self::MissingOutput { transaction, vout } => {
                 write!(f, "the script of output {vout} of {} is missing", txid(transaction))
             }
@@ -191,93 +198,94 @@ impl fmt::Display for Evidence {
             | Self::MissingWrapped { spending, vin, .. } => {
                 write!(f, "the script that input {vin} of {} spends is missing", txid(spending))
             }
-            Self::Unequal { .. } => f.write_str("the block has other elements"),
+            Self::Unequal { .. } => f.write_str("the elements differ from those of the block"),
         }
     }
 }
 
-/// Why a proof shows nothing.
+/// Reason why a proof is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofError {
-    /// It is of another block.
-    #[error("the proof is of block {found}, asked for {expected}")]
+    /// The proof is for another block.
+    #[error("the proof is for block {found}, expected {expected}")]
     OtherBlock {
-        /// The block asked for.
+        /// The block hash that the caller expects.
         expected: BlockHash,
-        /// The block that the proof is of.
+        /// The block hash of the proof.
         found: BlockHash,
     },
-    /// The header's proof of work.
+    /// The header's proof of work is invalid.
     #[error(transparent)]
     ProofOfWork(#[from] ProofOfWorkError),
-    /// The filter is malformed, which is a proof of its own.
+    /// The filter is malformed, although the evidence is of another kind than `Malformed`.
     #[error("the filter is malformed: {0}")]
     Filter(#[from] GcsError),
-    /// The filter is not malformed.
+    /// The filter is well-formed, although the evidence is `Malformed`.
     #[error("the filter is well-formed")]
     WellFormed,
-    /// Not a coinbase transaction at position 0, or another transaction there.
-    #[error("not the coinbase transaction at position 0 and only there")]
+    /// The first transaction is not the coinbase at position 0, or the other transaction claims
+    /// that position.
+    #[error("position 0 must be that of the coinbase transaction, and of no other")]
     NotTheCoinbase,
-    /// A path that the tree does not have.
+    /// A merkle path is impossible in the block's tree.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A path to another root.
+    /// A merkle path leads to another root.
     #[error("the path's root is {path}, the header's {header}")]
     OtherRoot {
-        /// The path's root.
+        /// The merkle root that the path leads to.
         path: TxMerkleNode,
-        /// The root in the header.
+        /// The merkle root in the block's header.
         header: TxMerkleNode,
     },
-    /// A witness that nothing shows to be the transaction's.
-    #[error("nothing shows the witness of {0} to be its own")]
+    /// A transaction contains a witness that nothing commits to.
+    #[error("transaction {0} has a witness that the proof does not cover")]
     UnprovenWitness(Txid),
-    /// No output at this position.
-    #[error("no output {0}")]
+    /// The transaction has no output at this index.
+    #[error("the transaction has no output {0}")]
     NoOutput(u32),
-    /// No input at this position.
-    #[error("no input {0}")]
+    /// The transaction has no input at this index.
+    #[error("the transaction has no input {0}")]
     NoInput(u32),
-    /// The coinbase transaction, which spends nothing.
+    /// The transaction is the coinbase, which spends nothing.
     #[error("the coinbase transaction spends nothing")]
     SpendsNothing,
-    /// A script that filters leave out.
-    #[error("filters leave the script out")]
+    /// The script is not an element of any filter.
+    #[error("filters leave out this script")]
     NotAnElement,
-    /// Not the transaction that the input names.
-    #[error("the input spends {outpoint}, and {txid} is shown")]
+    /// The previous transaction is not the one that the input spends from.
+    #[error("the input spends {outpoint}, the given transaction is {txid}")]
     OtherPrevious {
-        /// What the input spends.
+        /// The outpoint that the input spends.
         outpoint: OutPoint,
-        /// The id of the transaction shown.
+        /// The id of the given transaction.
         txid: Txid,
     },
-    /// An input that is not both scriptSig and witness, the one the push of a witness program.
-    #[error("input {0} does not show a witness program in P2SH")]
+    /// The input lacks a witness, or its scriptSig is not exactly the push of a witness program.
+    #[error("input {0} does not reveal a witness program in P2SH")]
     NotWrapped(u32),
-    /// Another position in the tree over the hashes with witness.
-    #[error("position {witness} among the witnesses, {transaction} among the transactions")]
+    /// The witness path is for another position than the transaction's path.
+    #[error("position {witness} in the witness tree, {transaction} in the transaction tree")]
     WitnessPosition {
-        /// The position of the path with witness.
+        /// The position in the witness path.
         witness: u32,
-        /// The position of the transaction.
+        /// The position in the transaction path.
         transaction: u32,
     },
-    /// Not the witness that the coinbase transaction commits to.
+    /// The witness is not the one that the coinbase commits to.
     #[error("the witness is not the one that the coinbase transaction commits to")]
     WitnessCommitment,
-    /// The filter may contain what is said to be missing.
-    #[error("the script is not missing")]
+    /// The filter may contain the script that the evidence claims to be missing.
+    #[error("the filter may contain the script")]
     NotMissing,
-    /// The block is not the one of its header, or from before segwit.
+    /// The block is not the one of its header, or it is from before segwit.
     #[error(transparent)]
     Block(#[from] BindError),
-    /// Previous transactions that the block does not spend from, or not in order, or twice.
-    #[error("the previous transactions are not those that the block spends from, each once")]
+    /// A previous transaction is not spent by the block, is out of order, or occurs twice.
+    #[error("the previous transactions must be those that the block spends from, each once")]
     PreviousNotNeeded,
-    /// The filter may be the block's.
-    #[error("the filter has the elements of the block, as far as they are shown")]
+    /// The filter can be the block's filter.
+    #[error("the filter is consistent with the block, as far as the scripts are known")]
     Consistent,
 }

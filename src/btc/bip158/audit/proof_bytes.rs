@@ -1,4 +1,4 @@
-//! The proof as bytes.
+//! Serialised form of proofs.
 //!
 //! ```text
 //! version 1 · kind · block hash 32 · filter (var bytes) · by kind:
@@ -11,8 +11,8 @@
 //! transaction        = its network serialisation (var bytes)
 //! path               = index u32 · count (CompactSize) · siblings 32 each
 //! ```
-//! Hashes are in the order of their bytes, numbers little-endian, var bytes behind a
-//! `CompactSize`.
+//! Hashes are in internal byte order and numbers are little-endian. "Var bytes" are a `CompactSize`
+//! length and the bytes.
 
 use alloc::vec::Vec;
 
@@ -32,7 +32,7 @@ use crate::btc::raw::{RawError, Reader};
 const VERSION: u8 = 1;
 
 impl InvalidFilter {
-    /// The proof as bytes, in version 1 of the format, to be kept or passed on.
+    /// Encodes the proof as bytes, in version 1 of the format.
     pub fn encode(&self) -> Vec<u8> {
         let Self { block_hash, filter, evidence } = self;
         let kind = match evidence {
@@ -72,10 +72,10 @@ impl InvalidFilter {
         out
     }
 
-    /// Reads a proof. Whether it shows anything is up to [`verify`](Self::verify).
+    /// Decodes a proof. The evidence itself is checked by [`verify`](Self::verify).
     ///
     /// # Errors
-    /// Bytes that [`encode`](Self::encode) does not produce.
+    /// Returns an error for bytes that [`encode`](Self::encode) does not produce.
     pub fn decode(mut bytes: &[u8]) -> Result<Self, ProofDecodeError> {
         let rest = &mut bytes;
         let [version, kind] = take(rest)?;
@@ -157,7 +157,8 @@ fn take_u32(bytes: &mut &[u8]) -> Result<u32, ProofDecodeError> {
     Ok(u32::from_le_bytes(take(bytes)?))
 }
 
-/// The bytes are walked before they are decoded: `bitcoin` allocates by the counts that it reads.
+/// Decodes a transaction. The bytes are parsed first, because the decoder of `bitcoin` allocates by
+/// the counts that it reads.
 fn take_transaction(bytes: &mut &[u8]) -> Result<Transaction, ProofDecodeError> {
     let raw = take_var_bytes(bytes)?;
     let mut reader = Reader::new(raw)?;
@@ -177,41 +178,41 @@ fn take_block(bytes: &mut &[u8]) -> Result<Block, ProofDecodeError> {
     deserialize(raw).map_err(|_| ProofDecodeError::Refused)
 }
 
-/// Why bytes are no proof.
+/// Reason why bytes are not a valid proof.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProofDecodeError {
-    /// Another version.
+    /// The version is unknown.
     #[error("version {0}, only {VERSION} is known")]
     Version(u8),
-    /// Another kind.
-    #[error("kind {0}, the last known is 4")]
+    /// The kind of evidence is unknown.
+    #[error("evidence kind {0}, the highest known is 4")]
     Kind(u8),
     /// The bytes end inside a field.
     #[error("ends early: {left} of the {needed} bytes of a field")]
     Truncated {
-        /// The bytes that the field needs.
+        /// The number of bytes that the field needs.
         needed: u64,
-        /// The bytes that are left.
+        /// The number of bytes that are left.
         left: usize,
     },
-    /// A length in more bytes than it needs.
+    /// A length is encoded in more bytes than needed.
     #[error("length {0} is not encoded in the fewest bytes")]
     NonMinimalLength(u64),
-    /// A length over what Bitcoin Core reads.
+    /// A length exceeds the limit of Bitcoin Core.
     #[error("length {0}, the limit is {max}", max = crate::btc::compact_size::MAX_SIZE)]
     LengthTooLarge(u64),
-    /// Neither none nor one transaction besides the coinbase transaction.
+    /// The number of transactions besides the coinbase is neither 0 nor 1.
     #[error("{0} transactions besides the coinbase transaction, the limit is 1")]
     Others(u8),
-    /// A transaction or block that is none.
+    /// A transaction or block is malformed.
     #[error("transaction or block: {0}")]
     Raw(#[from] RawError),
-    /// A transaction or block with a field that no block can have.
+    /// A transaction or block has a field that no block can have.
     #[error("transaction or block with a field over the limits")]
     Refused,
-    /// Bytes behind the end.
-    #[error("{0} bytes after the end")]
+    /// Trailing bytes follow the proof.
+    #[error("{0} trailing bytes after the proof")]
     TrailingBytes(usize),
 }
 

@@ -1,48 +1,49 @@
-//! Files of filters: the filters of a range of heights, one after the other.
+//! Container files: the filters of a range of heights in one file.
 //!
-//! | step | type |
+//! | task | type |
 //! |---|---|
 //! | write, append | [`Writer`] |
-//! | read what is in memory or mapped | [`Records`] |
+//! | read a file in memory or memory-mapped | [`Records`] |
 //! | read a stream in bounded memory | [`BatchReader`] |
-//! | find the end of what is intact | [`Intact`] |
+//! | find the end of the intact part | [`Intact`] |
 //!
-//! What comes out feeds a [`Scan`](super::scan::Scan).
+//! The records that are read are input for a [`Scan`](super::scan::Scan).
 //!
 //! # Format, version 1
-//! All integers are little-endian; hashes are in the order of the wire. CRC is CRC-32C
-//! (Castagnoli, RFC 3720 B.4).
+//! All integers are little-endian, and hashes are in internal byte order, as in messages. CRC is
+//! CRC-32C (Castagnoli, RFC 3720 B.4).
 //!
-//! The file starts with 56 bytes:
+//! The file starts with a header of 56 bytes:
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! |---|---|---|
-//! | 0 | 8 | magic: `89 43 42 46 0d 0a 1a 0a`, "CBF" for compact block filters, made as PNG's to show damage by text transfers |
+//! | 0 | 8 | magic: `89 43 42 46 0d 0a 1a 0a`, with "CBF" for compact block filters; like PNG's magic, it reveals damage by text-mode transfers |
 //! | 8 | 2 | version: 1 |
 //! | 10 | 1 | filter type: 0, basic |
 //! | 11 | 1 | reserved: 0 |
-//! | 12 | 4 | magic bytes of the network, as its messages start with |
+//! | 12 | 4 | magic bytes of the network, as at the start of its messages |
 //! | 16 | 4 | height of the first filter |
-//! | 20 | 32 | filter header of the block before the first; all zeros before block 0 |
+//! | 20 | 32 | filter header of the block before the first one; all zeros before block 0 |
 //! | 52 | 4 | CRC of the 52 bytes before |
 //!
-//! A record follows for each height, without a gap, to the end of the file:
+//! The header is followed by one record for each height, without gaps, to the end of the file:
 //!
-//! | offset | bytes | what |
+//! | offset | bytes | content |
 //! |---|---|---|
-//! | 0 | 4 | `n`, the length of the filter: at most 4,000,000, what a message of the network carries |
+//! | 0 | 4 | `n`, the length of the filter: at most 4,000,000, the limit of a network message |
 //! | 4 | 32 | hash of the block |
-//! | 36 | `n` | the filter, as a `cfilter` message carries it |
-//! | 36 + `n` | 4 | CRC of the height of the block, in 4 bytes, and of all before in the record |
+//! | 36 | `n` | the filter, as in a `cfilter` message |
+//! | 36 + `n` | 4 | CRC of the block's height, as 4 bytes, followed by all bytes before in the record |
 //!
-//! The CRC finds accidents, not liars: whether the filters are the true ones shows when their
-//! hashes meet filter headers ([`Header::commitment`]). These do not commit to the hashes of blocks,
-//! and under a false one the true filter finds nothing: hashes in a file from others are to be
-//! compared with a chain of block headers.
+//! The CRC detects accidental damage, not malicious changes. Whether the filters are the true ones
+//! is checked by comparing their hashes with filter headers ([`Header::commitment`]). Filter
+//! headers do not commit to block hashes, and the true filter matches nothing under a false block
+//! hash. The block hashes of a file from someone else must therefore be compared with a chain of
+//! block headers.
 //!
-//! Since a file is only appended to, it does not say how many records it has: one that is cut
-//! between two records is a shorter file. One that is cut or damaged elsewhere is intact up to
-//! there, and nothing behind is read.
+//! Files are only appended to, so the header does not contain the number of records. A file that is
+//! truncated between two records is a valid shorter file. A file that is truncated or damaged
+//! elsewhere is intact up to that point, and nothing after it is read.
 
 mod reader;
 mod stream;
@@ -58,33 +59,33 @@ pub use writer::Writer;
 
 use super::scan::Commitment;
 
-/// What a file starts with.
+/// The magic bytes at the start of a file.
 pub const MAGIC: [u8; 8] = *b"\x89CBF\r\n\x1a\n";
-/// The version that is written here, and the one that is read.
+/// The format version: the one that is written, and the only one that is read.
 pub const VERSION: u16 = 1;
-/// The most bytes of a filter: those of the largest message of the network (Bitcoin Core's
+/// The maximum length of a filter in bytes: that of the largest network message (Bitcoin Core's
 /// `MAX_PROTOCOL_MESSAGE_LENGTH`).
 pub const MAX_FILTER_LENGTH: u32 = 4_000_000;
-/// The filter type: basic.
+/// The filter type of basic filters.
 const BASIC: u8 = 0;
 
-/// What a file says of itself.
+/// The header of a container file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// The magic bytes of the network.
     pub network_magic: [u8; 4],
     /// The height of the first filter.
     pub start_height: u32,
-    /// The filter header of the block before; all zeros before block 0.
+    /// The filter header of the block before the first one; all zeros before block 0.
     pub previous_filter_header: FilterHeader,
 }
 
 impl Header {
-    /// The length of [`to_bytes`](Self::to_bytes).
+    /// The length in bytes of [`to_bytes`](Self::to_bytes).
     pub const LEN: usize = 56;
     const CHECKED: usize = Self::LEN - 4;
 
-    /// The bytes that a file starts with.
+    /// Encodes the header: the first bytes of a file.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -98,16 +99,18 @@ impl Header {
         bytes
     }
 
-    /// Reads the bytes that a file starts with.
+    /// Decodes the first bytes of a file.
     ///
     /// # Errors
-    /// Bytes of something else, of another version or filter type, or damaged.
+    /// Returns an error if the bytes are not a header, are damaged, or have another version or
+    /// filter type.
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Result<Self, ContainerError> {
         let mut rest = &bytes[..];
         let magic: [u8; 8] = field(&mut rest);
         if magic != MAGIC {
             return Err(ContainerError::NotAContainer(magic));
         }
+        // The version comes before the checksum: a later version may have another header.
         let version = u16::from_le_bytes(field(&mut rest));
         if version != VERSION {
             return Err(ContainerError::Version(version));
@@ -132,8 +135,8 @@ impl Header {
         Ok(header)
     }
 
-    /// What the filter at `height` is to meet, by the filter headers of the file's heights from
-    /// its first one on; `None` where they end.
+    /// Returns the commitment that the filter at `height` must meet. `headers` are the filter
+    /// headers from the file's first height on. Returns `None` for heights that they do not cover.
     ///
     /// # Examples
     /// ```no_run
@@ -160,14 +163,14 @@ impl Header {
     }
 }
 
-/// Where in a file a record is.
+/// The position of a record in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// How many records are before.
+    /// The number of records before this one.
     pub record: u32,
-    /// The height of its block.
+    /// The height of the record's block.
     pub height: u32,
-    /// The byte at which it starts.
+    /// The offset of the record's first byte.
     pub offset: u64,
 }
 
@@ -178,83 +181,83 @@ impl core::fmt::Display for Place {
     }
 }
 
-/// Why a file cannot be read any further, or written.
+/// Reason why a file cannot be read any further, or cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ContainerError {
-    /// The bytes end inside the header.
-    #[error("{length} bytes, the header has {len}", len = Header::LEN)]
+    /// The bytes end inside the file header.
+    #[error("{length} bytes, the header needs {len}", len = Header::LEN)]
     HeaderTruncated {
-        /// How many bytes there are.
+        /// The number of bytes given.
         length: usize,
     },
-    /// The bytes are of something else.
+    /// The bytes are not a container file.
     #[error("not a file of filters: starts with {0:02x?}, expected {MAGIC:02x?}")]
     NotAContainer([u8; 8]),
-    /// Another version.
-    #[error("version {0}, only version {VERSION} is read")]
+    /// The version is not supported.
+    #[error("version {0}, the only supported version is {VERSION}")]
     Version(u16),
-    /// Another type of filters than basic.
-    #[error("filter type {0}, only type {BASIC} is read")]
+    /// The filter type is not basic.
+    #[error("filter type {0}, the only supported type is {BASIC}")]
     FilterType(u8),
-    /// Something in a place that has no meaning yet.
+    /// A reserved byte is not zero.
     #[error("reserved byte is {0}, expected 0")]
     Reserved(u8),
-    /// The header is damaged.
-    #[error("the header is damaged: its checksum is {computed:08x}, {stored:08x} is written")]
+    /// The file header is damaged.
+    #[error("the header is damaged: its checksum is {computed:08x}, the stored one {stored:08x}")]
     HeaderChecksum {
-        /// What is written.
+        /// The checksum stored in the file.
         stored: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// The bytes end inside a record: the file was cut, or the length in it is damaged.
+    /// The bytes end inside a record: the file is truncated, or the record's length is damaged.
     #[error("{place} needs {needed} bytes, {left} are left")]
     RecordTruncated {
-        /// The record.
+        /// The position of the record.
         place: Place,
-        /// How many bytes it has, as far as its length is there.
+        /// The length of the record in bytes, as far as it is known.
         needed: u64,
-        /// How many bytes are left.
+        /// The number of bytes left.
         left: u64,
     },
-    /// A filter over the limit.
+    /// A filter exceeds [`MAX_FILTER_LENGTH`].
     #[error("{place}: a filter of {length} bytes, the limit is {MAX_FILTER_LENGTH}")]
     FilterTooLong {
-        /// The record.
+        /// The position of the record.
         place: Place,
-        /// The length of the filter.
+        /// The length of the filter in bytes.
         length: u64,
     },
     /// A record is damaged.
-    #[error("{place} is damaged: its checksum is {computed:08x}, {stored:08x} is written")]
+    #[error("{place} is damaged: its checksum is {computed:08x}, the stored one {stored:08x}")]
     RecordChecksum {
-        /// The record.
+        /// The position of the record.
         place: Place,
-        /// What is written.
+        /// The checksum stored in the record.
         stored: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         computed: u32,
     },
-    /// A record past the last height that a block can have.
-    #[error("record {record} at byte {offset} is over the limit of height {max}", max = u32::MAX - 1)]
+    /// A record would have a height above the highest possible one.
+    #[error("record {record} at byte {offset} exceeds the maximum height of {max}", max = u32::MAX - 1)]
     TooManyRecords {
-        /// How many records are before.
+        /// The number of records before this one.
         record: u32,
-        /// The byte at which it starts.
+        /// The offset of the record's first byte.
         offset: u64,
     },
-    /// Reading or writing failed.
+    /// A read or write failed.
     #[error("cannot read or write at byte {offset}: {kind}")]
     Io {
-        /// What went wrong.
+        /// The kind of the I/O error.
         kind: std::io::ErrorKind,
-        /// The byte before which all went well.
+        /// The offset up to which all reads and writes succeeded.
         offset: u64,
     },
 }
 
-/// Takes `N` bytes off the front of a part whose length is known to suffice.
+/// Removes `N` bytes from the front of a slice that is known to be long enough.
 fn field<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
     let (first, rest) = bytes.split_first_chunk().expect("the fields are as long as the whole");
     *bytes = rest;

@@ -1,4 +1,4 @@
-//! Records out of memory; what a record is, byte by byte, is decided here alone.
+//! Records in memory. This module alone defines the layout of a record.
 
 use bitcoin::BlockHash;
 use bitcoin::hashes::Hash as _;
@@ -6,12 +6,12 @@ use bitcoin::hashes::Hash as _;
 use super::{ContainerError, Header, MAX_FILTER_LENGTH, Place, field};
 use crate::btc::bip158::scan::FilterItem;
 
-/// What is in front of a filter: its length and its block's hash.
+/// Number of bytes before a filter in its record: the length and the block hash.
 pub(super) const FRONT: usize = 36;
-/// What is around a filter.
+/// Number of bytes of a record besides the filter: those before it, and the checksum.
 pub(super) const AROUND: u64 = FRONT as u64 + 4;
 
-/// What is in front of the filter of `length` bytes of a block.
+/// Encodes the bytes before a filter of `length` bytes.
 pub(super) fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
     let mut front = [0; FRONT];
     front[..4].copy_from_slice(&length.to_le_bytes());
@@ -19,54 +19,55 @@ pub(super) fn front(length: u32, block_hash: &BlockHash) -> [u8; FRONT] {
     front
 }
 
-/// The checksum of a record.
+/// Returns the checksum of a record.
 pub(super) fn checksum(height: u32, front: &[u8; FRONT], content: &[u8]) -> u32 {
     let crc = crc32c::crc32c(&height.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, front), content)
 }
 
-/// How much of a file is there and undamaged.
+/// The part of a file that is present and undamaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intact {
-    /// What the file says of itself.
+    /// The header of the file.
     pub header: Header,
-    /// How many records are intact.
+    /// The number of intact records.
     pub records: u32,
-    /// How many bytes the header and they have: what a damaged file is to be cut to before it is
-    /// appended to.
+    /// The length in bytes of the header and the intact records. A damaged file must be truncated
+    /// to this length before filters are appended to it.
     pub bytes: u64,
-    /// The block of the last one.
+    /// The block of the last intact record.
     pub last_block: Option<BlockHash>,
 }
 
 impl Intact {
-    /// A file without records.
+    /// Creates the state of a file without records.
     pub(super) fn new(header: Header) -> Self {
         Self { header, records: 0, bytes: Header::LEN as u64, last_block: None }
     }
 
-    /// The height of the record that comes next.
+    /// Returns the height of the next record.
     pub fn next_height(&self) -> u32 {
-        // Not over: records are counted only up to the last height.
+        // Never saturates: records are counted only up to the maximum height.
         self.header.start_height.saturating_add(self.records)
     }
 
-    /// Where the record that comes next is.
+    /// Returns the position of the next record.
     ///
     /// # Errors
-    /// No height is left.
+    /// Returns an error if the maximum height is exceeded.
     pub(super) fn next_place(&self) -> Result<Place, ContainerError> {
         let &Self { records, bytes: offset, .. } = self;
         match self.header.start_height.checked_add(records) {
+            // `u32::MAX` is excluded, so that each record has a next height.
             Some(height) if height < u32::MAX => Ok(Place { record: records, height, offset }),
             _ => Err(ContainerError::TooManyRecords { record: records, offset }),
         }
     }
 
-    /// Reads what is in front of the next filter: its length and its block.
+    /// Decodes the bytes before a filter: the filter's length and its block hash.
     ///
     /// # Errors
-    /// A length over the limit.
+    /// Returns an error if the length exceeds the limit.
     pub(super) fn read_front(
         place: Place,
         front: &[u8; FRONT],
@@ -77,7 +78,7 @@ impl Intact {
         Ok((length, BlockHash::from_byte_array(field(&mut rest))))
     }
 
-    /// Counts the record in, if its checksum is right.
+    /// Adds the record to the intact part, if the record's checksum is correct.
     pub(super) fn accept(
         &mut self,
         place: Place,
@@ -94,7 +95,7 @@ impl Intact {
         Ok(())
     }
 
-    /// Counts in a record with a filter of `length` bytes.
+    /// Adds a record with a filter of `length` bytes to the intact part.
     pub(super) fn count(&mut self, length: usize, block_hash: BlockHash) {
         self.records += 1;
         self.bytes += length as u64 + AROUND;
@@ -102,7 +103,7 @@ impl Intact {
     }
 }
 
-/// Whether a filter is within the limit; its length, if so.
+/// Checks that the length of a filter is within the limit, and returns the length.
 pub(super) fn check_length(place: Place, length: u64) -> Result<u32, ContainerError> {
     match u32::try_from(length) {
         Ok(length) if length <= MAX_FILTER_LENGTH => Ok(length),
@@ -110,10 +111,10 @@ pub(super) fn check_length(place: Place, length: u64) -> Result<u32, ContainerEr
     }
 }
 
-/// The filters of a file in memory, in the order of their heights, none copied.
+/// Iterates over the filters of a file in memory, in order of height, without copying them.
 ///
-/// After an error there is nothing more, and [`intact`](Self::intact) says where the intact part
-/// ends.
+/// The iterator ends after the first error. [`intact`](Self::intact) then describes the intact part
+/// of the file.
 ///
 /// # Examples
 /// ```
@@ -147,10 +148,11 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Those of `file`.
+    /// Creates an iterator over the records of `file`.
     ///
     /// # Errors
-    /// As [`Header::from_bytes`], or fewer bytes.
+    /// Returns the errors of [`Header::from_bytes`], and an error if the file is shorter than a
+    /// header.
     pub fn new(file: &'a [u8]) -> Result<Self, ContainerError> {
         let (header, rest) = file
             .split_first_chunk()
@@ -158,12 +160,13 @@ impl<'a> Records<'a> {
         Ok(Self { rest, intact: Intact::new(Header::from_bytes(header)?) })
     }
 
-    /// What the file says of itself.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.intact.header
     }
 
-    /// What was read so far: once there is nothing more, all that is intact.
+    /// Returns the part that was read so far. At the end of the iterator, this is the whole intact
+    /// part.
     pub fn intact(&self) -> &Intact {
         &self.intact
     }

@@ -1,4 +1,4 @@
-//! Records out of a stream, a batch at a time.
+//! Records from a stream, in batches.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -10,18 +10,19 @@ use super::reader::{AROUND, FRONT};
 use super::{ContainerError, Header, Intact};
 use crate::btc::bip158::scan::FilterItem;
 
-/// Reads a file of filters as a stream, in memory for one batch.
+/// Reads a container file as a stream, with memory for one batch.
 ///
-/// It reads in small pieces: a file belongs into a [`BufReader`](std::io::BufReader).
+/// The reader makes small reads, so a file should be wrapped in a
+/// [`BufReader`](std::io::BufReader).
 #[derive(Debug)]
 pub struct BatchReader<R> {
     from: R,
     intact: Intact,
-    /// Why nothing more comes.
+    /// Set once reading has ended: `Ok` at the end of the file, else the error.
     end: Option<Result<(), ContainerError>>,
 }
 
-/// Filters of consecutive heights. Its memory is used again by the next batch.
+/// Filters of consecutive heights. The next batch reuses the memory.
 #[derive(Debug, Clone, Default)]
 pub struct Batch {
     start_height: u32,
@@ -30,22 +31,22 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// One without filters.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The number of filters.
+    /// Returns the number of filters.
     pub fn len(&self) -> usize {
         self.records.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if the batch contains no filters.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
-    /// The filters in the order of their heights, without commitments.
+    /// Iterates over the filters in order of height. The items have no commitments.
     pub fn items(&self) -> impl ExactSizeIterator<Item = FilterItem<'_>> {
         let records = self.records.iter().enumerate();
         records.map(|(index, (block_hash, range))| FilterItem {
@@ -58,10 +59,11 @@ impl Batch {
 }
 
 impl<R: Read> BatchReader<R> {
-    /// A reader of the file that `from` gives from its first byte on.
+    /// Creates a reader for the file that `from` yields from its first byte on.
     ///
     /// # Errors
-    /// As [`Header::from_bytes`], fewer bytes, or what `from` says.
+    /// Returns the errors of [`Header::from_bytes`], the I/O errors of `from`, and an error if
+    /// `from` ends inside the header.
     pub fn new(mut from: R) -> Result<Self, ContainerError> {
         let mut header = [0; Header::LEN];
         let length = fill(&mut from, &mut header)
@@ -73,26 +75,30 @@ impl<R: Read> BatchReader<R> {
         Ok(Self { from, intact, end: None })
     }
 
-    /// What the file says of itself.
+    /// Returns the header of the file.
     pub fn header(&self) -> &Header {
         &self.intact.header
     }
 
-    /// What was read so far: once nothing more comes, all that is intact.
+    /// Returns the part that was read so far. At the end of the file, this is the whole intact
+    /// part.
     pub fn intact(&self) -> &Intact {
         &self.intact
     }
 
-    /// Replaces what is in `batch` by the next filters, until they have `enough` bytes or more: at
-    /// least one, if one is left. An empty batch is the end of the file.
+    /// Replaces the contents of `batch` with the next filters, until they have at least `enough`
+    /// bytes.
+    ///
+    /// The batch contains at least one filter, if any is left. An empty batch means the end of the
+    /// file.
     ///
     /// # Errors
-    /// A record that is cut, damaged or cannot be read; again at each later call. The intact ones
-    /// before it come first, in a batch of their own.
+    /// Returns an error if a record is truncated, damaged or unreadable; later calls return the
+    /// same error. The intact records before it are returned first, in a batch of their own.
     ///
     /// # Cost
-    /// Memory for `enough` bytes and one filter more, and in proportion to what is there: a
-    /// length that is written but not followed by as many bytes takes none.
+    /// Memory for `enough` bytes and one more filter. Memory grows only with the bytes that are
+    /// actually read: a claimed length without data behind it allocates nothing.
     pub fn read(&mut self, batch: &mut Batch, enough: usize) -> Result<(), ContainerError> {
         batch.bytes.clear();
         batch.records.clear();
@@ -106,10 +112,11 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// Reads the rest, to know what is intact; with it comes what is wrong behind, if anything is.
+    /// Reads the rest of the file to find its intact part. If the file is damaged, also returns the
+    /// error at the end of that part.
     ///
     /// # Errors
-    /// What the stream itself says: how much is intact is then not known.
+    /// Returns the I/O errors of the stream. The end of the intact part is then unknown.
     pub fn recover(mut self) -> Result<(Intact, Option<ContainerError>), ContainerError> {
         let mut batch = Batch::new();
         loop {
@@ -122,7 +129,7 @@ impl<R: Read> BatchReader<R> {
         }
     }
 
-    /// Adds the next record to `batch`. `Some` at the end of the file.
+    /// Adds the next record to `batch`. Returns `Some(())` at the end of the file.
     fn read_record(&mut self, batch: &mut Batch) -> Result<Option<()>, ContainerError> {
         let offset = self.intact.bytes;
         let failed = |error: io::Error| ContainerError::Io { kind: error.kind(), offset };
@@ -142,6 +149,7 @@ impl<R: Read> BatchReader<R> {
         }
         let (length, block_hash) = Intact::read_front(place, &front)?;
         let start = batch.bytes.len();
+        // Read up to the claimed length instead of allocating it: the length may be damaged.
         let content = self.from.by_ref().take(u64::from(length)).read_to_end(&mut batch.bytes);
         let end = start + content.map_err(failed)?;
         let mut stored = [0; 4];
@@ -156,7 +164,7 @@ impl<R: Read> BatchReader<R> {
     }
 }
 
-/// Reads until `bytes` is full or nothing more comes; how many came.
+/// Reads until `bytes` is full or the stream ends. Returns the number of bytes read.
 fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! Files of filters, written and appended to.
+//! Writing container files, and appending to them.
 
 use std::io::{self, Write};
 
@@ -7,9 +7,10 @@ use bitcoin::BlockHash;
 use super::reader::{check_length, checksum, front};
 use super::{ContainerError, Header, Intact};
 
-/// Appends filters to a file; to a `Vec<u8>`, for one in memory.
+/// Appends filters to a file, or to a `Vec<u8>` in memory.
 ///
-/// It writes in small pieces: a file belongs into a [`BufWriter`](std::io::BufWriter).
+/// The writer makes small writes, so a file should be wrapped in a
+/// [`BufWriter`](std::io::BufWriter).
 #[derive(Debug)]
 pub struct Writer<W> {
     to: W,
@@ -17,22 +18,22 @@ pub struct Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a file.
+    /// Starts a new file: writes the header to `to`.
     ///
     /// # Errors
-    /// What `to` says.
+    /// Returns the I/O errors of `to`.
     pub fn create(mut to: W, header: Header) -> Result<Self, ContainerError> {
         to.write_all(&header.to_bytes()).map_err(|error| failed(&error, 0))?;
         Ok(Self { to, intact: Intact::new(header) })
     }
 
-    /// Goes on with a file of which this is intact. `to` must write behind its last intact byte,
-    /// with nothing left there: the file is to be cut to [`Intact::bytes`] before.
+    /// Continues a file whose intact part is `intact`. The caller must first truncate the file to
+    /// [`Intact::bytes`], and position `to` at that end.
     pub fn resume(to: W, intact: Intact) -> Self {
         Self { to, intact }
     }
 
-    /// What the file holds.
+    /// Returns the part of the file that is written and intact.
     pub fn intact(&self) -> &Intact {
         &self.intact
     }
@@ -40,9 +41,9 @@ impl<W: Write> Writer<W> {
     /// Appends the filter of the next height.
     ///
     /// # Errors
-    /// A filter over the limit or a height over it, with nothing written; or what the stream
-    /// says. In that case part of the record may be written: whoever goes on first cuts the file
-    /// to what is intact.
+    /// Returns an error, with nothing written, if the filter or its height exceeds the limit.
+    /// Returns I/O errors of the stream too. The record may then be partly written, so the file
+    /// must be truncated to its intact part before it is continued.
     pub fn append(&mut self, block_hash: &BlockHash, content: &[u8]) -> Result<(), ContainerError> {
         let place = self.intact.next_place()?;
         let front = front(check_length(place, content.len() as u64)?, block_hash);
@@ -54,18 +55,18 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Passes on what the stream still holds back, so that what was appended outlives this process.
+    /// Flushes the stream, so that the appended filters survive the end of this process.
     ///
     /// # Errors
-    /// What the stream says.
+    /// Returns the I/O errors of the stream.
     pub fn flush(&mut self) -> Result<(), ContainerError> {
         self.to.flush().map_err(|error| failed(&error, self.intact.bytes))
     }
 
-    /// Gives the stream back, flushed.
+    /// Flushes the stream and returns it.
     ///
     /// # Errors
-    /// What the stream says.
+    /// Returns the I/O errors of the stream.
     pub fn finish(mut self) -> Result<W, ContainerError> {
         self.flush()?;
         Ok(self.to)

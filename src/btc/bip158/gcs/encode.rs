@@ -1,4 +1,4 @@
-//! Sets encoded.
+//! Encoded Golomb-coded sets.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -12,20 +12,21 @@ use thiserror::Error;
 use super::{GcsParams, scale};
 use crate::btc::compact_size::{MAX_SIZE, put_length};
 
-/// The most bits that the values of a set are encoded in: 512 MiB. The largest basic filter that a
-/// reader accepts, of 33,554,432 elements, takes about 88 MB; only an `M` far above two to the `P`
-/// goes past the limit.
+/// Maximum number of bits of the encoded values of a set: 512 MiB.
+///
+/// The largest basic filter that a reader accepts has 33,554,432 elements and takes about 88 MB.
+/// Only an `M` far above two to the power of `P` can exceed the limit.
 pub const MAX_ENCODED_BITS: u64 = 1 << 32;
 
-/// Encodes the set of `elements`, each counted once, as Bitcoin Core does.
+/// Encodes the set of `elements`, byte for byte as Bitcoin Core does. Duplicates are encoded once.
 ///
 /// # Errors
-/// More elements than a reader accepts, or codes of more than [`MAX_ENCODED_BITS`]; found out
-/// before anything of that size is allocated.
+/// Returns an error if there are more elements than a reader accepts, or if the codes take more
+/// than [`MAX_ENCODED_BITS`]. Both are checked before the output is allocated.
 ///
 /// # Cost
-/// A hash of each element and a sort of the hashes; elements of equal bytes are also sorted by
-/// them. Allocates about 48 bytes for each element, and what it returns.
+/// Hashes each element and sorts the hashes. Elements with equal hashes are also compared by their
+/// bytes. Allocates about 48 bytes for each element, and the output.
 ///
 /// # Examples
 /// ```
@@ -50,10 +51,10 @@ pub fn encode<'e>(
     encode_on(Backend::best(), params, key, elements)
 }
 
-/// [`encode`], on a backend of choice.
+/// Like [`encode`], on the given backend.
 ///
 /// # Errors
-/// As [`encode`].
+/// Returns the errors of [`encode`].
 pub fn encode_on<'e>(
     backend: Backend,
     params: GcsParams,
@@ -66,7 +67,7 @@ pub fn encode_on<'e>(
     let mut bits = 0;
     let mut last = 0;
     for value in &mut values {
-        // The order of hashes is that of what they are scaled to.
+        // Scaling keeps the order of the hashes, so the scaled values are ascending too.
         let scaled = scale(*value, range);
         *value = scaled - last;
         last = scaled;
@@ -76,7 +77,7 @@ pub fn encode_on<'e>(
         return Err(EncodeError::TooLong(bits));
     }
     let length = usize::try_from(bits.div_ceil(8)).expect("at most 2^29");
-    // A count takes 5 bytes at most, and the writer's last word 4.
+    // The count takes at most 5 bytes, and the writer's last word 4.
     let mut bytes = Vec::with_capacity(5 + length + 4);
     put_length(&mut bytes, values.len());
     let mut writer = BitWriter::behind(bytes);
@@ -86,10 +87,11 @@ pub fn encode_on<'e>(
     Ok(writer.finish())
 }
 
-/// An element's hash, and where the element is.
+/// The hash of an element, and the index of the element.
 pub(super) type Hashed = (u64, usize);
 
-/// The hashes of the elements, ascending, as many as there are different elements.
+/// Returns the hashes of the distinct elements, in ascending order. Core counts `N` from distinct
+/// elements, not from distinct hashes, so a hash that two elements share occurs twice.
 fn distinct_hashes(
     backend: Backend,
     key: SipKey,
@@ -107,7 +109,7 @@ fn distinct_hashes(
     if count > MAX_SIZE { Err(EncodeError::TooMany(count)) } else { Ok(distinct) }
 }
 
-/// The number of different elements among those of one hash.
+/// Returns the number of distinct elements among those with the same hash.
 pub(super) fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
     let mut same: Vec<&[u8]> = same.iter().map(|&(_, index)| elements[index]).collect();
     same.sort_unstable();
@@ -115,15 +117,16 @@ pub(super) fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
     same.len()
 }
 
-/// The hashes in ascending order, each with its index.
+/// Returns the hashes in ascending order, each with its index.
 ///
-/// Hashes are spread evenly, so that laid out by their top bits they are nearly in order. Where an
-/// opponent has seen to it that they are not, they are sorted as anything else.
+/// Hashes are evenly distributed, so placing them into buckets by their top bits sorts them almost
+/// completely. Each bucket is then sorted. If an attacker has chosen the elements so that most
+/// hashes share a bucket, that sort still takes only `n log n` steps.
 pub(super) fn sorted(hashes: &[u64]) -> Vec<Hashed> {
     let bits = hashes.len().max(2).ilog2();
     #[expect(clippy::cast_possible_truncation, reason = "as many bits as the length has")]
     let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
-    // Where the next hash of each bucket goes; in the end, where the next bucket starts.
+    // The index of the next free place of each bucket; at the end, the start of the next bucket.
     let mut places = alloc::vec![0; 1 << bits];
     for hash in hashes {
         places[bucket(*hash)] += 1;
@@ -146,14 +149,14 @@ pub(super) fn sorted(hashes: &[u64]) -> Vec<Hashed> {
     hashed
 }
 
-/// Why a set cannot be encoded.
+/// Reason why a set cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EncodeError {
-    /// More elements than any reader accepts.
+    /// The number of elements exceeds what a reader accepts.
     #[error("{0} elements, the limit is {MAX_SIZE}")]
     TooMany(u64),
-    /// An encoding over the limit.
+    /// The codes exceed [`MAX_ENCODED_BITS`].
     #[error("the codes take {0} bits, the limit is {MAX_ENCODED_BITS}")]
     TooLong(u64),
 }

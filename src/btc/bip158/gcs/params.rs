@@ -1,8 +1,8 @@
-//! What a set is coded with.
+//! Parameters of Golomb-coded sets.
 
 use thiserror::Error;
 
-/// What a set is coded with: `P` and `M` of BIP158.
+/// Parameters of a Golomb-coded set: `P` and `M` of BIP158.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct GcsParams {
     p: u8,
@@ -10,15 +10,16 @@ pub struct GcsParams {
 }
 
 impl GcsParams {
-    /// Those of the basic filter: `P` = 19, `M` = 784,931.
+    /// The parameters of basic filters: `P` = 19, `M` = 784,931.
     pub const BASIC: Self = Self { p: 19, m: 784_931 };
-    /// The largest `P` taken here; Bitcoin Core has no limit.
+    /// The largest supported `P`. Bitcoin Core has no limit.
     pub const MAX_P: u8 = 32;
 
-    /// Remainders of `p` bits, and about one false positive in `m` questions.
+    /// Creates parameters with remainders of `p` bits and a false-positive rate of about one in
+    /// `m`.
     ///
     /// # Errors
-    /// A `p` over [`MAX_P`](Self::MAX_P), or an `m` of 0.
+    /// Returns an error if `p` exceeds [`MAX_P`](Self::MAX_P), or if `m` is 0.
     pub const fn new(p: u8, m: u32) -> Result<Self, GcsParamsError> {
         if p > Self::MAX_P {
             return Err(GcsParamsError::RemainderBits(p));
@@ -29,25 +30,25 @@ impl GcsParams {
         Ok(Self { p, m })
     }
 
-    /// The bits of a remainder.
+    /// Returns the number of bits of a remainder, `P`.
     pub const fn p(self) -> u8 {
         self.p
     }
 
-    /// The inverse of the rate of false positives.
+    /// Returns the inverse of the false-positive rate, `M`.
     pub const fn m(self) -> u32 {
         self.m
     }
 }
 
-/// Why parameters are none.
+/// Reason why parameters are invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GcsParamsError {
-    /// More bits of a remainder than are taken here.
+    /// The number of bits of a remainder exceeds the limit.
     #[error("remainders of {0} bits, the limit is {max}", max = GcsParams::MAX_P)]
     RemainderBits(u8),
-    /// An `M` of 0 leaves no range for values.
+    /// `M` is 0, which leaves no range for the values.
     #[error("M is 0, the least is 1")]
     ZeroM,
 }

@@ -1,9 +1,9 @@
-//! Sets written by hand: each fault its own error.
+//! Encoded sets written by hand, with one error for each fault.
 
 use super::encode::{distinct_elements, sorted};
 use super::*;
 
-/// Remainders of 2 bits; two values are below 16.
+/// Remainders of 2 bits and `M` = 8: the range of a set of two values is 16.
 const SMALL: GcsParams = match GcsParams::new(2, 8) {
     Ok(params) => params,
     Err(_) => panic!("fine parameters"),
@@ -11,7 +11,7 @@ const SMALL: GcsParams = match GcsParams::new(2, 8) {
 
 const KEY: SipKey = SipKey { k0: 1, k1: 2 };
 
-/// What every backend says.
+/// Decodes `bytes` on every backend, and checks that all backends return the same result.
 fn decode(bytes: &[u8], acceptance: Acceptance) -> Result<Vec<u64>, GcsError> {
     let decode = |backend| {
         let mut values = alloc::vec![3, 2, 1];
@@ -29,11 +29,11 @@ fn decode(bytes: &[u8], acceptance: Acceptance) -> Result<Vec<u64>, GcsError> {
 fn whole_sets() {
     for acceptance in [Acceptance::Strict, Acceptance::Core] {
         assert_eq!(decode(&[0], acceptance), Ok(alloc::vec![]));
-        // 3 is 0 11, and 12 more are 1110 00.
+        // The value 3 is encoded as 0 11. The difference 12 to the value 15 is 1110 00.
         assert_eq!(decode(&[2, 0b0111_1100, 0], acceptance), Ok(alloc::vec![3, 15]));
-        // The same twice.
+        // The same value twice.
         assert_eq!(decode(&[2, 0b1001_0000], acceptance), Ok(alloc::vec![5, 5]));
-        // 5 is 10 01, and 6 more are 10 10: nothing to fill up.
+        // The value 5 is encoded as 10 01, and the difference 6 as 10 10. There is no padding.
         assert_eq!(decode(&[2, 0b1001_1010], acceptance), Ok(alloc::vec![5, 11]));
     }
 }
@@ -51,13 +51,13 @@ fn faults_that_core_refuses_too() {
         refused(&[0xfe, 0xff, 0xff, 0, 0], GcsError::CountNonMinimal(0xffff));
         refused(&[0xfe, 1, 0, 0, 2], GcsError::CountTooLarge(0x0200_0001));
         refused(&[0xff; 9], GcsError::CountTooLarge(u64::MAX));
-        // The limit itself is one that these bytes cannot hold.
+        // The count equals the limit of Core, and the bytes cannot contain that many.
         refused(&[0xfe, 0, 0, 0, 2], GcsError::CountOverBytes { count: 0x0200_0000, most: 0 });
         refused(&[3, 0], GcsError::CountOverBytes { count: 3, most: 2 });
         refused(&[0, 0], GcsError::TrailingBytes(1));
         refused(&[2, 0b0111_1100, 0, 0], GcsError::TrailingBytes(1));
         refused(&[2, 0b0111_1100, 0, 1, 2, 3], GcsError::TrailingBytes(3));
-        // 0 11, and ones to the end; 0 11, 1110 0, and no more.
+        // First 0 11 and then ones to the end; then 0 11, 1110 0 and no more bits.
         refused(&[2, 0b0111_1111], GcsError::Truncated { index: 1, count: 2 });
         refused(&[2, 0b0111_1100], GcsError::Truncated { index: 1, count: 2 });
         refused(&[1, 0xff], GcsError::Truncated { index: 0, count: 1 });
@@ -66,7 +66,7 @@ fn faults_that_core_refuses_too() {
 
 #[test]
 fn faults_that_core_accepts() {
-    // 3, and 13 more, which is the end of the range.
+    // The values 3 and 3 + 13 = 16, which is the end of the range.
     let over_range = [2, 0b0111_1100, 0b1000_0000];
     let error = GcsError::ValueOverRange { index: 1, value: 16, range: 16 };
     assert_eq!(decode(&over_range, Acceptance::Strict), Err(error));
@@ -78,7 +78,7 @@ fn faults_that_core_accepts() {
         assert_eq!(decode(&padded, Acceptance::Core), Ok(alloc::vec![3, 15]));
     }
 
-    // The first fault counts: a value past the range, and then the end.
+    // Only the first fault is reported: a value beyond the range comes before the truncation.
     let error = GcsError::ValueOverRange { index: 0, value: 17, range: 16 };
     assert_eq!(decode(&[2, 0b1111_0011], Acceptance::Strict), Err(error));
     let error = GcsError::Truncated { index: 1, count: 2 };
@@ -88,7 +88,7 @@ fn faults_that_core_accepts() {
 #[test]
 fn a_quotient_of_millions() {
     let params = GcsParams::new(32, u32::MAX).unwrap();
-    // The count, eight million ones, a zero, the remainder 0, and seven bits to fill up.
+    // The count, eight million ones, a zero, the remainder 0, and seven padding bits.
     let mut bytes = alloc::vec![0xff; 1_000_006];
     bytes[0] = 1;
     bytes[1_000_001..].fill(0);
@@ -112,7 +112,7 @@ fn parameters_have_limits() {
     assert_eq!((params.p(), params.m()), (32, u32::MAX));
 }
 
-/// Hashes far from even: what an opponent finds who knows the key.
+/// Unevenly distributed hashes, as an attacker who knows the key can choose them, are sorted too.
 #[test]
 fn hashes_are_sorted_however_they_lie() {
     let even = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -134,7 +134,7 @@ fn hashes_are_sorted_however_they_lie() {
     }
 }
 
-/// Elements count by their bytes, hashes that meet or not.
+/// Elements are counted by their bytes, even if their hashes are equal.
 #[test]
 fn elements_of_one_hash_are_told_apart() {
     let elements: [&[u8]; 5] = [b"a", b"b", b"a", b"", b"c"];

@@ -1,24 +1,26 @@
-//! Many filters asked for the scripts of many wallets, in one pass.
+//! Matching many filters with the scripts of many wallets, in one pass.
 //!
-//! | step | type |
+//! | part of a scan | type |
 //! |---|---|
-//! | what to look for | [`Wallets`]: scripts and a birthday each |
-//! | what to look in | [`FilterItem`]: filters in the order of the chain |
-//! | look | [`Scan::scan`], on all cores `Scan::par_scan` (feature `rayon`) |
-//! | what comes out | [`Candidate`]s: blocks to be looked at |
-//! | stop and go on | [`Cursor`] |
+//! | what to look for | [`Wallets`]: the scripts and the birthday of each wallet |
+//! | input | [`FilterItem`]: the filters in chain order |
+//! | scan | [`Scan::scan`], or on all cores `Scan::par_scan` (feature `rayon`) |
+//! | output | [`Candidate`]s: the blocks to fetch and scan |
+//! | stop and resume | [`Cursor`] |
 //!
 //! # What an answer is worth
-//! A block that is no candidate of a wallet has none of its scripts, if its filter is the true
-//! one. A filter that meets a [`Commitment`] is as true as that is; one without is its sender's
-//! word, and [`Statistics::unverified`] counts such. A filter that cannot be read, or does not
-//! meet its commitment, makes its block a candidate: never a "no".
+//! If a block is not a candidate for a wallet and its filter is the true one, the block contains
+//! none of the wallet's scripts. A filter that meets a [`Commitment`] is as trustworthy as that
+//! commitment. A filter without commitment is only its sender's claim; [`Statistics::unverified`]
+//! is the number of such filters. A filter that is malformed or does not meet its commitment makes
+//! its block a candidate, never a "no".
 //!
 //! # Look-ahead
-//! Whoever gets a candidate may add scripts, as a wallet does that reveals addresses. The same
-//! filter is then asked for them, until nothing new comes, and so are all later ones, also those
-//! that other cores have asked already. Filters before are not: a wallet that finds its addresses
-//! in the order of the chain does not need it, others [rewind](Scan::rewind).
+//! When a candidate is reported, the caller may add scripts, as a wallet does when it reveals
+//! addresses. The same filter is then matched with the new scripts, repeatedly until none are
+//! added. All later filters are matched with them too, including those that other cores have
+//! already matched. Earlier filters are not. A wallet that finds its addresses in chain order needs
+//! nothing more; other wallets [rewind](Scan::rewind).
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -39,47 +41,48 @@ pub use wallets::{WalletId, Wallets};
 use super::block_filter::{filter_header, filter_key};
 use super::gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
 
-/// A filter in its place in the chain.
+/// A filter and its position in the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterItem<'a> {
-    /// The height of its block.
+    /// The height of the filter's block.
     pub height: u32,
-    /// The hash of its block, the filter's key. No commitment covers it: take it from the chain of
-    /// block headers, or compare it, since a filter asked with another key says "no".
+    /// The hash of the filter's block, which is the filter's key. No commitment covers this hash.
+    /// The caller must take it from the header chain or compare it with that chain, because a
+    /// filter that is matched with a wrong key answers "no".
     pub block_hash: BlockHash,
-    /// The encoded set, as a `cfilter` message carries it.
+    /// The encoded set, as in a `cfilter` message.
     pub content: &'a [u8],
-    /// What the filter is to meet, if anything is known.
+    /// The commitment that the filter must meet, if one is known.
     pub commitment: Option<Commitment>,
 }
 
 impl<'a> FilterItem<'a> {
-    /// The encoded set, ready to be read.
+    /// Parses the encoded set for decoding.
     ///
     /// # Errors
-    /// As [`GcsFilter::parse`].
+    /// Returns the errors of [`GcsFilter::parse`].
     pub fn gcs(&self) -> Result<GcsFilter<'a>, GcsError> {
         let key = filter_key(&self.block_hash);
         GcsFilter::parse(GcsParams::BASIC, key, self.content, Acceptance::Strict)
     }
 }
 
-/// What a filter is committed to by.
+/// A commitment to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Commitment {
-    /// The filter's hash, as a `cfheaders` message carries it.
+    /// The filter's hash, as in `cfheaders` messages.
     Hash(FilterHash),
-    /// The headers of the filter and of the one before.
+    /// The filter headers of the filter and of the filter before it.
     Header {
-        /// That of the filter before; all zeros before block 0.
+        /// The filter header of the block before; all zeros before block 0.
         previous: FilterHeader,
-        /// That of the filter.
+        /// The filter header of the filter itself.
         header: FilterHeader,
     },
 }
 
 impl Commitment {
-    /// Whether this commits to the filter of such a [hash](super::filter_hash).
+    /// Returns `true` if this commits to the filter with the given [hash](super::filter_hash).
     pub fn is_met_by(&self, hash: &FilterHash) -> bool {
         match self {
             Self::Hash(committed) => committed == hash,
@@ -88,64 +91,65 @@ impl Commitment {
     }
 }
 
-/// A block that may hold scripts of a wallet: to be fetched and looked at.
+/// A block that may contain scripts of a wallet, to be fetched and scanned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// The height of the block.
     pub height: u32,
     /// The hash of the block.
     pub block_hash: BlockHash,
-    /// Why it is one.
+    /// The reason why the block is a candidate.
     pub reason: Reason,
 }
 
-/// Why a block is a candidate.
+/// Reason why a block is a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reason {
     /// The filter may contain scripts of a wallet.
     Scripts {
-        /// The wallet.
+        /// The wallet that has the scripts.
         wallet: WalletId,
         /// The indices of the scripts in the wallet, ascending.
         indices: Vec<usize>,
     },
-    /// The filter says nothing: the block is a candidate of every wallet that is born by then.
+    /// The filter gives no answer: the block is a candidate for every wallet whose birthday is not
+    /// after it.
     NoAnswer(NoAnswer),
 }
 
-/// Why a filter says nothing.
+/// Reason why a filter gives no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NoAnswer {
-    /// The filter is another than the one that is committed to.
+    /// The filter is not the one that was committed to.
     #[error("the filter does not meet its commitment: its hash is {0}")]
     NotCommitted(FilterHash),
-    /// The filter cannot be read.
+    /// The filter is malformed.
     #[error(transparent)]
     Unreadable(#[from] GcsError),
 }
 
-/// Where a scan goes on.
+/// The position at which a scan continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cursor {
-    /// The height that comes next.
+    /// The next height to scan.
     pub next_height: u32,
-    /// The block before, if the scan has seen it: a chain that does not hold it any more was
-    /// reorganised, and the scan has to be [rewound](Scan::rewind).
+    /// The block before, if the scan has processed it. If this block has left the chain, a
+    /// reorganisation has happened and the scan must be [rewound](Scan::rewind).
     pub previous: Option<BlockHash>,
 }
 
 impl Cursor {
-    /// The length of [`to_bytes`](Self::to_bytes).
+    /// The length in bytes of [`to_bytes`](Self::to_bytes).
     pub const LEN: usize = 36;
 
-    /// The start of a scan from `height` on.
+    /// Returns a cursor that starts at `height`.
     pub const fn at(height: u32) -> Self {
         Self { next_height: height, previous: None }
     }
 
-    /// The height, little-endian, and the hash of the block before, in the order of the wire; all
-    /// zeros if it is not known.
+    /// Encodes the cursor: the height, little-endian, and the hash of the block before, in internal
+    /// byte order. An unknown hash is all zeros.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let previous = self.previous.unwrap_or(BlockHash::all_zeros());
@@ -154,7 +158,7 @@ impl Cursor {
         bytes
     }
 
-    /// The cursor that [`to_bytes`](Self::to_bytes) wrote.
+    /// Decodes the bytes of [`to_bytes`](Self::to_bytes).
     pub fn from_bytes(bytes: &[u8; Self::LEN]) -> Self {
         let (height, hash) = bytes.split_first_chunk().expect("36 bytes");
         let hash = BlockHash::from_byte_array(hash.try_into().expect("32 bytes are left"));
@@ -163,46 +167,47 @@ impl Cursor {
     }
 }
 
-/// What a scan has done so far. What it does again after a rewind counts again.
+/// Counters of a scan. Work that is repeated after a rewind is counted again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Filters that were asked.
+    /// The number of filters that were matched.
     pub filters: u64,
-    /// Filters that nothing was asked of: no wallet with scripts was born yet.
+    /// The number of filters that were skipped, because all wallets with scripts have a later
+    /// birthday.
     pub skipped: u64,
-    /// Of those asked, how many had no commitment to meet.
+    /// The number of matched filters that had no commitment.
     pub unverified: u64,
-    /// The bytes of the filters that were asked.
+    /// The total bytes of the matched filters.
     pub bytes: u64,
-    /// Blocks that are candidates.
+    /// The number of blocks that are candidates.
     pub candidates: u64,
-    /// Of those, blocks whose filter says nothing.
+    /// The number of candidates whose filter gave no answer.
     pub no_answers: u64,
-    /// Scripts asked for, over all filters that were read.
+    /// The number of scripts matched, summed over all filters that could be decoded.
     pub questions: u64,
 }
 
 impl Statistics {
-    /// How many scripts are expected to be found by chance alone: one of 784,931 questions.
+    /// Returns the expected number of scripts that match by chance: one in 784,931 queries.
     #[expect(clippy::cast_precision_loss, reason = "an expectation")]
     pub fn expected_false(&self) -> f64 {
         self.questions as f64 / f64::from(GcsParams::BASIC.m())
     }
 }
 
-/// Why a scan cannot go on.
+/// Reason why a scan cannot continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ScanError {
-    /// A filter is missing, comes again, or is out of order.
-    #[error("a filter of height {found}, expected that of height {expected}")]
+    /// A filter is missing, repeated, or out of order.
+    #[error("a filter of height {found}, expected height {expected}")]
     OutOfOrder {
-        /// The height that comes next.
+        /// The height that the scan expects next.
         expected: u32,
-        /// The height of the filter.
+        /// The height of the given filter.
         found: u32,
     },
-    /// A height that none can follow.
+    /// The height is the maximum `u32`, so that no next height exists.
     #[error("height {0}, the limit is {max}", max = u32::MAX - 1)]
     HeightTooLarge(u32),
 }

@@ -7,18 +7,20 @@ use rayon::prelude::*;
 use super::windows::TASK;
 use super::{Candidate, FilterItem, Scan, ScanError, Wallets};
 
-/// Tasks for each core, so that none waits for long.
+/// Number of tasks for each core. With several smaller tasks, no core is idle for long at the end
+/// of a window.
 const TASKS_EACH: usize = 4;
 
 impl Scan {
-    /// As [`scan`](Self::scan), on all cores: the same candidates in the same order, and the same
-    /// cursor and statistics. 128 filters for each core are taken ahead.
+    /// Like [`scan`](Self::scan), on all cores, with the same candidates in the same order, the
+    /// same cursor and the same statistics. Up to 128 filters for each core are taken ahead.
     ///
     /// # Errors
-    /// As [`scan`](Self::scan).
+    /// Returns the errors of [`scan`](Self::scan).
     ///
     /// # Cost
-    /// That of [`scan`](Self::scan), shared by the cores; memory for four decoded filters each.
+    /// The cost of [`scan`](Self::scan), shared by the cores; memory for four decoded filters per
+    /// core.
     pub fn par_scan<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,

@@ -1,4 +1,4 @@
-//! The scan itself, filter by filter.
+//! The scan, filter by filter.
 
 use alloc::vec::Vec;
 use core::ops::ControlFlow;
@@ -9,10 +9,11 @@ use super::windows::{Answer, TASK};
 use super::{Candidate, Cursor, FilterItem, Reason, ScanError, Statistics, Wallets};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 
-/// A pass over the filters of a chain, which can be stopped and gone on with.
+/// A resumable scan of the filters of a chain.
 ///
-/// The law: for each filter from the cursor on, the candidates are those of asking it for all
-/// scripts that its wallets have by then, again for as long as the candidates of it add some.
+/// The invariant: the candidates of each filter from the cursor on are the same as if the filter
+/// was matched with all scripts that the wallets have at that time, and again whenever its
+/// candidates add scripts.
 ///
 /// # Examples
 /// ```
@@ -22,7 +23,7 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
 /// use chainsieve::btc::bip158::{GcsParams, filter_key, gcs};
 ///
-/// // Two blocks: the first pays to a wallet's first address, the second to its next.
+/// // Two blocks: the first pays a wallet's first address, the second its next address.
 /// let hashes = [BlockHash::hash(b"block 7"), BlockHash::hash(b"block 8")];
 /// let addresses: [&[u8]; 2] = [b"address 0", b"address 1"];
 /// let filter = |block: usize| {
@@ -43,7 +44,7 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// let done = scan.scan(items, |candidate, wallets| {
 ///     if let Reason::Scripts { wallet, indices } = candidate.reason {
 ///         found.push((candidate.height, indices.clone()));
-///         // One address more than were used.
+///         // Keep one more address than is used.
 ///         if indices.contains(&0) {
 ///             wallets.push(wallet, addresses[1]);
 ///         }
@@ -61,12 +62,12 @@ pub struct Scan {
     pub(super) cursor: Cursor,
     pub(super) statistics: Statistics,
     pub(super) backend: Backend,
-    /// One for each task of filters; the first serves the scan on one core.
+    /// One matcher for each parallel task. A scan on one core uses the first.
     pub(super) matchers: Vec<Matcher>,
 }
 
 impl Scan {
-    /// A scan that starts or goes on at `cursor`, of no wallets yet.
+    /// Creates a scan that starts or resumes at `cursor`, without wallets.
     pub fn new(cursor: Cursor) -> Self {
         let wallets = Wallets::at(cursor.next_height);
         let matchers = Vec::from([Matcher::new()]);
@@ -74,38 +75,41 @@ impl Scan {
         Self { wallets, cursor, statistics: Statistics::default(), backend, matchers }
     }
 
-    /// The same scan, matching on `backend`.
+    /// Returns the same scan, which matches on `backend`.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.matchers = Vec::from([Matcher::new().with_backend(backend)]);
         Self { backend, ..self }
     }
 
-    /// The wallets that are scanned for.
+    /// Returns the wallets that are scanned for.
     pub fn wallets(&self) -> &Wallets {
         &self.wallets
     }
 
-    /// The wallets, to add some, or scripts: they are asked for from the cursor on.
+    /// Returns the wallets, to add wallets or scripts. Additions apply from the cursor on.
     pub fn wallets_mut(&mut self) -> &mut Wallets {
         &mut self.wallets
     }
 
-    /// Where the scan goes on: behind the last block whose candidates are all reported.
+    /// Returns the position at which the scan continues: after the last block whose candidates were
+    /// all reported.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// What was done so far.
+    /// Returns the counters of the scan.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Goes back, so that `height` comes next: another chain took the place of the blocks from
-    /// there on, or scripts came up that are to be asked of them too. Candidates from there on are
-    /// to be forgotten, those still valid come again. Wallets keep their scripts.
+    /// Moves the cursor back to `height`.
     ///
-    /// A height above the next one changes nothing.
+    /// Two reasons to rewind: a reorganisation replaced the blocks from `height` on, or these
+    /// blocks must be matched with new scripts. The caller must drop all candidates from `height`
+    /// on; the valid ones are reported again. Wallets keep their scripts.
+    ///
+    /// If `height` is not below the cursor, nothing changes.
     pub fn rewind(&mut self, height: u32) {
         if height < self.cursor.next_height {
             self.cursor = Cursor::at(height);
@@ -113,24 +117,26 @@ impl Scan {
         }
     }
 
-    /// Scans filters in the order of the chain, and calls `found` for each candidate, in the same
-    /// order, once for each wallet that the filter may contain scripts of. Scripts that `found`
-    /// adds are asked for in this filter too, and reported by another call.
+    /// Scans filters in chain order, and calls `found` for each candidate in the same order.
     ///
-    /// To stop, `found` breaks; or `items` end, between two filters. A block at which `found`
-    /// breaks counts as not scanned: its candidates all come again when the scan goes on.
-    /// `items` are taken up to 32 filters ahead of the ones that are reported; where `found`
-    /// breaks, the cursor says which to begin with again.
+    /// `found` is called once for each wallet whose scripts the filter may contain. Scripts that
+    /// `found` adds are matched with the same filter too, and reported by another call.
+    ///
+    /// The scan stops when `found` breaks, or when `items` ends. If `found` breaks, its block
+    /// counts as not scanned: all candidates of the block are reported again when the scan resumes.
+    /// Up to 32 filters are taken from `items` before they are reported. After a break,
+    /// [`cursor`](Self::cursor) returns the height to begin with.
     ///
     /// # Errors
-    /// A filter of another height than the next: the ones before are scanned, the cursor stands
-    /// behind them.
+    /// Returns an error if a filter does not have the expected height. The filters before it are
+    /// scanned, and the cursor is after them.
     ///
     /// # Cost
-    /// Decoding each filter and hashing all scripts for it; with a commitment a double SHA-256 of
-    /// the filter, which in lanes costs less than half. What is allocated is reused. Where scripts
-    /// are added, filters that were asked ahead are decoded again, and asked for the new scripts
-    /// alone; fewer are then asked ahead, and more again where none are added.
+    /// Decodes each filter and hashes all scripts for it. A commitment adds a double SHA-256 of the
+    /// filter, which costs less than half when it is computed in SIMD lanes. Memory is reused. When
+    /// scripts are added, filters that were matched ahead are decoded again and matched with the
+    /// new scripts only. The number of filters matched ahead then shrinks, and grows again while no
+    /// scripts are added.
     pub fn scan<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,
@@ -141,8 +147,8 @@ impl Scan {
         })
     }
 
-    /// Reports what the filter answers, asks it for the scripts that this brings up, and moves
-    /// the cursor behind it.
+    /// Reports the answer of a filter, matches the filter with scripts that this adds, and moves
+    /// the cursor after the filter.
     pub(super) fn settle<B>(
         &mut self,
         item: &FilterItem<'_>,
@@ -169,12 +175,14 @@ impl Scan {
                 found(candidate(Reason::Scripts { wallet, indices }), &mut self.wallets)?;
             }
             let all = self.wallets.asked();
+            // A wallet that sees a hit may reveal addresses, and this block may pay those too.
             if all.len() == asked {
                 break;
             }
             answer = ask_more(&mut decoded, item, all, asked);
             asked = all.len();
         }
+        // Without an answer, any wallet may have scripts in the block.
         if let Some(why) = no_answer {
             is_candidate = true;
             found(candidate(Reason::NoAnswer(why)), &mut self.wallets)?;
@@ -198,7 +206,7 @@ impl Scan {
     }
 }
 
-/// Asks a filter once more, for the scripts from index `from` on.
+/// Matches a filter again, with the scripts from index `from` on.
 fn ask_more(
     decoded: &mut Option<DecodedFilter>,
     item: &FilterItem<'_>,

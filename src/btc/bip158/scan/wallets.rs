@@ -1,32 +1,32 @@
-//! What a scan looks for.
+//! The wallets and scripts that a scan looks for.
 
 use alloc::vec::Vec;
 
 use crate::btc::bip158::PreparedScripts;
 
-/// Names a wallet of a scan: 0 for the first added, 1 for the next, and so on.
+/// Identifies a wallet of a scan: 0 for the first wallet added, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WalletId(u32);
 
 impl WalletId {
-    /// The id as a number, to index one's own table of wallets.
+    /// Returns the id as a number, for use as an index into the caller's own table.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Wallets that are scanned for together: the scripts of all are one set, so that each filter is
-/// read once.
+/// Wallets that are scanned for together. Their scripts form one set, so that each filter is
+/// decoded once.
 #[derive(Debug, Clone)]
 pub struct Wallets {
     members: Vec<Wallet>,
-    /// The scripts of the wallets that are born.
+    /// The scripts of the active wallets, which are those with a birthday up to `height`.
     asked: PreparedScripts,
-    /// Whose they are, with their indices there.
+    /// For each script in `asked`, its wallet and its index in that wallet.
     owners: Vec<(WalletId, usize)>,
-    /// Wallets with a birthday up to this height are born.
+    /// The height of the current block. Wallets with a birthday up to this height are active.
     height: u32,
-    /// The first birthday after `height`.
+    /// The lowest birthday above `height`.
     next_birthday: Option<u32>,
 }
 
@@ -37,14 +37,14 @@ struct Wallet {
 }
 
 impl Wallets {
-    /// None yet, at `height`.
+    /// Creates an empty set of wallets at `height`.
     pub(super) fn at(height: u32) -> Self {
         let (members, owners) = (Vec::new(), Vec::new());
         Self { members, asked: PreparedScripts::new(), owners, height, next_birthday: None }
     }
 
-    /// Adds a wallet without scripts that looks at blocks from height `birthday` on, of those yet
-    /// to be scanned.
+    /// Adds a wallet without scripts, with the given birthday. The scan looks for its scripts from
+    /// height `birthday` on, in blocks that are not scanned yet.
     pub fn add(&mut self, birthday: u32) -> WalletId {
         let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
         self.members.push(Wallet { birthday, scripts: PreparedScripts::new() });
@@ -54,11 +54,11 @@ impl Wallets {
         WalletId(id)
     }
 
-    /// Adds a script to a wallet, and returns its index there. One that is there already gets
-    /// another.
+    /// Adds a script to a wallet, and returns its index in that wallet. A script that the wallet
+    /// already has gets a second index.
     ///
     /// # Panics
-    /// If these wallets never gave the id.
+    /// Panics if the id is not from this set of wallets.
     pub fn push(&mut self, wallet: WalletId, script: &[u8]) -> usize {
         let Wallet { birthday, scripts } = &mut self.members[wallet.index()];
         let index = scripts.push(script);
@@ -69,10 +69,10 @@ impl Wallets {
         index
     }
 
-    /// Adds scripts to a wallet.
+    /// Adds several scripts to a wallet.
     ///
     /// # Panics
-    /// If these wallets never gave the id.
+    /// Panics if the id is not from this set of wallets.
     pub fn extend<S: AsRef<[u8]>>(
         &mut self,
         wallet: WalletId,
@@ -83,30 +83,31 @@ impl Wallets {
         }
     }
 
-    /// The scripts of a wallet, in the order of their indices.
+    /// Returns the scripts of a wallet, in the order of their indices.
     ///
     /// # Panics
-    /// If these wallets never gave the id.
+    /// Panics if the id is not from this set of wallets.
     pub fn scripts(&self, wallet: WalletId) -> &PreparedScripts {
         &self.members[wallet.index()].scripts
     }
 
-    /// The number of wallets.
+    /// Returns the number of wallets.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no wallets.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The scripts of all wallets that are born, those of the last born last.
+    /// Returns the scripts of all active wallets, in the order in which they became active.
     pub(super) fn asked(&self) -> &PreparedScripts {
         &self.asked
     }
 
-    /// Goes to `height`, which is not below the one before: wallets are born.
+    /// Moves to `height`, which is not lower than before, and activates the wallets with birthdays
+    /// up to it.
     pub(super) fn advance(&mut self, height: u32) {
         let born = self.height..height;
         self.height = height;
@@ -116,7 +117,7 @@ impl Wallets {
         self.ask_for(|birthday| born.start < birthday && birthday <= born.end);
     }
 
-    /// Goes back to `height`: wallets born later are not born.
+    /// Moves back to `height`, and deactivates the wallets with later birthdays.
     pub(super) fn rewind(&mut self, height: u32) {
         let born = self.height;
         self.height = height;
@@ -127,7 +128,7 @@ impl Wallets {
         }
     }
 
-    /// Asks for the scripts of the wallets with such birthdays, too.
+    /// Adds the scripts of all wallets whose birthday fulfils `is_born` to the active scripts.
     fn ask_for(&mut self, is_born: impl Fn(u32) -> bool) {
         for (id, Wallet { birthday, scripts }) in (0..).map(WalletId).zip(&self.members) {
             if is_born(*birthday) {
@@ -139,8 +140,8 @@ impl Wallets {
         self.next_birthday = birthdays.filter(|&birthday| birthday > self.height).min();
     }
 
-    /// The owners of the scripts with these indices in [`asked`](Self::asked): each wallet with
-    /// the indices there, both ascending.
+    /// Groups indices into [`asked`](Self::asked) by wallet. Returns each wallet with the indices
+    /// of the scripts in that wallet, both in ascending order.
     pub(super) fn owners_of(&self, found: &[usize]) -> Vec<(WalletId, Vec<usize>)> {
         let mut owned: Vec<_> = found.iter().map(|&index| self.owners[index]).collect();
         owned.sort_unstable();

@@ -1,4 +1,4 @@
-//! Some filters are asked ahead, then reported one by one.
+//! Windows of filters that are matched ahead and then reported one by one.
 
 use alloc::vec::Vec;
 use core::ops::{ControlFlow, RangeInclusive};
@@ -11,22 +11,22 @@ use chainsieve_lanes::simd::Backend;
 use super::{Candidate, FilterItem, NoAnswer, Scan, ScanError, Wallets};
 use crate::btc::bip158::{Matcher, PreparedScripts};
 
-/// What a filter says: which of the scripts it may contain, by their indices, ascending.
+/// The answer of a filter: the indices of the scripts that it may contain, in ascending order.
 pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
-/// Filters that one core takes at a time, as many as keep the lanes of their hashes busy.
+/// Number of filters that one core takes at a time: enough to keep the lanes of their hashes busy.
 pub(super) const TASK: usize = 32;
 
-/// What several filters are asked.
+/// Scripts to match with several filters.
 pub(super) struct Question<'s> {
     pub(super) backend: Backend,
     pub(super) scripts: &'s PreparedScripts,
-    /// How many scripts they were asked for before.
+    /// The number of scripts that the filters were matched with before.
     pub(super) asked_before: usize,
 }
 
 impl Question<'_> {
-    /// Adds what each filter says to its answer.
+    /// Adds the matches of each filter to the filter's answer.
     pub(super) fn ask(
         &self,
         matcher: &mut Matcher,
@@ -37,6 +37,7 @@ impl Question<'_> {
         if scripts.is_empty() {
             return;
         }
+        // Only in the first pass over a window: later passes have the same filters.
         if asked_before == 0 {
             self.check_commitments(items, answers);
         }
@@ -49,7 +50,7 @@ impl Question<'_> {
         }
     }
 
-    /// A filter that does not meet its commitment has no answer.
+    /// Sets the answer of each filter that does not meet its commitment to an error.
     fn check_commitments(&self, items: &[FilterItem<'_>], answers: &mut [Answer]) {
         let committed = || {
             let commitments = items.iter().enumerate();
@@ -70,8 +71,9 @@ impl Question<'_> {
 }
 
 impl Scan {
-    /// Asks the filters ahead in windows of such `sizes`, each by `ask`, and reports them in order.
-    /// Windows are smaller where scripts are added.
+    /// Scans in windows of filters. Matches each window ahead with `ask`, and reports the filters
+    /// in order. `sizes` limits the number of filters in a window. Windows shrink while scripts are
+    /// added, because filters matched ahead must then be matched again.
     pub(super) fn scan_windows<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,
@@ -90,6 +92,7 @@ impl Scan {
                 let last = window.last().map(|last| last.height + 1);
                 order = check_order(last.unwrap_or(self.cursor.next_height), &item);
                 if order.is_err() {
+                    // The filters before the gap are scanned first, then the error is returned.
                     break;
                 }
                 window.push(item);
@@ -104,6 +107,8 @@ impl Scan {
             for (at, item) in window.iter().enumerate() {
                 self.wallets.advance(item.height);
                 let all = self.wallets.asked();
+                // Scripts were added since the window was matched. The remaining filters must be
+                // matched with them.
                 if all.len() > asked {
                     has_grown = at > 0;
                     let new: PreparedScripts;
@@ -129,7 +134,7 @@ impl Scan {
     }
 }
 
-/// Whether the filter is that of the height `expected`.
+/// Checks that the filter has the height `expected`.
 fn check_order(expected: u32, item: &FilterItem<'_>) -> Result<(), ScanError> {
     match item.height {
         u32::MAX => Err(ScanError::HeightTooLarge(u32::MAX)),

@@ -1,9 +1,9 @@
-//! A few elements against many filters: filters in lanes.
+//! Probing of a few elements in many filters, with filters in SIMD lanes.
 //!
-//! The mixed blocks of an element are the same for all filters; the seeds and sizes differ by
-//! lane. All filters see the first hash function of an element without a branch. Those that are
-//! still in, half of them if they are half full, are moved together, the next hash function
-//! follows, and so on until none is left or no hash function.
+//! The mixed blocks of an element are the same for all filters; seeds and sizes differ from lane to
+//! lane. The first hash function of an element is computed for all filters without a branch. Half
+//! of the filters remain if they are half full. The remaining filters are compacted, and the next
+//! hash function is computed for them, and so on until no filter or no hash function is left.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -20,32 +20,37 @@ use super::mixed::Mixed;
 use super::{Broadcast, MurmurLanes, Params, SEED_STEP, element, first_lanes};
 use crate::btc::bip37::bit_array::Reduction;
 
-/// How many filters share an arena: 37 MB of them at most, 36,000 bytes each. More make the last
-/// rounds of an element, with few filters left, count for less.
+/// Number of filters that share an arena, which then has at most 37 MB (36,000 bytes per filter). A
+/// larger shard amortises the last rounds of each element, in which few filters are still
+/// undecided.
 pub(in crate::btc::bip37) const SHARD: usize = 1_024;
-/// How many sixteens are probed side by side: the CPU has work on one while another waits for its
-/// multiplications and loads.
+/// Number of 16-lane groups probed in parallel, so that the CPU computes for one group while
+/// another waits for its multiplications and loads.
 const TOGETHER: usize = 4;
-/// Up to so many filters that are left see two hash functions at a time, to have fewer rounds.
+/// When at most this many filters remain, two hash functions are computed per round, so that there
+/// are fewer rounds.
 const FEW: usize = 64;
-/// How many sixteens of them side by side.
+/// Number of 16-lane groups probed in parallel when at most [`FEW`] filters remain.
 const FEW_TOGETHER: usize = 2;
+/// Number of 16-lane groups in a full shard.
 const GROUPS: usize = SHARD / 16;
-/// Behind the last filter, so that four bytes can be loaded at any byte.
+/// Number of padding bytes after the last filter, so that a four-byte load at any offset stays in
+/// bounds.
 const PADDING: usize = 3;
 
-/// Up to [`SHARD`] filters, numbered without gaps.
+/// At most [`SHARD`] filters, numbered without gaps.
 #[derive(Debug, Clone, Default)]
 pub(in crate::btc::bip37) struct Shard {
-    /// The filters' bytes, then padding. What a filter leaves behind stays until half is waste.
+    /// The bytes of the filters, then padding. Bytes of removed filters stay until they are more
+    /// than half of the arena.
     arena: Vec<u8>,
     groups: Vec<Group>,
     len: usize,
-    /// Bytes of the arena that belong to no filter, padding apart.
+    /// Number of bytes of the arena that belong to no filter, not counting the padding.
     waste: usize,
 }
 
-/// The parameters of sixteen filters.
+/// The parameters of sixteen filters, one per lane.
 #[derive(Debug, Clone, Default)]
 struct Group {
     seed: [u32; 16],
@@ -53,13 +58,15 @@ struct Group {
     shift: [u32; 16],
     num_bits: [u32; 16],
     base: [u32; 16],
-    /// The number of hash functions, and in the low half the number of the filter.
+    /// The number of hash functions in the high 16 bits, and the number of the filter in the low 16
+    /// bits.
     tag: [u32; 16],
-    /// The lanes with a filter that needs probing.
+    /// Mask of the lanes whose filter must be probed.
     live: u16,
-    /// The lanes that match everything: no data or no hash functions.
+    /// Mask of the lanes whose filter matches everything, because it has no data or no hash
+    /// functions.
     everything: u16,
-    /// The lanes with a single hash function.
+    /// Mask of the lanes whose filter has a single hash function.
     single: u16,
 }
 
@@ -85,7 +92,7 @@ fn set_lane(mask: &mut u16, lane: usize, to: bool) {
 }
 
 impl Shard {
-    /// Puts a filter behind the last one. The number of hash functions must fit 15 bits.
+    /// Appends a filter. The number of hash functions must fit 15 bits.
     pub(in crate::btc::bip37) fn push(&mut self, params: Params, data: &[u8]) {
         debug_assert!(self.len < SHARD && params.hash_funcs < 1 << 15);
         if self.len.is_multiple_of(16) {
@@ -95,11 +102,12 @@ impl Shard {
         self.append(self.len - 1, params, data);
     }
 
-    /// Puts another filter in the place of filter `number`.
+    /// Replaces filter `number`.
     pub(in crate::btc::bip37) fn replace(&mut self, number: usize, params: Params, data: &[u8]) {
         debug_assert!(params.hash_funcs < 1 << 15);
         let (old, place) = self.get(number);
         let old = old.reduction.num_bytes as usize;
+        // A filter of the same size is overwritten in place, so that the arena does not grow.
         if old == data.len() {
             self.groups[number / 16].set(number, place, params);
             self.data_mut(number).copy_from_slice(data);
@@ -109,7 +117,7 @@ impl Shard {
         }
     }
 
-    /// Drops the last filter.
+    /// Removes the last filter.
     pub(in crate::btc::bip37) fn pop(&mut self) {
         self.len -= 1;
         self.forget(self.len);
@@ -119,7 +127,7 @@ impl Shard {
         self.compact();
     }
 
-    /// Leaves a filter without data and without a live lane.
+    /// Replaces a filter by one without data whose lane is never probed.
     fn forget(&mut self, number: usize) {
         let (params, _) = self.get(number);
         self.waste += params.reduction.num_bytes as usize;
@@ -137,7 +145,7 @@ impl Shard {
         self.groups[number / 16].set(number, base, params);
     }
 
-    /// Moves the filters together if less than half of the arena is theirs.
+    /// Compacts the arena if more than half of its bytes belong to no filter.
     fn compact(&mut self) {
         if self.waste * 2 <= self.arena.len() {
             return;
@@ -152,7 +160,7 @@ impl Shard {
         (self.arena, self.waste) = (arena, 0);
     }
 
-    /// Parameters of a filter and where its bytes start.
+    /// Returns the parameters of a filter, and the offset of its first byte in the arena.
     fn get(&self, number: usize) -> (Params, usize) {
         debug_assert!(number <= self.len);
         let (group, lane) = (&self.groups[number / 16], number % 16);
@@ -182,12 +190,14 @@ impl Shard {
     /// Inserts an element into one filter.
     pub(in crate::btc::bip37) fn insert(&mut self, backend: Backend, number: usize, data: &[u8]) {
         let params = self.params(number);
+        // A filter without data stays unchanged, as in Core.
         if params.reduction.num_bytes != 0 {
             element::insert(backend, self.data_mut(number), params, data);
         }
     }
 
-    /// The filters that may contain any of the elements, as a mask for each sixteen.
+    /// Returns the filters that may contain any of the elements, as a mask for each group of
+    /// sixteen.
     pub(in crate::btc::bip37) fn probe(
         &self,
         backend: Backend,
@@ -203,13 +213,13 @@ impl Shard {
     }
 }
 
-/// A parameter of filters moved together, with room behind for lanes that are not in use.
+/// One parameter of each remaining filter, with extra space for unused lanes.
 type Row = [u32; SHARD + TOGETHER * 16];
 
-/// Seed, magic, shift, bits, base and tag.
+/// Number of parameters per filter: seed, magic, shift, bits, base and tag.
 const ROWS: usize = 6;
 
-/// Of the filters that are still in: what [`Group`] has of them, in the same order.
+/// The parameters of the remaining filters, in the order of the fields of [`Group`].
 #[derive(Debug, Clone)]
 pub(in crate::btc::bip37) struct Rows(Vec<Row>);
 
@@ -229,11 +239,12 @@ struct Probe<'a> {
 impl Kernel for Probe<'_> {
     type Output = ();
 
-    /// Filter by filter.
+    /// Probes one filter after the other.
     fn scalar(self) {
         let Self { shard, elements, hits, .. } = self;
         for number in 0..shard.len {
             let (group, lane) = (number / 16, number % 16);
+            // Unused lanes, and filters that match everything: the result is known without probing.
             if shard.groups[group].live >> lane & 1 == 0 {
                 continue;
             }
@@ -242,7 +253,8 @@ impl Kernel for Probe<'_> {
             let contains = |(blocks, tail, length): (&[u32], u32, u32)| {
                 let mut i = 0;
                 while i < params.hash_funcs {
-                    // Two at a time, and no branch on what is as good as the toss of a coin.
+                    // Two hash functions are computed at a time. Each outcome is nearly random, so
+                    // a branch after each one would often be mispredicted.
                     let (mut one, mut two) = (params.seed(i), params.seed(i + 1));
                     for &block in blocks {
                         (one, two) = (absorb(one, block), absorb(two, block));
@@ -266,7 +278,7 @@ impl Kernel for Probe<'_> {
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) {
         let Self { shard, elements, rows, hits } = self;
-        // Filters without data have nothing to gather from.
+        // If no filter has data, the arena has no bytes to gather from.
         if shard.arena.len() <= PADDING {
             return;
         }
@@ -286,7 +298,7 @@ impl Kernel for Probe<'_> {
     }
 }
 
-/// An element: its mixed blocks, and in every lane its mixed tail and its length.
+/// An element: its mixed blocks, and vectors with its mixed tail and its length in every lane.
 #[derive(Clone, Copy)]
 struct Element<'a, V> {
     blocks: &'a [u32],
@@ -294,7 +306,7 @@ struct Element<'a, V> {
     length: V,
 }
 
-/// The parameters of sixteen filters in lanes.
+/// The parameters of sixteen filters, as vectors.
 #[derive(Clone, Copy)]
 struct Filters<V> {
     seed: V,
@@ -311,7 +323,8 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first hash function, on groups numbered from `number`.
+    /// Computes the first hash function for the filters of `groups`, which are numbered from
+    /// `number`.
     #[inline(always)]
     fn first<const N: usize>(
         &mut self,
@@ -327,7 +340,7 @@ impl<L: Lanes> Rounds<'_, L> {
         let set: [u16; N] = self.probe::<N, 1>(element, &filters, &[lanes.splat(0); N], 0);
         for n in 0..N {
             let (group, hits) = (&groups[n], &mut self.hits[number + n]);
-            // Who was hit by an element before needs no more probes.
+            // A filter that already matched an element needs no more probes.
             let set = set[n] & group.live & !*hits;
             *hits |= set & group.single;
             let set = set & !group.single;
@@ -336,10 +349,12 @@ impl<L: Lanes> Rounds<'_, L> {
         }
     }
 
-    /// All other hash functions, on the filters that are still in.
+    /// Computes all other hash functions for the remaining filters.
     #[inline(always)]
     fn finish(&mut self, element: Element<'_, L::V>) {
         let mut i = 1;
+        // While many filters are left, a second hash function per round would be computed in vain
+        // for the filters that drop out.
         while self.alive > FEW {
             self.round::<TOGETHER, 1>(element, i);
             i += 1;
@@ -350,7 +365,7 @@ impl<L: Lanes> Rounds<'_, L> {
         }
     }
 
-    /// Hash functions `i` to `i + F - 1`, on the filters that are still in.
+    /// Computes hash functions `i` to `i + F - 1` for the remaining filters.
     #[inline(always)]
     fn round<const N: usize, const F: usize>(&mut self, element: Element<'_, L::V>, i: u32) {
         let mut still = 0;
@@ -364,11 +379,12 @@ impl<L: Lanes> Rounds<'_, L> {
             for n in 0..N {
                 let set = set[n] & first_lanes(self.alive.saturating_sub(at + n * 16) as u32);
                 let done = self.at_most(tags[n], i + F as u32);
+                // Filters without further hash functions may contain the element.
                 if set & done != 0 {
                     self.hit(set & done, tags[n]);
                 }
                 let set = set & !done;
-                // What is written never passes what is read.
+                // Writing in place is safe, because `still` never exceeds `at`.
                 self.keep(set, still, filters[n], tags[n]);
                 still += set.count_ones() as usize;
             }
@@ -390,7 +406,7 @@ impl<L: Lanes> Rounds<'_, L> {
         }
     }
 
-    /// Sixteen filters that are still in, with their tags.
+    /// Returns the parameters of sixteen remaining filters, and their tags.
     #[inline(always)]
     fn read(&self, at: usize) -> (Filters<L::V>, L::V) {
         let reduction =
@@ -398,10 +414,11 @@ impl<L: Lanes> Rounds<'_, L> {
         (Filters { seed: self.row(0, at), reduction, base: self.row(4, at) }, self.row(5, at))
     }
 
-    /// The filters with at most as many hash functions.
+    /// Returns the mask of the filters with at most `hash_funcs` hash functions.
     #[inline(always)]
     fn at_most(&self, tag: L::V, hash_funcs: u32) -> u16 {
-        // The difference to one more is negative then, whatever the tag has in its low half.
+        // The difference from `hash_funcs + 1` is then negative, whatever the low half of the tag
+        // contains.
         let difference = self.lanes.sub(tag, self.lanes.splat((hash_funcs + 1) << 16));
         self.lanes.test_bit(difference, self.lanes.splat(31))
     }
@@ -421,7 +438,7 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.load(self.rows[row][at..at + 16].try_into().expect("sixteen lanes"))
     }
 
-    /// Moves the lanes of the mask together, to `at`.
+    /// Compacts the lanes of the mask into the rows, from column `at`.
     #[inline(always)]
     fn keep(&mut self, mask: u16, at: usize, filters: Filters<L::V>, tag: L::V) {
         let Filters { seed, reduction, base } = filters;
@@ -440,8 +457,8 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.compress(mask, value, to);
     }
 
-    /// The filters that have the bits of hash functions `first` to `first + F - 1` set, as far as they have
-    /// so many.
+    /// Returns the mask of the filters whose bits of hash functions `first` to `first + F - 1` are
+    /// set. Hash functions that a filter does not have are ignored.
     #[inline(always)]
     fn probe<const N: usize, const F: usize>(
         &self,
@@ -469,7 +486,7 @@ impl<L: Lanes> Rounds<'_, L> {
             for (hash, i) in hashes[n].into_iter().zip(first..) {
                 let hash = lanes.finalize(hash, element.tail, element.length);
                 let set = self.test(filters[n], lanes.reduce(hash, filters[n].reduction));
-                // Everyone here has a hash function `first`.
+                // Every remaining filter has the hash function `first`.
                 masks[n] &= if i == first { set } else { set | self.at_most(tags[n], i) };
             }
         }

@@ -1,9 +1,10 @@
-//! Many elements against one filter: elements in lanes.
+//! Probing of many elements in one filter, with elements in SIMD lanes.
 //!
-//! Elements with the same number of full blocks go through sixteen at a time. All of them see the
-//! first two hash functions without a branch. Those that are still in, a quarter with a half-full
-//! filter, are moved together into rows, and when there are enough of them the next two hash
-//! functions follow, and so on until none is left or no hash function.
+//! Elements with the same number of full blocks are probed sixteen at a time. The first two hash
+//! functions are computed for all elements without a branch. With a half-full filter, a quarter of
+//! the elements remain. The remaining elements are compacted into rows. When a row is full, the
+//! next two hash functions are computed for it, and so on until no element or no hash function is
+//! left.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -23,26 +24,28 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 use super::tiles::{MAX_BLOCKS, Quad, Tiles};
 use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
 
-/// Lanes are written sixteen at a time, up to as many places behind the last one.
+/// Number of extra elements after the end of an array, because lanes are always stored sixteen at a
+/// time.
 pub(in crate::btc::bip37) const OVERRUN: usize = 16;
-/// How many elements are moved together.
+/// Largest number of remaining elements that are collected before the other hash functions are
+/// computed.
 const COLUMNS: usize = 512;
-/// A row of blocks, one of each element.
+/// One value (block, tail, length or number) of each collected element.
 type Row = [u32; COLUMNS + OVERRUN];
-/// The mixed blocks of sixteen elements, then their tails and their lengths.
+/// The mixed blocks of sixteen elements, then their mixed tails and their lengths.
 type Tile = [[u32; 16]; MAX_BLOCKS + 2];
 
-/// Probes class after class with one filter.
+/// Probes all classes of elements, one after the other, with one filter.
 #[derive(Debug)]
 pub(in crate::btc::bip37) struct Prober<'a> {
     backend: Backend,
     view: FilterView<'a>,
     rows: Vec<Row>,
-    /// The numbers of the elements that the filter may contain.
+    /// Numbers of the elements that the filter may contain.
     pub(in crate::btc::bip37) contained: Vec<u32>,
-    /// By number, for the elements that it does not contain: the first bit that one selects and
-    /// that is clear, in the order of the hash functions. Written only if not empty, and then
-    /// with room for all numbers and [`OVERRUN`] more.
+    /// For each element that the filter does not contain, by number: the first clear bit that the
+    /// element selects, in the order of the hash functions. Written only if the vector is not
+    /// empty. The vector must then have space for all numbers and [`OVERRUN`] more.
     pub(in crate::btc::bip37) first_clear: Vec<u32>,
 }
 
@@ -55,12 +58,14 @@ impl<'a> Prober<'a> {
         Self { backend, view, rows: Vec::new(), contained: Vec::new(), first_clear }
     }
 
-    /// Probes the strings of a class. Classes must come in the order of their numbers, since
-    /// places of `first_clear` behind a class are overwritten.
+    /// Probes the strings of a class. Classes must be probed in the order of their numbers, because
+    /// entries of `first_clear` after the class are overwritten.
     pub(in crate::btc::bip37) fn probe(&mut self, class: &Tiles) {
+        // As in Core, a filter without hash functions contains everything.
         if self.view.params.hash_funcs == 0 {
             return self.contained.extend(class.start()..class.end());
         }
+        // One row for each block, and rows for tails, lengths and numbers.
         if self.rows.len() < class.blocks() + 3 {
             self.rows.resize(class.blocks() + 3, [0; COLUMNS + OVERRUN]);
         }
@@ -97,7 +102,7 @@ impl Kernel for Probe<'_, '_> {
                     if !prober.first_clear.is_empty() {
                         prober.first_clear[(start + column) as usize] = bit;
                     }
-                    // No branch on what is as good as the toss of a coin.
+                    // The outcome is nearly random, so a branch would often be mispredicted.
                     alive[still as usize] = column;
                     still += u32::from(prober.view.is_set(bit));
                 }
@@ -135,7 +140,7 @@ impl Kernel for Probe<'_, '_> {
     }
 }
 
-/// Mixes the blocks of an element into a column.
+/// Writes the mixed blocks, the mixed tail and the length of an element into a column.
 #[inline(always)]
 fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: u32) {
     let column = column as usize;
@@ -148,7 +153,7 @@ fn mix_column<const N: usize>(element: &[u8], rows: &mut [[u32; N]], column: u32
     ends[1][column] = length(element);
 }
 
-/// The bit that an element selects under `seed`.
+/// Returns the bit position that an element selects with `seed`.
 #[inline(always)]
 fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, params: Params) -> u32 {
     let (blocks, ends) = rows.split_at(rows.len() - 2);
@@ -156,13 +161,13 @@ fn column_bit<const N: usize>(rows: &[[u32; N]], column: usize, seed: u32, param
     params.reduction.bit(finalize(hash ^ ends[0][column], ends[1][column]))
 }
 
-/// The rounds over a class, and the elements that are still in.
+/// State of probing one class: the elements that remain, and the results.
 struct Rounds<'a, L: Lanes> {
     lanes: L,
     view: FilterView<'a>,
     filter: Broadcast<L::V>,
     blocks: usize,
-    /// Of the elements moved together: blocks, tails, lengths, and numbers.
+    /// The blocks, tails, lengths and numbers of the remaining elements.
     rows: &'a mut [Row],
     alive: usize,
     contained: &'a mut Vec<u32>,
@@ -170,8 +175,8 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// The first two hash functions on the elements of `tiles`, numbered from `number` to before
-    /// `end`. Those that are still in move to the rows, by way of `mixed`.
+    /// Computes the first two hash functions for the elements of `tiles`, numbered from `number` to
+    /// before `end`. Appends the remaining elements to the rows, with `mixed` as a buffer.
     #[inline(always)]
     fn first<const N: usize>(
         &mut self,
@@ -198,6 +203,7 @@ impl<L: Lanes> Rounds<'_, L> {
             let words = lanes.transpose(&tiles[n].0[full]);
             let mut tail = words[0];
             for word in 0..3 {
+                // The words after the last full block are the tail, and bytes after it.
                 if word < rest {
                     let block = lanes.mix_block(words[word]);
                     lanes.store(block, &mut mixed[n][full * 4 + word]);
@@ -207,6 +213,7 @@ impl<L: Lanes> Rounds<'_, L> {
             }
             let lengths = lanes.load(tiles[n].1);
             let bits = lanes.shl::<3>(lanes.and(lengths, lanes.splat(3)));
+            // A mask for the tail's bytes: the bytes after the end of a string are arbitrary.
             let behind = lanes.shl_each(lanes.splat(1), bits);
             let tail = lanes.and(tail, lanes.sub(behind, lanes.splat(1)));
             ends[n] = (lanes.mix_block(tail), lengths);
@@ -229,18 +236,21 @@ impl<L: Lanes> Rounds<'_, L> {
             lanes.compress(set, numbers, sixteen_mut(numbers_row, self.alive));
             self.alive += set.count_ones() as usize;
         }
+        // The next tiles might not fit into the rows.
         if self.alive > COLUMNS - 16 * N {
             self.finish();
         }
     }
 
-    /// All other hash functions on the elements that are still in.
+    /// Computes all other hash functions for the remaining elements, and records those that the
+    /// filter may contain.
     #[inline(always)]
     fn finish(&mut self) {
         let mut i = 2;
         while self.alive > 0 && i < self.view.params.hash_funcs {
             let (mut at, mut still) = (0, 0);
             while at < self.alive {
+                // Two groups are computed at once while more than one is left.
                 if self.alive - at > 16 {
                     still = self.next::<2>(i, at, still);
                     at += 32;
@@ -257,8 +267,8 @@ impl<L: Lanes> Rounds<'_, L> {
         self.alive = 0;
     }
 
-    /// Hash functions `i` and `i + 1` on the elements in columns from `at`; those that are still
-    /// in move to columns from `still`, and the next free column is returned.
+    /// Computes hash functions `i` and `i + 1` for the elements in the columns from `at`. Moves the
+    /// remaining elements to the columns from `still`, and returns the next free column.
     #[inline(always)]
     fn next<const N: usize>(&mut self, i: u32, at: usize, mut still: usize) -> usize {
         let lanes = self.lanes;
@@ -289,7 +299,7 @@ impl<L: Lanes> Rounds<'_, L> {
                     out &= out - 1;
                 }
             }
-            // What is written never passes what is read.
+            // Writing in place is safe, because `still` never exceeds `at`.
             for row in &mut *self.rows {
                 let column = lanes.load(sixteen(row, at));
                 lanes.compress(set, column, sixteen_mut(row, still));
@@ -299,8 +309,8 @@ impl<L: Lanes> Rounds<'_, L> {
         still
     }
 
-    /// The hashes before the first block under hash functions `i` and `i + 1`, of `N` times
-    /// sixteen elements. The more at once, the better the hashes overlap.
+    /// Returns the initial hashes of hash functions `i` and `i + 1`, for `N` groups of sixteen
+    /// elements. More groups let the CPU overlap more hashes.
     #[inline(always)]
     fn start<const N: usize>(&self, i: u32) -> [[L::V; 2]; N] {
         let seed = |i| self.lanes.splat(self.view.params.seed(i));
@@ -313,8 +323,11 @@ impl<L: Lanes> Rounds<'_, L> {
         hashes[1] = self.lanes.absorb(hashes[1], block);
     }
 
-    /// Finishes the hashes of functions `i` and, if there is one, `i + 1` with tails and lengths
-    /// and looks: the lanes where all bits are set, and in the others the first that is clear.
+    /// Completes the hashes of functions `i` and, if it exists, `i + 1` with tails and lengths, and
+    /// tests the bits.
+    ///
+    /// Returns for each group the mask of the lanes whose bits are all set, and the first clear bit
+    /// of the other lanes.
     #[inline(always)]
     fn settle<const N: usize>(
         &self,

@@ -1,12 +1,12 @@
-//! One element against one filter: hash functions in lanes.
+//! Probing of one element in one filter, with hash functions in SIMD lanes.
 
 use chainsieve_lanes::hash::murmur3::{absorb, finalize, length, mix_block, mix_tail};
 use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 
 use super::{FilterView, MurmurLanes as _, Params, SEED_STEP, first_lanes};
 
-/// The bits of hash functions `i` to `i + N - 1`. The hashes run side by side: two or four take
-/// little longer than one.
+/// Returns the bit positions of hash functions `i` to `i + N - 1`. The hashes are computed in
+/// parallel: two or four take little longer than one.
 #[inline(always)]
 fn bits<const N: usize>(params: Params, element: &[u8], i: u32) -> [u32; N] {
     let (blocks, tail) = element.as_chunks::<4>();
@@ -24,9 +24,10 @@ fn bits<const N: usize>(params: Params, element: &[u8], i: u32) -> [u32; N] {
     hashes.map(|hash| params.reduction.bit(finalize(hash ^ tail, length(element))))
 }
 
-/// The bits of hash functions `i` to `i + 15`, in lanes.
+/// Returns the bit positions of hash functions `i` to `i + 15`, one per lane.
 #[inline(always)]
 fn bits_in_lanes<L: Lanes>(lanes: L, params: Params, element: &[u8], i: u32) -> L::V {
+    // The seed of each lane, relative to the first lane's.
     const STEPS: [u32; 16] = {
         let mut steps = [0; 16];
         let mut lane = 1;
@@ -46,19 +47,20 @@ fn bits_in_lanes<L: Lanes>(lanes: L, params: Params, element: &[u8], i: u32) -> 
     lanes.reduce(hash, lanes.broadcast(params.reduction))
 }
 
-/// The first bit that `element` selects and that is clear, in the order of the hash functions;
-/// `None` if the filter may contain it.
+/// Returns the first clear bit that `element` selects, in the order of the hash functions; `None`
+/// if the filter may contain `element`.
 #[inline]
 pub(in crate::btc::bip37) fn first_clear(
     backend: Backend,
     view: FilterView<'_>,
     element: &[u8],
 ) -> Option<u32> {
+    // As in Core, a filter without hash functions contains everything.
     if view.params.hash_funcs == 0 {
         return None;
     }
-    // The first probe alone settles half of the absent elements of a half-full filter, and most
-    // of a sparse one.
+    // One scalar probe rejects half of the absent elements of a half-full filter, and most of those
+    // of a sparse filter.
     let [bit] = bits(view.params, element, 0);
     if !view.is_set(bit) {
         return Some(bit);
@@ -66,7 +68,7 @@ pub(in crate::btc::bip37) fn first_clear(
     backend.run(FirstClear { view, element, from: 1 })
 }
 
-/// The same from one hash function on.
+/// Kernel of [`first_clear`], starting at hash function `from`.
 struct FirstClear<'a> {
     view: FilterView<'a>,
     element: &'a [u8],
@@ -101,7 +103,7 @@ impl Kernel for FirstClear<'_> {
     }
 }
 
-/// Sets the bits of `element` in `bytes`, which may have padding behind them.
+/// Sets the bits of `element` in `bytes`, which may end with padding.
 #[inline]
 pub(in crate::btc::bip37) fn insert(
     backend: Backend,
@@ -150,6 +152,7 @@ impl Kernel for Insert<'_> {
         let mut i = 0;
         while i < params.hash_funcs {
             let count = params.hash_funcs - i;
+            // A single hash function does not need the lanes.
             if count == 1 {
                 let [bit] = bits(params, element, i);
                 return self.set(bit);

@@ -1,4 +1,4 @@
-//! Elements as all filters of a bank see them.
+//! Elements with mixed blocks, in the form that all filters of a bank share.
 
 use alloc::vec::Vec;
 
@@ -6,14 +6,14 @@ use chainsieve_lanes::hash::murmur3::{length, mix_block, mix_tail};
 
 use crate::btc::bip37::Elements;
 
-/// The elements of transactions, with their blocks mixed.
+/// The elements of transactions, with their Murmur3 blocks mixed.
 #[derive(Debug, Default)]
 pub(in crate::btc::bip37) struct Mixed {
     blocks: Vec<u32>,
     ends: Vec<End>,
 }
 
-/// Where the blocks of an element end, and what comes behind them.
+/// End of an element's blocks in `blocks`, with its mixed tail and its length in bytes.
 #[derive(Debug, Clone, Copy)]
 struct End {
     blocks: usize,
@@ -40,7 +40,7 @@ impl Mixed {
         self.ends.push(End { blocks, tail: mix_tail(tail), length: length(element) });
     }
 
-    /// Blocks, tail and length of each element.
+    /// Returns the mixed blocks, the mixed tail and the length of each element.
     #[inline(always)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u32], u32, u32)> {
         let mut start = 0;

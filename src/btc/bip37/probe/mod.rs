@@ -1,8 +1,10 @@
-//! Probing: which bits of a filter an element selects, and whether they are set.
+//! Probing of filters: computes which bits of a filter an element selects, and tests if they are
+//! set.
 //!
-//! The mixing of an element's blocks does not depend on the seed, so it is done once for all hash
-//! functions. What is left to the seeds runs in SIMD lanes: [`element`] spreads the hash
-//! functions of one element over them, [`batch`] many elements, [`bank`] many filters.
+//! Murmur3 mixes each block of an element independently of the seed, so each element is mixed once
+//! for all hash functions. The steps that depend on the seed run in SIMD lanes. [`element`] assigns
+//! the hash functions of one element to lanes, [`batch`] assigns many elements, [`bank`] assigns
+//! many filters.
 
 pub(super) mod bank;
 pub(super) mod batch;
@@ -18,7 +20,7 @@ use super::bit_array::Reduction;
 /// The seed of hash function `i` is `i * SEED_STEP + tweak` (BIP37).
 const SEED_STEP: u32 = 0xfba4_c795;
 
-/// What the bits of an element depend on.
+/// The parameters of a filter that determine which bits an element selects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Params {
     pub(super) reduction: Reduction,
@@ -33,10 +35,11 @@ impl Params {
     }
 }
 
-/// A filter that has data.
+/// The bytes and parameters of a filter that has data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FilterView<'a> {
-    /// The bytes with padding behind them, so that four can be loaded at any byte.
+    /// The filter's bytes followed by padding, so that a four-byte load at any offset stays in
+    /// bounds.
     pub(super) padded: &'a [u8],
     pub(super) params: Params,
 }
@@ -48,13 +51,13 @@ impl FilterView<'_> {
     }
 }
 
-/// A mask of the first `count` lanes, all sixteen from 16 on.
+/// Returns a mask of the first `count` lanes; of all sixteen lanes if `count` is 16 or more.
 #[inline(always)]
 fn first_lanes(count: u32) -> u16 {
     if count >= 16 { u16::MAX } else { (1 << count) - 1 }
 }
 
-/// A filter's parameters in every lane.
+/// The parameters of [`Reduction`], one vector each.
 #[derive(Clone, Copy)]
 struct Broadcast<V> {
     magic: V,
@@ -62,7 +65,7 @@ struct Broadcast<V> {
     num_bits: V,
 }
 
-/// Murmur3's steps and the reduction to a bit, lane by lane.
+/// The steps of Murmur3 and the reduction to a bit position, in each lane.
 trait MurmurLanes: Lanes {
     #[inline(always)]
     fn broadcast(self, reduction: Reduction) -> Broadcast<Self::V> {
@@ -96,7 +99,7 @@ trait MurmurLanes: Lanes {
         self.xor(hash, self.shr::<16>(hash))
     }
 
-    /// As [`Reduction::bit`].
+    /// Reduces hashes to bit positions, as [`Reduction::bit`].
     #[inline(always)]
     fn reduce(self, hash: Self::V, filter: Broadcast<Self::V>) -> Self::V {
         let quotient = self.mul_high(self.and(hash, self.splat(!7)), filter.magic);
@@ -104,7 +107,7 @@ trait MurmurLanes: Lanes {
         self.sub(hash, self.mul(quotient, filter.num_bits))
     }
 
-    /// The lanes whose bit is set.
+    /// Returns the mask of the lanes whose bit is set.
     #[inline(always)]
     fn test(self, padded: &[u8], bit: Self::V) -> u16 {
         let word = self.gather(padded, self.shr::<3>(bit));

@@ -1,8 +1,9 @@
-//! Byte strings laid out for lanes.
+//! Layout of byte strings for SIMD lanes.
 //!
-//! Strings with equally many full blocks stand together, sixteen to a tile. A tile has the first
-//! sixteen bytes of each, then the next sixteen of each, and so on; within those, the strings
-//! stand in the order 0, 4, 8, 12, 1, 5, … 15, which brings them into lanes with unpacking alone.
+//! Strings with the same number of full blocks are grouped into tiles of sixteen. A tile contains
+//! the first sixteen bytes of each string, then the next sixteen bytes of each string, and so on.
+//! Within each such group, the strings are in the order 0, 4, 8, 12, 1, 5, … 15, so that unpack
+//! instructions alone bring them into lanes.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -11,27 +12,28 @@
 
 use alloc::vec::Vec;
 
-/// Longer strings, of more full blocks of four bytes, have no tiles.
+/// Largest number of full blocks (of four bytes) of a string in tiles. Longer strings are probed
+/// one by one.
 pub(in crate::btc::bip37) const MAX_BLOCKS: usize = 32;
 
-/// Sixteen bytes of each string of a tile.
+/// Sixteen bytes of each of the sixteen strings of a tile.
 pub(super) type Quad = [[u8; 16]; 16];
 
-/// Byte strings of `blocks` full blocks and up to three bytes more, numbered from `start`.
+/// Byte strings of `blocks` full blocks and at most three more bytes, numbered from `start`.
 #[derive(Debug, Clone)]
 pub(in crate::btc::bip37) struct Tiles {
     blocks: usize,
     start: u32,
-    /// Sixteen strings' sixteen bytes. Behind a string's end stands anything.
+    /// Contents of the tiles. Bytes after the end of a string are arbitrary.
     quads: Vec<Quad>,
-    /// Rounded up to tiles.
+    /// Length of each string in bytes, for whole tiles.
     lengths: Vec<[u32; 16]>,
-    /// Whom each string belongs to.
+    /// The owner of each string: the transaction that contains it.
     owners: Vec<u32>,
 }
 
 impl Tiles {
-    /// Room for `count` strings, numbered from `start`.
+    /// Returns an empty layout with space for `count` strings, numbered from `start`.
     pub(in crate::btc::bip37) fn new(blocks: usize, start: u32, count: usize) -> Self {
         let tiles = count.div_ceil(16);
         Self {
@@ -43,7 +45,7 @@ impl Tiles {
         }
     }
 
-    /// Takes in the next string, the `length` bytes at `offset`, and returns its number.
+    /// Appends the next string, which is the `length` bytes at `offset`, and returns its number.
     #[inline]
     pub(in crate::btc::bip37) fn push(
         &mut self,
@@ -57,12 +59,13 @@ impl Tiles {
         let (tile, place) = (index / 16, index % 4 * 4 + index % 16 / 4);
         let depth = depth(self.blocks);
         let quads = &mut self.quads[tile * depth..][..depth];
+        // Copies of fixed size; the bytes after the end of the string may be arbitrary.
         if let Some(whole) = bytes.get(offset..offset + depth * 16) {
             for (quad, bytes) in quads.iter_mut().zip(whole.as_chunks().0) {
                 quad[place] = *bytes;
             }
         } else {
-            // Close to the end of the bytes.
+            // Near the end of `bytes`, only the exact length can be copied.
             for (quad, bytes) in quads.iter_mut().zip(bytes[offset..][..length].chunks(16)) {
                 quad[place][..bytes.len()].copy_from_slice(bytes);
             }
@@ -72,17 +75,17 @@ impl Tiles {
         self.start + index as u32
     }
 
-    /// The number of the first string.
+    /// Returns the number of the first string.
     pub(in crate::btc::bip37) fn start(&self) -> u32 {
         self.start
     }
 
-    /// The number behind the last string.
+    /// Returns the number after that of the last string.
     pub(in crate::btc::bip37) fn end(&self) -> u32 {
         self.start + self.owners.len() as u32
     }
 
-    /// Whom the string of this number belongs to.
+    /// Returns the owner of the string with this number.
     pub(in crate::btc::bip37) fn owner(&self, number: u32) -> u32 {
         self.owners[(number - self.start) as usize]
     }
@@ -91,13 +94,13 @@ impl Tiles {
         self.blocks
     }
 
-    /// Quads and lengths of each tile.
+    /// Returns the contents and the lengths of each tile.
     #[inline(always)]
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[Quad], &[u32; 16])> {
         self.quads.chunks_exact(depth(self.blocks)).zip(&self.lengths)
     }
 
-    /// Shows the bytes of the string of this number to `look`.
+    /// Calls `look` with the bytes of the string with this number.
     pub(in crate::btc::bip37) fn with_bytes<T>(
         &self,
         number: u32,
@@ -115,7 +118,7 @@ impl Tiles {
     }
 }
 
-/// Quads of a tile: with room for the tail.
+/// Returns the number of quads of a tile, including space for the tail.
 fn depth(blocks: usize) -> usize {
     blocks / 4 + 1
 }
@@ -130,7 +133,7 @@ mod tests {
         for blocks in 0..=MAX_BLOCKS {
             let mut tiles = Tiles::new(blocks, 1_000, 50);
             let length = |i: usize| blocks * 4 + i % 4;
-            // The last ones end with the bytes.
+            // The last strings end at the end of `bytes`.
             let offset = |i: usize| (i * 7).min(256 - length(i));
             for i in 0..50 {
                 let number = tiles.push(&bytes, offset(i), length(i), 90 + i as u32);

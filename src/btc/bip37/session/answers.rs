@@ -1,4 +1,4 @@
-//! Answers that evidence can be held against.
+//! Stored answers of nodes that can be used as evidence.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -11,36 +11,38 @@ use super::event::Finding;
 use super::evidence::{EvidenceError, HeightEvidence, OmissionEvidence, TransactionInBlock};
 use crate::btc::bip37::{BloomFilter, MerkleBlock};
 
-/// How many blocks passed over are told apart.
+/// Largest number of skipped blocks that are recorded, which bounds memory.
 const MAX_PASSED_OVER: usize = 1_000;
 
-/// The latest answers that evidence can be held against, and whether one to come can be.
+/// The latest answers that can be used as evidence, and the state that decides if later answers can
+/// be.
 ///
-/// An honest node must not be accused, so an answer counts only if it is certain which request,
-/// and so which filter, it answers.
+/// An honest node must not be accused. An answer is therefore usable only if it is certain which
+/// request, and so which filter, it answers.
 #[derive(Debug, Clone)]
 pub(super) struct Answers {
     max_kept: usize,
     max_bytes: usize,
-    /// The oldest first.
+    /// The stored answers, oldest first.
     kept: VecDeque<Answer>,
-    /// Blocks whose request was passed over on this connection: a late answer could be taken for
-    /// one to another request.
+    /// Blocks whose request was skipped on this connection: a late answer could be mistaken for the
+    /// answer to another request.
     passed_over: BTreeSet<BlockHash>,
-    /// The node did not answer each request once on this connection.
+    /// `true` if the node did not answer each request once on this connection.
     is_out_of_turn: bool,
 }
 
-/// An answer, with the filter as loaded when it was asked for.
+/// An answer, with the filter that was loaded when the block was requested.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     block_hash: BlockHash,
     merkle_block: MerkleBlock,
     filter: Arc<BloomFilter>,
-    /// The number of the connection that it came on.
+    /// Number of the connection on which the answer was received.
     connection: u64,
     fence: u64,
-    /// The fence has come back: no answer to an earlier request can follow.
+    /// `true` if the fence's `pong` has arrived, so that no answer to an earlier request can
+    /// follow.
     is_settled: bool,
 }
 
@@ -55,7 +57,8 @@ impl Answer {
         Self { block_hash, merkle_block, filter, connection, fence, is_settled: false }
     }
 
-    /// Its bytes without the filter; an empty one counts too.
+    /// Returns the size of the answer in bytes, without the filter. An overhead is included, so
+    /// that empty answers are bounded too.
     fn size(&self) -> usize {
         self.merkle_block.hashes.len() * 32 + self.merkle_block.flags.len() + 200
     }
@@ -72,28 +75,33 @@ impl Answers {
         }
     }
 
-    /// The connection is gone: answers whose fence has not come back stay uncertain for good.
+    /// Handles a closed connection: drops the answers whose fence has not been answered, because
+    /// they stay uncertain for ever.
     pub(super) fn disconnect(&mut self) {
         self.kept.retain(|answer| answer.is_settled);
         self.passed_over.clear();
         self.is_out_of_turn = false;
     }
 
-    /// Whether an answer for this block can only be one to the request that is in flight.
+    /// Returns `true` if an answer for this block can only belong to the request in flight.
     pub(super) fn is_in_turn(&self, block: &BlockHash) -> bool {
         !self.is_out_of_turn && !self.passed_over.contains(block)
     }
 
-    /// The node answered what was not asked: which answer belongs to which request is no longer
-    /// certain. But before a pong that has come, or on a connection before, there was none too
-    /// many.
+    /// Handles an answer that was not requested: it is then uncertain which answer belongs to which
+    /// request.
+    ///
+    /// Settled answers stay. No surplus answer had arrived before their `pong`, or on an earlier
+    /// connection.
     pub(super) fn lose_turn(&mut self) {
         self.is_out_of_turn = true;
         self.kept.retain(|answer| answer.is_settled);
     }
 
-    /// The node did not answer for this block before the fence: its answer may still come.
+    /// Records that the node did not answer for this block before the fence. The answer may still
+    /// arrive.
     pub(super) fn pass_over(&mut self, block: BlockHash) {
+        // With too many skipped blocks to record, no later answer on this connection is used.
         if self.passed_over.len() < MAX_PASSED_OVER {
             self.passed_over.insert(block);
         } else {
@@ -101,8 +109,10 @@ impl Answers {
         }
     }
 
-    /// The node has come to the end of what was asked before this fence.
+    /// Handles the `pong` of a fence: answers to requests before the fence are settled.
     pub(super) fn settle(&mut self, fence: u64) {
+        // After an answer that was not requested, no later answer on this connection can be trusted
+        // to belong to its request.
         if !self.is_out_of_turn {
             for answer in &mut self.kept {
                 answer.is_settled |= answer.fence <= fence;
@@ -110,10 +120,11 @@ impl Answers {
         }
     }
 
-    /// Keeps an answer, and drops the oldest that are too many.
+    /// Stores an answer, and drops the oldest answers that exceed the limits.
     pub(super) fn keep(&mut self, answer: Answer) {
         self.kept.push_back(answer);
-        // From the latest back; answers to one filter share it.
+        // From the latest answer back to the oldest. Answers for one filter share it, so it is
+        // counted once.
         let (mut bytes, mut keep) = (0, 0);
         let mut filter = None;
         for answer in self.kept.iter().rev().take(self.max_kept) {
@@ -130,7 +141,8 @@ impl Answers {
         self.kept.drain(..self.kept.len() - keep);
     }
 
-    /// What a transaction that someone shows of `block` is worth: an omission, or no evidence.
+    /// Judges a claim that the answer for `block` omitted a transaction. Returns an omission, or
+    /// the reason why the claim is no evidence.
     pub(super) fn omission(
         &self,
         network: Network,
@@ -149,8 +161,8 @@ impl Answers {
         })
     }
 
-    /// What a coinbase transaction that someone shows of `block` is worth: a false height, or no
-    /// evidence.
+    /// Judges a claim, with a coinbase transaction, that the answer for `block` gave a false
+    /// height. Returns a false height, or the reason why the claim is no evidence.
     pub(super) fn false_height(
         &self,
         network: Network,
@@ -166,7 +178,7 @@ impl Answers {
         })
     }
 
-    /// Tries every answer for `block` that can be held against the node.
+    /// Tries every settled answer for `block`.
     fn judge(
         &self,
         block: BlockHash,

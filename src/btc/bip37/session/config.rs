@@ -10,42 +10,44 @@ use super::privacy::ADDRESS_POPULATION;
 /// The configuration of a session.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Config {
-    /// The network, for the proof of work.
+    /// The network, which determines the limit of the proof of work.
     pub network: Network,
-    /// How filters are made. Restore the tweak and the capacity of a wallet.
+    /// The policy for building filters. Restore the tweak and the capacity of an existing wallet.
     pub filter: FilterPolicy,
-    /// The addresses that false positives are drawn from, for the privacy report.
+    /// Number of addresses that false positives are drawn from, for the privacy report.
     pub address_population: f64,
-    /// Bounds on what is kept, and the timeout.
+    /// Limits on stored data and requests, and the timeout.
     pub limits: Limits,
 }
 
 impl Config {
-    /// A configuration with the usual limits.
+    /// Returns a configuration with the default limits.
     pub fn new(network: Network, filter: FilterPolicy) -> Self {
         Self { network, filter, address_population: ADDRESS_POPULATION, limits: Limits::default() }
     }
 }
 
-/// Bounds on what a session keeps, and its timeout.
+/// Limits on what a session stores, and its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests not sent yet.
+    /// Largest number of requests that are not sent yet.
     pub queued: usize,
-    /// Requests sent and not answered.
+    /// Largest number of requests that are sent and not answered.
     pub in_flight: usize,
-    /// How long a request may wait before [`Finding::Stalled`](super::Finding::Stalled).
+    /// Timeout of a request, after which the session reports
+    /// [`Finding::Stalled`](super::Finding::Stalled).
     pub timeout: Duration,
-    /// Bytes of transactions that are kept for a while: one that came outside of blocks may stand
-    /// in for one in a block.
+    /// Largest size of the cache of received transactions, in bytes. A transaction that was
+    /// received outside of a block may replace one that a block's answer lacks.
     pub cached_bytes: usize,
-    /// Answers that evidence can be held against.
+    /// Largest number of stored answers that can be used as evidence.
     pub answers: usize,
-    /// Bytes of those answers, with the filters that they answer.
+    /// Largest total size of those answers and of the filters that they answer, in bytes.
     pub answer_bytes: usize,
-    /// Transactions not delivered that may come late.
+    /// Largest number of undelivered transactions that are remembered because they may arrive late.
     pub missing: usize,
-    /// Outputs of the wallet. Those given by hand count, and are always kept.
+    /// Largest number of watched outputs of the wallet. Outputs that the caller adds are included
+    /// in the number, but are always stored.
     pub outpoints: usize,
 }
 

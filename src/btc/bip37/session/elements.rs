@@ -11,10 +11,10 @@ use crate::btc::bip37::bloom_filter::outpoint_bytes;
 use crate::btc::script::pushes;
 use crate::btc::wallet::{Relevance, Watch, Watched, WatchedScript};
 
-/// The element by which BIP37 watches `script`: the longest of the data that it pushes, the last
-/// one of equal length.
+/// Returns the element by which BIP37 watches `script`: the longest non-empty data push, or the
+/// last one of several with that length.
 ///
-/// `None` if the script pushes no data: no BIP37 filter can watch it.
+/// Returns `None` if the script pushes no data. No BIP37 filter can watch such a script.
 ///
 /// # Examples
 /// ```
@@ -22,16 +22,18 @@ use crate::btc::wallet::{Relevance, Watch, Watched, WatchedScript};
 /// use chainsieve::btc::bip37::session::element_of;
 /// let script = ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array([7; 20]));
 /// assert_eq!(element_of(&script), Some(&[7; 20][..]));
-/// // OP_TRUE pushes a number, which BIP37 does not look at.
+/// // OP_TRUE pushes a number, which BIP37 does not test.
 /// assert_eq!(element_of(Script::from_bytes(&[0x51])), None);
 /// ```
 pub fn element_of(script: &Script) -> Option<&[u8]> {
-    // One push is enough for a match: the longest has the fewest accidental ones.
+    // One push is enough for a match, and the longest one has the fewest accidental matches.
     pushes(script.as_bytes()).max_by_key(|data| data.len())
 }
 
-/// Whether BIP37 can watch `item`. It cannot watch a script that pushes no data, see
-/// [`element_of`]. A coin is watched by its outpoint, whatever its script.
+/// Returns `true` if BIP37 can watch `item`.
+///
+/// BIP37 cannot watch a script that pushes no data, see [`element_of`]. A coin is watched by its
+/// outpoint, whatever its script.
 pub fn is_watchable(item: &Watched) -> bool {
     match item {
         Watched::Script { script, .. } => element_of(script).is_some(),
@@ -39,24 +41,25 @@ pub fn is_watchable(item: &Watched) -> bool {
     }
 }
 
-/// The elements of the filter.
+/// The elements of the wallet's filter.
 #[derive(Debug, Clone)]
 pub(super) struct FilterElements {
     insert_keys: bool,
-    /// Whether each is a key's hash or a script's push, and so an address.
+    /// The elements, each with `true` if it is a key's hash or a script's push, and so an address.
     is_address: BTreeMap<Vec<u8>, bool>,
     /// The number of elements that are addresses.
     addresses: usize,
 }
 
 impl FilterElements {
-    /// The elements of everything watched.
+    /// Returns the elements of everything watched.
     pub(super) fn of(watch: &Watch, policy: &FilterPolicy) -> Self {
         let mut elements =
             Self { insert_keys: policy.insert_keys, is_address: BTreeMap::new(), addresses: 0 };
         if policy.insert_null_outpoint {
             elements.insert_outpoint(&OutPoint::null());
         }
+        // Scripts that were not added themselves are covered by the elements of their key.
         for (_, script) in watch.scripts().filter(|(_, script)| script.is_named()) {
             elements.insert_script(script.script());
         }
@@ -65,6 +68,8 @@ impl FilterElements {
         }
         for (outpoint, output) in watch.outputs() {
             let shows_key = output.script.is_some_and(|script| elements.shows_key(watch, script));
+            // An outpoint that the caller added is always inserted. Other outpoints are needed only
+            // if the spend shows no element.
             if output.is_given || !shows_key {
                 elements.insert_outpoint(outpoint);
             }
@@ -72,7 +77,7 @@ impl FilterElements {
         elements
     }
 
-    /// Adds what `item` stands for. Returns whether an element is new.
+    /// Adds the elements of `item`. Returns `true` if an element is new.
     pub(super) fn add(&mut self, item: &Watched) -> bool {
         match item {
             Watched::Key { key, .. } => self.insert_key(key),
@@ -84,8 +89,8 @@ impl FilterElements {
         }
     }
 
-    /// Adds the outputs of a confirmed transaction that `watch` has learnt, and returns those
-    /// whose spend a filter sees only by their outpoint.
+    /// Adds the outpoints of a confirmed transaction's outputs that `watch` has learnt. Returns
+    /// those whose spend a filter matches only by the outpoint.
     pub(super) fn learn(
         &mut self,
         watch: &Watch,
@@ -95,7 +100,7 @@ impl FilterElements {
         let mut needed = Vec::new();
         for received in &relevance.received {
             let outpoint = OutPoint { txid, vout: received.vout };
-            // Those over the limit are not kept.
+            // Outputs over the limit are not stored.
             let is_kept = watch.output(&outpoint).is_some();
             if is_kept && !self.shows_key(watch, received.script) {
                 self.insert_outpoint(&outpoint);
@@ -105,8 +110,8 @@ impl FilterElements {
         needed
     }
 
-    /// Whether a filter sees the spend of this script without its outpoint: the input shows a key
-    /// that is an element.
+    /// Returns `true` if a filter matches the spend of this script without its outpoint, because
+    /// the input pushes a key that is an element.
     fn shows_key(&self, watch: &Watch, script: usize) -> bool {
         self.insert_keys && watch.script(script).is_some_and(WatchedScript::is_key_hash)
     }
@@ -129,7 +134,7 @@ impl FilterElements {
         self.insert(element, true)
     }
 
-    /// Returns whether the element is new. One that is an address stays one.
+    /// Returns `true` if the element is new. An element that is an address stays one.
     fn insert(&mut self, element: &[u8], is_address: bool) -> bool {
         if let Some(known) = self.is_address.get_mut(element) {
             self.addresses += usize::from(is_address && !*known);
@@ -149,8 +154,8 @@ impl FilterElements {
         u32::try_from(self.is_address.len()).unwrap_or(u32::MAX)
     }
 
-    /// The number of keys and scripts that the filter can tell apart: P2PKH and P2WPKH of one key
-    /// are one.
+    /// Returns the number of keys and scripts that the filter can distinguish. P2PKH and P2WPKH of
+    /// one key count once.
     pub(super) fn num_addresses(&self) -> usize {
         self.addresses
     }

@@ -1,4 +1,4 @@
-//! What goes into a session and what comes out.
+//! Inputs and outputs of a session: events, actions, messages and findings.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,80 +15,85 @@ use crate::btc::bip37::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, 
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, RelevantTransaction, Watched};
 
-/// What a session takes. With the feature `std`, `bitcoin`'s messages convert into it.
+/// Input of a session. With the feature `std`, `bitcoin`'s messages convert into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection to a node that offers bloom filters is ready.
+    /// A connection to a node that offers Bloom filters is ready.
     Connected,
-    /// The connection is gone. Blocks not answered are asked for again on the next one.
+    /// The connection is closed. Blocks that were not answered are requested again on the next
+    /// connection.
     Disconnected,
-    /// The wallet watches more. After [`Finding::KeychainAdvanced`], all new scripts of that
-    /// keychain in one event.
+    /// The wallet watches more items. After [`Finding::KeychainAdvanced`], add all new scripts of
+    /// that keychain in one event.
     Watch(Vec<Watched>),
-    /// The wallet wants these blocks filtered, in this order.
+    /// The wallet requests these blocks filtered, in this order.
     Request(Vec<BlockAt>),
-    /// The height of the best header. With it, proofs say how deep a block is.
+    /// The height of the best header. It lets proofs state how many confirmations a block has.
     Tip(u32),
-    /// Blocks from this height on are to be requested again: the chain has changed, or the caller
-    /// starts over. Queued requests from there are dropped, answers in flight no longer count, and
-    /// the wallet's transactions from there are unconfirmed.
+    /// Blocks from this height on must be requested again, because of a reorganisation or because
+    /// the caller starts over.
+    ///
+    /// Queued requests from that height on are dropped, answers in flight become invalid, and the
+    /// wallet's transactions from that height on become unconfirmed.
     Reorganized(u32),
-    /// The wallet knows this index of a keychain, and all before it, to be used.
+    /// The wallet knows that this index of a keychain, and all indices before it, are used.
     Used(Label),
-    /// The wallet watches less: the scripts with these indices of [`Session::watch`] go, with
-    /// their outputs, and these outputs. The node's filter keeps them until [`Event::Refresh`].
+    /// The wallet stops watching scripts and outpoints: the scripts with these indices of
+    /// [`Session::watch`], with their outputs, and the given outpoints. The node's filter contains
+    /// their elements until [`Event::Refresh`].
     ///
     /// [`Session::watch`]: super::Session::watch
     Unwatch {
-        /// Indices of scripts.
+        /// Indices of the scripts, as in [`Session::watch`](super::Session::watch).
         scripts: Vec<usize>,
-        /// Outputs added by hand.
+        /// Outpoints that the caller added with [`Event::Watch`].
         outpoints: Vec<OutPoint>,
     },
-    /// Load the filter afresh.
+    /// The caller asks the session to send a new filter of everything watched.
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction. Its witnesses are dropped: nodes send none here.
+    /// The node sent a transaction. Its witnesses are dropped, because nodes send none here.
     Tx(Transaction),
-    /// The node sent a `pong`: to a ping of the session, or of the caller, which is passed over.
+    /// The node sent a `pong`. A `pong` to a ping of the caller's own is ignored.
     Pong(u64),
     /// The node sent any other message.
     Other,
-    /// Someone shows a transaction of a block that the node answered for.
+    /// Someone claims that the node's answer for a block omitted this transaction.
     OmissionClaim(BlockHash, TransactionInBlock),
-    /// Someone shows the coinbase transaction of a block that the node answered for.
+    /// Someone claims, with the coinbase transaction of a block, that the node's answer gave the
+    /// block's tree a false height.
     HeightClaim(BlockHash, TransactionInBlock),
-    /// Time has passed.
+    /// Time has passed; nothing else has happened.
     Tick,
 }
 
-/// What a session returns.
+/// Output of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Send this to the node.
+    /// Send this message to the node.
     Send(Message),
     /// A finding for the caller.
     Report(Finding),
 }
 
-/// A message to the node. With the feature `std` it converts into `bitcoin`'s.
+/// A message to the node. With the feature `std`, it converts into `bitcoin`'s type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Message {
-    /// `filterload`.
+    /// `filterload`: the filter of everything watched.
     FilterLoad(BloomFilter),
-    /// `filteradd`.
+    /// `filteradd`: one more element for the node's filter.
     FilterAdd(AddedData),
     /// `getdata` for filtered blocks.
     GetFilteredBlocks(Vec<BlockHash>),
-    /// `ping`, which fences off the answers before its `pong`. The caller's own pings must not
-    /// use its nonce; random ones do not.
+    /// `ping` after requests: its `pong` shows that the node has answered all requests before it.
+    /// The caller's own pings must not use the same nonces; random nonces do not collide.
     Ping(u64),
 }
 
-/// A block that was answered: no more transactions of it are waited for.
+/// A block that was answered: the session waits for no more transactions of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClosedBlock {
     proof: Proof,
@@ -107,133 +112,142 @@ impl ClosedBlock {
         Self { proof, block, counts, undelivered }
     }
 
-    /// What the answer proves.
+    /// Returns the proof of the answer.
     pub fn proof(&self) -> &Proof {
         &self.proof
     }
 
-    /// The block, at the height that it was requested with.
+    /// Returns the block, with the height that it was requested with.
     pub fn block(&self) -> BlockAt {
         self.block
     }
 
-    /// Whether the answer counts. `false` if it was given under a filter that lacked something, or
-    /// the block has left the chain: a request after [`Finding::Refilter`] or
-    /// [`Event::Reorganized`] takes its place.
+    /// Returns `true` if the answer is valid.
+    ///
+    /// Returns `false` if the answer was given with a filter that lacked an element, or if the
+    /// block has left the chain. A request after [`Finding::Refilter`] or [`Event::Reorganized`]
+    /// then replaces the answer.
     pub fn counts(&self) -> bool {
         self.counts
     }
 
-    /// A transaction of the block's tree that did not come, if any; [`Finding::NotDelivered`] named
-    /// each of them. The block is not answered wholly then.
+    /// Returns a transaction of the block's tree that was not delivered, if any.
+    /// [`Finding::NotDelivered`] reported each such transaction. The answer is then incomplete.
     pub fn undelivered(&self) -> Option<Txid> {
         self.undelivered
     }
 }
 
-/// What a session has found.
+/// A result that a session reports.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Finding {
     /// A transaction of the wallet.
     Relevant(Box<RelevantTransaction>),
-    /// A transaction that is not the wallet's; with the block that it came with.
+    /// A transaction that is not the wallet's, with the block that contained it; `None` for an
+    /// unconfirmed transaction.
     FalsePositive(Txid, Option<BlockHash>),
-    /// A block was answered and is closed. Follows the findings about its transactions.
+    /// A block was answered and is closed. This finding follows the findings about the block's
+    /// transactions.
     Block(Box<ClosedBlock>),
-    /// A transaction in a block's tree that was not delivered before the block was closed; see
+    /// A transaction of a block's tree was not delivered before the block was closed; see
     /// [`ClosedBlock::undelivered`].
     ///
-    /// No proof of anything: nodes may pass over what they sent long ago. If it comes later, it
-    /// is reported then.
+    /// This finding proves nothing against the node: nodes may skip transactions that they sent
+    /// long ago. If the transaction arrives later, it is reported then.
     NotDelivered {
-        /// The block.
+        /// Hash of the block.
         block: BlockHash,
-        /// The position in the block.
+        /// Position of the transaction in the block.
         index: u32,
-        /// The transaction's id.
+        /// Txid of the transaction.
         txid: Txid,
     },
-    /// A transaction that came while a block's were outstanding, and is not in its tree.
+    /// A transaction was received while transactions of a block were outstanding, but the block's
+    /// tree does not contain it.
     NotInTree {
-        /// The block.
+        /// Hash of the block.
         block: BlockHash,
-        /// The transaction's id.
+        /// Txid of the transaction.
         txid: Txid,
     },
-    /// A merkle block for a requested block that proves nothing. The request is done with.
+    /// The merkle block for a requested block fails verification. The request is closed.
     ///
-    /// Only a node that is broken or lies sends a malformed tree. If the proof of work is
-    /// missing, the caller asked for a block of another network, since the hash is what was
-    /// asked for. An inner node that reads as a transaction is chance once in about 10^13, or the
-    /// work of who ground two ids: the full block settles it.
+    /// Only a faulty or lying node sends a malformed tree. If the proof of work is invalid, the
+    /// caller requested a block of another network, since the hash is the requested one. An inner
+    /// node has the bytes of a transaction by chance once in about 10^13, or because someone
+    /// searched for two fitting txids. The full block shows which is the case.
     InvalidMerkleBlock(BlockHash, ProofError),
-    /// A matched transaction of 64 bytes, which cannot be told from an inner node, and was passed
-    /// over. An honest node sends it if a miner has put one into a block.
+    /// A matched transaction of 64 bytes was ignored, because it cannot be distinguished from an
+    /// inner node. An honest node sends such a transaction if a miner has put it into a block.
     Refused {
-        /// The block.
+        /// Hash of the block.
         block: BlockHash,
-        /// The position in the block.
+        /// Position of the transaction in the block.
         index: u32,
-        /// The transaction's id.
+        /// Txid of the transaction.
         txid: Txid,
     },
-    /// Transactions of one block that are larger together than a block can be.
+    /// The transactions delivered for one block are together larger than a block can be.
     OversizedBlock(BlockHash),
-    /// A merkle block that was not asked for. Answers that no `pong` has fenced off yet, and any
-    /// to come on this connection, are not held against the node.
+    /// The node sent a merkle block that was not requested.
+    ///
+    /// Answers that no `pong` has confirmed yet, and all later answers on this connection, are not
+    /// used as evidence against the node.
     Unrequested(BlockHash),
-    /// A request that the node passed over, as a later `pong` shows. It is done with. Not reported
-    /// where the answer would not count: the block will be asked for again.
+    /// The node skipped a request, as a later `pong` shows. The request is closed. Not reported if
+    /// the answer would be invalid anyway, because the block will be requested again.
     Unanswered(BlockHash),
-    /// The oldest request has waited this long.
+    /// The oldest request is overdue: it has waited for this long.
     Stalled(BlockHash, Duration),
-    /// A script further along a keychain is used than any before: look ahead and add scripts.
+    /// A script of a keychain is used whose index is higher than all used before. Derive further
+    /// scripts and add them.
     KeychainAdvanced {
-        /// What was used.
+        /// The keychain and the index of the used script.
         label: Label,
-        /// The block; `None` for an unconfirmed transaction.
+        /// The block of the transaction; `None` for an unconfirmed transaction.
         block: Option<BlockHash>,
     },
-    /// Transactions may have been missed from here on. Request this block and all after it;
-    /// requests not answered yet are dropped.
+    /// Transactions may have been missed from this block on. Request this block and all blocks
+    /// after it. Requests that are not answered yet are dropped.
     Refilter(BlockAt),
-    /// The filter should be loaded afresh.
+    /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),
-    /// What the filter just loaded tells an observer. On the first filter of a session, and
-    /// whenever its parameters change.
+    /// What the new filter reveals to an observer. Reported for the first filter of a session, and
+    /// whenever the filter's parameters change.
     Privacy(PrivacyReport),
-    /// A script that BIP37 cannot watch, since it pushes no data. [`is_watchable`] tells so before
-    /// any session.
+    /// BIP37 cannot watch this script, because it pushes no data. [`is_watchable`] tests that
+    /// without a session.
     ///
     /// [`is_watchable`]: super::is_watchable
     Unwatchable(ScriptBuf),
-    /// No filter has room for what is watched. The one before stays.
+    /// No filter is large enough for all watched elements. The earlier filter stays loaded.
     NoFilter(SizingError),
-    /// So many outputs or requests were over the limit and are not kept.
+    /// This many outputs or requests exceeded a limit and were dropped.
     LimitReached(usize),
-    /// An answer left out a transaction that matches the filter.
+    /// An answer omitted a transaction that matches the filter.
     ///
-    /// The node on the connection with this number gave it, which need not be the present one:
-    /// answers outlive their connection. See [`Session::connection`](super::Session::connection).
+    /// The answer was given on the connection with this number, which may be an earlier one,
+    /// because answers outlive their connection. See
+    /// [`Session::connection`](super::Session::connection).
     Omission {
-        /// The number of the connection.
+        /// Number of the connection on which the answer was received.
         connection: u64,
-        /// What shows it to anyone.
+        /// Evidence that anyone can verify.
         evidence: Box<OmissionEvidence>,
-        /// What it shows.
+        /// The omission that the evidence proves.
         omission: Omission,
     },
-    /// An answer gave the block's tree another height than it has. As with an omission, the
-    /// connection tells whose answer it was.
+    /// An answer gave the block's tree a false height. As for an omission, the connection shows
+    /// which node gave the answer.
     FalseHeight {
-        /// The number of the connection.
+        /// Number of the connection on which the answer was received.
         connection: u64,
-        /// What shows it to anyone.
+        /// Evidence that anyone can verify.
         evidence: Box<HeightEvidence>,
-        /// The height that the tree has.
+        /// The true height of the tree.
         height: u32,
     },
-    /// What was shown is no evidence.
+    /// A claim about the answer for this block is not evidence, for the given reason.
     NoEvidence(BlockHash, EvidenceError),
 }

@@ -1,16 +1,20 @@
-//! Evidence that a node left a transaction out, or lied about the shape of a block.
+//! Evidence that a node omitted a transaction, or claimed a false number of levels for a block's
+//! tree.
 //!
-//! A node's answer to one filter is the merkle block of what matched. Its filter only ever grows
-//! while it is loaded, so whatever matches the filter *as loaded* must be in the answer. Anyone
-//! who has the block can show such a transaction, with its path to the merkle root.
+//! A node's answer for one filter is the merkle block of the matched transactions. The node's
+//! filter only grows while it is loaded, so every transaction that matches the filter *as loaded*
+//! must be in the answer. Anyone who has the block can present an omitted transaction, with its
+//! merkle path.
 //!
-//! What it proves: that *this answer to this filter* is false. That a certain node was sent the
-//! filter and gave the answer is the word of whoever received it, since messages are not signed.
+//! The evidence proves that *this answer to this filter* is false. It does not prove that a certain
+//! node was sent the filter and gave the answer: messages are not signed, so that is the receiver's
+//! claim.
 //!
-//! Implementations differ in corners, and no honest node may be met by them. So a match counts
-//! only if every implementation sees it: by txid, by an outpoint, or by a push of at most 520
-//! bytes in a script without a malformed push (some skip the whole script); and only of a filter
-//! that all read alike, with data, hash functions, and no reserved flags.
+//! Node implementations differ in rare cases, and an honest node must never be accused. A match is
+//! therefore accepted only if every implementation finds it: by txid, by outpoint, or by a push of
+//! at most 520 bytes in a script without a malformed push (some implementations skip the whole
+//! script). A filter is accepted only if all implementations treat it alike: it has data and hash
+//! functions, no reserved flags, and is within the limits.
 
 use core::fmt;
 
@@ -23,13 +27,13 @@ pub use crate::btc::merkle_tree::TransactionInBlock;
 use crate::btc::merkle_tree::{self, MerklePath, PathError};
 use crate::btc::script::ops;
 
-/// A merkle block that leaves out a transaction which matches the filter it answers.
+/// A merkle block that omits a transaction which matches the filter that the merkle block answers.
 ///
 /// # Examples
 /// ```
 /// use chainsieve::bitcoin::Network;
 /// use chainsieve::btc::bip37::session::{EvidenceError, OmissionEvidence};
-/// /// Checks what someone sent, from nothing but the evidence itself.
+/// /// Verifies evidence that someone sent, without any other data.
 /// fn judge(evidence: &OmissionEvidence) -> Result<String, EvidenceError> {
 ///     let omission = evidence.verify(Network::Bitcoin)?;
 ///     Ok(omission.to_string())
@@ -37,58 +41,63 @@ use crate::btc::script::ops;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OmissionEvidence {
-    /// The filter as loaded: the payload of `filterload`, before any insertion by the node.
+    /// The filter as loaded: the payload of `filterload`, before the node inserted anything.
     pub filter: BloomFilter,
-    /// The answer.
+    /// The node's answer, which omits the transaction.
     pub merkle_block: MerkleBlock,
-    /// What the answer leaves out.
+    /// The transaction that the answer omits.
     pub omitted: TransactionInBlock,
 }
 
-/// What verified evidence shows: a transaction of a block that an answer leaves out.
+/// A transaction of a block that an answer omits, as verified evidence proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Omission {
-    /// The block.
+    /// Hash of the block.
     pub block_hash: BlockHash,
-    /// The transaction.
+    /// Txid of the omitted transaction.
     pub txid: Txid,
-    /// Its position in the block.
+    /// Position of the transaction in the block.
     pub index: u32,
-    /// What of it matches the filter.
+    /// The part of the transaction that matches the filter.
     pub ground: Ground,
 }
 
-/// What of a transaction matches a filter, seen alike by every implementation.
+/// The part of a transaction that matches a filter in every implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ground {
-    /// Its id.
+    /// The txid matches.
     Txid,
-    /// A push of this output's well-formed script.
+    /// A push of this output's well-formed script matches.
     Output(u32),
-    /// The outpoint that this input spends.
+    /// The outpoint that this input spends matches.
     Spent(u32),
-    /// A push of this input's well-formed script.
+    /// A push of this input's well-formed script matches.
     InputData(u32),
 }
 
 impl OmissionEvidence {
-    /// Checks everything from the evidence alone; the header by its own proof of work.
+    /// Verifies the evidence without any other data. The header is verified by its own proof of
+    /// work.
     ///
-    /// The path must be as long as the answer's own tree is high: a longer or shorter one starts
-    /// at something that is no transaction (CVE-2017-12842). For an answer that lies about the
-    /// height there is [`HeightEvidence`]. Nothing else of the answer's number of transactions
-    /// counts: one that says fewer than the block has, at the same height, is met all the same.
+    /// The path must have as many siblings as the answer's own tree has levels. A longer or shorter
+    /// path starts at a hash that is not a txid (CVE-2017-12842). For an answer that claims a false
+    /// height there is [`HeightEvidence`].
+    ///
+    /// Apart from the height, the answer's number of transactions is ignored. An answer that claims
+    /// fewer transactions than the block has, at the same height, is therefore also refuted.
     ///
     /// # Errors
-    /// Whatever an honest answer could be met by. No honest node's answer, to the filter that it
-    /// was sent, verifies with anything.
+    /// Returns an error for anything that could also be presented against an honest answer. No
+    /// evidence against an honest node's answer to the filter that it was sent is accepted.
     pub fn verify(&self, network: Network) -> Result<Omission, EvidenceError> {
         let Self { filter, merkle_block, omitted } = self;
         if !is_read_alike(filter) {
             return Err(EvidenceError::FilterNotReadAlike);
         }
         let proof = Proof::verify(merkle_block, Policy::Strict(network), [])?;
+        // An attacker could present two neighbouring nodes of the tree as such a transaction
+        // (CVE-2017-12842).
         if omitted.transaction.base_size() == 64 {
             return Err(EvidenceError::TransactionOf64Bytes);
         }
@@ -96,6 +105,7 @@ impl OmissionEvidence {
         let height = merkle_tree::height(merkle_block.num_transactions);
         check_path(&omitted.path, txid, height, merkle_block)?;
         let index = omitted.path.index;
+        // A matched leaf at the position, or with the txid, means that nothing was omitted.
         if proof.inclusions.iter().any(|leaf| leaf.index == index || leaf.txid == txid) {
             return Err(EvidenceError::NotOmitted(index));
         }
@@ -106,37 +116,45 @@ impl OmissionEvidence {
 
 impl fmt::Display for Omission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "transaction {} of block {} was left out, though ", self.index, self.block_hash)?;
+        write!(
+            f,
+            "transaction {} of block {} was omitted, although ",
+            self.index, self.block_hash
+        )?;
         match self.ground {
-            Ground::Txid => write!(f, "its id {} matches", self.txid),
-            Ground::Output(vout) => write!(f, "output {vout} of {} matches", self.txid),
-            Ground::Spent(vin) => write!(f, "what input {vin} of {} spends matches", self.txid),
-            Ground::InputData(vin) => write!(f, "input {vin} of {} matches", self.txid),
+            Ground::Txid => write!(f, "its txid {} matches the filter", self.txid),
+            Ground::Output(vout) => write!(f, "output {vout} of {} matches the filter", self.txid),
+            Ground::Spent(vin) => {
+                write!(f, "the outpoint spent by input {vin} of {} matches the filter", self.txid)
+            }
+            Ground::InputData(vin) => write!(f, "input {vin} of {} matches the filter", self.txid),
         }
     }
 }
 
-/// A merkle block whose number of transactions gives a tree of another height than the block has,
-/// which the block's coinbase transaction shows.
+/// A merkle block whose number of transactions implies a false height of the block's tree, and the
+/// coinbase transaction that proves the true height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeightEvidence {
-    /// The answer.
+    /// The node's answer, which claims the false height.
     pub merkle_block: MerkleBlock,
-    /// The coinbase transaction, at position 0.
+    /// The block's coinbase transaction, with its path from position 0.
     pub coinbase: TransactionInBlock,
 }
 
 impl HeightEvidence {
-    /// Checks everything from the evidence alone. Returns the true height.
+    /// Verifies the evidence without any other data, and returns the true height.
     ///
     /// # Errors
-    /// Whatever an honest answer could be met by.
+    /// Returns an error for anything that could also be presented against an honest answer.
     pub fn verify(&self, network: Network) -> Result<u32, EvidenceError> {
         let Self { merkle_block, coinbase } = self;
         Proof::verify(merkle_block, Policy::Strict(network), [])?;
+        // Such a transaction may be an inner node of the tree (CVE-2017-12842).
         if coinbase.transaction.base_size() == 64 {
             return Err(EvidenceError::TransactionOf64Bytes);
         }
+        // Only a coinbase at position 0 proves a height: an inner node cannot be presented as one.
         if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
             return Err(EvidenceError::NotTheCoinbase);
         }
@@ -151,8 +169,7 @@ impl HeightEvidence {
     }
 }
 
-/// Checks that the path leads up to the root from a leaf of the block's tree, if the tree has
-/// this height.
+/// Checks that the path leads from a leaf to the header's merkle root, in a tree of this height.
 fn check_path(
     path: &MerklePath,
     txid: Txid,
@@ -167,7 +184,7 @@ fn check_path(
     }
 }
 
-/// Whether all implementations read the filter alike.
+/// Returns `true` if all implementations treat the filter alike.
 fn is_read_alike(filter: &BloomFilter) -> bool {
     !filter.data().is_empty()
         && filter.hash_funcs() > 0
@@ -175,7 +192,7 @@ fn is_read_alike(filter: &BloomFilter) -> bool {
         && filter.is_within_size_constraints()
 }
 
-/// The first ground on which `tx` matches the filter, which is not changed.
+/// Returns the first ground on which `tx` matches the filter. The filter is not changed.
 pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Option<Ground> {
     if filter.contains(txid.as_byte_array()) {
         return Some(Ground::Txid);
@@ -184,6 +201,7 @@ pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Opti
         let mut ops = ops(script);
         let mut found = false;
         for op in ops.by_ref() {
+            // Implementations differ on larger pushes, and on scripts with a malformed push.
             found |= (1..=MAX_FILTERADD_SIZE).contains(&op.data.len()) && filter.contains(op.data);
         }
         found && ops.is_well_formed()
@@ -202,49 +220,50 @@ pub(super) fn ground(filter: &BloomFilter, tx: &Transaction, txid: Txid) -> Opti
     })
 }
 
-/// Why evidence shows nothing.
+/// Reason why evidence is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EvidenceError {
-    /// A filter that implementations read in different ways: no data, no hash functions, reserved
-    /// flags, or over the limits.
+    /// Implementations treat the filter in different ways: it has no data or no hash functions,
+    /// reserved flags, or is over the limits.
     #[error(
         "implementations differ on a filter without data or hash functions, with flags above 2, \
         or over the limits"
     )]
     FilterNotReadAlike,
-    /// The merkle block is invalid, which it shows itself.
+    /// The merkle block is invalid. That needs no further evidence.
     #[error(transparent)]
     Answer(#[from] ProofError),
-    /// A transaction of 64 bytes, which may be an inner node.
+    /// The transaction has 64 bytes, so it may be an inner node.
     #[error("a transaction of 64 bytes may be an inner node")]
     TransactionOf64Bytes,
-    /// A path that the tree does not have.
+    /// The tree has no such merkle path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A path to another root.
-    #[error("the path's root is {path}, the header's {header}")]
+    /// The path leads to another merkle root.
+    #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
-        /// The path's root.
+        /// The root that the path leads to.
         path: TxMerkleNode,
         /// The root in the answer's header.
         header: TxMerkleNode,
     },
-    /// The answer has the transaction at this position.
-    #[error("the answer has transaction {0}")]
+    /// The answer contains the transaction with this position or txid.
+    #[error("the answer contains transaction {0}")]
     NotOmitted(u32),
-    /// The transaction does not match the filter as loaded, or not for every implementation.
+    /// The transaction does not match the filter as loaded, or does not match in every
+    /// implementation.
     #[error("the transaction does not match the filter as loaded")]
     NoMatch,
-    /// Not a coinbase transaction at position 0.
+    /// The transaction is not a coinbase transaction at position 0.
     #[error("not a coinbase transaction at position 0")]
     NotTheCoinbase,
-    /// The tree has the height that the answer says.
-    #[error("the tree has the height claimed, {0}")]
+    /// The tree has the height that the answer claims.
+    #[error("the tree has the claimed height {0}")]
     SameHeight(u32),
-    /// No answer for the block is kept that evidence can be held against: none was received, or
-    /// too long ago, or the filter was replaced between request and answer, or the node did not
-    /// answer each request once.
-    #[error("no answer for block {0} that evidence can be held against")]
+    /// No stored answer for the block can be used as evidence. Possible reasons: none was received,
+    /// or too long ago; the filter was replaced between request and answer; the node did not answer
+    /// each request once.
+    #[error("no stored answer for block {0} can be used as evidence")]
     NoAnswer(BlockHash),
 }

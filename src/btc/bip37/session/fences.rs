@@ -1,53 +1,53 @@
-//! Fences: pings after requests, whose pongs show that the node has come to the end of its
-//! answers.
+//! Fences: pings after requests. Their pongs show that the node has finished all answers to the
+//! requests before them.
 
 use core::ops::Range;
 
-/// The fences sent on this connection; the end is the next one.
+/// Range of the fences sent on this connection; its end is the next fence.
 #[derive(Debug, Clone)]
 pub(super) struct Fences(Range<u64>);
 
-/// An odd number (2^64 over the golden ratio), and its inverse modulo 2^64.
+/// An odd number (2^64 divided by the golden ratio), and its inverse modulo 2^64.
 const NONCE_FACTOR: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
 
-/// The nonce of a fence's ping.
+/// Returns the nonce of a fence's ping.
 ///
-/// Fences follow one another, and often from 0, as the nonces of the caller's own pings may: the
-/// product spreads them over all numbers, and can be undone.
+/// Fences are consecutive and often start at 0, and the nonces of the caller's own pings may be
+/// too. The multiplication spreads the nonces over all 64-bit numbers and can be inverted.
 pub(super) fn ping_nonce(fence: u64) -> u64 {
     fence.wrapping_mul(NONCE_FACTOR[0]) ^ NONCE_FACTOR[1]
 }
 
-/// The fence whose ping has this nonce.
+/// Returns the fence whose ping has this nonce.
 pub(super) fn fence_of(nonce: u64) -> u64 {
     (nonce ^ NONCE_FACTOR[1]).wrapping_mul(NONCE_FACTOR[1])
 }
 
 impl Fences {
-    /// Fences that differ from those of a wallet with another tweak.
+    /// Returns fences whose numbers differ from those of a wallet with another tweak.
     pub(super) fn new(tweak: u32) -> Self {
         let first = u64::from(tweak) << 31;
         Self(first..first)
     }
 
-    /// A new connection: pongs for the fences before it count no more.
+    /// Starts a new connection: pongs for earlier fences are ignored.
     pub(super) fn connect(&mut self) {
         self.0.start = self.0.end;
     }
 
-    /// The fence that is sent next.
+    /// Returns the next fence.
     pub(super) fn next(&self) -> u64 {
         self.0.end
     }
 
-    /// Sends the next fence, and returns the nonce of its ping.
+    /// Advances to the next fence, and returns the nonce of the ping to send.
     pub(super) fn send(&mut self) -> u64 {
         let nonce = ping_nonce(self.0.end);
         self.0.end += 1;
         nonce
     }
 
-    /// The fence of this connection that a pong with this nonce answers.
+    /// Returns the fence of this connection that a pong with this nonce answers.
     pub(super) fn passed(&self, nonce: u64) -> Option<u64> {
         Some(fence_of(nonce)).filter(|fence| self.0.contains(fence))
     }

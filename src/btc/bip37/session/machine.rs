@@ -1,4 +1,4 @@
-//! The session: events are taken, and its parts asked what follows.
+//! The session: handles events, and delegates to the parts of the session.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -25,7 +25,7 @@ use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, Watched};
 
-/// A wallet's connection to a node with bloom filters, one at a time.
+/// A wallet's connection to a node with Bloom filters, one connection at a time.
 ///
 /// # Examples
 /// ```
@@ -42,7 +42,7 @@ use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, 
 /// let actions = session.handle(Event::Connected, Duration::ZERO);
 /// let loads = |action: &Action| matches!(action, Action::Send(Message::FilterLoad(_)));
 /// assert!(actions.iter().any(loads));
-/// // To be kept with the tweak: room for this script and 100 elements more.
+/// // Store the capacity with the tweak: it covers this script and 100 more elements.
 /// assert_eq!(session.filter_policy().capacity, 101);
 /// ```
 #[derive(Debug, Clone)]
@@ -60,21 +60,22 @@ pub struct Session {
     advance: Advance,
     tip: Option<u32>,
     is_connected: bool,
-    /// Connections so far.
+    /// Number of connections so far.
     connections: u64,
 }
 
-/// Where a confirmed transaction stands.
+/// Place of a confirmed transaction, and the validity of the answer that contained it.
 #[derive(Debug, Clone, Copy)]
 struct Confirmed {
     place: Place,
-    /// If the node's filter lacks something of it, that is a reason to start over.
+    /// `true` if the answer is still valid: an outpoint that the node's filter lacks is then a
+    /// reason to filter again.
     counts: bool,
-    /// The caller's chain has the block.
+    /// `true` if the caller's chain contains the block.
     is_in_chain: bool,
 }
 
-/// Collects actions.
+/// The actions that an event leads to, in order.
 type Actions = Vec<Action>;
 
 fn report(actions: &mut Actions, finding: Finding) {
@@ -82,7 +83,7 @@ fn report(actions: &mut Actions, finding: Finding) {
 }
 
 impl Session {
-    /// A session that watches nothing and is not connected.
+    /// Returns a session that watches nothing and is not connected.
     pub fn new(config: Config) -> Self {
         let Config { network, filter, address_population, limits } = config;
         let watch = Watch::with_output_limit(limits.outpoints);
@@ -104,47 +105,54 @@ impl Session {
         }
     }
 
-    /// What is watched, and the coins found.
+    /// Returns what is watched, and the coins found.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// The policy with the capacity as it is now. Keep tweak and capacity with the wallet.
+    /// Returns the filter policy with its present capacity. Store tweak and capacity with the
+    /// wallet.
     pub fn filter_policy(&self) -> &FilterPolicy {
         self.filter.policy()
     }
 
-    /// The number of the present connection, or of the last: they count from 1, one for each
-    /// [`Event::Connected`], and it is 0 before the first.
+    /// Returns the number of the present connection, or of the last one.
     ///
-    /// Findings about an answer name the connection that it came on. Note which node each was to:
-    /// answers that can be held against a node outlive its connection.
+    /// Connections are numbered from 1, in the order of [`Event::Connected`]; the number is 0
+    /// before the first connection.
+    ///
+    /// Findings about an answer contain the number of the connection on which the answer was
+    /// received. Record which node each connection was to, because answers that can be used as
+    /// evidence outlive their connection.
     pub fn connection(&self) -> u64 {
         self.connections
     }
 
-    /// The node's filter as far as it can be followed: it may hold more.
+    /// Returns the node's filter as far as the session can follow it; `None` if no filter is
+    /// loaded. The node's own filter may contain more elements.
     pub fn mirrored_filter(&self) -> Option<&BloomFilter> {
         self.filter.mirror()
     }
 
-    /// How often foreign transactions matched since the filter was loaded.
+    /// Returns the statistics of matches of foreign transactions since the filter was loaded.
     pub fn match_stats(&self) -> &MatchStats {
         self.stats.matches()
     }
 
-    /// Requests not closed yet: sent or not.
+    /// Returns the number of requests that are not closed yet, sent or not.
     pub fn pending_requests(&self) -> usize {
         self.requests.num_pending()
     }
 
-    /// Takes an event at the time `now`, counted from any one moment, and returns what to do, in
-    /// order. Where `now` is less than before, waiting counts from there.
+    /// Handles an event at the time `now`, and returns the actions to take, in order.
+    ///
+    /// `now` may be measured from any fixed moment. If `now` is less than before, waiting times
+    /// start again from the new value.
     ///
     /// # Cost
-    /// In proportion to the event: an answer's tree and transactions, a claim's path. Loading a
-    /// filter inserts everything watched; watching more compares the transactions kept of those
-    /// that came outside of blocks.
+    /// In proportion to the event: the tree and the transactions of an answer, or the path of a
+    /// claim. Loading a filter inserts all watched elements. Adding watched items compares the
+    /// stored transactions that were received outside of blocks.
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {
@@ -168,7 +176,8 @@ impl Session {
                 self.close(&mut actions);
                 self.pong(nonce, &mut actions);
             }
-            // Transactions of a block follow its tree at once, so any other message closes it.
+            // A node sends the transactions of a block directly after its tree, so any other
+            // message closes the block.
             Event::Other => self.close(&mut actions),
             Event::OmissionClaim(block, shown) => {
                 report(&mut actions, self.answers.omission(self.network, block, &shown));
@@ -205,6 +214,7 @@ impl Session {
         let mut keychains = BTreeSet::new();
         let mut is_any_new = false;
         for item in watched {
+            // A script without a push has no element for the filter.
             if !is_watchable(&item) {
                 if let Watched::Script { script, .. } = item {
                     report(actions, Finding::Unwatchable(script));
@@ -220,11 +230,13 @@ impl Session {
             self.watch.add(item, History::Unknown);
             let is_labelled = self.watch.num_labelled() > labelled;
             let is_new = new_element || self.watch.num_scripts() > scripts || is_labelled;
+            // The node's filter lacks the element until the next filter or `filteradd`.
             if new_element {
                 self.filter.set_behind();
             }
-            // Also if the filter had the element before: what pays to the new script was taken
-            // for foreign, or, of a script known by its coin alone, for no use of the keychain.
+            // Blocks are filtered again even if the filter had the element before. Payments to the
+            // new script were then taken for foreign ones. If the script was known only from its
+            // coin, they did not count as a use of the keychain.
             keychains.extend(label.filter(|_| is_new).map(|label| label.keychain));
             is_any_new |= is_new;
         }
@@ -243,8 +255,8 @@ impl Session {
         for outpoint in outpoints {
             self.watch.remove_outpoint(outpoint);
         }
-        // The node's filter is left as it is: a filter cannot forget, and one sent now would only
-        // show by the difference what was removed.
+        // The node's filter is left as it is. Elements cannot be removed from a filter, and a new
+        // filter sent now would only reveal the removed elements by the difference.
         self.elements = FilterElements::of(&self.watch, self.filter.policy());
     }
 
@@ -256,7 +268,7 @@ impl Session {
         self.watch.unconfirm_from(height);
     }
 
-    /// Loads the filter of everything watched, if that is anything.
+    /// Sends a filter of everything watched, if anything is watched.
     fn load(&mut self, actions: &mut Actions) {
         if !self.is_connected {
             return;
@@ -269,29 +281,34 @@ impl Session {
                     report(actions, Finding::Privacy(privacy));
                 }
                 actions.push(Action::Send(Message::FilterLoad(load.filter)));
+                // Blocks in flight are answered without the elements that the earlier filter
+                // lacked.
                 if load.is_late {
                     self.requests.refilter_in_flight();
                 }
             }
             Err(error) => {
-                // Starting over with the same filter would never end.
+                // Filtering again with the same filter would never end.
                 self.requests.forget_refilter();
                 report(actions, Finding::NoFilter(error));
             }
         }
     }
 
-    /// Brings the node's filter up to date, and starts over where that came too late.
+    /// Sends the elements that the node's filter lacks, and reports from which block to filter
+    /// again if they were sent too late.
     fn catch_up(&mut self, actions: &mut Actions) {
         if self.filter.is_behind() {
             match self.filter.add(&self.elements) {
                 Some(added) => {
+                    // The node answers blocks in flight with the filter that lacks these elements.
                     if !added.is_empty() {
                         self.requests.refilter_in_flight();
                     }
                     let added = added.into_iter().map(Message::FilterAdd);
                     actions.extend(added.map(Action::Send));
                 }
+                // The policy or the sizes do not allow `filteradd`, so the whole filter is sent.
                 None => self.load(actions),
             }
         }
@@ -300,13 +317,14 @@ impl Session {
         }
     }
 
-    /// Asks for as many blocks as may be in flight, with a fence after them.
+    /// Requests as many blocks as may be in flight, followed by a fence.
     fn send_requests(&mut self, now: Duration, actions: &mut Actions) {
-        // Without a filter a node answers no filtered block.
+        // Without a filter, Core does not answer requests for filtered blocks.
         if self.filter.mirror().is_none() {
             return;
         }
         let blocks = self.requests.send(self.filter.generation(), self.fences.next(), now);
+        // The ping after the requests is the fence.
         if !blocks.is_empty() {
             actions.push(Action::Send(Message::GetFilteredBlocks(blocks)));
             actions.push(Action::Send(Message::Ping(self.fences.send())));
@@ -315,10 +333,13 @@ impl Session {
 
     fn merkle_block(&mut self, merkle_block: MerkleBlock, actions: &mut Actions) {
         self.close(actions);
+        // A message that was queued before the connection closed belongs to no request.
         if !self.is_connected {
             return;
         }
         let hash = merkle_block.header.block_hash();
+        // After an answer that was not requested, it is uncertain which request any other answer
+        // belongs to.
         let Some(request) = self.requests.take(&hash) else {
             self.answers.lose_turn();
             return report(actions, Finding::Unrequested(hash));
@@ -327,19 +348,22 @@ impl Session {
             Ok(proof) => proof,
             Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
         };
-        // A filter sent between request and answer leaves open which of the two was asked.
+        // If a filter was sent between request and answer, it is unknown which of the two filters
+        // the node used. Such an answer is not used as evidence, nor is one that may belong to
+        // another request.
         let is_held =
             request.generation() == self.filter.generation() && self.answers.is_in_turn(&hash);
         let held_against = self.filter.sent().filter(|_| is_held).cloned();
         let has_all = proof.inclusions.is_empty();
         self.requests.open(OpenBlock::new(request, merkle_block, proof, held_against));
+        // No transactions follow a tree without matches.
         if has_all {
             self.close(actions);
         }
     }
 
-    /// A transaction, of an open block or not. Witnesses are dropped: what BIP37 delivers has
-    /// none, no id commits to them, and no limit counts them.
+    /// Handles a transaction, of an open block or not. Witnesses are dropped: transactions sent by
+    /// BIP37 have none, no txid commits to them, and no size limit includes them.
     fn transaction(&mut self, mut tx: Transaction, actions: &mut Actions) {
         for input in &mut tx.input {
             input.witness = Witness::new();
@@ -347,22 +371,28 @@ impl Session {
         let txid = tx.compute_txid();
         if let Some(open) = self.requests.open_mut() {
             match open.leaf(txid) {
+                // A repeated transaction adds nothing.
                 Leaf::Came => return,
                 Leaf::Awaited => {
                     self.missing.remove(&txid);
                     match open.deliver(txid, tx) {
                         Delivery::Taken => {}
                         Delivery::Refused(finding) => report(actions, finding),
+                        // An invalid answer ends the request: none of its transactions is reported.
                         Delivery::Impossible(finding) => {
                             self.requests.close();
                             return report(actions, finding);
                         }
                     }
+                    // With all transactions delivered, there is no need to wait for another
+                    // message.
                     if open.is_complete() {
                         self.close(actions);
                     }
                     return;
                 }
+                // A late transaction of an earlier block is expected, so it is not reported as an
+                // irregularity.
                 Leaf::Absent if !self.missing.contains(&txid) => {
                     let block = open.request().block().hash;
                     report(actions, Finding::NotInTree { block, txid });
@@ -371,7 +401,7 @@ impl Session {
             }
         }
         match self.missing.remove(&txid) {
-            // It may be an inner node of the tree.
+            // Its txid may be an inner node of the tree (CVE-2017-12842).
             Some((block, index)) if tx.base_size() == 64 => {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
@@ -384,14 +414,15 @@ impl Session {
         }
     }
 
-    /// Closes the block whose transactions are coming: what is outstanding now was not delivered.
+    /// Closes the open block. Transactions that are still outstanding were not delivered.
     fn close(&mut self, actions: &mut Actions) {
         let Some(mut open) = self.requests.close() else { return };
         let request = *open.request();
         let block = request.block();
         let mut undelivered = None;
         for (index, txid) in open.outstanding() {
-            // Core does not send what it knows the wallet to have.
+            // Core does not send a transaction that it knows the wallet to have, so a stored copy
+            // takes its place.
             if let Some(copy) = self.recent.get(&txid) {
                 match open.deliver(txid, copy.clone()) {
                     Delivery::Taken => {}
@@ -401,9 +432,12 @@ impl Session {
                 continue;
             }
             report(actions, Finding::NotDelivered { block: block.hash, index, txid });
+            // A missing transaction may arrive later.
             self.missing.insert(txid, block, index);
             undelivered = undelivered.or(Some(txid));
         }
+        // The node inserted outpoints for these transactions when it matched the block. Answers
+        // that are superseded will be requested again.
         if request.counts() {
             self.filter.follow(request.generation(), open.transactions());
         }
@@ -413,6 +447,8 @@ impl Session {
             let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
+        // Also for keychains that earlier blocks or unconfirmed transactions advanced: their
+        // scripts are still awaited.
         if request.counts() {
             self.advance.answered(block);
         }
@@ -428,7 +464,7 @@ impl Session {
         }
     }
 
-    /// A transaction in a block: the wallet's, or a false positive.
+    /// Handles a transaction in a block: either the wallet's or a false positive.
     fn confirmed(
         &mut self,
         confirmed: Confirmed,
@@ -439,15 +475,17 @@ impl Session {
         let Confirmed { place, counts, is_in_chain } = confirmed;
         let Place { block, index } = place;
         let relevance = self.watch.relevance(&transaction);
+        // The transaction of a block that left the chain is unconfirmed again, and may be reported
+        // as such.
         let standing = if is_in_chain {
             Standing::InBlock { height: block.height, reported: !relevance.is_empty() }
         } else {
             Standing::Dropped
         };
-        // Asked again for the block, the node may not send it again.
+        // If the block is requested again, the node may not send the transaction again.
         self.recent.insert(txid, &transaction, standing);
         if relevance.is_empty() {
-            // With the null outpoint in the filter each coinbase matches, as it should.
+            // With the null outpoint in the filter, each coinbase matches on purpose.
             let is_null_outpoint = self.filter.policy().insert_null_outpoint && index == 0;
             if !is_null_outpoint {
                 self.stats.count_false_positive();
@@ -462,12 +500,15 @@ impl Session {
             report(actions, Finding::LimitReached(over_limit));
         }
         let needed = self.elements.learn(&self.watch, txid, &relevance);
-        // The node did not insert them, so that a later block was answered without their spends.
+        // The node's filter lacks these outpoints, so later blocks may have been answered without
+        // their spends.
         if counts && self.filter.lacks(&needed) {
             self.filter.set_behind();
             self.requests.refilter_from(block);
         }
         self.advance(&relevance, Some(block), actions);
+        // If the transaction advanced a keychain, this block was answered without the keychain's
+        // new scripts.
         if counts {
             self.advance.answered(block);
         }
@@ -477,15 +518,18 @@ impl Session {
 
     fn unconfirmed(&mut self, txid: Txid, tx: Transaction, actions: &mut Actions) {
         let standing = self.recent.standing(&txid);
+        // The transaction was already reported as the wallet's.
         if standing.is_some_and(Standing::is_reported) {
             return;
         }
-        // The node may have announced it under a filter before this one: the copy of the node's
-        // filter, a lower bound, does not take it in.
+        // The node may have announced the transaction under an earlier filter, so it is not matched
+        // against the mirror, which is only a lower bound.
         let relevance = self.watch.relevance(&tx);
         if !relevance.is_empty() {
             return self.report_unconfirmed(txid, tx, relevance, actions);
         }
+        // Foreign transactions are stored once, because a script that is added later may make them
+        // the wallet's.
         if standing.is_none() {
             self.recent.insert(txid, &tx, Standing::Foreign);
             report(actions, Finding::FalsePositive(txid, None));
@@ -506,7 +550,8 @@ impl Session {
         report(actions, Finding::Relevant(Box::new(relevant)));
     }
 
-    /// Reports what came outside of blocks before it was known to be the wallet's.
+    /// Reports transactions that were received outside of blocks before they were known to be the
+    /// wallet's.
     fn compare_again(&mut self, actions: &mut Actions) {
         let is_own = |(txid, tx)| (!self.watch.relevance(tx).is_empty()).then_some(txid);
         let own: Vec<Txid> = self.recent.foreign().filter_map(is_own).collect();
@@ -518,7 +563,7 @@ impl Session {
         }
     }
 
-    /// Notes the highest index used of each keychain.
+    /// Records the highest used index of each keychain, and reports keychains that have advanced.
     fn advance(&mut self, relevance: &Relevance, block: Option<BlockAt>, actions: &mut Actions) {
         let block = block.map(|block| block.hash);
         for label in relevance.received.iter().filter_map(|received| received.label) {
@@ -529,6 +574,7 @@ impl Session {
     }
 
     fn advise_refresh(&mut self, actions: &mut Actions) {
+        // Without a loaded filter there is nothing to refresh.
         let Some(mirror) = self.filter.mirror() else { return };
         let target = self.filter.policy().fpr;
         if let Some(reason) = self.stats.advise(mirror.false_positive_rate(), target) {
@@ -536,12 +582,15 @@ impl Session {
         }
     }
 
-    /// The node has come to the end of what was asked before a fence, if the nonce is one's.
+    /// Handles a `pong`. If its nonce belongs to a fence, the node has finished all answers to
+    /// requests before that fence.
     fn pong(&mut self, nonce: u64, actions: &mut Actions) {
+        // Pongs of the caller's own pings are ignored.
         let Some(fence) = self.fences.passed(nonce).filter(|_| self.is_connected) else { return };
         for request in self.requests.take_passed_over(fence) {
             let block = request.block().hash;
             self.answers.pass_over(block);
+            // A superseded block will be requested again anyway.
             if request.counts() {
                 report(actions, Finding::Unanswered(block));
             }
@@ -549,7 +598,7 @@ impl Session {
         self.answers.settle(fence);
     }
 
-    /// The header's place in the chain, once the tip is known.
+    /// Returns the header's position in the chain, if the height of the tip is known.
     fn link(&self, request: &Request) -> HeaderLink {
         let height = request.block().height;
         match self.tip.and_then(|tip| tip.checked_sub(height)) {
@@ -560,13 +609,13 @@ impl Session {
         }
     }
 
-    /// Whether a transaction is kept for a while, as it is kept.
+    /// Returns a stored transaction, as it is stored.
     #[cfg(test)]
     pub(super) fn kept(&self, txid: &Txid) -> Option<&Transaction> {
         self.recent.get(txid)
     }
 
-    /// The transactions that have come of the block that is open.
+    /// Returns the transactions of the open block that have been delivered.
     #[cfg(test)]
     pub(super) fn delivered(&mut self) -> Vec<Transaction> {
         self.requests.open_mut().map_or(Vec::new(), |open| open.transactions().cloned().collect())

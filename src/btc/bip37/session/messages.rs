@@ -1,4 +1,4 @@
-//! Conversions from and to the messages of `bitcoin`, which has them with its feature `std`.
+//! Conversions from and to the message types of the crate `bitcoin` (feature `std`).
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::p2p::message::NetworkMessage;
@@ -8,7 +8,7 @@ use super::event::{Event, Message};
 use crate::btc::bip37::PayloadError;
 use crate::btc::protocol::MSG_FILTERED_BLOCK;
 
-/// A message from the node. What a session does not look into is [`Event::Other`].
+/// Converts a message from the node. Messages that a session does not use become [`Event::Other`].
 impl From<NetworkMessage> for Event {
     fn from(message: NetworkMessage) -> Self {
         match message {
@@ -24,7 +24,7 @@ impl TryFrom<Message> for NetworkMessage {
     type Error = PayloadError;
 
     /// # Errors
-    /// A filter with reserved flags, which no session sends.
+    /// Returns an error for a filter with reserved flags, which no session sends.
     fn try_from(message: Message) -> Result<Self, PayloadError> {
         Ok(match message {
             Message::FilterLoad(filter) => Self::FilterLoad(filter.try_into()?),

@@ -1,4 +1,4 @@
-//! Transactions of answered blocks that were not delivered, and may come late.
+//! Transactions of answered blocks that were not delivered and may arrive late.
 
 use alloc::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bitcoin::Txid;
 
 use crate::btc::headers::BlockAt;
 
-/// Transactions not delivered with their block, with the position in it.
+/// Transactions that were not delivered with their block, with their positions in the block.
 #[derive(Debug, Clone)]
 pub(super) struct Missing {
     limit: usize,
@@ -18,8 +18,9 @@ impl Missing {
         Self { limit, places: BTreeMap::new() }
     }
 
-    /// Notes a transaction, unless there are too many already.
+    /// Records a transaction that was not delivered, unless the limit is reached.
     pub(super) fn insert(&mut self, txid: Txid, block: BlockAt, index: u32) {
+        // The node chooses how many transactions it withholds, so memory must be bounded.
         if self.places.len() < self.limit {
             self.places.insert(txid, (block, index));
         }
@@ -33,7 +34,7 @@ impl Missing {
         self.places.remove(txid)
     }
 
-    /// Blocks from `height` on have left the chain: no place there counts.
+    /// Drops transactions of blocks from `height` on, because these blocks have left the chain.
     pub(super) fn reorganize(&mut self, height: u32) {
         self.places.retain(|_, (block, _)| block.height < height);
     }

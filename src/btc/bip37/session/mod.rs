@@ -1,31 +1,41 @@
-//! The wallet's side of BIP37, as a state machine without input and output.
+//! The wallet's side of a BIP37 connection, as a state machine without I/O.
 //!
-//! A [`Session`] takes events (what the wallet watches, the blocks it wants, the node's messages,
-//! the time) and returns actions: messages to send, and findings. It owns a
-//! [`Watch`](crate::btc::wallet::Watch), makes the filter by a [`FilterPolicy`], checks every answer
-//! as [`Proof`](super::Proof) does under the strict policy, and compares every transaction exactly
-//! with what is watched.
+//! A [`Session`] takes events: what the wallet watches, the blocks to filter, the node's messages,
+//! and the time. It returns actions: messages to send, and findings.
+//!
+//! A session owns a [`Watch`](crate::btc::wallet::Watch) and builds the filter by a
+//! [`FilterPolicy`]. It verifies every answer as [`Proof`](super::Proof) does under the strict
+//! policy, and compares every transaction exactly with what is watched.
 //!
 //! # What a finding is worth
-//! A relevant transaction is in its block as far as the block's proof goes. That a block holds no
-//! other is the node's word: a merkle block proves inclusion only. Someone who has the block can
-//! show that the node left something out ([`OmissionEvidence`]); a transaction announced but
-//! not delivered, a block not answered, a message out of turn are no proof of anything, since
-//! honest nodes meet them too: Core has not sent again what it knows the wallet to have.
+//! A relevant transaction is in its block as far as the block's proof shows. That the block
+//! contains no other relevant transaction is only the node's claim, because a merkle block proves
+//! inclusion only.
+//!
+//! Anyone who has the block can prove that the node left a transaction out ([`OmissionEvidence`]).
+//! Other irregularities prove nothing, because they also happen with honest nodes: a transaction
+//! that was announced but not delivered, a block that was not answered, a message out of turn. For
+//! example, Core does not send a transaction again that it knows the wallet to have.
 //!
 //! # The node's filter
-//! The node inserts outpoints into its filter for transactions in blocks and for those that it
-//! announces. The session follows it through the blocks alone, so its copy is a lower bound. An answer
-//! is held against a node only with the filter as it was loaded; and only if no filter was sent
-//! between request and answer, the node answered every request once, and a `pong` shows that it
-//! had come to the end of its answers.
+//! The node inserts outpoints into its filter for transactions in blocks, and also for transactions
+//! that it announces. The session follows only the insertions for blocks, so its copy of the filter
+//! (the mirror) is a lower bound.
+//!
+//! An answer is used as evidence against a node only with the filter as it was loaded, and only
+//! under three conditions. No filter was sent between request and answer. The node answered every
+//! request once. A `pong` shows that the node had finished all its answers.
 //!
 //! # Starting over
-//! A transaction can be missed in two ways, and both end in [`Finding::Refilter`]: the wallet
-//! learns of a key only from the transaction that uses the one before (the caller adds scripts
-//! after [`Finding::KeychainAdvanced`]), or a filter without an output's outpoint was loaded
-//! while the block with the output was on its way. A key used in an earlier block than the one
-//! that advanced its keychain is found only by going back further.
+//! A transaction can be missed in two ways, and both lead to [`Finding::Refilter`]:
+//!
+//! - The wallet learns of a key only from the transaction that uses the key before it. The caller
+//!   adds scripts after [`Finding::KeychainAdvanced`].
+//! - A filter without the outpoint of an output was loaded while the block with the output was in
+//!   flight.
+//!
+//! A key that is used in an earlier block than the one that advanced its keychain is found only by
+//! requesting earlier blocks again.
 
 mod advance;
 mod answers;

@@ -1,4 +1,4 @@
-//! The filter that the node has, as far as it can be followed.
+//! The node's filter, as far as the session can follow it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -10,17 +10,17 @@ use super::policy::FilterPolicy;
 use super::privacy::PrivacyReport;
 use crate::btc::bip37::{AddedData, BloomFilter, MAX_FILTERADD_SIZE, SizingError};
 
-/// The filter on the present connection, and the policy by which it is made.
+/// The filter that is loaded on the present connection, and the policy by which it is built.
 #[derive(Debug, Clone)]
 pub(super) struct NodeFilter {
     policy: FilterPolicy,
     address_population: f64,
     loaded: Option<Loaded>,
-    /// Counts the filters loaded: an answer is held against the filter that it was asked under.
+    /// Number of filters loaded so far. It identifies the filter under which a block was requested.
     generation: u64,
-    /// There are elements that the filter lacks.
+    /// `true` if the node's filter lacks some of the wallet's elements.
     is_behind: bool,
-    /// Size and number of hash functions of the last filter.
+    /// Size in bytes and number of hash functions of the last filter.
     last_parameters: Option<(usize, u32)>,
 }
 
@@ -28,16 +28,18 @@ pub(super) struct NodeFilter {
 struct Loaded {
     /// The filter as it was sent.
     sent: Arc<BloomFilter>,
-    /// The filter with what the node has inserted since, as far as blocks show: a lower bound.
+    /// The filter with the outpoints that the node has inserted since, as far as blocks show: a
+    /// lower bound.
     mirror: BloomFilter,
 }
 
-/// A filter to send.
+/// A new filter to send.
 pub(super) struct Load {
     pub(super) filter: BloomFilter,
-    /// What it tells an observer, if its parameters are new.
+    /// What the filter reveals to an observer, if its parameters are new.
     pub(super) privacy: Option<PrivacyReport>,
-    /// The filter before lacked an element: what is in flight is answered without it.
+    /// `true` if the earlier filter lacked an element, so that blocks in flight are answered
+    /// without it.
     pub(super) is_late: bool,
 }
 
@@ -66,12 +68,12 @@ impl NodeFilter {
         self.loaded.as_ref().map(|loaded| &loaded.sent)
     }
 
-    /// The node's filter, which may hold more.
+    /// Returns the mirror of the node's filter. The node's own filter may contain more elements.
     pub(super) fn mirror(&self) -> Option<&BloomFilter> {
         self.loaded.as_ref().map(|loaded| &loaded.mirror)
     }
 
-    /// Whether elements were added that the filter lacks.
+    /// Returns `true` if the node's filter lacks some of the wallet's elements.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -80,23 +82,23 @@ impl NodeFilter {
         self.is_behind = true;
     }
 
-    /// Whether a filter is loaded that lacks one of these outpoints.
+    /// Returns `true` if a filter is loaded that lacks one of these outpoints.
     pub(super) fn lacks(&self, outpoints: &[OutPoint]) -> bool {
         self.mirror().is_some_and(|mirror| outpoints.iter().any(|it| !mirror.contains_outpoint(it)))
     }
 
-    /// The connection is gone, and the node's filter with it.
+    /// Handles a closed connection: the node's filter is dropped with it.
     pub(super) fn disconnect(&mut self) {
         self.loaded = None;
-        // The next connection begins by loading everything.
+        // The next connection starts by loading all elements.
         self.is_behind = false;
     }
 
-    /// Makes a filter of all elements, to be sent. `None` if there are no elements: a filter of
-    /// nothing would let nothing through, and no filter asks for nothing.
+    /// Builds a filter of all elements, to be sent. Returns `None` if there are no elements: an
+    /// empty filter would match nothing, and no filter is needed.
     ///
     /// # Errors
-    /// No filter has room for the elements. The one before stays.
+    /// Returns an error if no filter is large enough for the elements. The earlier filter stays.
     pub(super) fn load(&mut self, elements: &FilterElements) -> Result<Option<Load>, SizingError> {
         self.is_behind = false;
         if elements.len() == 0 {
@@ -118,7 +120,8 @@ impl NodeFilter {
         Ok(Some(Load { filter, privacy, is_late }))
     }
 
-    /// What the filter tells an observer, if its parameters differ from the last filter's.
+    /// Returns what the filter reveals to an observer, if its parameters differ from the last
+    /// filter's.
     fn privacy(
         &mut self,
         filter: &BloomFilter,
@@ -126,6 +129,7 @@ impl NodeFilter {
     ) -> Option<PrivacyReport> {
         let parameters = (filter.data().len(), filter.hash_funcs());
         let last = self.last_parameters.replace(parameters);
+        // With the same parameters, the new filter reveals no more than the last one.
         if last == Some(parameters) {
             return None;
         }
@@ -136,9 +140,11 @@ impl NodeFilter {
         Some(privacy)
     }
 
-    /// The elements that the filter lacks, to be sent as `filteradd`; they count as sent. `None` if
-    /// the filter is to be loaded instead: by the policy, for want of room, or since an element is
-    /// too long for `filteradd`.
+    /// Returns the elements that the filter lacks, to be sent as `filteradd`, and inserts them into
+    /// the mirror.
+    ///
+    /// Returns `None` if a new filter must be loaded instead: the policy requires it, the capacity
+    /// is exceeded, or an element is too long for `filteradd`.
     pub(super) fn add(&mut self, elements: &FilterElements) -> Option<Vec<AddedData>> {
         if !self.policy.use_filteradd || elements.len() > self.policy.capacity {
             return None;
@@ -149,6 +155,8 @@ impl NodeFilter {
         }
         let mut added = Vec::new();
         for element in elements.iter() {
+            // An element that the mirror contains need not be sent. The node's filter contains at
+            // least as much.
             if !mirror.contains(element)
                 && let Ok(data) = AddedData::new(element)
             {
@@ -160,14 +168,15 @@ impl NodeFilter {
         Some(added)
     }
 
-    /// Follows what the node inserts for these transactions of a block that was asked for under
-    /// the filter with this number.
+    /// Inserts into the mirror what the node inserts for these transactions of a block.
+    /// `generation` is the number of the filter under which the block was requested.
     pub(super) fn follow<'a>(
         &mut self,
         generation: u64,
         transactions: impl Iterator<Item = &'a Transaction>,
     ) {
-        // Under a filter before, the node inserted into that one.
+        // If the block was requested under an earlier filter, the node inserted the outpoints into
+        // that filter.
         if generation == self.generation
             && let Some(loaded) = &mut self.loaded
         {

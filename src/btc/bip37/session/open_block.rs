@@ -1,4 +1,4 @@
-//! A merkle block whose transactions are coming.
+//! A merkle block whose transactions are being received.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -10,47 +10,47 @@ use super::event::Finding;
 use super::request::Request;
 use crate::btc::bip37::{BloomFilter, MerkleBlock, Proof, ProofError};
 
-/// The most that the transactions of a block have without witness: a quarter of
+/// Largest total size of a block's transactions without witnesses, in bytes: a quarter of
 /// `MAX_BLOCK_WEIGHT`.
 const MAX_BLOCK_BASE_SIZE: usize = 1_000_000;
 
-/// A merkle block whose transactions are coming.
+/// A merkle block whose transactions are being received.
 #[derive(Debug, Clone)]
 pub(super) struct OpenBlock {
     request: Request,
     merkle_block: MerkleBlock,
     proof: Proof,
-    /// By position, with the ids.
+    /// The delivered transactions and their txids, by position in the block.
     delivered: BTreeMap<u32, (Txid, Transaction)>,
-    /// Transactions that came and are passed over.
+    /// Transactions that were delivered and ignored.
     refused: BTreeSet<Txid>,
-    /// Size of the delivered transactions.
+    /// Total size of the delivered transactions in bytes.
     bytes: usize,
-    /// The filter that the answer can be held against.
+    /// The filter with which the answer can be used as evidence; `None` if it cannot be.
     held_against: Option<Arc<BloomFilter>>,
 }
 
-/// What the tree of an open block has of a transaction.
+/// Relation of a transaction to the tree of an open block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaf {
-    /// It is matched, and has not come.
+    /// The transaction is matched and was not delivered yet.
     Awaited,
-    /// It has come.
+    /// The transaction is matched and was delivered.
     Came,
-    /// It is not in the tree.
+    /// The tree does not contain the transaction.
     Absent,
 }
 
-/// What became of a transaction for an open block.
+/// Result of delivering a transaction to an open block.
 pub(super) enum Delivery {
     Taken,
-    /// The transaction alone is passed over.
+    /// This transaction is ignored; the block stays open.
     Refused(Finding),
-    /// The block cannot be what the node says.
+    /// The block must be dropped, because the answer is invalid.
     Impossible(Finding),
 }
 
-/// An open block's parts, once no more transactions are waited for.
+/// The parts of an open block, once no more transactions are expected.
 pub(super) struct Parts {
     pub(super) merkle_block: MerkleBlock,
     pub(super) proof: Proof,
@@ -92,7 +92,7 @@ impl OpenBlock {
         }
     }
 
-    /// Takes a transaction of the tree.
+    /// Adds a transaction of the tree.
     pub(super) fn deliver(&mut self, txid: Txid, tx: Transaction) -> Delivery {
         let block = self.proof.block_hash;
         match self.proof.deliver(&tx) {
@@ -101,8 +101,8 @@ impl OpenBlock {
                 self.delivered.insert(index, (txid, tx));
             }
             Ok(None) => {}
-            // It may be an inner node of the tree, and an honest node sends one that a miner has
-            // put into a block: the others count.
+            // The txid may be an inner node of the tree. An honest node sends such a transaction if
+            // a miner has put it into a block, so the other transactions are still accepted.
             Err(ProofError::TransactionOf64Bytes { index, txid }) => {
                 self.refused.insert(txid);
                 return Delivery::Refused(Finding::Refused { block, index, txid });
@@ -111,18 +111,19 @@ impl OpenBlock {
                 return Delivery::Impossible(Finding::InvalidMerkleBlock(block, error));
             }
         }
+        // Without this limit, a lying node could fill the memory with transactions.
         if self.bytes > MAX_BLOCK_BASE_SIZE {
             return Delivery::Impossible(Finding::OversizedBlock(block));
         }
         Delivery::Taken
     }
 
-    /// Whether all transactions of the tree have come.
+    /// Returns `true` if all transactions of the tree have been delivered.
     pub(super) fn is_complete(&self) -> bool {
         self.delivered.len() + self.refused.len() == self.proof.inclusions.len()
     }
 
-    /// Transactions of the tree that have not come: position and id.
+    /// Returns the transactions of the tree that were not delivered: position and txid.
     pub(super) fn outstanding(&self) -> Vec<(u32, Txid)> {
         let leaves = self.proof.inclusions.iter();
         let outstanding =
@@ -130,7 +131,7 @@ impl OpenBlock {
         outstanding.map(|leaf| (leaf.index, leaf.txid)).collect()
     }
 
-    /// The transactions that have come, in the order of the block.
+    /// Returns the delivered transactions, in block order.
     pub(super) fn transactions(&self) -> impl Iterator<Item = &Transaction> {
         self.delivered.values().map(|(_, tx)| tx)
     }

@@ -1,40 +1,44 @@
-//! How a wallet's filter is made.
+//! Policy for building a wallet's filters.
 
 use crate::btc::bip37::UpdateMode;
 
-/// How a wallet's filter is made.
+/// Policy for building a wallet's filters.
 ///
-/// Two filters of one wallet that differ in tweak or size have different false positives, so
-/// that what matches both is the wallet. Keep `tweak` for good and restore `capacity` with it:
-/// both belong into the wallet's file.
+/// Two filters of one wallet that differ in tweak or size have different false positives, so what
+/// matches both filters almost certainly belongs to the wallet. Keep `tweak` permanently, and
+/// restore `capacity` with it. Both belong in the wallet's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterPolicy {
-    /// The random number of this wallet's filters.
+    /// Random number of this wallet's filters, which is added to the seed of each hash function.
     pub tweak: u32,
-    /// The elements that the last filter had room for; 0 for a new wallet. It grows by
-    /// [`spare`](Self::spare) beyond what is needed, and never shrinks.
+    /// Number of elements that the last filter was sized for; 0 for a new wallet. When more
+    /// elements are needed, the capacity grows to their number plus [`spare`](Self::spare). It
+    /// never shrinks.
     pub capacity: u32,
-    /// The room to add when the capacity is exceeded.
+    /// Number of extra elements to size the filter for when the capacity is exceeded.
     pub spare: u32,
-    /// The false-positive rate of an element when the filter is full to its capacity.
+    /// False-positive rate per element, when the filter contains as many elements as its capacity.
     pub fpr: f64,
-    /// What the node inserts when an output matches.
+    /// Rule for what the node inserts when an output matches.
     pub update: UpdateMode,
-    /// Whether to insert keys beside their hashes: P2PK outputs are then seen, and P2PKH spends
-    /// without their outpoint. An observer can tell the wallet's own keys from false positives.
+    /// `true` to insert public keys beside their hashes. P2PK outputs then match, and spends of
+    /// P2PKH match without their outpoint. An observer can then tell the wallet's own keys from
+    /// false positives.
     pub insert_keys: bool,
-    /// Whether to insert the null outpoint, so that every block's coinbase transaction matches
-    /// and proves the height of its tree. It costs a transaction per block, and shows that the
-    /// wallet is one of this kind.
+    /// `true` to insert the null outpoint, so that every block's coinbase transaction matches and
+    /// proves the height of the block's tree. It costs one transaction per block, and reveals that
+    /// the wallet uses this option.
     pub insert_null_outpoint: bool,
-    /// Whether to send what is added as `filteradd` while there is room. It saves bandwidth and
-    /// shows the node each element as it is; otherwise the whole filter is sent again.
+    /// `true` to send new elements as `filteradd` while the capacity suffices. That saves
+    /// bandwidth, but shows the node each element as it is. With `false`, the whole filter is sent
+    /// again.
     pub use_filteradd: bool,
 }
 
 impl FilterPolicy {
-    /// The policy for a new wallet with this random number: a rate of 1 in 100,000, room for 100
-    /// elements at a time, outpoints updated by the node, key hashes alone.
+    /// Returns the policy for a new wallet with this random number: a false-positive rate of 1 in
+    /// 100,000, capacity in steps of 100 elements, outpoints inserted by the node, and key hashes
+    /// without keys.
     pub fn new(tweak: u32) -> Self {
         Self {
             tweak,
@@ -48,7 +52,7 @@ impl FilterPolicy {
         }
     }
 
-    /// Makes room for `elements`.
+    /// Raises the capacity if `elements` exceeds it.
     pub(super) fn grow(&mut self, elements: u32) {
         if elements > self.capacity {
             self.capacity = elements.saturating_add(self.spare);

@@ -1,44 +1,44 @@
-//! What a wallet's filter tells an observer.
+//! Estimate of what a wallet's filter reveals to an observer.
 
 use core::fmt;
 
 use crate::btc::bip37::BloomFilter;
 
-/// Addresses with a balance, in round numbers: what false positives are drawn from.
+/// Number of addresses with a balance, as a round number. False positives are drawn from them.
 pub const ADDRESS_POPULATION: f64 = 5e7;
 
-/// What a filter tells whoever sees it.
+/// What a filter reveals to everyone who sees it.
 ///
-/// An honest figure, not a promise: who knows more about the addresses that match, say which
-/// are spent together, rules most of them out.
+/// The figures are estimates, not guarantees. An observer who knows more about the matching
+/// addresses, for example which are spent together, can exclude most of the false positives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PrivacyReport {
-    /// The wallet's keys and scripts; those that show the filter the same data, as P2PKH and
-    /// P2WPKH of one key do, count once.
+    /// Number of the wallet's keys and scripts. Those that push the same data, such as P2PKH and
+    /// P2WPKH of one key, count once.
     pub own: usize,
-    /// Addresses of others that are expected to match.
+    /// Expected number of addresses of others that match.
     pub others: f64,
-    /// Whether this filter's size or tweak differs from the one before: what matches both is
-    /// the wallet, and next to nothing else.
+    /// `true` if this filter's size or tweak differs from the previous filter's. The wallet's
+    /// addresses match both filters, and almost no other addresses do.
     pub parameters_changed: bool,
-    /// Whether keys are inserted beside their hashes.
+    /// `true` if public keys are inserted beside their hashes.
     pub keys_inserted: bool,
 }
 
 impl PrivacyReport {
-    /// Addresses in one filter below which nearly all can be guessed, with probability of about
-    /// 0.8 (Gervais et al., "On the privacy provisions of Bloom filters in lightweight Bitcoin
-    /// clients", 2014).
+    /// Number of addresses in one filter below which an observer can guess nearly all of them, with
+    /// a probability of about 0.8 (Gervais et al., "On the privacy provisions of Bloom filters in
+    /// lightweight Bitcoin clients", 2014).
     pub const FEW_ADDRESSES: usize = 15;
 
-    /// What `filter` tells, where `population` is the number of addresses that could match, say
-    /// [`ADDRESS_POPULATION`].
+    /// Returns the report for `filter` with `own` addresses of the wallet. `population` is the
+    /// number of addresses that could match, for example [`ADDRESS_POPULATION`].
     pub fn new(filter: &BloomFilter, own: usize, population: f64) -> Self {
         let others = filter.false_positive_rate() * population;
         Self { own, others, parameters_changed: false, keys_inserted: false }
     }
 
-    /// The share of the matching addresses that is the wallet's.
+    /// Returns the fraction of the matching addresses that belong to the wallet.
     #[expect(clippy::cast_precision_loss, reason = "a share, not a count")]
     pub fn own_share(&self) -> f64 {
         let own = self.own as f64;
@@ -58,16 +58,16 @@ impl fmt::Display for PrivacyReport {
         if self.own < Self::FEW_ADDRESSES {
             write!(
                 f,
-                "; with fewer than {} of its own, nearly all can be guessed",
+                "; with fewer than {} own addresses, an observer can guess nearly all of them",
                 Self::FEW_ADDRESSES
             )?;
         }
         if self.keys_inserted {
-            f.write_str("; keys beside their hashes tell the wallet's own from the others")?;
+            f.write_str("; public keys beside their hashes distinguish the wallet's addresses")?;
         }
         if self.parameters_changed {
             f.write_str(
-                "; its size or tweak changed, and only the wallet's match the filter before too",
+                "; size or tweak changed: almost only the wallet's addresses match both filters",
             )?;
         }
         Ok(())

@@ -1,35 +1,36 @@
-//! Transactions that are kept for a while, to stand in for one in a block.
+//! Cache of recently received transactions, which can replace a transaction that a block's answer
+//! lacks.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
 use bitcoin::{Transaction, Txid};
 
-/// What is known of a transaction that is kept.
+/// State of a cached transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// It came outside of a block, and was not the wallet's as far as was known.
+    /// The transaction was received outside of a block, and was not known to be the wallet's.
     Foreign,
-    /// It was reported as unconfirmed.
+    /// The transaction was reported as unconfirmed.
     Reported,
-    /// It came with a block of this height, and was reported if it was the wallet's.
+    /// The transaction was received with a block.
     InBlock {
-        /// The height.
+        /// Height of the block.
         height: u32,
-        /// Whether it was.
+        /// `true` if the transaction was the wallet's and was reported.
         reported: bool,
     },
-    /// The chain has dropped the block that it came with.
+    /// The block that contained the transaction has left the chain.
     Dropped,
 }
 
 impl Standing {
-    /// Whether it is known to be the wallet's, and nothing is left to say.
+    /// Returns `true` if the transaction was already reported as the wallet's.
     pub(super) fn is_reported(self) -> bool {
         matches!(self, Self::Reported | Self::InBlock { reported: true, .. })
     }
 }
 
-/// Transactions that came, the oldest dropped first.
+/// Received transactions; the oldest is dropped first.
 #[derive(Debug, Clone)]
 pub(super) struct Recent {
     max_bytes: usize,
@@ -39,7 +40,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// At most `max_bytes` of transactions, as they take up memory.
+    /// Returns an empty cache for at most `max_bytes` of transactions.
     pub(super) fn new(max_bytes: usize) -> Self {
         Self { max_bytes, by_txid: BTreeMap::new(), order: VecDeque::new(), bytes: 0 }
     }
@@ -52,15 +53,16 @@ impl Recent {
         self.by_txid.get(txid).map(|&(_, standing)| standing)
     }
 
-    /// Keeps `tx`, or changes its standing if it is kept.
+    /// Stores `tx`, or changes its state if it is stored already.
     pub(super) fn insert(&mut self, txid: Txid, tx: &Transaction, standing: Standing) {
         if let Some((_, known)) = self.by_txid.get_mut(&txid) {
             *known = standing;
             return;
         }
-        // What a transaction takes in memory is at most a few times its size; an empty one counts
-        // too.
+        // A transaction takes at most a few times its size in memory. The overhead bounds the
+        // number of small transactions too.
         let size = tx.base_size() + 200;
+        // A transaction larger than the cache would only evict all others.
         if size > self.max_bytes {
             return;
         }
@@ -74,7 +76,7 @@ impl Recent {
         }
     }
 
-    /// Those that may turn out to be the wallet's, the oldest first.
+    /// Returns the transactions that may turn out to be the wallet's, oldest first.
     pub(super) fn foreign(&self) -> impl Iterator<Item = (Txid, &Transaction)> {
         self.order.iter().filter_map(|(txid, _)| match self.by_txid.get(txid) {
             Some((tx, Standing::Foreign)) => Some((*txid, tx)),
@@ -82,7 +84,7 @@ impl Recent {
         })
     }
 
-    /// The chain has changed from `from` on.
+    /// Marks transactions of blocks from `from` on, because these blocks have left the chain.
     pub(super) fn reorganize(&mut self, from: u32) {
         for (_, standing) in self.by_txid.values_mut() {
             if matches!(standing, Standing::InBlock { height, .. } if *height >= from) {

@@ -1,10 +1,10 @@
-//! A block that the node was asked for.
+//! A request for a filtered block.
 
 use core::time::Duration;
 
 use crate::btc::headers::BlockAt;
 
-/// A block asked for on the present connection and not answered wholly.
+/// A block that was requested on the present connection and is not completely answered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Request {
     block: BlockAt,
@@ -24,23 +24,23 @@ impl Request {
         self.block
     }
 
-    /// The number of the filter under which it was sent.
+    /// Returns the number of the filter under which the block was requested.
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The fence before whose `pong` its answer comes.
+    /// Returns the fence whose `pong` follows the answer.
     pub(super) fn fence(&self) -> u64 {
         self.fence
     }
 
-    /// Whether its answer counts: otherwise the block will be asked for again, and what this
-    /// answer misses does not matter.
+    /// Returns `true` if the answer is valid. Otherwise the block will be requested again, and
+    /// transactions missing from this answer do not matter.
     pub(super) fn counts(&self) -> bool {
         !self.is_superseded
     }
 
-    /// Whether the caller's chain has kept the block since.
+    /// Returns `true` if the caller's chain still contains the block.
     pub(super) fn is_in_chain(&self) -> bool {
         self.is_in_chain
     }
@@ -49,15 +49,15 @@ impl Request {
         self.is_superseded = true;
     }
 
-    /// The caller's chain has dropped the block.
+    /// Marks the request, because the block has left the caller's chain.
     pub(super) fn leave_chain(&mut self) {
         self.is_superseded = true;
         self.is_in_chain = false;
     }
 
-    /// How long it has waited.
+    /// Returns the time that the request has waited.
     pub(super) fn waited(&mut self, now: Duration) -> Duration {
-        // The clock may have been set back: waiting then counts from there.
+        // If the clock was set back, waiting starts again from the new time.
         self.sent = self.sent.min(now);
         now.saturating_sub(self.sent)
     }

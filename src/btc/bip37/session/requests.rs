@@ -1,5 +1,5 @@
-//! The blocks that are to be filtered: queued, in flight, and the one whose transactions are
-//! coming.
+//! Requests for filtered blocks: queued, in flight, and the block whose transactions are being
+//! received.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::request::Request;
 use crate::btc::headers::BlockAt;
 use crate::btc::protocol::MAX_INV_SIZE;
 
-/// Requests, from the queue to the block that is closed.
+/// Requests, from the queue until the block is closed.
 #[derive(Debug, Clone)]
 pub(super) struct Requests {
     max_queued: usize,
@@ -21,7 +21,7 @@ pub(super) struct Requests {
     timeout: Duration,
     queue: VecDeque<BlockAt>,
     in_flight: VecDeque<Request>,
-    /// The block whose transactions are coming.
+    /// The block whose transactions are being received.
     open: Option<OpenBlock>,
     /// The lowest block from which transactions may have been missed.
     refilter: Option<BlockAt>,
@@ -42,12 +42,13 @@ impl Requests {
         }
     }
 
-    /// Requests that are not closed, sent or not.
+    /// Returns the number of requests that are not closed, sent or not.
     pub(super) fn num_pending(&self) -> usize {
         self.queue.len() + self.in_flight.len() + usize::from(self.open.is_some())
     }
 
-    /// Queues blocks, in their order. Returns how many there was no room for.
+    /// Queues blocks, in their order. Returns the number of blocks that exceeded the limit and were
+    /// dropped.
     pub(super) fn enqueue(&mut self, blocks: Vec<BlockAt>) -> usize {
         let room = self.max_queued.saturating_sub(self.queue.len());
         let excess = blocks.len().saturating_sub(room);
@@ -55,7 +56,8 @@ impl Requests {
         excess
     }
 
-    /// The connection is gone: what was sent and counts is queued again, lowest first.
+    /// Handles a closed connection: blocks that were requested and are still valid are queued
+    /// again, lowest first.
     pub(super) fn disconnect(&mut self) {
         let open = self.open.take().map(|open| *open.request());
         let sent = self.in_flight.drain(..).chain(open);
@@ -67,7 +69,8 @@ impl Requests {
         self.is_stall_reported = false;
     }
 
-    /// Blocks from `height` on have left the chain. Those that were sent are still answered.
+    /// Drops queued requests from `height` on, because these blocks have left the chain. Requests
+    /// that were sent are marked, because the node still answers them.
     pub(super) fn reorganize(&mut self, height: u32) {
         self.queue.retain(|block| block.height < height);
         let sent = self.sent_mut().filter(|request| request.block().height >= height);
@@ -82,14 +85,15 @@ impl Requests {
         self.in_flight.iter_mut().chain(self.open.iter_mut().map(OpenBlock::request_mut))
     }
 
-    /// Notes that transactions may have been missed from `block` on.
+    /// Records that transactions may have been missed from `block` on.
     pub(super) fn refilter_from(&mut self, block: BlockAt) {
         if self.refilter.is_none_or(|lowest| block.height < lowest.height) {
             self.refilter = Some(block);
         }
     }
 
-    /// Notes that blocks in flight are answered without what the node's filter gets only now.
+    /// Records that blocks in flight are answered without the elements that the node's filter
+    /// receives only now.
     pub(super) fn refilter_in_flight(&mut self) {
         let blocks = self.sent().filter(|request| request.counts()).map(Request::block);
         if let Some(lowest) = blocks.min_by_key(|block| block.height) {
@@ -97,13 +101,15 @@ impl Requests {
         }
     }
 
-    /// Drops the note that transactions may have been missed.
+    /// Drops the record that transactions may have been missed.
     pub(super) fn forget_refilter(&mut self) {
         self.refilter = None;
     }
 
-    /// Where to start over, if transactions may have been missed: there, or at the lowest block
-    /// not answered yet, since all of those are dropped.
+    /// Returns the block from which to filter again, if transactions may have been missed.
+    ///
+    /// Drops all requests that are not answered yet, so the block is the lowest one of these and of
+    /// the recorded block.
     pub(super) fn take_refilter(&mut self) -> Option<BlockAt> {
         let mut from = self.refilter.take()?;
         let sent = self.sent().filter(|request| request.counts()).map(Request::block);
@@ -112,23 +118,27 @@ impl Requests {
                 from = block;
             }
         }
+        // Everything from the returned block on is requested again by the caller.
         self.queue.clear();
         self.sent_mut().for_each(Request::supersede);
         Some(from)
     }
 
-    /// Takes from the queue as many blocks as may be in flight, to be sent under the filter with
-    /// this number and before this fence. None while less than half of the room is free: one
-    /// message for each block would cost more than it saves.
+    /// Removes as many blocks from the queue as may be in flight, to be sent under filter
+    /// `generation` and before this fence.
+    ///
+    /// Returns none while less than half of the limit is free. Otherwise, the session would send
+    /// one message for each block.
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();
+        // One message for half of the limit, instead of one for each answered block.
         if room * 2 < self.max_in_flight {
             return blocks;
         }
         while blocks.len() < room {
             let Some(&block) = self.queue.front() else { break };
-            // Two answers for one block could not be told apart.
+            // Two answers for the same block could not be told apart.
             if self.sent().any(|request| request.block().hash == block.hash) {
                 break;
             }
@@ -139,13 +149,13 @@ impl Requests {
         blocks
     }
 
-    /// Takes the request in flight for a block, which is answered now.
+    /// Removes and returns the request in flight for a block that is now answered.
     pub(super) fn take(&mut self, hash: &BlockHash) -> Option<Request> {
         let asked = self.in_flight.iter().position(|request| request.block().hash == *hash);
         asked.and_then(|place| self.in_flight.remove(place))
     }
 
-    /// Takes the requests that were to be answered before this fence, and were not.
+    /// Removes and returns the requests before this fence that were not answered.
     pub(super) fn take_passed_over(&mut self, fence: u64) -> Vec<Request> {
         let passed_over = |request: &&Request| request.fence() <= fence;
         let taken = self.in_flight.iter().filter(passed_over).copied().collect();
@@ -161,12 +171,13 @@ impl Requests {
         self.open.as_mut()
     }
 
-    /// Takes the block whose transactions are coming.
+    /// Removes and returns the block whose transactions are being received.
     pub(super) fn close(&mut self) -> Option<OpenBlock> {
         self.open.take()
     }
 
-    /// The oldest request and how long it has waited, once it is overdue; reported once.
+    /// Returns the oldest request and its waiting time if it is overdue. Each stall is reported
+    /// once.
     pub(super) fn check_timeout(&mut self, now: Duration) -> Option<(BlockHash, Duration)> {
         let open = self.open.as_mut().map(OpenBlock::request_mut);
         let Some(oldest) = open.or(self.in_flight.front_mut()) else {

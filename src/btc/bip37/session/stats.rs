@@ -1,28 +1,31 @@
-//! How often foreign transactions match, and when that calls for a fresh filter.
+//! Statistics of foreign transactions that match, and the decision when to advise a new filter.
 
 use core::fmt;
 
 use crate::btc::bip37::sizing::powf;
 
-/// The elements that a transaction shows a filter, in round numbers: its id, a push in each of
-/// two or three outputs, and an outpoint and perhaps two pushes in each of two inputs.
+/// Typical number of elements of a transaction that a filter tests, as a round number: the txid, a
+/// push in each of two or three outputs, and an outpoint and perhaps two pushes in each of two
+/// inputs.
 pub const ELEMENTS_PER_TRANSACTION: f64 = 8.0;
 
-/// The share of foreign transactions that a filter with this rate per element lets through.
+/// Returns the expected fraction of foreign transactions that match a filter with the
+/// false-positive rate `fpr` per element.
 pub fn expected_match_rate(fpr: f64) -> f64 {
     1.0 - powf(1.0 - fpr.clamp(0.0, 1.0), ELEMENTS_PER_TRANSACTION)
 }
 
-/// How often foreign transactions matched since the filter was loaded.
+/// Statistics of matches of foreign transactions since the filter was loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MatchStats {
-    /// Transactions in the blocks answered, by the node's word.
+    /// Number of transactions in the answered blocks, as the node claims.
     pub transactions: u64,
-    /// Those that are the wallet's.
+    /// Number of matched transactions that are the wallet's.
     pub relevant: u64,
-    /// Those that matched by accident, or by the node's choice.
+    /// Number of matched transactions that are not the wallet's. They matched by chance, or the
+    /// node chose to send them.
     pub false_positives: u64,
-    /// The rate per element that the filter had when it was loaded.
+    /// The filter's false-positive rate per element when it was loaded.
     pub loaded_fpr: f64,
 }
 
@@ -31,7 +34,8 @@ impl MatchStats {
         Self { transactions: 0, relevant: 0, false_positives: 0, loaded_fpr }
     }
 
-    /// False positives per foreign transaction; 0 before the first.
+    /// Returns the number of false positives per foreign transaction; 0 if there was no foreign
+    /// transaction.
     #[expect(clippy::cast_precision_loss, reason = "a rate, not a count")]
     pub fn observed_rate(&self) -> f64 {
         match self.transactions.saturating_sub(self.relevant) {
@@ -41,7 +45,7 @@ impl MatchStats {
     }
 }
 
-/// The statistics of the filter that is loaded, and whether a fresh one was advised.
+/// The statistics of the loaded filter, with a flag that a new filter was advised.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stats {
     matches: MatchStats,
@@ -53,7 +57,7 @@ impl Stats {
         Self::loaded(0.0)
     }
 
-    /// The statistics of a filter that has just been loaded with this rate per element.
+    /// Returns the statistics of a newly loaded filter with this false-positive rate per element.
     pub(super) fn loaded(fpr: f64) -> Self {
         Self { matches: MatchStats::new(fpr), is_refresh_advised: false }
     }
@@ -62,7 +66,7 @@ impl Stats {
         &self.matches
     }
 
-    /// Counts a block with this many transactions, as the node claims.
+    /// Adds a block with this many transactions, as the node claims.
     pub(super) fn count_block(&mut self, transactions: u32) {
         let counted = self.matches.transactions.saturating_add(transactions.into());
         self.matches.transactions = counted;
@@ -76,8 +80,10 @@ impl Stats {
         self.matches.false_positives += 1;
     }
 
-    /// Why the filter should be loaded afresh, once for each filter: `mirrored_fpr` is the rate of
-    /// the node's filter as far as its insertions can be followed, `target` the policy's.
+    /// Returns the reason why a new filter should be loaded, at most once for each filter.
+    ///
+    /// `mirrored_fpr` is the false-positive rate of the mirror of the node's filter, `target` the
+    /// rate of the policy.
     pub(super) fn advise(&mut self, mirrored_fpr: f64, target: f64) -> Option<RefreshReason> {
         let reason = self.reason(mirrored_fpr, target).filter(|_| !self.is_refresh_advised);
         self.is_refresh_advised |= reason.is_some();
@@ -88,8 +94,9 @@ impl Stats {
         let base = target.max(self.matches.loaded_fpr);
         let expected = expected_match_rate(base);
         let observed = self.matches.observed_rate();
-        // Fewer than ten false positives are no observation, and less than ten times the rate
-        // may be chance.
+        // Fewer than ten false positives are too small a sample, and less than ten times the
+        // expected rate may be chance. A mirror with more than ten times the false-positive rate
+        // has filled up, whatever was observed.
         if self.matches.false_positives >= 10 && observed > 10.0 * expected {
             Some(RefreshReason::Observed { observed, expected })
         } else if mirrored_fpr > 10.0 * base {
@@ -100,23 +107,23 @@ impl Stats {
     }
 }
 
-/// Why a filter should be loaded afresh.
+/// Reason why a new filter should be loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum RefreshReason {
-    /// More foreign transactions match than the filter explains: the node's filter has filled
-    /// up, or the node picks what it sends.
+    /// More foreign transactions match than the filter explains. Either the node has inserted many
+    /// elements, or the node chooses what it sends.
     Observed {
-        /// False positives per foreign transaction.
+        /// Observed number of false positives per foreign transaction.
         observed: f64,
-        /// The rate expected.
+        /// Expected number of false positives per foreign transaction.
         expected: f64,
     },
-    /// The outpoints that the node inserted have filled the filter up.
+    /// The outpoints that the node inserted have filled the filter.
     Filled {
-        /// The rate per element now, at least.
+        /// Lower bound of the false-positive rate per element now.
         fpr: f64,
-        /// The rate when the filter was loaded.
+        /// The false-positive rate when the filter was loaded.
         loaded: f64,
     },
 }
@@ -126,10 +133,10 @@ impl fmt::Display for RefreshReason {
         match self {
             Self::Observed { observed, expected } => write!(
                 f,
-                "{observed:.2e} of foreign transactions match, {expected:.2e} were expected"
+                "foreign transactions match at rate {observed:.2e}, expected {expected:.2e}"
             ),
             Self::Filled { fpr, loaded } => {
-                write!(f, "the filter's rate has grown from {loaded:.2e} to {fpr:.2e}")
+                write!(f, "the false-positive rate has grown from {loaded:.2e} to {fpr:.2e}")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Sessions against a simulated node, honest and lying.
+//! Tests of sessions with a simulated node, honest and lying.
 #![expect(clippy::cast_possible_truncation, reason = "the numbers of these tests are small")]
 
 mod closed;

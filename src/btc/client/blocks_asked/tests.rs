@@ -1,4 +1,4 @@
-//! Blocks that callers ask for: from whom, until when, and what counts as one.
+//! Block downloads: which peer is asked, when a download fails, and which blocks are accepted.
 
 use bitcoin::block::Header;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Witness};
@@ -9,10 +9,10 @@ use crate::btc::tests::{genesis, mine_headers, next_block, spend};
 const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 const NETWORK: Network = Network::Regtest;
-/// A time after that of every header made here.
+/// A Unix time later than the timestamp of every header in these tests.
 const UNIX: u32 = 1_700_000_000;
 
-/// A block on top of the genesis block, with a witness that its coinbase commits to (BIP141).
+/// A block after the genesis block. It has a witness, to which the coinbase commits (BIP141).
 fn segwit_block() -> Block {
     let mut spends = spend(OutPoint { vout: 0, ..OutPoint::null() }, ScriptBuf::new(), 1);
     spends.input[0].witness = Witness::from_slice(&[[1; 32]]);
@@ -25,7 +25,7 @@ fn chain(headers: &[Header]) -> HeaderChain {
     chain
 }
 
-/// What is asked for, among peers that come and go, at a time.
+/// The pending downloads, the connected peers, the chain and the time.
 struct World {
     asked: BlocksAsked,
     chain: HeaderChain,
@@ -61,7 +61,7 @@ fn failed(hash: BlockHash, error: BlockError) -> Vec<Action> {
     std::vec![Action::Block(hash, Err(error))]
 }
 
-/// A block of the chain, asked for from the first of two peers.
+/// A world in which a block of the chain is requested from the first of two peers.
 fn asked_of_one() -> (World, Block, BlockHash) {
     let block = segwit_block();
     let hash = block.block_hash();
@@ -99,7 +99,7 @@ fn who_is_overdue_is_let_go_and_another_is_asked() {
 #[test]
 fn a_block_that_one_peer_lacks_is_asked_of_the_next() {
     let (mut world, _, hash) = asked_of_one();
-    // Only the peer that was asked can say so.
+    // A `notfound` counts only from the peer that was asked.
     world.asked.missing(PeerId(2), &hash);
     assert_eq!(world.next(), []);
     world.asked.missing(PeerId(1), &hash);
@@ -116,7 +116,7 @@ fn a_false_block_is_the_fault_of_who_was_asked_for_it() {
     assert_eq!(world.take(2, &forged), None);
     let lied = Action::Disconnect(PeerId(1), Reason::FalseBlock(hash));
     assert_eq!(world.take(1, &forged), Some(lied));
-    // It is still wanted.
+    // The download is still pending.
     assert!(matches!(world.take(2, &block), Some(Action::Block(of, Ok(_))) if of == hash));
 }
 
@@ -128,7 +128,7 @@ fn a_block_without_its_witnesses_is_asked_of_the_next() {
         tx.input[0].witness = Witness::new();
     }
     assert_eq!(stripped.block_hash(), hash);
-    // From another it says nothing of the peer that was asked.
+    // From another peer, it does not end the request to the peer that was asked.
     assert_eq!(world.take(2, &stripped), None);
     assert_eq!(world.next(), []);
     assert_eq!(world.take(1, &stripped), None);
@@ -153,7 +153,7 @@ fn only_so_many_are_asked_for_at_a_time() {
     }
     let last = hashes[MAX_OPEN];
     assert_eq!(world.ask(last), failed(last, BlockError::TooMany));
-    // One that is asked for already takes no further room.
+    // A block that is requested already takes no further room.
     assert_eq!(world.ask(hashes[0]), []);
     assert_eq!(world.next().len(), MAX_OPEN);
     world.asked.missing(PeerId(1), &hashes[0]);

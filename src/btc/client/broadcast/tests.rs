@@ -1,4 +1,5 @@
-//! Peers that relay, that do not, and that are hostile; what they are sent and what is told of them.
+//! Broadcasts with peers that relay, peers that do not relay, and hostile peers: the messages that
+//! they are sent and the news that results.
 
 use bitcoin::absolute::LockTime;
 use bitcoin::consensus::serialize;
@@ -12,9 +13,9 @@ use bitcoin::{Amount, BlockHash, OutPoint, ScriptBuf, Sequence, TxIn, TxOut, Wit
 use super::*;
 use crate::btc::protocol::MAX_INV_SIZE;
 
-/// A time of day, as the clock of a machine has it.
+/// A plausible time of the system clock.
 const START: Duration = Duration::from_secs(1_700_000_000);
-/// The types of inventory of BIP144, as they are on the wire.
+/// Inventory types of BIP144, as encoded in messages.
 const MSG_TX: u32 = 1;
 const MSG_WITNESS_TX: u32 = 0x4000_0001;
 
@@ -42,7 +43,7 @@ fn at(height: u32, branch: u8) -> BlockAt {
     BlockAt { height, hash: BlockHash::from_byte_array([branch; 32]) }
 }
 
-/// The broadcasts, their peers, and what came of them since it was looked at.
+/// The broadcasts, the connected peers, and the messages and news since they were last taken.
 struct World {
     broadcasts: Broadcasts,
     peers: BTreeSet<PeerId>,
@@ -62,7 +63,8 @@ impl World {
         }
     }
 
-    /// A world in which the first three of its peers were told of this, and have asked for it.
+    /// A world in which the transaction was announced to the first three peers, and they have
+    /// requested it.
     fn asked(peers: u64, tx: &Transaction) -> Self {
         let mut world = Self::new(peers);
         world.offer(tx, None);
@@ -101,7 +103,7 @@ impl World {
         self.next();
     }
 
-    /// A peer asks for a transaction as Core asks a peer that serves no witnesses.
+    /// A peer requests a transaction as Core does from a peer that does not offer witnesses.
     fn get(&mut self, id: u64, tx: &Transaction) {
         let items = std::vec![Inventory::Transaction(tx.compute_txid())];
         self.take(id, &NetworkMessage::GetData(items));
@@ -124,7 +126,7 @@ impl World {
         self.next();
     }
 
-    /// Lets seconds pass, one by one.
+    /// Advances the time second by second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
@@ -132,25 +134,25 @@ impl World {
         }
     }
 
-    /// The peers to which such a message was sent, in order.
+    /// The peers to which a message was sent that `is_wanted` accepts, in order.
     fn sent_to(&self, is_wanted: impl Fn(&NetworkMessage) -> bool) -> Vec<PeerId> {
         let wanted = self.sent.iter().filter(|(_, message)| is_wanted(message));
         wanted.map(|(id, _)| *id).collect()
     }
 
-    /// The peers that were told of a transaction.
+    /// The peers to which a transaction was announced.
     fn told(&self, tx: &Transaction) -> Vec<PeerId> {
         let item = Inventory::Transaction(tx.compute_txid());
         self.sent_to(|message| matches!(message, NetworkMessage::Inv(of) if of.contains(&item)))
     }
 
-    /// The peers that were asked for a transaction.
+    /// The peers that were probed for a transaction.
     fn probed(&self, tx: &Transaction) -> Vec<PeerId> {
         let item = Inventory::WitnessTransaction(tx.compute_txid());
         self.sent_to(|message| matches!(message, NetworkMessage::GetData(of) if of.contains(&item)))
     }
 
-    /// The peers that were sent a transaction, all of it.
+    /// The peers that were sent a transaction with its witnesses.
     fn answered(&self, tx: &Transaction) -> Vec<PeerId> {
         self.sent_to(|message| matches!(message, NetworkMessage::Tx(sent) if sent == tx))
     }
@@ -160,14 +162,14 @@ impl World {
     }
 }
 
-/// The payload of a message, as it is on the wire.
+/// The encoded payload of a message.
 fn payload(message: &NetworkMessage) -> Vec<u8> {
     let message = RawNetworkMessage::new(Magic::REGTEST, message.clone());
-    // The magic, the command, the length and the checksum are before it.
+    // 24 bytes precede the payload: the magic, the command, the length and the checksum.
     serialize(&message)[24..].to_vec()
 }
 
-/// The payload of an `inv` or `getdata` with one item.
+/// The encoded payload of an `inv` or `getdata` with one item.
 fn inventory(kind: u32, hash: &[u8; 32]) -> Vec<u8> {
     [&[1], kind.to_le_bytes().as_slice(), hash].concat()
 }
@@ -185,13 +187,13 @@ fn three_are_told_at_first_and_are_sent_it_on_request() {
         assert_eq!(message.cmd(), "inv");
         assert_eq!(payload(message), inventory(MSG_TX, txid.as_byte_array()));
     }
-    // With and without the flag of BIP144: Core asks for witnesses only who says to serve them, and
-    // needs them all the same.
+    // With and without the flag of BIP144. Core requests witnesses only from a peer that offers
+    // them, but needs them in any case.
     world.get(1, &tx);
     world.take(2, &NetworkMessage::GetData(std::vec![Inventory::WitnessTransaction(txid)]));
     assert_eq!(world.answered(&tx), ids([1, 2]));
     assert_eq!(world.news(), [News::Requested(PeerId(1)), News::Requested(PeerId(2))]);
-    // Who was told is not told again.
+    // A peer that had the announcement gets no second one.
     world.pass(4);
     assert_eq!(world.told(&tx).len(), 3);
 }
@@ -215,7 +217,8 @@ fn who_was_not_told_is_sent_nothing() {
     world.news();
     world.get(4, &tx);
     assert_eq!((world.answered(&tx), world.news()), (ids([]), std::vec![]));
-    // Nor is it a request: nobody of the told has asked, and it is told after the time.
+    // It does not count as a request either: no peer with the announcement has requested the
+    // transaction, so after 30 seconds it is announced to all.
     world.pass(31);
     assert_eq!(world.told(&tx), ids(1..=4));
 }
@@ -228,8 +231,8 @@ fn a_request_names_the_txid() {
     world.offer(&tx, None);
     world.news();
     assert_ne!(wtxid.to_byte_array(), tx.compute_txid().to_byte_array());
-    // The flag of BIP144 changes how a transaction is sent, and not which one is meant. By BIP339 a
-    // wtxid has a type of its own, and both sides agree on it before.
+    // The flag of BIP144 changes how a transaction is encoded, not which one is meant. A wtxid has
+    // an inventory type of its own, which both sides must negotiate first (BIP339).
     let as_txid = Txid::from_byte_array(wtxid.to_byte_array());
     for item in [Inventory::WitnessTransaction(as_txid), Inventory::WTx(wtxid)] {
         world.take(1, &NetworkMessage::GetData(std::vec![item]));
@@ -245,7 +248,7 @@ fn a_transaction_is_sent_once_a_message_and_seldom_to_one_peer() {
     world.offer(&second, None);
     world.news();
     let (one, two) = (first.compute_txid(), second.compute_txid());
-    // The longest that a node takes, with both kinds of item.
+    // The longest message that a node accepts, with both kinds of item.
     let mut items = std::vec![Inventory::Transaction(one); MAX_INV_SIZE - 2];
     items.extend([Inventory::WitnessTransaction(one), Inventory::WitnessTransaction(two)]);
     world.take(1, &NetworkMessage::GetData(items.clone()));
@@ -256,7 +259,7 @@ fn a_transaction_is_sent_once_a_message_and_seldom_to_one_peer() {
     }
     assert_eq!(world.answered(&first), ids([1, 1, 1]));
     assert_eq!(world.news(), []);
-    // Another peer gets it all the same.
+    // Another peer still gets the transaction.
     world.get(2, &first);
     assert_eq!(world.answered(&first), ids([1, 1, 1, 2]));
 }
@@ -281,7 +284,7 @@ fn many_offers_go_in_one_message_in_their_order() {
     world.take(1, &NetworkMessage::GetData(items));
     let sent: Vec<_> = order.into_iter().map(|tx| (PeerId(1), NetworkMessage::Tx(tx))).collect();
     assert_eq!(world.sent, sent);
-    // The others are asked in one message too.
+    // The other peer is also probed in one message.
     world.connect(3);
     world.connect(4);
     world.sent.clear();
@@ -301,10 +304,10 @@ fn without_a_request_all_are_told_after_half_a_minute() {
     assert_eq!(world.told(&tx), ids(1..=3));
     world.pass(1);
     assert_eq!(world.told(&tx), ids(1..=8));
-    // And those that come later.
+    // Peers that connect later get the announcement too.
     world.connect(9);
     assert_eq!(world.told(&tx), ids(1..=9));
-    // Nobody has asked for it: nobody can have it.
+    // No peer has requested the transaction, so no peer can have it.
     world.pass(3_600);
     assert_eq!(world.probed(&tx), []);
     assert_eq!(world.told(&tx).len(), 9);
@@ -324,20 +327,20 @@ fn who_was_not_told_is_asked_for_it() {
         assert_eq!(payload(message), expected);
     }
     world.sent.clear();
-    // One has it, by either message.
+    // Peers 4 and 5 have it: one shows it by `tx` and `inv`, the other by `inv`.
     world.take(4, &NetworkMessage::Tx(tx.clone()));
     world.take(4, &NetworkMessage::Tx(tx.clone()));
     world.announce(4, &tx);
     world.announce(5, &tx);
-    // Who was told shows nothing by it.
+    // An announcement by a peer that was told proves no relay.
     world.announce(1, &tx);
     assert_eq!(world.news(), [News::Seen(PeerId(4)), News::Seen(PeerId(5))]);
-    // The last is asked again, when Core has had it for its two minutes, and not for ever.
+    // Peer 6 is probed again after the two minutes of Core, but not for ever.
     world.pass(120);
     assert_eq!(world.sent, []);
     world.pass(3_600);
     assert_eq!(world.probed(&tx), [PeerId(6); 9]);
-    // It is relayed: there is no need to tell more.
+    // The transaction was relayed, so it is announced to no further peer.
     assert_eq!(world.told(&tx), []);
 }
 
@@ -355,7 +358,7 @@ fn other_transactions_say_nothing_of_an_offer() {
 fn peers_that_ask_and_do_not_relay_cannot_keep_it_from_the_others() {
     let tx = tx(1);
     let mut world = World::asked(8, &tx);
-    // The first question, the second after Core's two minutes, and time to answer.
+    // The first probe, the second after the two minutes of Core, and 30 seconds to answer.
     world.pass(5 + 130 + 30);
     assert_eq!((world.probed(&tx).len(), world.told(&tx)), (10, ids([])));
     world.pass(1);
@@ -363,7 +366,7 @@ fn peers_that_ask_and_do_not_relay_cannot_keep_it_from_the_others() {
     assert_eq!(world.news(), (4..=8).map(|id| News::Offered(PeerId(id))).collect::<Vec<_>>());
     world.get(8, &tx);
     assert_eq!(world.answered(&tx), ids([8]));
-    // Those that come later are told too.
+    // Peers that connect later get the announcement too.
     world.connect(9);
     assert_eq!(world.told(&tx).last(), Some(&PeerId(9)));
 }
@@ -374,7 +377,7 @@ fn a_question_that_nobody_got_counts_for_nothing() {
     let mut world = World::asked(3, &tx);
     world.pass(3_600);
     assert_eq!(world.sent, []);
-    // The fourth is asked first, and told only if it is of no use.
+    // Peer 4 is probed first. It gets the announcement only if the probes find nothing.
     world.connect(4);
     assert_eq!((world.probed(&tx), world.told(&tx)), (ids([4]), ids([])));
     world.pass(130 + 30);
@@ -385,14 +388,14 @@ fn a_question_that_nobody_got_counts_for_nothing() {
 
 #[test]
 fn who_takes_no_such_fee_is_not_told_until_it_does() {
-    // BIP133 counts by 1,000 virtual bytes: 5 satoshis a virtual byte are 5,000.
+    // BIP133 gives rates per 1,000 virtual bytes: 5 sat/vB are 5,000.
     let rate = FeeRate::from_sat_per_vb(5).unwrap();
     let tx = tx(1);
     let mut world = World::new(0);
     world.take(1, &NetworkMessage::FeeFilter(6_000));
-    // What pays the least that a peer takes is relayed.
+    // A rate equal to the minimum is accepted.
     world.take(2, &NetworkMessage::FeeFilter(5_000));
-    // Not an amount: Core takes no notice of it.
+    // A negative rate is no amount; Core ignores it.
     world.take(3, &NetworkMessage::FeeFilter(-1));
     world.take(5, &NetworkMessage::FeeFilter(i64::MAX));
     world.peers = ids(1..=5).into_iter().collect();
@@ -400,11 +403,12 @@ fn who_takes_no_such_fee_is_not_told_until_it_does() {
     assert_eq!(world.told(&tx), ids(2..=4));
     let too_low = News::FeeTooLow(PeerId(1), FeeRate::from_sat_per_vb(6).unwrap());
     assert_eq!(world.news().iter().filter(|news| **news == too_low).count(), 1);
-    // Nobody asks for it, and all are told but those that do not take it; of which one is new.
+    // No peer requests the transaction, so it is announced to all peers that accept its rate. Peer
+    // 5 is found to refuse the rate only now.
     world.pass(31);
     assert_eq!(world.told(&tx), ids(2..=4));
     assert!(matches!(world.news().as_slice(), [News::FeeTooLow(PeerId(5), _)]));
-    // Lower, and not low enough.
+    // The minimum is lower, but still too high.
     world.take(1, &NetworkMessage::FeeFilter(5_004));
     assert_eq!((world.told(&tx), world.news()), (ids(2..=4), std::vec![]));
     world.take(1, &NetworkMessage::FeeFilter(5_000));
@@ -414,7 +418,7 @@ fn who_takes_no_such_fee_is_not_told_until_it_does() {
     );
     world.get(1, &tx);
     assert_eq!(world.answered(&tx), ids([1]));
-    // It was told, and is not told again.
+    // Peer 1 has had the announcement and gets no second one.
     world.take(1, &NetworkMessage::FeeFilter(6_000));
     world.take(1, &NetworkMessage::FeeFilter(1_000));
     assert_eq!((world.told(&tx).len(), world.news()), (4, [News::Requested(PeerId(1))].into()));
@@ -433,7 +437,7 @@ fn a_lower_fee_filter_is_of_no_account_where_three_are_told_or_no_rate_is_known(
     world.take(1, &NetworkMessage::FeeFilter(1_000_000));
     world.offer(&other, None);
     assert_eq!(world.told(&other), ids(1..=3));
-    // A filter ends with its connection.
+    // A fee filter ends with its connection.
     world.disconnect(1);
     world.connect(1);
     world.offer(&last, FeeRate::from_sat_per_vb(1));
@@ -454,7 +458,7 @@ fn a_rejection_is_told_once_and_only_of_who_was_told() {
     let mut world = World::new(4);
     world.offer(&tx, None);
     world.news();
-    // BIP61: the hash is that of the transaction.
+    // BIP61: the hash in `reject` is the txid.
     let message = reject(tx.compute_txid().to_raw_hash());
     world.take(4, &message);
     world.take(1, &reject(other.compute_txid().to_raw_hash()));
@@ -479,16 +483,16 @@ fn what_is_mined_rests_until_its_block_leaves_the_chain() {
     world.connect(1);
     world.pass(3_600);
     assert_eq!(world.told(&tx), []);
-    // The same again, as long as it is in a block.
+    // A repeated broadcast changes nothing while the transaction is in a block.
     world.offer(&tx, None);
     assert_eq!(world.told(&tx), []);
-    // Its block stays if the chain is cut above it.
+    // Its block stays if only blocks above it leave the chain.
     assert_eq!(world.broadcasts.roll_back(100), []);
     assert_eq!(world.broadcasts.roll_back(99), [txid]);
     assert_eq!(world.broadcasts.roll_back(99), []);
     world.next();
     assert_eq!(world.told(&tx), ids([1]));
-    // In another block of the same height.
+    // The transaction is now in another block at the same height.
     assert!(world.broadcasts.set_mined(&txid, at(100, 2)));
 }
 
@@ -499,7 +503,7 @@ fn the_oldest_of_more_than_a_hundred_is_dropped() {
     for tx in &all[..100] {
         assert_eq!(world.offer(tx, None), []);
     }
-    // Broadcast again, the first is the newest.
+    // The first transaction is broadcast again and is now the newest.
     assert_eq!(world.offer(&all[0], None), []);
     for (new, old) in [(100, 1), (101, 2)] {
         assert_eq!(world.offer(&all[new], None), [all[old].compute_txid()]);
@@ -533,7 +537,8 @@ fn another_is_told_for_one_that_leaves_and_who_returns_is_new() {
     assert_eq!(world.told(&tx), ids([4]));
     world.get(2, &tx);
     assert_eq!(world.answered(&tx), []);
-    // It was asked for once, and that is not forgotten: the one that was not told is asked for it.
+    // The earlier request still counts after its peers have left: the peer without an announcement
+    // is probed.
     for id in [1, 3, 4] {
         world.disconnect(id);
     }
@@ -544,14 +549,14 @@ fn another_is_told_for_one_that_leaves_and_who_returns_is_new() {
     world.sent.clear();
     world.pass(31);
     assert_eq!((world.probed(&tx), world.told(&tx)), (ids([7]), ids([])));
-    // A peer that was found to have it and returns shows it once more.
+    // A peer that had the transaction and reconnects is reported once more.
     world.news();
     world.announce(7, &tx);
     world.disconnect(7);
     world.connect(7);
     world.announce(7, &tx);
     assert_eq!(world.news(), [News::Seen(PeerId(7)), News::Seen(PeerId(7))]);
-    // It is relayed, whoever of them stays.
+    // The transaction counts as relayed even if the peers that had it leave.
     world.pass(3_600);
     assert_eq!(world.told(&tx), []);
 }

@@ -1,4 +1,5 @@
-//! Peers that are honest, slow, behind, on other branches, and none of these.
+//! Header sync with simulated peers: honest, slow, far behind, on other branches, silent, repeating
+//! themselves, or sending invalid headers.
 
 use std::collections::VecDeque;
 
@@ -9,24 +10,24 @@ use super::*;
 use crate::btc::tests::{genesis, mine_headers, solve};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// A time after that of every header made here.
+/// A Unix time later than the timestamp of every header in these tests.
 const UNIX: u32 = 1_700_000_000;
 
-/// Peers with a chain each, which they answer from as Core does.
+/// Simulated peers. Each has a chain and answers `getheaders` from it as Core does.
 struct World {
     sync: HeaderSync,
     peers: BTreeMap<PeerId, HeaderChain>,
-    /// Peers that are asked and say nothing.
+    /// Peers that never answer.
     silent: Vec<PeerId>,
-    /// Peers that answer each question with the same headers.
+    /// Peers that answer every request with the same headers.
     repeats: BTreeMap<PeerId, Vec<Header>>,
-    /// Peers each of whose answers takes the whole timeout.
+    /// Peers that take the whole timeout for each answer.
     slow: Vec<PeerId>,
     now: Duration,
     asked: BTreeMap<PeerId, u32>,
     questions: VecDeque<(PeerId, Vec<BlockHash>)>,
     dropped: Vec<(PeerId, Reason)>,
-    /// Blocks that entered or left the chain.
+    /// Number of blocks that entered or left the chain.
     changes: usize,
     shown: Vec<(PeerId, BlockHash)>,
 }
@@ -90,7 +91,7 @@ impl World {
         self.handle(Event::Headers(PeerId(id), headers));
     }
 
-    /// Answers until nothing is left to answer.
+    /// Answers requests until none is pending.
     fn run(&mut self) {
         self.handle(Event::Tick);
         for _ in 0..10_000 {
@@ -98,10 +99,10 @@ impl World {
                 return;
             }
         }
-        panic!("it does not come to an end");
+        panic!("requests do not end");
     }
 
-    /// The next question, if there is one.
+    /// Answers the next request. Returns `false` if none is pending.
     fn step(&mut self) -> bool {
         let Some((id, locator)) = self.questions.pop_front() else { return false };
         let Some(peer) = self.peers.get(&id).filter(|_| !self.silent.contains(&id)) else {
@@ -134,14 +135,15 @@ impl World {
 fn one_peer_at_a_time_until_one_has_told_all() {
     let all = mine_headers(&genesis(), 4_500, 1, 1);
     let mut world = World::fresh();
-    // Both are there before one is asked.
+    // Both peers are connected before the first request.
     world.peers.insert(PeerId(2), chain(&[&all]));
     world.handle(Event::Connected(PeerId(2), 4_500));
     world.add(1, chain(&[&all[..3_000]]));
     world.run();
     assert_eq!(world.height(), 4_500);
     assert!(world.sync.is_caught_up());
-    // The one that claims more, three times; the other once, for what it has beyond.
+    // Peer 2 claims more headers and sends them in three messages. Peer 1 is asked once, for
+    // further headers.
     assert_eq!(world.asked, BTreeMap::from([(PeerId(1), 1), (PeerId(2), 3)]));
     let shown: BTreeMap<_, _> = world.sync.shown().collect();
     assert_eq!(shown[&PeerId(2)], world.tip());
@@ -279,7 +281,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(!world.sync.is_caught_up());
     world.run();
     assert_eq!(world.height(), 20);
-    // The same by inv.
+    // The same with an announcement by `inv`.
     let more = mine_headers(&all[19], 1, 1, 1);
     world.peers.insert(PeerId(1), chain(&[&all, &more]));
     let hash = more[0].block_hash();
@@ -290,7 +292,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     world.shown.clear();
     world.handle(Event::Announced(PeerId(1), hash));
     assert_eq!(world.shown, [(PeerId(1), hash)]);
-    // But not for ever.
+    // Too many unconnected messages lead to a disconnect.
     let stray = mine_headers(&mine_headers(&genesis(), 1, 9, 1)[0], 1, 9, 1);
     for _ in 0..=MAX_UNCONNECTED {
         world.take(1, &stray);
@@ -298,7 +300,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(matches!(world.dropped.as_slice(), [(PeerId(1), reason)] if reason.is_misbehaviour()));
 }
 
-/// Headers of which the clock allows the first three.
+/// Five headers. The first three are valid now, the last two are too far ahead of the clock.
 fn ahead(world: &mut World) -> Vec<Header> {
     let mut headers = mine_headers(&genesis(), 3, 1, 1);
     for _ in 0..2 {
@@ -321,7 +323,7 @@ fn who_has_headers_from_the_future_stays_and_is_asked_again() {
     assert_eq!((world.height(), world.dropped.len(), world.asked[&PeerId(1)]), (3, 0, 1));
     assert_eq!(world.shown.last(), Some(&(PeerId(1), all[2].block_hash())));
     assert!(world.sync.is_clock_behind() && !world.sync.is_caught_up());
-    // Its next blocks build on what is refused, which is no fault of its.
+    // The next blocks of the peer build on a refused header. The peer is not punished for them.
     for _ in 0..=MAX_UNCONNECTED {
         world.take(1, &all[4..]);
         world.run();
@@ -330,7 +332,7 @@ fn who_has_headers_from_the_future_stays_and_is_asked_again() {
     let asked = world.asked[&PeerId(1)];
     world.pass(ASK_AGAIN_AFTER);
     assert_eq!((world.height(), world.asked[&PeerId(1)]), (3, asked + 1));
-    // The clock is put right.
+    // The clock is corrected.
     world.now = late;
     world.run();
     assert_eq!((world.height(), world.dropped.len()), (5, 0));
@@ -368,11 +370,12 @@ fn a_branch_with_headers_from_the_future_is_no_fault() {
 #[test]
 fn who_repeats_known_headers_keeps_nobody_waiting() {
     let all = mine_headers(&genesis(), 4_500, 1, 1);
-    // It claims most, and so leads; or it comes once all others have told all they have.
+    // The repeating peer is either asked first, or connects after the other peer has sent all its
+    // headers.
     for comes_first in [true, false] {
         let mut world = World::fresh();
         world.repeats.insert(PeerId(1), all[..MAX_HEADERS].to_vec());
-        // Both are there before one is asked.
+        // Both peers are connected before the first request.
         let first = if comes_first { 1 } else { 2 };
         world.add(first, chain(&[&all]));
         if !comes_first {
@@ -410,7 +413,7 @@ fn who_is_far_behind_comes_to_its_end() {
     let mut world = World::fresh();
     world.add(1, chain(&[&all]));
     world.run();
-    // The locator of 7,000 has no block from 1 to 2,800.
+    // A locator from height 7,000 contains no block from 1 to 2,800.
     world.add(2, chain(&[&all[..2_800]]));
     world.run();
     assert!(world.sync.is_caught_up());
@@ -428,7 +431,7 @@ fn a_slow_peer_does_not_lead_for_long() {
     world.add(2, chain(&[&all]));
     world.run();
     assert_eq!((world.height(), world.sync.is_caught_up()), (12_500, true));
-    // One of its answers while it leads, and one for what it has beyond; not seven.
+    // The slow peer answers once as the leading peer and once for further headers, not seven times.
     assert_eq!(world.now, start + 2 * TIMEOUT);
     assert_eq!(world.dropped, []);
 }
@@ -475,7 +478,7 @@ fn who_was_not_asked_has_not_told_all() {
     let mut world = World::fresh();
     world.add(1, chain(&[&all[..10]]));
     world.add(2, chain(&[&all]));
-    // The first leads.
+    // Peer 1 is asked first.
     assert_eq!(world.asked, BTreeMap::from([(PeerId(1), 1)]));
     world.take(2, &[]);
     world.run();
@@ -510,8 +513,8 @@ fn without_a_timeout_nobody_is_passed_over() {
     assert_eq!((world.dropped.len(), world.sync.is_caught_up()), (0, false));
 }
 
-/// A peer with more work, and none of whose headers is in the chain yet, is waited for: what is
-/// done on the other branch would be for nothing.
+/// The client does not catch up while a peer sends a branch with more work. Otherwise it would scan
+/// the blocks of the losing branch in vain.
 #[test]
 fn who_brings_a_better_branch_is_waited_for() {
     let short = mine_headers(&genesis(), 12_500, 1, 1);

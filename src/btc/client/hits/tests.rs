@@ -1,4 +1,5 @@
-//! The journal of hits: cut at each byte, with each bit turned, and what a scan may count on.
+//! The journal of hits: truncated at each byte, with each bit flipped, and which stored progress
+//! stays valid.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, absolute, transaction};
@@ -7,7 +8,7 @@ use super::super::{Evidence, Owner, Received, Spent, Why};
 use super::*;
 use crate::btc::headers::BlockAt;
 
-/// A transaction that pays `number` to output 0, which is the wallet's.
+/// A hit on a transaction whose output 0 pays `number` satoshis to the wallet.
 pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
     let script_pubkey = ScriptBuf::from(std::vec![0x51]);
     let value = Amount::from_sat(number.into());
@@ -39,7 +40,8 @@ fn of(name: &str) -> WalletId {
     name.into()
 }
 
-/// A journal with a record of each kind that is written while running, and where each ends.
+/// A journal with a record of each kind that a running client writes, and the offset at which each
+/// record ends.
 fn journal() -> (Vec<u8>, Vec<usize>) {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
     let mut ends = Vec::new();
@@ -64,7 +66,7 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// What a journal says: hits, acknowledgements, withdrawals.
+/// Contents of a journal: hits with their acknowledgements, withdrawals, number of events.
 fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
     let entries = hits.entries.iter().map(|(key, entry)| (key.clone(), entry.acknowledged));
     (entries.collect(), hits.withdrawn.keys().cloned().collect(), hits.events)
@@ -123,7 +125,7 @@ fn a_rewritten_journal_says_the_same_of_hits() {
         let after = says(&again);
         assert_eq!((&after.0, &after.1), (&before.0, &before.1));
         assert_eq!((again.events(), again.lost_since(noted)), (hits.events(), None));
-        // What was noted before may rest on what the file does not tell any more.
+        // Progress noted before may rely on events that the rewritten file no longer contains.
         assert_eq!(again.lost_since(noted - 1), Some(1));
     }
 }
@@ -139,7 +141,7 @@ fn progress_counts_no_further_than_its_hits() {
     let noted = hits.events();
     let lost = |bytes: &[u8], noted| Hits::replay(bytes).lost_since(noted);
     assert_eq!(lost(&bytes, noted), None);
-    // A file that was lost, or its last hit, whatever has happened since.
+    // The whole file or its last hit was lost. Later events do not hide the loss.
     assert_eq!(lost(&[], noted), Some(0));
     let mut cut = Hits::replay(&bytes[..last]);
     cut.forget(&of("b"), &mut Vec::new());
@@ -151,7 +153,7 @@ fn progress_counts_no_further_than_its_hits() {
     let later = hits.events();
     hits.roll_back(20, &mut bytes);
     assert_eq!((lost(&bytes, noted), lost(&bytes, later)), (Some(3), Some(21)));
-    // Forgotten hits are found again only by another scan.
+    // Only another scan can find forgotten hits again.
     assert!(!hits.forgotten_since(&of("a"), hits.events()));
     let noted = hits.events();
     hits.forget(&of("a"), &mut bytes);
@@ -161,7 +163,8 @@ fn progress_counts_no_further_than_its_hits() {
     }
 }
 
-/// Acknowledged, withdrawn and back: whoever has not dealt with the withdrawal is told of the hit.
+/// A hit is acknowledged, withdrawn and found again. A reader that has not acknowledged the
+/// withdrawal gets the hit instead.
 #[test]
 fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());
@@ -177,7 +180,7 @@ fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
     }
 }
 
-/// A scan that knows less of a transaction takes nothing back of what was told.
+/// A scan that knows less about a transaction removes no details that were delivered.
 #[test]
 fn less_is_not_news() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());

@@ -1,4 +1,4 @@
-//! The parts of a chain, on headers without work, so that their bits may differ.
+//! The parts of a chain, tested on headers without proof of work, so that their bits may differ.
 
 use alloc::vec::Vec;
 
@@ -38,7 +38,7 @@ fn assert_is(active: &ActiveChain, path: &[Header]) {
     }
 }
 
-/// A chain that grows and shrinks across the heights at which sums of work are kept.
+/// A chain stays consistent when it grows and shrinks across heights with a stored sum of work.
 #[test]
 fn active_chain_grows_and_shrinks() {
     let anchor = Anchor::genesis(NETWORK);
@@ -65,8 +65,8 @@ fn active_chain_grows_and_shrinks() {
     assert_eq!((active.tip(), active.work(), active.indexed()), (start, genesis().work(), 1));
 }
 
-/// The context of a block is the same in a side branch as in the active chain: of forks anywhere
-/// in a period, and branches that end in it or behind it.
+/// A block has the same context in a side branch as in the active chain. The branches fork at
+/// several places of a period, and end in the same period or after it.
 #[test]
 fn context_in_side_branches() {
     let mut rng = Rng::new(11);
@@ -104,7 +104,7 @@ fn context_in_side_branches() {
         }
     }
 
-    // What a heavier branch takes off the active chain keeps its context.
+    // Blocks that a heavier branch removes from the active chain keep their context.
     let mut context = contexts[100];
     let mut headers = Vec::new();
     while context.work <= chain.work() {

@@ -1,5 +1,5 @@
-//! The rules of each network, on chains of times and bits. No work is done for these headers:
-//! proof of work is checked elsewhere, and that of the testnets would take hours.
+//! The rules of each network, tested on chains of times and bits. The headers have no proof of
+//! work: other tests check proof of work, and mining with the testnets' targets would take hours.
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ fn bits(bits: u32) -> CompactTarget {
     CompactTarget::from_consensus(bits)
 }
 
-/// Bitcoin Core, `pow_tests.cpp`: `CalculateNextWorkRequired` on mainnet.
+/// Test cases of Bitcoin Core's `pow_tests.cpp` for `CalculateNextWorkRequired` on mainnet.
 #[test]
 fn next_work_as_core() {
     for (name, first, height, last, old, new) in [
@@ -40,14 +40,14 @@ fn next_work_as_core() {
         let (first, last) = ((first, bits(old)), (last, bits(old)));
         let next = required_bits(Network::Bitcoin, height, last, first, last.0 + 1);
         assert_eq!(next, bits(new), "{name}");
-        // A block that is earlier than the period's first counts as the shortest time.
+        // A last block that is earlier than the first of the period gives the shortest timespan.
         let back = required_bits(Network::Bitcoin, height, (0, bits(old)), first, 1);
         let least = required_bits(Network::Bitcoin, height, first, first, 1);
         assert_eq!(back, least, "{name}: negative timespan");
     }
 }
 
-/// A chain of times and bits, and Core's rules told step by step.
+/// Oracle: a chain of times and bits with Core's rules, written step by step.
 struct Naive {
     network: Network,
     blocks: Vec<(u32, u32)>,
@@ -59,7 +59,7 @@ impl Naive {
         Self { network, blocks: Vec::from([(genesis.time, genesis.bits.to_consensus())]) }
     }
 
-    /// `GetNextWorkRequired`, with its walk back.
+    /// Core's `GetNextWorkRequired`, including its walk back to earlier blocks.
     fn required(&self, time: u32) -> u32 {
         let limit = match self.network {
             Network::Signet => 0x1e03_77ae,
@@ -92,7 +92,7 @@ impl Naive {
             .to_consensus()
     }
 
-    /// `GetMedianTimePast` of the last block.
+    /// Core's `GetMedianTimePast` of the last block.
     fn median(&self) -> u32 {
         let mut times: Vec<_> = self.blocks.iter().rev().take(11).map(|block| block.0).collect();
         times.sort_unstable();
@@ -100,15 +100,15 @@ impl Naive {
     }
 }
 
-/// The context of genesis, whose hash stands for all others here.
+/// Returns the context of genesis. The tests use the genesis hash for all other blocks too.
 fn genesis_context(network: Network) -> (Header, Context) {
     let header = genesis_block(network).header;
     let at = BlockAt { height: 0, hash: header.block_hash() };
     (header, Context::new(at, header.work(), [&header].into_iter(), (header.time, header.bits)))
 }
 
-/// A chain of more than four periods on every network, with times that jump ahead, stay behind
-/// and go back: its bits, medians and sums of work are Core's, and those next to right are refused.
+/// On every network, a chain of more than four periods has Core's bits, medians and sums of work.
+/// Headers just outside the limits are refused. The times jump ahead, lag behind and go back.
 #[test]
 fn each_network_block_by_block() {
     let networks =
@@ -122,10 +122,11 @@ fn each_network_block_by_block() {
         for height in 1..=4 * PERIOD + 100 {
             let random = rng.u32();
             let last = naive.blocks.last().unwrap().0;
-            // Fast, then slow, so that targets get harder and easier.
+            // First fast, then slow blocks, so that targets get harder and easier.
             let pace = [100, 300, 900, 30][(height / PERIOD % 4) as usize];
             let time = match random % 16 {
-                // The easiest block at the end of a period: where testnet3 and testnet4 differ.
+                // An easiest-target block at the end of a period: testnet3 and testnet4 treat it
+                // differently.
                 _ if height % (2 * PERIOD) == 2 * PERIOD - 1 => last + 1_201,
                 0 => last + 1_200,
                 1 => last + 1_201,
@@ -172,7 +173,7 @@ fn each_network_block_by_block() {
             assert_eq!((context.at.height, context.work), (height, work), "{network}");
             different.insert(required);
         }
-        // Mainnet and signet have one target a period, testnets two, regtest one for all.
+        // Mainnet and signet have one target per period, the testnets two, regtest one in total.
         let expected = match network {
             Network::Bitcoin | Network::Signet => 4..=5,
             Network::Testnet | Network::Testnet4 => 4..=6,
@@ -182,7 +183,7 @@ fn each_network_block_by_block() {
     }
 }
 
-/// A context from headers in the middle of a chain is the one that was led there.
+/// A context made from headers in the middle of a chain equals the context advanced from genesis.
 #[test]
 fn context_from_headers_is_the_one_led_there() {
     let network = Network::Testnet;
@@ -206,8 +207,9 @@ fn context_from_headers_is_the_one_led_there() {
     }
 }
 
-/// BIP94, "Time warp fix": the first block of a period not more than 600 s before the last of the
-/// period before. Other networks allow it, and testnet4 does in the middle of a period.
+/// BIP94, "Time warp fix": the first block of a testnet4 period is refused if it is more than 600 s
+/// earlier than its parent. Other networks accept such a block, and so does testnet4 inside a
+/// period.
 #[test]
 fn time_warp() {
     let networks = [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet];
@@ -215,7 +217,7 @@ fn time_warp() {
         let (genesis, mut context) = genesis_context(network);
         let mut naive = Naive::new(network);
         for height in 1..=PERIOD {
-            // The block before is two hours ahead of all others.
+            // The parent of the tested block is two hours ahead of all others.
             let ahead = if height == PERIOD - 1 || height == 50 { 7_200 } else { 0 };
             let time = genesis.time + 600 * height + ahead;
             let header = |time| Header {
@@ -241,7 +243,7 @@ fn time_warp() {
     }
 }
 
-/// `kernel/chainparams.cpp` of Bitcoin Core 28.1: the heights of BIP34, BIP66 and BIP65.
+/// The heights of BIP34, BIP66 and BIP65 equal those of `kernel/chainparams.cpp` in Core 28.1.
 #[test]
 fn obsolete_versions() {
     for (network, heights) in [
@@ -271,7 +273,7 @@ fn obsolete_versions() {
                 let refused = Err(HeaderError::Version { height, version: 3, least: 4 });
                 assert_eq!(check(height, 3), refused, "{network}");
             }
-            // Versions are signed; miners set high bits at will.
+            // Versions are signed integers. Miners set high bits of the version freely.
             let negative = check(height, i32::MIN);
             assert!(matches!(negative, Err(HeaderError::Version { .. })), "{network}");
             assert_eq!(check(height, 0x2000_0000), Ok(()), "{network}");

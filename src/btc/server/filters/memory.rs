@@ -1,4 +1,4 @@
-//! Filters held in memory.
+//! A store of compact filters in memory.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -11,23 +11,24 @@ use thiserror::Error;
 use super::FilterStore;
 use crate::btc::bip158::BlockFilter;
 
-/// A [`FilterStore`] in memory, filled in the order of the chain: for tests of wallets, and for
-/// chains that are small.
+/// A [`FilterStore`] in memory, filled in the order of the chain. For tests of wallets and for
+/// small chains.
 ///
-/// Blocks that [`rollback`](Self::rollback) takes off keep their filters, as in Core's index, so
-/// that a client which has not yet heard of the reorganization is answered.
+/// [`rollback`](Self::rollback) keeps the filters of the removed blocks, as Core's index does. A
+/// client that has not yet heard of the reorganisation therefore gets its answer.
 #[derive(Debug, Clone)]
 pub struct MemoryFilterStore {
+    /// The filters of all blocks, those off the chain included.
     filters: BTreeMap<BlockHash, Indexed>,
-    /// The blocks of the chain, the lowest first.
+    /// The blocks of the chain, from the lowest on.
     active: Vec<BlockHash>,
-    /// The filter header before the lowest.
+    /// The filter header before the lowest block.
     before: FilterHeader,
 }
 
 #[derive(Debug, Clone)]
 struct Indexed {
-    /// The place in the chain, or the last one.
+    /// Position in the chain. For a block off the chain, the position that it had last.
     place: usize,
     content: Vec<u8>,
     hash: FilterHash,
@@ -35,25 +36,25 @@ struct Indexed {
 }
 
 impl MemoryFilterStore {
-    /// An empty store; the first filter is that of genesis.
+    /// Creates an empty store whose first filter is that of genesis.
     pub fn new() -> Self {
         Self::behind(FilterHeader::all_zeros())
     }
 
-    /// An empty store for a chain whose first blocks are left out: `before` is the filter header
-    /// of the block before the first.
+    /// Creates an empty store for a chain without its first blocks. `before` is the filter header
+    /// of the block before the first one in the store.
     pub fn behind(before: FilterHeader) -> Self {
         Self { filters: BTreeMap::new(), active: Vec::new(), before }
     }
 
-    /// Adds the filter of the next block, and returns its filter header. The bytes are not read:
-    /// a test may serve what it likes.
+    /// Adds the filter of the next block and returns its filter header. The bytes are not
+    /// validated: a test may serve arbitrary bytes.
     ///
     /// # Errors
-    /// A block that is in the chain already.
+    /// [`StoreError::AlreadyThere`] if the block is in the chain already.
     ///
     /// # Cost
-    /// A double SHA-256 of the filter.
+    /// One double SHA-256 of the filter.
     pub fn append(&mut self, filter: BlockFilter) -> Result<FilterHeader, StoreError> {
         let block = filter.block_hash;
         if self.place(&block).is_some() {
@@ -67,46 +68,47 @@ impl MemoryFilterStore {
         Ok(header)
     }
 
-    /// Takes the blocks behind `block` off the chain, which then ends in it.
+    /// Removes the blocks after `block` from the chain, which then ends in `block`.
     ///
     /// # Errors
-    /// A block that is not in the chain; nothing changes then.
+    /// [`StoreError::NotThere`] if the block is not in the chain. Nothing changes then.
     pub fn rollback(&mut self, block: &BlockHash) -> Result<(), StoreError> {
         let place = self.place(block).ok_or(StoreError::NotThere(*block))?;
         self.active.truncate(place + 1);
         Ok(())
     }
 
-    /// Frees the filters of the blocks that left the chain.
+    /// Removes the filters of all blocks that left the chain.
     pub fn drop_stale(&mut self) {
         let mut stale = core::mem::take(&mut self.filters);
         let kept = |block: &BlockHash| stale.remove(block).map(|indexed| (*block, indexed));
         self.filters = self.active.iter().filter_map(kept).collect();
     }
 
-    /// The place of `block`, if it is in the chain.
+    /// Returns the position of `block`, if it is in the chain.
     fn place(&self, block: &BlockHash) -> Option<usize> {
         let place = self.filters.get(block)?.place;
         (self.active.get(place) == Some(block)).then_some(place)
     }
 
-    /// The last block of the chain.
+    /// Returns the last block of the chain; `None` if the chain is empty.
     pub fn tip(&self) -> Option<BlockHash> {
         self.active.last().copied()
     }
 
-    /// The filter header of the last block.
+    /// Returns the filter header of the last block. For an empty chain, the one before the first
+    /// block.
     pub fn tip_header(&self) -> FilterHeader {
         let tip = self.active.last().and_then(|tip| self.filters.get(tip));
         tip.map_or(self.before, |tip| tip.header)
     }
 
-    /// The blocks of the chain.
+    /// Returns the number of blocks in the chain.
     pub fn len(&self) -> usize {
         self.active.len()
     }
 
-    /// Whether the chain has no block.
+    /// Returns `true` if the chain has no block.
     pub fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
@@ -132,11 +134,11 @@ impl FilterStore for MemoryFilterStore {
     }
 }
 
-/// Why a [`MemoryFilterStore`] stays as it is.
+/// Error of a [`MemoryFilterStore`]. The store is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The block is in the chain.
+    /// The block is in the chain already.
     #[error("block {0} is in the chain already")]
     AlreadyThere(BlockHash),
     /// The block is not in the chain.

@@ -1,5 +1,5 @@
-//! What Bitcoin Core's `test/functional/p2p_blockfilters.py` (28.1) expects of a node, on chains
-//! of the same shape, and the bounds that it does not reach.
+//! The expectations of Bitcoin Core's `test/functional/p2p_blockfilters.py` (28.1) on chains of the
+//! same shape, and further tests of the limits.
 
 use bitcoin::Network;
 use bitcoin::block::Header;
@@ -10,12 +10,12 @@ use super::*;
 use crate::btc::bip158::BlockFilter;
 use crate::btc::tests::mine_headers;
 
-/// A long time after all blocks here.
+/// A Unix time long after the timestamp of every block in these tests.
 const NOW: u32 = 2_000_000_000;
-/// The blocks that both chains of Core's test share, genesis left out.
+/// Number of blocks that both chains of Core's test share, without genesis.
 const SHARED: usize = 999;
 
-/// Something in place of the filter of `block`.
+/// Arbitrary bytes that stand in for the filter of `block`.
 fn content(block: &BlockHash) -> Vec<u8> {
     block.to_byte_array()[..9].to_vec()
 }
@@ -35,7 +35,7 @@ impl Node {
         node
     }
 
-    /// Connects blocks on top of the one that the first builds on.
+    /// Connects blocks on top of the parent of the first one.
     fn extend(&mut self, headers: &[Header]) {
         let Some(first) = headers.first() else { return };
         self.chain.accept(headers, NOW).unwrap();
@@ -121,7 +121,7 @@ fn get_headers(start_height: u32, stop_hash: BlockHash) -> GetCFHeaders {
     GetCFHeaders { filter_type: 0, start_height, stop_hash }
 }
 
-/// Core's test's own sum: the filter header behind a row of filter hashes.
+/// Computes the filter header after a row of filter hashes, as Core's test does.
 fn last_header(before: FilterHeader, hashes: impl IntoIterator<Item = FilterHash>) -> FilterHeader {
     let fold = |header: FilterHeader, hash: FilterHash| {
         let both = [hash.to_byte_array(), header.to_byte_array()].concat();
@@ -134,8 +134,8 @@ fn hash_of(block: &BlockHash) -> FilterHash {
     FilterHash::from_byte_array(sha256d::Hash::hash(&content(block)).to_byte_array())
 }
 
-/// Core's node 0 after the reorganization, with the hashes by height of the chain that it left
-/// (to height 1000) and of the one that it is on (to height 2000).
+/// Node 0 of Core's test after the reorganisation. Also returns the block hashes by height of the
+/// chain that it left (to height 1000) and of its active chain (to height 2000).
 fn node_0() -> (Node, Vec<BlockHash>, Vec<BlockHash>) {
     let genesis = genesis_block(Network::Regtest).header;
     let shared = mine_headers(&genesis, SHARED, 1, 600);
@@ -173,7 +173,7 @@ fn checkpoints_and_headers_of_the_active_and_the_stale_chain() {
         let last = last_header(answer.previous_filter_header, answer.filter_hashes);
         assert_eq!(last, header_at(chain, 1000));
     }
-    // Behind genesis there is the header of zeros.
+    // The filter header before genesis is zero.
     assert_eq!(node.headers(0, main[5]).previous_filter_header, zeros);
     assert_eq!(node.headers(7, main[7]).previous_filter_header, header_at(&main, 6));
 }
@@ -210,7 +210,7 @@ fn a_node_that_does_not_offer_filters_disconnects() {
 fn invalid_requests_disconnect() {
     let (node, _, main) = node_0();
     let disconnects = |answer, violation| assert_eq!(answer, Answer::Disconnect(violation));
-    // The four of Core's test.
+    // The four invalid requests of Core's test.
     let many = Violation::TooMany { start: 0, stop: 1000, limit: 1000 };
     disconnects(node.answer(get_filters(0, main[1000])), many);
     let many = Violation::TooMany { start: 0, stop: 2000, limit: 2000 };
@@ -223,10 +223,10 @@ fn invalid_requests_disconnect() {
     let request = GetCFCheckpt { filter_type: 0, stop_hash };
     disconnects(node.answer(request), Violation::UnknownStop(stop_hash));
 
-    // One less passes.
+    // A range that is one block shorter is valid.
     assert_eq!(node.filters(1, main[1000]).len(), 1000);
     assert_eq!(node.headers(1, main[2000]).filter_hashes.len(), 2000);
-    // The other kinds of request, and a start past the stop.
+    // The other kinds of request, and a start height above the stop block.
     disconnects(node.answer(get_filters(1, stop_hash)), Violation::UnknownStop(stop_hash));
     disconnects(node.answer(get_headers(1, stop_hash)), Violation::UnknownStop(stop_hash));
     let wrong = GetCFilters { filter_type: 1, ..get_filters(1, main[5]) };
@@ -247,22 +247,23 @@ fn a_missing_filter_is_met_with_silence() {
     let hash = |height: usize| headers[height - 1].block_hash();
     let mut node = Node::new(&headers[..1500]);
     node.chain.accept(&headers, NOW).unwrap();
-    // The store has come to height 1500, the chain to 2100.
+    // The store has filters up to height 1500, the chain headers up to 2100.
     assert_eq!(node.answer(get_filters(1500, hash(1501))), Answer::Silent { height: 1501 });
     assert_eq!(node.answer(get_headers(1500, hash(1501))), Answer::Silent { height: 1501 });
     assert_eq!(node.answer(get_headers(1502, hash(1502))), Answer::Silent { height: 1501 });
     let request = GetCFCheckpt { filter_type: 0, stop_hash: hash(2000) };
     assert_eq!(node.answer(request), Answer::Silent { height: 2000 });
-    // Only the headers at the thousands are needed.
+    // The answer needs only the filter headers at multiples of 1,000.
     assert_eq!(node.checkpoints(hash(1999)).len(), 1);
-    // A violation comes first.
+    // A violation takes precedence over a missing filter.
     let backwards = Violation::StartAfterStop { start: 2000, stop: 1999 };
     let answer = node.answer(get_filters(2000, hash(1999)));
     assert_eq!(answer, Answer::Disconnect(backwards));
 }
 
-/// A chain with a block at height 1 that was left, its tip `blocks` above that one, and the
-/// answer to a request for the block's filter.
+/// The answer to a request for the filter of a stale block at height 1. The tip is `blocks` above
+/// that height, with `spacing` seconds between blocks. `stored`: the store has the filter of the
+/// stale block.
 fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> Answer {
     let genesis = genesis_block(Network::Regtest).header;
     let stale = mine_headers(&genesis, 1, 2, 600);
@@ -289,7 +290,7 @@ fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
     assert!(unknown(stale_answer(1, 30 * days, true)));
     assert!(served(stale_answer(4319, 1, true)));
     assert!(unknown(stale_answer(4320, 1, true)));
-    // A header alone: Core asks that the block was valid once.
+    // Without a stored filter: Core requires that the block was valid once.
     assert!(unknown(stale_answer(1, 600, false)));
 }
 
@@ -341,7 +342,7 @@ fn the_store_follows_its_chain() {
     node.store.drop_stale();
     assert_eq!(node.store.filter(&left), None);
     assert_eq!(node.store.filter_hash(&fork), Some(hash_of(&fork)));
-    // A block that left may come back.
+    // A block that left the chain may return.
     node.store.rollback(&fork).unwrap();
     node.store.append(filter(&old[1])).unwrap();
 

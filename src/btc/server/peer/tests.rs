@@ -22,12 +22,12 @@ use testkit::Rng;
 const ALL: Config =
     Config { bip37: true, bip157: true, accept_transactions: false, fee_filter: None };
 const OPEN: Config = Config { accept_transactions: true, ..ALL };
-/// BIP37.
+/// The inventory type `MSG_FILTERED_BLOCK` of BIP37.
 const FILTERED: u32 = 3;
-/// When peers connect here, in Unix seconds.
+/// Unix time in seconds at which peers connect in these tests.
 const CONNECTED: u64 = 1_700_000_000;
 
-/// What comes of an event once all messages are written.
+/// Everything that an event causes until all messages are written.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     sent: Vec<NetworkMessage>,
@@ -40,7 +40,7 @@ fn drive_at(peer: &mut Peer, chain: &ServedChain, event: Event, now: Duration) -
     let mut next = Some(event);
     while let Some(event) = next.take() {
         for action in peer.handle(chain, event, now) {
-            assert_eq!(outcome.disconnected, None, "nothing comes after it");
+            assert_eq!(outcome.disconnected, None, "action after the disconnect");
             match action {
                 Action::Send(message) => {
                     outcome.sent.push(message);
@@ -61,19 +61,19 @@ fn drive(peer: &mut Peer, chain: &ServedChain, event: Event) -> Outcome {
     drive_at(peer, chain, event, Duration::ZERO)
 }
 
-/// What the node says to an event that it puts up with.
+/// Returns the messages that the node sends after an event. The peer must stay connected.
 fn said(peer: &mut Peer, chain: &ServedChain, event: Event) -> Vec<NetworkMessage> {
     let Outcome { sent, accepted, disconnected } = drive(peer, chain, event);
     assert_eq!((accepted, disconnected), (vec![], None));
     sent
 }
 
-/// What the node says to a message that it puts up with.
+/// Returns the messages that the node sends after a message. The peer must stay connected.
 fn ask(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Vec<NetworkMessage> {
     said(peer, chain, Event::Message(message))
 }
 
-/// Why the node has enough of a peer.
+/// Returns the violation for which the node disconnects the peer after a message.
 fn refused(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Violation {
     let outcome = drive(peer, chain, Event::Message(message));
     assert_eq!((outcome.sent, outcome.accepted), (vec![], vec![]));
@@ -102,7 +102,7 @@ fn hello(relay: bool) -> NetworkMessage {
     })
 }
 
-/// A peer after its handshake.
+/// Returns a peer after its handshake.
 fn met(chain: &ServedChain, config: Config, relay: bool) -> Peer {
     let mut peer = connect(chain, config, 1);
     ask(&mut peer, chain, hello(relay));
@@ -146,7 +146,7 @@ const NONE: [NetworkMessage; 0] = [];
 fn the_handshake_is_answered_and_comes_first() {
     let chain = chain_of(&mine(2));
     let mut peer = connect(&chain, ALL, 77);
-    // The side that is called does not begin.
+    // The server does not send the first message.
     assert_eq!(said(&mut peer, &chain, Event::Tick), NONE);
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::Ping(1)), NONE);
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::Verack), NONE);
@@ -165,7 +165,7 @@ fn the_handshake_is_answered_and_comes_first() {
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::Verack), NONE);
     assert!(peer.is_ready());
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::Ping(9)), [NetworkMessage::Pong(9)]);
-    // A second one is nothing new.
+    // A second `version` is ignored.
     assert_eq!(ask(&mut peer, &chain, hello(false)), NONE);
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::GetAddr), NONE);
 }
@@ -201,7 +201,7 @@ fn headers_follow_the_locator() {
     let answer = ask(&mut peer, &chain, get_headers(vec![none, at(1_999), genesis], none));
     assert_eq!(answer, headers(2_000..2_003));
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![genesis], at(4))), headers(0..5));
-    // Nothing new is an answer too; a block that nobody knows is none.
+    // An empty `headers` is an answer too. A request for an unknown block gets no answer.
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![at(2_002)], none)), headers(0..0));
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![], at(7))), headers(7..8));
     assert_eq!(ask(&mut peer, &chain, get_headers(vec![], none)), NONE);
@@ -231,21 +231,21 @@ fn blocks_are_named_by_five_hundred_and_the_tip_follows_the_last() {
     assert_eq!(ask(&mut peer, &chain, want(499..500)), [block(499)], "said once");
     let at = |index: usize| blocks[index].block_hash();
     assert_eq!(ask(&mut peer, &chain, get_blocks(vec![at(499)], none)), names(500..1_000));
-    // A filtered block and its transactions come before it.
+    // The `inv` with the tip follows a filtered block and its matched transactions.
     ask(&mut peer, &chain, filter(&[], UpdateMode::None));
     let last = &blocks[999];
     ask(&mut peer, &chain, filter(&[last.txdata[0].compute_txid().as_ref()], UpdateMode::None));
     let answer = ask(&mut peer, &chain, filtered(last.block_hash()));
     assert_eq!(answer.len(), 3, "{answer:?}");
     assert_eq!(answer[1..], [NetworkMessage::Tx(last.txdata[0].clone()), tip]);
-    // The stop is not named.
+    // The answer does not include the stop block.
     assert_eq!(ask(&mut peer, &chain, get_blocks(vec![at(2)], at(5))), names(3..5));
     assert_eq!(ask(&mut peer, &chain, get_blocks(vec![at(1_000)], none)), NONE);
     let long = get_blocks(vec![none; 102], none);
     assert_eq!(refused(&mut peer, &chain, long), Violation::Locator(102));
 }
 
-/// A block whose second transaction has a witness, and a chain that ends in it.
+/// Returns blocks and a chain of them. The second transaction of the last block has a witness.
 fn with_witness() -> (Vec<Block>, ServedChain) {
     let mut blocks = mine(3);
     let mut tx = spend(reward(&blocks[0]), ScriptBuf::from_bytes(vec![1, 0x77]), 1);
@@ -279,8 +279,8 @@ fn blocks_come_with_their_witnesses_to_those_who_ask_for_them() {
         Inventory::Unknown { inv_type: 99, hash: [1; 32] },
     ];
     let answer = ask(&mut peer, &chain, NetworkMessage::GetData(items.clone()));
-    // A transaction that is in a block is not given out, and blocks that are not there are not
-    // named as missing.
+    // A transaction in a block is not served. Missing transactions are listed in `notfound`, but
+    // missing blocks are not.
     let missing = NetworkMessage::NotFound(vec![items[3]]);
     assert_eq!(answer, [NetworkMessage::Block(bare), NetworkMessage::Block(block), missing]);
     let too_many = NetworkMessage::GetData(vec![items[0]; 50_001]);
@@ -290,7 +290,8 @@ fn blocks_come_with_their_witnesses_to_those_who_ask_for_them() {
 #[test]
 fn a_filtered_block_is_followed_by_what_matched_without_witnesses() {
     let (mut blocks, _) = with_witness();
-    // Spends, in the same block, what the filter matches; and something else.
+    // One transaction matches the filter, another spends its output in the same block, and a third
+    // does not match.
     let paid = blocks[3].txdata[1].clone();
     let coin = |tx: &Transaction| OutPoint { txid: tx.compute_txid(), vout: 0 };
     let plain = ScriptBuf::from_bytes(vec![0x51]);
@@ -321,7 +322,7 @@ fn a_filtered_block_is_followed_by_what_matched_without_witnesses() {
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine), (3, &spends)]);
     check(&ask(&mut peer, &chain, filtered(at(5))), 5, &[(1, &later)]);
     check(&ask(&mut peer, &chain, filtered(at(0))), 0, &[]);
-    // Another filter, which does not grow.
+    // A filter that does not grow by the outpoints that it matches.
     ask(&mut peer, &chain, filter(&[&[0x77]], UpdateMode::None));
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine)]);
     ask(&mut peer, &chain, NetworkMessage::FilterAdd(FilterAdd { data: coin_bytes(&mine) }));
@@ -374,7 +375,7 @@ fn bloom_filters_have_limits() {
     assert!(matches!(why, Violation::Filters(_)), "{why:?}");
 }
 
-/// Core masks flags with 3 and ignores trailing bytes; `bitcoin` decodes neither.
+/// Core masks the flags with 3 and ignores trailing bytes. `bitcoin` decodes neither.
 #[test]
 fn odd_filters_that_core_takes_are_taken() {
     let chain = chain_of(&mine(1));
@@ -389,7 +390,7 @@ fn odd_filters_that_core_takes_are_taken() {
     assert_eq!(said(&mut peer, &chain, Event::FilterLoad(payload.clone())), NONE);
     let answer = ask(&mut peer, &chain, filtered(chain.tip().hash));
     assert!(matches!(answer[..], [NetworkMessage::MerkleBlock(_)]), "{answer:?}");
-    // None before the handshake, and the limits are the same.
+    // The event is ignored before the handshake, and the limits apply to it too.
     let mut stranger = connect(&chain, ALL, 1);
     assert_eq!(said(&mut stranger, &chain, Event::FilterLoad(payload.clone())), NONE);
     ask(&mut stranger, &chain, hello(true));
@@ -444,7 +445,7 @@ fn new_blocks_are_announced_by_headers_or_by_the_tip() {
     extend(&mut blocks, 2, 0);
     add(&mut chain, &blocks);
     assert_eq!(announced(&mut plain, &chain), tip(&blocks));
-    // Nobody knows which headers it has.
+    // The node does not know which headers the peer has, so it sends an `inv`.
     assert_eq!(announced(&mut headers, &chain), tip(&blocks));
     let locator = get_headers(vec![blocks[4].block_hash()], BlockHash::all_zeros());
     assert_eq!(ask(&mut headers, &chain, locator), of(&[]));
@@ -452,13 +453,13 @@ fn new_blocks_are_announced_by_headers_or_by_the_tip() {
     add(&mut chain, &blocks);
     assert_eq!(announced(&mut headers, &chain), of(&blocks[5..]));
     assert_eq!(announced(&mut headers, &chain), NONE, "said once");
-    // From the fork on.
+    // After a reorganisation, the headers from the fork on are announced.
     let mut theirs = blocks[..4].to_vec();
     extend(&mut theirs, 4, 1);
     add(&mut chain, &theirs);
     assert_eq!(announced(&mut headers, &chain), of(&theirs[4..]));
     assert_eq!(announced(&mut plain, &chain), tip(&theirs));
-    // Too many to name.
+    // Too many new blocks for an announcement by `headers`.
     extend(&mut theirs, 9, 1);
     add(&mut chain, &theirs);
     assert_eq!(announced(&mut headers, &chain), tip(&theirs));
@@ -491,11 +492,12 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
     assert_eq!(announced(&mut all, &chain), NONE, "said once");
     assert_eq!(announced(&mut none, &chain), NONE, "not wanted");
     assert_eq!(names(announced(&mut mine, &chain)), [id(&parent), id(&child)]);
-    // BIP35 names what was named before, and asks no relay.
+    // `mempool` (BIP35) lists announced transactions too, even for a peer that wants no
+    // announcements.
     assert_eq!(names(ask(&mut none, &chain, NetworkMessage::MemPool)).len(), 3);
     let mempool = ask(&mut mine, &chain, NetworkMessage::MemPool);
     assert_eq!(names(mempool), [id(&parent), id(&child)]);
-    // With witnesses, without, by either id; and one that is not there.
+    // Requests with witnesses, without witnesses, by either id, and for an unknown transaction.
     let nobody = Inventory::Transaction(Txid::all_zeros());
     let items = vec![
         Inventory::WitnessTransaction(child.compute_txid()),
@@ -508,7 +510,8 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
     let bare = NetworkMessage::Tx(stripped(child.clone()));
     let missing = NetworkMessage::NotFound(vec![nobody]);
     assert_eq!(answer, [whole.clone(), bare, whole, missing]);
-    // What was there before is not announced to who comes, nor to who wants all from now on.
+    // Transactions from before the connection are not announced, even if the peer wants
+    // announcements from now on.
     for relay in [true, false] {
         let mut late = met(&chain, ALL, relay);
         assert_eq!(announced(&mut late, &chain), NONE);
@@ -516,7 +519,7 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
         assert_eq!(announced(&mut late, &chain), NONE);
         assert_eq!(names(ask(&mut late, &chain, NetworkMessage::MemPool)).len(), 3);
     }
-    // Without a filter all are wanted, as Core takes it.
+    // As in Core, a peer without a filter wants all transactions.
     ask(&mut none, &chain, NetworkMessage::FilterClear);
     chain.set_transactions([&child, &parent].map(|tx| Arc::new(tx.clone())));
     assert_eq!(announced(&mut none, &chain), NONE, "all were named");
@@ -559,7 +562,7 @@ fn who_does_not_shake_hands_within_a_minute_is_let_go() {
         assert_eq!(drive_at(&mut peer, &chain, Event::Tick, secs(60)), Outcome::default());
         let reason = drive_at(&mut peer, &chain, Event::Tick, secs(61)).disconnected;
         assert_eq!(reason, Some(Reason::HandshakeTimeout));
-        // Nothing comes after it.
+        // A closed connection returns no further actions.
         assert_eq!(drive(&mut peer, &chain, Event::Message(hello(true))), Outcome::default());
     }
 }
@@ -577,15 +580,15 @@ fn a_silent_peer_is_pinged_every_two_minutes_and_let_go_after_twenty() {
     assert_eq!(tick(&mut peer, 120), Outcome::default());
     let first = ping(&mut peer, 121);
     assert_eq!(tick(&mut peer, 500), Outcome::default(), "one at a time");
-    // Another nonce is no answer.
+    // A wrong nonce does not answer the ping.
     let pong = |nonce| Event::Message(NetworkMessage::Pong(nonce));
     drive_at(&mut peer, &chain, pong(first ^ 1), secs(500));
     assert_eq!(tick(&mut peer, 501), Outcome::default());
-    // Two minutes are over since the first: the next is due at once.
+    // Two minutes have passed since the first ping, so the next one is due at once.
     let outcome = drive_at(&mut peer, &chain, pong(first), secs(502));
     let [NetworkMessage::Ping(second)] = outcome.sent[..] else { panic!("{outcome:?}") };
     assert_ne!(first, second);
-    // It goes on talking, and does not answer.
+    // The peer sends other messages, but does not answer the ping.
     drive_at(&mut peer, &chain, Event::Message(NetworkMessage::GetAddr), secs(1_600));
     assert_eq!(tick(&mut peer, 1_702).disconnected, None);
     assert_eq!(tick(&mut peer, 1_703).disconnected, Some(Reason::PingTimeout));
@@ -597,7 +600,8 @@ fn a_silent_peer_is_pinged_every_two_minutes_and_let_go_after_twenty() {
     assert!(!reason.is_misbehaviour());
 }
 
-/// What a peer sends while it is written to is not read, and so is no sign of its silence.
+/// The node does not read while it writes a long reply. So that time does not count as silence of
+/// the peer.
 #[test]
 fn the_time_of_a_long_reply_counts_for_no_timeout() {
     let blocks = mine(3);
@@ -607,7 +611,7 @@ fn the_time_of_a_long_reply_counts_for_no_timeout() {
     assert!(matches!(outcome.sent[..], [NetworkMessage::Ping(_)]), "{outcome:?}");
     let items = hashes(&blocks).into_iter().map(Inventory::Block).collect();
     let request = Event::Message(NetworkMessage::GetData(items));
-    // 20 minutes for each block.
+    // Writing each block takes 20 minutes.
     for (number, event) in [request, Event::Sent, Event::Sent].into_iter().enumerate() {
         let now = secs(130 + 1_200 * number as u64);
         let [Action::Send(NetworkMessage::Block(block))] = &peer.handle(&chain, event, now)[..]
@@ -621,7 +625,7 @@ fn the_time_of_a_long_reply_counts_for_no_timeout() {
     let done = secs(130 + 3_600);
     assert_eq!(peer.handle(&chain, Event::Sent, done), []);
     assert!(peer.is_idle());
-    // The ping had been waiting for 9 s before the reply, and has 1,191 more.
+    // The ping waited for 9 s before the reply, so 1,191 s of its timeout remain.
     assert_eq!(peer.handle(&chain, Event::Tick, done + secs(1_191)), []);
     let actions = peer.handle(&chain, Event::Tick, done + secs(1_192));
     assert_eq!(actions, [Action::Disconnect(Reason::PingTimeout)]);
@@ -642,7 +646,7 @@ fn a_reply_is_made_one_message_at_a_time() {
             panic!("a filter")
         };
         assert_eq!(filter.block_hash, block.block_hash());
-        // All that waits is a list of hashes.
+        // Only a list of block hashes is pending.
         assert_eq!(peer.outbox.len(), 1);
         for other in [Event::Tick, Event::ChainChanged] {
             assert_eq!(peer.handle(&chain, other, Duration::ZERO), [], "one is being written");
@@ -652,7 +656,8 @@ fn a_reply_is_made_one_message_at_a_time() {
     assert_eq!(peer.handle(&chain, event, Duration::ZERO), []);
 }
 
-/// A caller that reads on while it writes is stopped before the answers fill the memory.
+/// A caller that reads further requests while it writes is stopped before the answers fill the
+/// memory.
 #[test]
 fn answers_do_not_pile_up() {
     let blocks = mine(1);
@@ -671,17 +676,18 @@ fn answers_do_not_pile_up() {
         waiting += 1;
     };
     assert_eq!((waiting, &reason), (16, &Reason::Backlog(16)));
-    assert!(!reason.is_misbehaviour(), "it is the caller's");
+    assert!(!reason.is_misbehaviour(), "the caller is at fault");
 }
 
-/// A transaction that spends the reward of `block`, with a witness.
+/// Returns a transaction with a witness that spends the reward of `block`.
 fn payment(block: &Block) -> Transaction {
     let mut tx = spend(reward(block), ScriptBuf::from_bytes(vec![1, 0x77]), 3);
     tx.input[0].witness = Witness::from_slice(&[[9; 64]]);
     tx
 }
 
-/// Bitcoin Core's order: `inv`, `getdata`, `tx`, and others are told.
+/// The order of messages in Bitcoin Core: `inv`, `getdata`, `tx`, then announcements to other
+/// peers.
 #[test]
 fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     let blocks = mine(3);
@@ -695,9 +701,9 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     ask(&mut other, &chain, filter(&[&[0x77]], UpdateMode::All));
     let mut stranger = met(&chain, OPEN, false);
     ask(&mut stranger, &chain, filter(&[&[0x78]], UpdateMode::All));
-    // The wallet watches its own payment too.
+    // The filter of the wallet matches its own payment too.
     ask(&mut wallet, &chain, filter(&[&[0x77]], UpdateMode::All));
-    // It has no `NODE_WITNESS`: asked for as Core asks.
+    // The wallet does not offer `NODE_WITNESS`, so the request asks for no witnesses, as in Core.
     let asked = [NetworkMessage::GetData(vec![id])];
     assert_eq!(ask(&mut wallet, &chain, offer(&tx)), asked);
     assert_eq!(ask(&mut wallet, &chain, offer(&tx)), NONE, "asked for once");
@@ -710,7 +716,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     assert_eq!(announced(&mut none, &chain), NONE);
     assert_eq!(announced(&mut other, &chain), [inv([id])]);
     assert_eq!(announced(&mut stranger, &chain), NONE);
-    // It is served, and taken from nobody else.
+    // The transaction is served, and not requested from other peers.
     let whole = Inventory::WitnessTransaction(tx.compute_txid());
     let answer = ask(&mut other, &chain, NetworkMessage::GetData(vec![whole]));
     assert_eq!(answer, [NetworkMessage::Tx(tx.clone())]);
@@ -718,9 +724,9 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     let wtxid = Inventory::WTx(tx.compute_wtxid());
     assert_eq!(ask(&mut other, &chain, inv([wtxid])), NONE);
     assert_eq!(drive(&mut other, &chain, delivery), Outcome::default());
-    // Who asks for all of the mempool is told of its own too (BIP35).
+    // A peer that requests the mempool also gets its own transactions listed (BIP35).
     assert_eq!(ask(&mut wallet, &chain, NetworkMessage::MemPool), [inv([id])]);
-    // The child of what the filter has taken up.
+    // A child that spends an output by which the filter has grown.
     let coin = OutPoint { txid: tx.compute_txid(), vout: 0 };
     let child = spend(coin, ScriptBuf::from_bytes(vec![0x51]), 2);
     let outcome = drive(&mut all, &chain, Event::Message(NetworkMessage::Tx(child.clone())));
@@ -741,7 +747,7 @@ fn a_node_of_its_own_transactions_takes_none() {
     assert_eq!(ask(&mut peer, &chain, NetworkMessage::Tx(tx)), NONE);
 }
 
-/// Core's limits: 100 in flight, 5,000 offers of a peer, a minute for a request.
+/// The limits of Core: 100 requests in flight, 5,000 offers per peer, one minute per request.
 #[test]
 fn offers_and_requests_are_bounded() {
     let chain = chain_of(&mine(1));
@@ -760,13 +766,13 @@ fn offers_and_requests_are_bounded() {
         range.map(txid).map(Inventory::WitnessTransaction).collect()
     };
     let asks = |range| [NetworkMessage::GetData(whole(range))];
-    // With witnesses, of a peer that has them.
+    // The peer offers `NODE_WITNESS`, so the requests ask for witnesses.
     assert_eq!(ask(&mut peer, &chain, offer(0..50_000)), asks(0..100));
     assert_eq!(ask(&mut peer, &chain, offer(0..50_000)), NONE);
     let too_many = inv(vec![Inventory::Transaction(txid(0)); 50_001]);
     let mut other = met(&chain, OPEN, true);
     assert_eq!(refused(&mut other, &chain, too_many), Violation::TooManyItems(50_001));
-    // Those that it lacks make room for as many.
+    // Each transaction that the peer lacks makes room for another request.
     let lacks = |range| NetworkMessage::NotFound(whole(range));
     assert_eq!(ask(&mut peer, &chain, lacks(0..30)), asks(100..130));
     let tick = |peer: &mut Peer, at| drive_at(peer, &chain, Event::Tick, secs(at)).sent;
@@ -793,7 +799,7 @@ fn offers_and_requests_are_bounded() {
             break;
         }
     }
-    // 5,000 at a time: those of the first `inv`, and none of what came over.
+    // 5,000 offers at a time: the first ones of the first `inv`. The rest was ignored.
     assert_eq!(asked, 5_000);
 }
 
@@ -816,7 +822,7 @@ fn the_fee_filter_comes_after_verack_to_those_who_know_it() {
     }
 }
 
-/// Draws messages, whose parts are as often good as bad.
+/// Draws random messages with valid and invalid parts.
 struct Draws(Rng);
 
 impl Draws {
@@ -879,8 +885,9 @@ impl Draws {
     }
 }
 
-/// Any messages in any order, with reorganisations and transactions between them: no panic, one
-/// message at a time, nothing after the end, nothing before the handshake.
+/// Random messages in random order, mixed with reorganisations and transactions. The machine must
+/// not panic, must send one message at a time, and must send nothing after the disconnect and
+/// nothing else before the end of the handshake.
 #[test]
 fn no_sequence_of_messages_breaks_the_machine() {
     let ours = mine(8);
@@ -919,7 +926,7 @@ fn no_sequence_of_messages_breaks_the_machine() {
                     Event::ChainChanged
                 }
                 3..=9 if is_sending => Event::Sent,
-                // Once in a while the handshake is as it should be.
+                // In three of four runs, the first messages are a valid handshake.
                 _ if step < 6 && seed % 4 > 0 => match opening.pop() {
                     Some(message) => Event::Message(message),
                     None => Event::Tick,
@@ -958,7 +965,7 @@ fn no_sequence_of_messages_breaks_the_machine() {
             assert_eq!(peer.is_idle(), is_over || !is_sending);
         }
     }
-    // All of it happened.
+    // Each kind of outcome occurred often enough.
     let counts = [handshakes, ends, accepted, messages];
     let least = [1_000, 500, 50, 5_000];
     assert!(counts.iter().zip(least).all(|(count, least)| *count > least), "{counts:?}");

@@ -13,7 +13,7 @@ use super::super::tests::{NOW, add, chain_of};
 use super::{IncomingBlock, ServedChain, TransactionError};
 use crate::btc::tests::{extend, hashes, mine, next_block, reward, spend};
 
-/// Blocks of mainnet and the filter headers that neutrino's list has for them.
+/// Blocks of mainnet, each with its filter header from the published list of neutrino.
 fn mainnet() -> Vec<serde_json::Value> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/bitcoin/mainnet_0-255.json");
     let text = std::fs::read_to_string(path).expect("a fixture");
@@ -31,12 +31,12 @@ fn blocks_in_any_order_link_and_filters_are_those_of_the_chain() {
     blocks.reverse();
     let mut chain = ServedChain::new(Network::Bitcoin, true);
     let added = add(&mut chain, &blocks);
-    // Genesis is known already.
+    // Genesis is known already, so 255 of 256 blocks are linked.
     assert_eq!(added.iter().map(|added| added.linked).sum::<usize>(), 255);
     assert!(added.iter().all(|added| added.errors.is_empty()));
     assert_eq!(chain.waiting(), None);
     assert_eq!(chain.tip().hash.to_string(), rows[255]["hash"].as_str().expect("hex"));
-    let filters = chain.filters().expect("they are wanted");
+    let filters = chain.filters().expect("with filters");
     assert_eq!(filters.tip_header().to_string(), rows[255]["filter_header"].as_str().expect("hex"));
     assert!(chain.has_all_filters());
 }
@@ -48,17 +48,17 @@ fn a_branch_with_more_work_takes_over_and_back() {
     extend(&mut theirs, 4, 1);
     let mut chain = chain_of(&ours);
     let filter_header = chain.filters().expect("filters").tip_header();
-    // As many blocks: the first that came stays.
+    // With equal work, the branch that came first stays.
     let added = add(&mut chain, &theirs[3..6]);
     assert!(added.iter().all(|added| added.linked == 1 && added.disconnected == 0));
     assert_eq!(chain.tip().hash, ours[5].block_hash());
-    // A block that was never in the chain is nobody's business.
+    // A block that was never in the active chain is not served.
     assert!(chain.block(&theirs[5].block_hash()).is_none());
     let added = add(&mut chain, &theirs[6..]);
     assert_eq!((added[0].linked, added[0].disconnected), (1, 3));
     assert_eq!(chain.tip().hash, theirs[6].block_hash());
     assert!(chain.has_all_filters());
-    // One that was is answered for some time.
+    // A block that was in the active chain is served for some time.
     assert!(chain.block(&ours[5].block_hash()).is_some());
     assert_eq!(chain.fork_height(ours[5].block_hash()), Some(3));
     let old_tip = ours[5].block_hash();
@@ -79,7 +79,7 @@ fn a_month_later_a_block_that_left_is_forgotten() {
     extend(&mut theirs, 3, 1);
     let mut chain = chain_of(&[ours.clone(), theirs.clone()].concat());
     assert!(chain.block(&ours[1].block_hash()).is_some());
-    // 600 s a block.
+    // 30 days at 600 s per block.
     extend(&mut theirs, 30 * 24 * 6, 1);
     add(&mut chain, &theirs);
     assert!(chain.block(&ours[1].block_hash()).is_none());
@@ -108,7 +108,7 @@ fn wrong_blocks_are_refused_in_words() {
     let added = add(&mut chain, &[block]);
     assert_eq!(added[0].linked, 0);
     assert!(added[0].errors[0].to_string().contains("only the first can be"), "{added:?}");
-    // From the future.
+    // A block whose header is ahead of the clock.
     let block = mine(1).remove(0);
     let added = chain.add_block(block, 1_000_000_000);
     assert_eq!((added.linked, added.errors.len()), (0, 1), "{added:?}");
@@ -131,7 +131,7 @@ fn without_a_spent_script_there_are_no_filters_from_there_on() {
     assert!(!chain.has_all_filters());
     let filters = chain.filters().expect("those before");
     assert_eq!(filters.tip(), Some(blocks[1].block_hash()));
-    // A branch without that block has all of its filters.
+    // A branch without that block has all its filters.
     let mut theirs = blocks[..2].to_vec();
     extend(&mut theirs, 4, 1);
     add(&mut chain, &theirs[2..]);
@@ -150,7 +150,7 @@ fn spent_scripts_may_come_from_elsewhere() {
     chain.add_outputs(&parent);
     add(&mut chain, &blocks);
     assert!(chain.has_all_filters());
-    // Or with the block.
+    // The scripts may also be given with the block.
     let mut chain = ServedChain::new(Network::Regtest, true);
     add(&mut chain, &blocks[..1]);
     let prevouts = Some(vec![parent.output[0].script_pubkey.clone()]);
@@ -181,7 +181,7 @@ fn the_pool_loses_what_blocks_have_and_what_conflicts_with_them() {
     assert_eq!(order.len(), 4);
     assert!(place(&parent) < place(&child) && place(&child) < place(&grandchild));
     let version = chain.version();
-    // The parent gets into a block, and the other's coin is spent elsewhere.
+    // The parent gets into a block, and another transaction in it spends the coin of `other`.
     let conflict = spend(reward(&blocks[1]), script(0x55), 1);
     let mut branch = blocks.clone();
     branch.push(next_block(&blocks, 0, vec![parent.clone(), conflict]));
@@ -190,11 +190,11 @@ fn the_pool_loses_what_blocks_have_and_what_conflicts_with_them() {
     assert_eq!(open(&chain), [child.compute_txid(), grandchild.compute_txid()]);
     assert!(chain.mempool().get(&parent.compute_txid()).is_none());
     assert!(chain.mempool().get_by_wtxid(&child.compute_wtxid()).is_some());
-    // Another spends the parent's coin: its descendants are lost too.
+    // A block spends the coin of the parent, so the child and the grandchild conflict with it.
     branch.push(next_block(&branch, 0, vec![spend(coin(&parent), script(0x56), 1)]));
     add(&mut chain, &branch[4..]);
     assert_eq!(open(&chain), []);
-    // All are back when those blocks leave the chain.
+    // All four are open again when those blocks leave the chain.
     let mut theirs = blocks;
     extend(&mut theirs, 3, 1);
     add(&mut chain, &theirs[3..]);
@@ -238,7 +238,7 @@ fn transactions_of_peers_spend_what_is_there_and_nobody_has_spent() {
     let mut empty = rival.clone();
     empty.output.clear();
     assert_eq!(chain.add_transaction(empty), Err(TransactionError::Empty));
-    // In a block, and back when it leaves the chain.
+    // The parent is in a block, and open again when that block leaves the chain.
     let mut branch = blocks.clone();
     branch.push(next_block(&blocks, 0, vec![parent.clone()]));
     add(&mut chain, &branch[3..]);
@@ -249,7 +249,7 @@ fn transactions_of_peers_spend_what_is_there_and_nobody_has_spent() {
     extend(&mut theirs, 2, 1);
     add(&mut chain, &theirs[3..]);
     assert_eq!(chain.mempool().len(), 2);
-    // What the operator replaces is his own.
+    // The operator replaces only the transactions of the operator.
     let own = spend(reward(&theirs[1]), script(0x54), 1);
     chain.set_transactions([Arc::new(own.clone())]);
     assert_eq!(chain.mempool().len(), 3);
@@ -267,13 +267,13 @@ fn transactions_of_peers_are_bounded_and_what_is_settled_makes_room() {
         tx.output[0].script_pubkey = ScriptBuf::from_bytes(vec![0x51; bytes]);
         tx
     };
-    // The least weight of the transaction is that of an empty script: 60 bytes and its length.
+    // Each byte of the script costs 4 weight units. `fits` is the largest script within the limit.
     let spare = MAX_ACCEPTED_WEIGHT - heavy(70_000).weight().to_wu();
     let fits = 70_000 + usize::try_from(spare / 4).unwrap();
     let too_heavy = heavy(fits + 1).weight().to_wu();
     assert_eq!(chain.add_transaction(heavy(fits + 1)), Err(TransactionError::TooHeavy(too_heavy)));
     assert!(too_heavy - MAX_ACCEPTED_WEIGHT <= 4);
-    // A coin for each of as many transactions as there is room for.
+    // One coin for each transaction that the mempool can hold, and two more.
     let mut fan = spend(reward(&blocks[0]), script(0x51), 1);
     fan.output = vec![fan.output[0].clone(); MAX_ACCEPTED + 2];
     let branch = [blocks.clone(), vec![next_block(&blocks, 0, vec![fan.clone()])]].concat();
@@ -305,7 +305,7 @@ fn another_witness_of_a_transaction_takes_the_place_of_the_first() {
         tx
     };
     assert_eq!(chain.add_transaction(tx(1)), Ok(()));
-    // The operator has the last word.
+    // A transaction of the operator replaces the one of the peer.
     chain.set_transactions([Arc::new(tx(2))]);
     assert!(chain.mempool().get_by_wtxid(&tx(1).compute_wtxid()).is_none());
     let kept = chain.mempool().get_by_wtxid(&tx(2).compute_wtxid()).expect("it is there");

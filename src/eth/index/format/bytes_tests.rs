@@ -1,4 +1,5 @@
-//! Each part against bytes that are laid out by hand as the tables say, and with any byte changed.
+//! Checks each part of the format against bytes laid out by hand from its table, and checks that
+//! changing any byte is detected.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -12,7 +13,7 @@ use super::tail::{Slot, SlotPlace, TailHeader, TailRow};
 use super::{Settings, manifest, segment, tail};
 use crate::eth::index::error::IndexError;
 
-/// Bit by bit, as RFC 3720 B.4 defines it.
+/// CRC-32C computed bit by bit, as RFC 3720 B.4 defines it.
 fn crc(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for &byte in bytes {
@@ -34,7 +35,7 @@ fn settings() -> Settings {
     Settings::new("mainnet").unwrap()
 }
 
-/// Whatever byte is changed, and wherever the bytes end, it is an error.
+/// Asserts that a change of any single byte makes `read` fail.
 fn every_byte_counts<T>(bytes: &[u8], read: impl Fn(&[u8]) -> Option<T>) {
     assert!(read(bytes).is_some());
     for at in 0..bytes.len() {
@@ -84,7 +85,7 @@ fn what_is_not_known_is_refused_by_name() {
     let flags = IndexError::Flags { file: "manifest".into(), flags: 6, unknown: 6 };
     assert_eq!(with(10, 6), flags);
     assert!(matches!(with(0, 0x88), IndexError::NotOfAnIndex { .. }));
-    // Labels with zeros between, with control characters, not UTF-8, empty.
+    // Labels with a zero byte inside, with a control character, not UTF-8, and empty.
     for (at, value) in [(33, 0), (33, 7), (33, 0xff), (32, 0)] {
         let error = with(at, value).to_string();
         assert!(error.contains("label"), "{error}");
@@ -180,7 +181,7 @@ fn the_record_of_a_section_is_laid_out_as_its_table_says() {
     assert_eq!(read(&bytes), Ok(record));
     every_byte_counts(&bytes, |bytes| read(bytes).ok());
 
-    // One filter too many, under a right checksum.
+    // One filter too many, with a valid checksum.
     bytes[384] += 1;
     let checksum = crc(&bytes[..4_492]);
     bytes[4_492..].copy_from_slice(&checksum);
@@ -194,7 +195,7 @@ fn fills_fall_into_classes_of_128() {
     assert_eq!(classes, [0, 0, 1, 15, 16]);
 }
 
-/// The entry of a row with these bits set in its sections.
+/// Returns a row entry with these numbers of set bits in its sections.
 fn entry(start: u32, ones: &[u16]) -> RowEntry {
     let mut entry = RowEntry { start, ones: [0; 32], crcs: [0; 32] };
     entry.ones[..ones.len()].copy_from_slice(ones);
@@ -215,7 +216,7 @@ fn the_entry_of_a_row_is_laid_out_as_its_table_says() {
     let mut out = vec![1, 2, 3];
     written.write(2_047, 4, &mut out);
     assert_eq!(out[3..], bytes);
-    // 512 bytes of a list and 1,024 of a raw row.
+    // 512 bytes of a list and 1,024 bytes of a raw row fill 24 units; nine units precede them.
     let mut header = SegmentHeader { settings: settings(), sections: 4, first: 0, data_units: 33 };
     let read =
         |header: &SegmentHeader, bytes: &[u8]| RowEntry::from_bytes("s", header, 2_047, bytes);
@@ -241,7 +242,7 @@ fn raw_rows_come_first_and_lists_behind() {
     let ones = [3, 257, 0, 256, 8_192, 4_000, 8_191, 1];
     let entry = entry(0, &ones);
     assert_eq!(entry.data_len(), 3 * 1_024 + 2 * (3 + 256 + 1));
-    // By hand: raw are sections 1, 5, 6; lists are sections 0, 3, 7.
+    // By hand: sections 1, 5 and 6 are raw; sections 0, 3 and 7 are lists.
     for (section, place) in [(1, 0), (5, 1_024), (6, 2_048), (0, 3_072), (3, 3_078), (7, 3_590)] {
         assert_eq!(entry.place(section), place, "section {section}");
     }
@@ -264,7 +265,7 @@ fn the_tail_is_laid_out_as_its_tables_say() {
     let read = |bytes: &[u8]| TailHeader::from_bytes("t", &settings, bytes.try_into().unwrap());
     assert_eq!(read(&bytes), Ok(header));
     every_byte_counts(&bytes, |bytes| read(bytes).ok());
-    // Of another chain, or of an index with block hashes.
+    // A header of another chain, or of an index with block hashes.
     for other in [Settings::new("sepolia").unwrap(), settings.clone().with_block_hashes()] {
         let bytes = bytes.as_slice().try_into().unwrap();
         TailHeader::from_bytes("t", &other, bytes).unwrap_err();
@@ -310,7 +311,7 @@ fn errors_name_file_place_and_part() {
     bytes[20] ^= 1;
     let checksum = |bytes: &[u8]| u32::from_le_bytes(crc(bytes));
     let expected = format!(
-        "manifest is damaged at byte 0, the manifest: its checksum is {:08x}, {:08x} is written",
+        "manifest is damaged at byte 0, the manifest: its checksum is {:08x}, but {:08x} is stored",
         checksum(&bytes[..64]),
         u32::from_le_bytes(bytes[64..].try_into().unwrap()),
     );

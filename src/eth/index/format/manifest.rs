@@ -1,15 +1,15 @@
-//! The manifest: what of the folder counts.
+//! The manifest: states which files of the folder belong to the index.
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 8 | magic: `89 45 42 4d 0d 0a 1a 0a`, "EBM" for Ethereum bloom manifest, made as PNG's to show damage by text transfers |
+//! | 0 | 8 | magic: `89 45 42 4d 0d 0a 1a 0a`, "EBM" for Ethereum bloom manifest; as in PNG, these bytes reveal damage by text-mode transfers |
 //! | 8 | 2 | version: 1 |
 //! | 10 | 2 | flags; bit 0: segments have a column of block hashes |
-//! | 12 | 4 | sealed sections |
+//! | 12 | 4 | number of sealed sections |
 //! | 16 | 8 | number of the index's first block |
-//! | 24 | 8 | generation: one more with each manifest; the name of the tail, in 16 digits of hex |
-//! | 32 | 32 | chain label, UTF-8, zeros behind it |
-//! | 64 | 4 | checksum of all before |
+//! | 24 | 8 | generation: increases by one with each manifest; as 16 hex digits, the name of the tail |
+//! | 32 | 32 | chain label, UTF-8, padded with zeros |
+//! | 64 | 4 | checksum of all preceding bytes |
 
 use alloc::format;
 use alloc::string::String;
@@ -19,32 +19,32 @@ use super::{
 };
 use crate::eth::index::error::{Damage, IndexError, Part};
 
-/// The name of the manifest.
+/// File name of the manifest.
 pub(in crate::eth::index) const NAME: &str = "manifest";
-/// Its name while it is being written.
+/// File name of a manifest that is still being written.
 pub(in crate::eth::index) const NEW: &str = "manifest.new";
-/// Its length.
+/// Length of the manifest in bytes.
 pub(in crate::eth::index) const LEN: usize = 68;
 const MAGIC: [u8; 8] = *b"\x89EBM\r\n\x1a\n";
 
-/// What of the folder counts.
+/// Decoded manifest: states which files of the folder belong to the index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct Manifest {
     pub(in crate::eth::index) settings: Settings,
-    /// How many sections are sealed.
+    /// Number of sealed sections.
     pub(in crate::eth::index) sections: u32,
-    /// The number of the index's first block.
+    /// Number of the index's first block.
     pub(in crate::eth::index) first: u64,
     pub(in crate::eth::index) generation: u64,
 }
 
 impl Manifest {
-    /// The name of the tail that goes on behind the sealed sections.
+    /// Returns the file name of the tail, which continues after the sealed sections.
     pub(in crate::eth::index) fn tail(&self) -> String {
         format!("{:016x}.tail", self.generation)
     }
 
-    /// The number of the first block that is not sealed.
+    /// Returns the number of the first unsealed block.
     pub(in crate::eth::index) fn unsealed(&self) -> u64 {
         self.first + u64::from(self.sections) * SECTION as u64
     }
@@ -63,10 +63,11 @@ impl Manifest {
         bytes
     }
 
-    /// Reads the bytes of a manifest.
+    /// Decodes a manifest.
     ///
     /// # Errors
-    /// Bytes of something else, of another version, damaged, or numbers that don't fit.
+    /// Returns an error if the bytes belong to another format or version, if they are damaged, or
+    /// if the block numbers overflow.
     pub(in crate::eth::index) fn from_bytes(bytes: &[u8]) -> Result<Self, IndexError> {
         let length = |bytes: &[u8]| {
             let (found, expected) = (bytes.len() as u64, LEN as u64);
@@ -86,8 +87,9 @@ impl Manifest {
         let generation = u64::from_le_bytes(field(&mut rest));
         let label: [u8; LABEL] = field(&mut rest);
         let wrong = |what: &str| contradiction(NAME, 0, Part::Manifest, what);
-        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is no text"))?;
-        // One section more, so that the numbers of the tail fit, too.
+        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is invalid"))?;
+        // The block numbers must fit 64 bits for two sections more than are sealed, because the
+        // tail continues after the sealed sections.
         let end = (u64::from(sections) + 2).checked_mul(SECTION as u64);
         if end.and_then(|end| first.checked_add(end)).is_none() {
             return Err(wrong("its block numbers don't fit 64 bits"));

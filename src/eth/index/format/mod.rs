@@ -1,36 +1,38 @@
-//! The files of an index, byte by byte.
+//! File format of an index, byte by byte.
 //!
-//! An index is a folder. All integers are little-endian, hashes are in the order of the wire, and
-//! every checksum is CRC-32C (Castagnoli, RFC 3720 B.4). What has no meaning is zero.
+//! An index is a folder. All integers are little-endian. Hashes are stored in wire order. Every
+//! checksum is CRC-32C (Castagnoli, RFC 3720 B.4). Bits and bytes without a meaning are zero.
 //!
 //! ```text
-//! manifest               how far the sealed part reaches, and which tail goes on from there
+//! manifest               number of sealed sections, and name of the tail
 //! 00000000-32.segment    sections 0 to 31, sealed: bit rows of 262,144 headers
 //! 00000032-32.segment    sections 32 to 63
 //! 00000064-04.segment    sections 64 to 67
 //! 00000068-01.segment    section 68
-//! 0000000000000045.tail  the headers behind, one by one, in the order in which they came
-//! lock                   held by the writer; without content
+//! 0000000000000045.tail  the headers after the sealed sections, one by one, in order of arrival
+//! lock                   locked by the writer; empty
 //! ```
 //!
-//! A **section** is 8,192 consecutive headers, counted from the index's first block (which for an
-//! index from block 0 are the epochs of era1 and ere archives). A **row** is one bit of the filters
-//! of many headers: row `p` holds the bit at position `p` of the Yellow Paper's 4.4.3, 0 to 2047.
-//! In its 1,024 bytes for a section, header `i` is bit `i % 8` of byte `i / 8`, the lowest bit
-//! being bit 0.
+//! A **section** is 8,192 consecutive headers, counted from the index's first block. If the index
+//! starts at block 0, the sections are the epochs of era1 and ere archives. A **row** is one bit of
+//! the filters of many headers: row `p` holds the bit at position `p`, 0 to 2047, as the Yellow
+//! Paper numbers them (M3:2048). A row has 1,024 bytes for each section. Header `i` of the section
+//! is bit `i % 8` of byte `i / 8`, where bit 0 is the lowest bit.
 //!
-//! A **segment** holds 1, 2, 4, 8, 16 or 32 sections and starts at a multiple of their number. How
-//! many sections are sealed thus says which segments there are ([`segments`]): 69 are 32 + 32 +
-//! 4 + 1. A segment is written once and never changed; when one more section is sealed, segments
-//! of one size become one of the next. At 32 sections a row is 32 KiB.
+//! A **segment** holds 1, 2, 4, 8, 16 or 32 sections. The number of its first section is a multiple
+//! of its number of sections. The number of sealed sections therefore determines all segments
+//! ([`segments`]): 69 sections are stored as 32 + 32 + 4 + 1. A segment is written once and never
+//! changed. When another section is sealed, segments of equal size are merged into one of twice the
+//! size. With 32 sections, a row has 32 KiB.
 //!
-//! The **tail** is only appended to. A reorganisation is an appended record, too.
+//! The **tail** is append-only. A reorganisation is appended as a record, too.
 //!
-//! The manifest is replaced as a whole by renaming, and is what counts: other files of these
-//! names are left-overs of an interrupted writer or await removal.
+//! The manifest is replaced as a whole by renaming a new file over it, and only the manifest
+//! decides which files belong to the index. Other files with names of this format were left by an
+//! interrupted writer or are about to be removed.
 //!
-//! Checksums find accidents, not liars: an index is a cache of headers that its builder verified,
-//! and proves nothing to anyone else.
+//! Checksums detect accidental damage, not forgery. An index is a cache of headers that its builder
+//! verified, and proves nothing to anybody else.
 
 #[cfg(test)]
 mod bytes_tests;
@@ -43,18 +45,18 @@ use alloc::string::String;
 
 use super::error::{Damage, IndexError, Part};
 
-/// The version that is written, and the highest that is read.
+/// Format version that is written, and the highest version that is read.
 pub(super) const VERSION: u16 = 1;
-/// Headers of a section.
+/// Number of headers in a section.
 pub(super) const SECTION: usize = 8192;
-/// Sections of the largest segment.
+/// Number of sections in the largest segment.
 pub(super) const MAX_SECTIONS: u32 = 32;
-/// Bytes of a chain label, with the zeros behind it.
+/// Length in bytes of a chain label, including its padding with zeros.
 pub(super) const LABEL: usize = 32;
 /// Flag: segments have a column of block hashes.
 const BLOCK_HASHES: u16 = 1;
 
-/// What every file of an index says of it.
+/// Settings that every file of an index stores: the chain label, and whether block hashes are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub(super) chain: String,
@@ -62,11 +64,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// An index of a chain: a label of 1 to 32 bytes that people recognise, `mainnet`. It is
-    /// compared when an index is opened for writing, and says nothing else.
+    /// Returns the settings of an index of the chain `chain`, without a column of block hashes.
+    ///
+    /// The label has 1 to 32 bytes and should be recognisable by people, such as `mainnet`. The
+    /// label is compared when an index is opened for writing. It has no other effect.
     ///
     /// # Errors
-    /// A label of another length or with control characters.
+    /// Returns [`IndexError::Label`] if the label has another length or contains control
+    /// characters.
     pub fn new(chain: &str) -> Result<Self, IndexError> {
         let length = chain.len();
         if length == 0 || length > LABEL || chain.contains(char::is_control) {
@@ -75,20 +80,22 @@ impl Settings {
         Ok(Self { chain: String::from(chain), block_hashes: false })
     }
 
-    /// With a column of block hashes, 32 bytes for each block: a candidate then comes with its
-    /// hash, and needs no headers up to the end of its section to be linked to one.
+    /// Adds a column of block hashes, which costs 32 bytes for each block.
+    ///
+    /// With this column, the index returns the hash of every candidate block. Without it, a
+    /// candidate must be linked by headers to the last block of its section.
     #[must_use]
     pub fn with_block_hashes(mut self) -> Self {
         self.block_hashes = true;
         self
     }
 
-    /// The label of the chain.
+    /// Returns the label of the chain.
     pub fn chain(&self) -> &str {
         &self.chain
     }
 
-    /// Whether there is a column of block hashes.
+    /// Returns `true` if the index has a column of block hashes.
     pub fn has_block_hashes(&self) -> bool {
         self.block_hashes
     }
@@ -104,12 +111,12 @@ impl Settings {
     }
 }
 
-/// A sealed segment by its place.
+/// Identifies a sealed segment by its first section and its number of sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct SegmentId {
-    /// The number of its first section, from 0.
+    /// Number of the segment's first section, from 0.
     pub(super) section: u32,
-    /// How many sections it has.
+    /// Number of sections in the segment.
     pub(super) sections: u32,
 }
 
@@ -119,12 +126,13 @@ impl SegmentId {
     }
 }
 
-/// The segments of so many sealed sections, in order.
+/// Returns the segments that store `sections` sealed sections, in ascending order.
 pub(super) fn segments(sections: u32) -> impl Iterator<Item = SegmentId> {
     let mut section = 0;
     core::iter::from_fn(move || {
         let left = sections - section;
-        // The highest power of two that is left.
+        // The next segment has the highest power of two that is not above the remaining sections.
+        // Segment starts then stay multiples of the segment size.
         let size = left.checked_ilog2().map(|log| 1_u32 << log)?.min(MAX_SECTIONS);
         let id = SegmentId { section, sections: size };
         section += size;
@@ -132,7 +140,7 @@ pub(super) fn segments(sections: u32) -> impl Iterator<Item = SegmentId> {
     })
 }
 
-/// What a file starts with: eight bytes of magic, the version, flags.
+/// Reads and checks the first 12 bytes of a file: eight bytes of magic, the version and the flags.
 fn open_front(name: &str, magic: [u8; 8], bytes: &mut &[u8]) -> Result<u16, IndexError> {
     let found: [u8; 8] = field(bytes);
     if found != magic {
@@ -151,7 +159,7 @@ fn open_front(name: &str, magic: [u8; 8], bytes: &mut &[u8]) -> Result<u16, Inde
     Ok(flags)
 }
 
-/// A chain label that was written.
+/// Decodes a padded chain label; returns `None` if the label is invalid.
 fn read_label(label: &[u8; LABEL]) -> Option<String> {
     let end = label.iter().position(|&byte| byte == 0).unwrap_or(LABEL);
     let (label, zeros) = label.split_at(end);
@@ -160,14 +168,14 @@ fn read_label(label: &[u8; LABEL]) -> Option<String> {
     valid.then(|| label.into())
 }
 
-/// Takes `N` bytes off the front of a part whose length is known to suffice.
+/// Takes the first `N` bytes of a part that is known to be long enough.
 pub(super) fn field<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
     let (first, rest) = bytes.split_first_chunk().expect("the fields are as long as the whole");
     *bytes = rest;
     *first
 }
 
-/// Compares a checksum that was read with that of the bytes.
+/// Returns an error if a stored checksum differs from the computed one.
 pub(super) fn check(
     file: &str,
     offset: u64,
@@ -181,12 +189,12 @@ pub(super) fn check(
     Err(damaged(file, offset, part, Damage::Checksum { stored, computed }))
 }
 
-/// A part is damaged.
+/// Returns the error for a damaged part.
 pub(super) fn damaged(file: &str, offset: u64, part: Part, damage: Damage) -> IndexError {
     IndexError::Damaged { file: file.into(), offset, part, damage }
 }
 
-/// A part that its checksum lets pass and that can't be.
+/// Returns the error for a part whose checksum is right but whose content is impossible.
 pub(super) fn contradiction(
     file: &str,
     offset: u64,

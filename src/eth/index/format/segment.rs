@@ -9,12 +9,12 @@
 //! | 10 | 2 | flags; bit 0: there is a column of block hashes |
 //! | 12 | 4 | `S` |
 //! | 16 | 8 | number of the first block |
-//! | 24 | 32 | chain label, UTF-8, zeros behind it |
+//! | 24 | 32 | chain label, UTF-8, padded with zeros |
 //! | 56 | 4 | length of the rows' data, in units of 64 bytes |
-//! | 60 | 4 | checksum of all before |
-//! | 64 | `S` × 4,496 | a record for each section |
-//! | | 2,048 × (8 + 6 `S`) | an entry for each row, from position 0 on |
-//! | | `S` × 262,144 | with the flag: the block hashes, section by section |
+//! | 60 | 4 | checksum of all preceding bytes |
+//! | 64 | `S` × 4,496 | one record for each section |
+//! | | 2,048 × (8 + 6 `S`) | one entry for each row, from position 0 on |
+//! | | `S` × 262,144 | only with the flag: the block hashes, section by section |
 //! | | | zeros up to the next multiple of 4,096 |
 //! | | | the rows' data |
 //!
@@ -22,31 +22,36 @@
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 32 | hash of the block before its first |
+//! | 0 | 32 | hash of the block before the section's first block |
 //! | 32 | 32 | hash of its first block |
 //! | 64 | 32 | hash of its last block |
 //! | 96 | 8 | time of its first block, in seconds since 1970 |
 //! | 104 | 8 | time of its last block |
-//! | 112 | 17 × 8 | gas used by the blocks whose filters have 0 to 127 bits set, 128 to 255 …, and last by those with all 2,048 |
-//! | 248 | 17 × 8 | the most gas that one of them used |
-//! | 384 | 2,049 × 2 | how many filters have no bit set, one, two … all 2,048 |
+//! | 112 | 17 × 8 | sum of the gas used, by number of bits set in the block's filter: 0 to 127, 128 to 255, …, and last all 2,048 |
+//! | 248 | 17 × 8 | highest gas used by one block, by the same classes |
+//! | 384 | 2,049 × 2 | number of filters with 0, 1, 2, …, 2,048 bits set |
 //! | 4,482 | 6 | zeros |
-//! | 4,488 | 4 | checksum of the section's block hashes; 0 without |
-//! | 4,492 | 4 | checksum of all before in the record |
+//! | 4,488 | 4 | checksum of the section's block hashes; 0 if the segment has none |
+//! | 4,492 | 4 | checksum of all preceding bytes of the record |
 //!
 //! The entry of a row:
 //!
 //! | offset | bytes | what |
 //! |---|---|---|
-//! | 0 | 4 | where its data starts, in units of 64 bytes from the start of the rows' data |
+//! | 0 | 4 | offset of the row's data, in units of 64 bytes from the start of all rows' data |
 //! | 4 | `S` × 2 | bits set in each section, 0 to 8,192 |
-//! | | `S` × 4 | checksum of its data for each section; 0 where there are none |
-//! | | 4 | checksum of the row's position, in 2 bytes, and of all before in the entry |
+//! | | `S` × 4 | checksum of the row's data for each section; 0 if there are no data |
+//! | | 4 | checksum of the row's position, as 2 bytes, and of all preceding bytes of the entry |
 //!
-//! The bits set in a section say how the row's data for it look: none or all, and there are none;
-//! up to 256, and they are a **list** of the set bits' places, in 2 bytes each, ascending; else
-//! the 1,024 bytes of the row as they are, **raw**. First come all raw ones in the order of the
-//! sections, then all lists, then zeros up to the next multiple of 64 where the next row starts.
+//! The number of bits set in a section determines the encoding of the row's data for that section:
+//!
+//! - no bit or all 8,192 bits set: no data;
+//! - 1 to 256 bits set: a **list** of the positions of the set bits within the section, 2 bytes
+//!   each, ascending;
+//! - otherwise **raw**: the 1,024 bytes of the row.
+//!
+//! The data of a row are all its raw sections in order, then all its lists in order, then zeros up
+//! to the next multiple of 64, where the data of the next row start.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -64,37 +69,38 @@ use crate::eth::bloom::BITS;
 use crate::eth::index::error::{Damage, IndexError, Part};
 
 const MAGIC: [u8; 8] = *b"\x89EBS\r\n\x1a\n";
-/// Bytes of the header.
+/// Length of a segment's header in bytes.
 pub(in crate::eth::index) const HEADER: usize = 64;
-/// Bytes of the record of a section.
+/// Length of a section's record in bytes.
 pub(in crate::eth::index) const RECORD: usize = 4496;
-/// Bytes of a row in a section.
+/// Length of a raw row in one section, in bytes.
 pub(in crate::eth::index) const ROW: usize = SECTION / 8;
-/// Bytes of the hashes of a section.
+/// Length of the block hashes of a section, in bytes.
 pub(in crate::eth::index) const HASHES: usize = SECTION * 32;
-/// Up to so many set bits are written as a list.
+/// Highest number of set bits that is encoded as a list.
 pub(in crate::eth::index) const LIST_MAX: u16 = 256;
-/// What the start of a row's data is a multiple of.
+/// Alignment of the start of a row's data, in bytes.
 pub(in crate::eth::index) const UNIT: usize = 64;
-/// What the start of the rows' data is a multiple of.
+/// Alignment of the start of the rows' data, in bytes.
 const PAGE: u64 = 4096;
-/// Classes of blocks by how full their filters are.
+/// Number of classes of blocks by the number of bits set in their filters.
 pub(in crate::eth::index) const FILL_CLASSES: usize = 17;
 
-/// The class of a filter with so many bits set.
+/// Returns the class of a filter with `ones` bits set: 128 counts share a class, a full filter has
+/// its own.
 pub(in crate::eth::index) fn fill_class(ones: u32) -> usize {
     (ones as usize / 128).min(FILL_CLASSES - 1)
 }
 
-/// What a segment says of itself, and where its parts are.
+/// Decoded header of a segment; computes the offsets of the segment's parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct SegmentHeader {
     pub(in crate::eth::index) settings: Settings,
-    /// How many sections.
+    /// Number of sections in the segment.
     pub(in crate::eth::index) sections: u32,
-    /// The number of the first block.
+    /// Number of the segment's first block.
     pub(in crate::eth::index) first: u64,
-    /// Length of the rows' data in [`UNIT`]s.
+    /// Length of the rows' data, in [`UNIT`]s.
     pub(in crate::eth::index) data_units: u32,
 }
 
@@ -113,10 +119,11 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Reads the first bytes of the segment `name`.
+    /// Decodes the header of the segment `name`.
     ///
     /// # Errors
-    /// Bytes of something else, of another version, damaged, or numbers that don't fit.
+    /// Returns an error if the bytes belong to another format or version, if they are damaged, or
+    /// if a number is out of range.
     pub(in crate::eth::index) fn from_bytes(
         name: &str,
         bytes: &[u8; HEADER],
@@ -131,69 +138,73 @@ impl SegmentHeader {
         let label: [u8; LABEL] = field(&mut rest);
         let data_units = u32::from_le_bytes(field(&mut rest));
         let wrong = |what: String| contradiction(name, 0, Part::SegmentHeader, what);
-        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is no text".into()))?;
+        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is invalid".into()))?;
         if !sections.is_power_of_two() || sections > MAX_SECTIONS {
-            return Err(wrong(format!("{sections} sections, and 1, 2, 4 … 32 are possible")));
+            return Err(wrong(format!(
+                "{sections} sections, but only 1, 2, 4, 8, 16 or 32 are valid"
+            )));
         }
-        // A row's data are at most its raw bytes, which are whole units.
+        // The data of a row are never longer than its raw bytes, which are a whole number of units.
         if data_units as usize > sections as usize * (BITS * ROW / UNIT) {
-            return Err(wrong(format!("{data_units} units of data for {sections} sections")));
+            return Err(wrong(format!(
+                "{data_units} units of data are too many for {sections} sections"
+            )));
         }
         let settings = Settings { chain, block_hashes: flags & super::BLOCK_HASHES != 0 };
         Ok(Self { settings, sections, first, data_units })
     }
 
-    /// Where the record of a section is.
+    /// Returns the offset of a section's record.
     #[expect(clippy::unused_self, reason = "as the other parts")]
     pub(in crate::eth::index) fn record_at(&self, section: u32) -> u64 {
         HEADER as u64 + u64::from(section) * RECORD as u64
     }
 
-    /// Where the entry of a row is.
+    /// Returns the offset of a row's entry.
     pub(in crate::eth::index) fn entry_at(&self, row: u16) -> u64 {
         self.record_at(self.sections) + u64::from(row) * entry_len(self.sections) as u64
     }
 
-    /// Where the block hashes of a section are, if there are any.
+    /// Returns the offset of a section's block hashes, if the segment has block hashes.
     pub(in crate::eth::index) fn hashes_at(&self, section: u32) -> u64 {
         let entries = BITS as u64 * entry_len(self.sections) as u64;
         self.record_at(self.sections) + entries + u64::from(section) * HASHES as u64
     }
 
-    /// Where the rows' data start.
+    /// Returns the offset at which the rows' data start.
     pub(in crate::eth::index) fn data_at(&self) -> u64 {
         let hashed = if self.settings.block_hashes { self.sections } else { 0 };
         self.hashes_at(hashed).next_multiple_of(PAGE)
     }
 
-    /// How long the file is.
+    /// Returns the length of the file in bytes.
     pub(in crate::eth::index) fn file_len(&self) -> u64 {
         self.data_at() + u64::from(self.data_units) * UNIT as u64
     }
 }
 
-/// Bytes of the entry of a row.
+/// Returns the length of a row's entry in bytes.
 pub(in crate::eth::index) const fn entry_len(sections: u32) -> usize {
     8 + 6 * sections as usize
 }
 
-/// What a segment says of one of its sections.
+/// Per-section record of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct SectionRecord {
-    /// Hash of the block before the first.
+    /// Hash of the block before the section's first block.
     pub(in crate::eth::index) parent_hash: B256,
     pub(in crate::eth::index) first_hash: B256,
     pub(in crate::eth::index) last_hash: B256,
-    /// In seconds since 1970.
+    /// Timestamps of the first and the last block, in seconds since 1970.
     pub(in crate::eth::index) first_time: u64,
     pub(in crate::eth::index) last_time: u64,
-    /// Gas used, by [`fill_class`].
+    /// Sum of the gas used, by [`fill_class`].
     pub(in crate::eth::index) gas: [u64; FILL_CLASSES],
-    /// The most gas used by one block, by [`fill_class`].
+    /// Highest gas used by one block, by [`fill_class`].
     pub(in crate::eth::index) most_gas: [u64; FILL_CLASSES],
-    /// How many filters have so many bits set.
+    /// Histogram of the fills: entry `n` is the number of filters with `n` bits set.
     pub(in crate::eth::index) fills: Box<[u16; BITS + 1]>,
-    /// Checksum of the block hashes; 0 without.
+    /// Checksum of the block hashes; 0 if the segment has none.
     pub(in crate::eth::index) hashes_crc: u32,
 }
 
@@ -220,10 +231,10 @@ impl SectionRecord {
         bytes
     }
 
-    /// Reads the record of a section, which stands at `offset` of the file `name`.
+    /// Decodes the record of a section, which starts at `offset` of the file `name`.
     ///
     /// # Errors
-    /// Bytes that are damaged, or fills that don't add up.
+    /// Returns an error if the bytes are damaged, or if the fills do not sum to 8,192 filters.
     pub(in crate::eth::index) fn from_bytes(
         name: &str,
         offset: u64,
@@ -245,7 +256,7 @@ impl SectionRecord {
         let hashes_crc = u32::from_le_bytes(field(&mut &bytes[4488..]));
         let filters: usize = fills.iter().map(|&filters| usize::from(filters)).sum();
         if filters != SECTION {
-            let what = format!("it counts {filters} filters, and a section has {SECTION}");
+            let what = format!("it counts {filters} filters, but a section has {SECTION}");
             return Err(contradiction(name, offset, part, what));
         }
         Ok(Self {
@@ -262,21 +273,21 @@ impl SectionRecord {
     }
 }
 
-/// How a row's data for a section look.
+/// Encoding of a row's data for one section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::eth::index) enum Coding {
-    /// No bit is set: no data.
+    /// No bit is set: there are no data.
     Zeros,
-    /// All bits are set: no data.
+    /// All bits are set: there are no data.
     Ones,
-    /// The places of so many set bits.
+    /// The positions of the set bits; the value is their number.
     List(u16),
-    /// The row as it is.
+    /// The 1,024 bytes of the row.
     Raw,
 }
 
 impl Coding {
-    /// By how many bits are set.
+    /// Returns the encoding of a row with `ones` bits set in a section.
     pub(in crate::eth::index) fn of(ones: u16) -> Self {
         match ones {
             0 => Self::Zeros,
@@ -286,7 +297,7 @@ impl Coding {
         }
     }
 
-    /// Bytes of data.
+    /// Returns the length of the data in bytes.
     pub(in crate::eth::index) fn len(self) -> usize {
         match self {
             Self::Zeros | Self::Ones => 0,
@@ -296,23 +307,23 @@ impl Coding {
     }
 }
 
-/// What a segment says of one of its rows. Sections behind the segment's are zero.
+/// Directory entry of a row. Array elements beyond the segment's sections are zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::eth::index) struct RowEntry {
-    /// Where its data start, in [`UNIT`]s.
+    /// Offset of the row's data from the start of all rows' data, in [`UNIT`]s.
     pub(in crate::eth::index) start: u32,
-    /// Bits set in each section.
+    /// Number of bits set in each section.
     pub(in crate::eth::index) ones: [u16; MAX_SECTIONS as usize],
-    /// Checksum of the data for each section; 0 where there are none.
+    /// Checksum of the data for each section; 0 if there are no data.
     pub(in crate::eth::index) crcs: [u32; MAX_SECTIONS as usize],
 }
 
 impl RowEntry {
-    /// Of a row without bits.
+    /// Entry of a row without set bits.
     pub(in crate::eth::index) const EMPTY: Self =
         Self { start: 0, ones: [0; MAX_SECTIONS as usize], crcs: [0; MAX_SECTIONS as usize] };
 
-    /// Appends the entry.
+    /// Appends the encoded entry of row `row` to `to`.
     pub(in crate::eth::index) fn write(&self, row: u16, sections: u32, to: &mut Vec<u8>) {
         let before = to.len();
         to.extend(self.start.to_le_bytes());
@@ -323,11 +334,13 @@ impl RowEntry {
         to.extend(crc.to_le_bytes());
     }
 
-    /// Reads the entry of a row out of its [`entry_len`] bytes.
+    /// Decodes the entry of a row from its [`entry_len`] bytes.
+    ///
+    /// The data of a returned entry lie within a file that is as long as its header states.
     ///
     /// # Errors
-    /// Bytes that are damaged, more bits than a section has, or data behind the end of all data:
-    /// what is returned can be read from a file that is as long as its header says.
+    /// Returns an error if the bytes are damaged, if more bits are set than a section has, or if
+    /// the row's data would end after the end of all data.
     pub(in crate::eth::index) fn from_bytes(
         name: &str,
         header: &SegmentHeader,
@@ -349,7 +362,7 @@ impl RowEntry {
         let units = entry.data_len().div_ceil(UNIT) as u64;
         if u64::from(entry.start) + units > u64::from(header.data_units) {
             let what = format!(
-                "{units} units of data from {} on, and there are {}",
+                "{units} units of data from {} on, but there are {}",
                 entry.start, header.data_units
             );
             return Err(contradiction(name, offset, part, what));
@@ -357,7 +370,7 @@ impl RowEntry {
         Ok(entry)
     }
 
-    /// Reads an entry that was [found](Self::from_bytes) to be sound before.
+    /// Decodes an entry that [`from_bytes`](Self::from_bytes) has accepted before, without checks.
     pub(in crate::eth::index) fn read(sections: u32, mut bytes: &[u8]) -> Self {
         let sections = sections as usize;
         let mut entry = Self { start: u32::from_le_bytes(field(&mut bytes)), ..Self::default() };
@@ -371,12 +384,12 @@ impl RowEntry {
         entry
     }
 
-    /// Bytes of the row's data, without the zeros behind them.
+    /// Returns the length of the row's data in bytes, without the padding.
     pub(in crate::eth::index) fn data_len(&self) -> usize {
         self.ones.iter().map(|&ones| Coding::of(ones).len()).sum()
     }
 
-    /// Where the data for a section start, in bytes from the start of the row's.
+    /// Returns the offset of the data for a section, in bytes from the start of the row's data.
     pub(in crate::eth::index) fn place(&self, section: u32) -> usize {
         let codings = self.ones.iter().map(|&ones| Coding::of(ones));
         let before = section as usize;
@@ -390,10 +403,10 @@ impl RowEntry {
     }
 }
 
-/// The places of a list, which are below 8,192 and ascend.
+/// Decodes a list of bit positions, which must ascend and be below 8,192.
 ///
 /// # Errors
-/// If they aren't or don't.
+/// Returns [`IndexError::Damaged`] if a position is out of order or too large.
 pub(in crate::eth::index) fn check_list<'a>(
     name: &str,
     offset: u64,
@@ -405,7 +418,7 @@ pub(in crate::eth::index) fn check_list<'a>(
     for place in places {
         let place = u16::from_le_bytes(*place);
         if place < next || usize::from(place) >= SECTION {
-            let what = format!("its list has place {place} where at least {next} is due");
+            let what = format!("its list has position {place} where at least {next} is expected");
             return Err(contradiction(name, offset, part, what));
         }
         next = place + 1;
@@ -413,7 +426,7 @@ pub(in crate::eth::index) fn check_list<'a>(
     Ok(places)
 }
 
-/// A segment whose file is not as long as it says.
+/// Returns the error for a segment whose file does not have the length that its header states.
 pub(in crate::eth::index) fn wrong_length(name: &str, found: u64, expected: u64) -> IndexError {
     let damage = Damage::Length { found, expected };
     damaged(name, found.min(expected), Part::SegmentHeader, damage)

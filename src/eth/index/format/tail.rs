@@ -1,4 +1,4 @@
-//! The tail: headers behind the sealed sections, in the order in which they came.
+//! The tail: headers after the sealed sections, in the order in which they were added.
 //!
 //! The file starts with 96 bytes:
 //!
@@ -6,13 +6,13 @@
 //! |---|---|---|
 //! | 0 | 8 | magic: `89 45 42 54 0d 0a 1a 0a`, "EBT" for Ethereum bloom tail |
 //! | 8 | 2 | version: 1 |
-//! | 10 | 2 | flags, as the manifest's |
-//! | 12 | 4 | slots that are durable since the manifest names this tail |
-//! | 16 | 8 | generation, as the manifest's |
+//! | 10 | 2 | flags, as in the manifest |
+//! | 12 | 4 | number of slots that were durable before the manifest named this tail |
+//! | 16 | 8 | generation, as in the manifest |
 //! | 24 | 8 | number of the block of the first row |
-//! | 32 | 32 | hash of the block before it |
+//! | 32 | 32 | hash of the block before the first row |
 //! | 64 | 28 | zeros |
-//! | 92 | 4 | checksum of all before, and of the chain label with the zeros behind it |
+//! | 92 | 4 | checksum of all preceding bytes, followed by the padded chain label |
 //!
 //! Slots of 328 bytes follow:
 //!
@@ -20,21 +20,22 @@
 //! |---|---|---|
 //! | 0 | 4 | kind: 1 row, 2 roll-back, 3 synced |
 //! | 4 | 4 | number of the slot, from 0 |
-//! | 8 | 4 | slots that were durable when it was written |
-//! | 12 | 4 | checksum of the generation in 8 bytes, the 12 bytes before and the 312 behind |
+//! | 8 | 4 | number of slots that were durable when this slot was written |
+//! | 12 | 4 | checksum of the generation as 8 bytes, the first 12 bytes of the slot, and its last 312 bytes |
 //! | 16 | 8 | number of a block |
-//! | 24 | 8 | row: its time, in seconds since 1970 |
+//! | 24 | 8 | row: timestamp, in seconds since 1970 |
 //! | 32 | 8 | row: gas used |
 //! | 40 | 32 | hash of the block |
 //! | 72 | 256 | row: the filter |
 //!
-//! A **row** is the child of the last block. A **roll-back** names the block that is the last one
-//! from here on: one of the rows, or the block before the first. **Synced** names nothing; it
-//! follows what was made durable, to say so.
+//! A **row** is the child of the current last block. A **roll-back** removes all rows after the
+//! block that it names, which must be one of the rows or the block before the first row. **Synced**
+//! names no block: a writer appends it after a sync, to record that the slots before it are
+//! durable.
 //!
-//! The tail ends with the last slot before one that is cut off or whose checksum is wrong: what an
-//! interrupted writer left behind is not there. If a later slot says that such a slot had been
-//! durable, it is damage.
+//! The tail ends before the first slot that is truncated or has a wrong checksum: an interrupted
+//! writer left that slot behind, and it is ignored. If a later slot records that the invalid slot
+//! was durable, the tail is damaged.
 
 use alloc::format;
 
@@ -45,20 +46,20 @@ use crate::eth::bloom::BYTES;
 use crate::eth::index::error::{IndexError, Part};
 
 const MAGIC: [u8; 8] = *b"\x89EBT\r\n\x1a\n";
-/// Bytes of the header.
+/// Length of the tail's header in bytes.
 pub(in crate::eth::index) const HEADER: usize = 96;
-/// Bytes of a slot.
+/// Length of a slot in bytes.
 pub(in crate::eth::index) const SLOT: usize = 328;
 
-/// What a tail says of itself.
+/// Decoded header of a tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct TailHeader {
     pub(in crate::eth::index) generation: u64,
-    /// How many slots are durable from the start.
+    /// Number of slots, from the start, that are durable.
     pub(in crate::eth::index) durable: u32,
-    /// The number of the first row's block.
+    /// Number of the first row's block.
     pub(in crate::eth::index) first: u64,
-    /// The hash of the block before.
+    /// Hash of the block before the first row.
     pub(in crate::eth::index) parent_hash: B256,
 }
 
@@ -81,10 +82,11 @@ impl TailHeader {
         crc32c::crc32c_append(crc32c::crc32c(&bytes[..92]), &settings.label())
     }
 
-    /// Reads the first bytes of the tail `name` of an index with these settings.
+    /// Decodes the header of the tail `name` of an index with these settings.
     ///
     /// # Errors
-    /// Bytes of something else, of another version, of another index, or damaged.
+    /// Returns an error if the bytes belong to another format, another version or another index, or
+    /// if they are damaged.
     pub(in crate::eth::index) fn from_bytes(
         name: &str,
         settings: &Settings,
@@ -95,8 +97,10 @@ impl TailHeader {
         let stored = u32::from_le_bytes(field(&mut &bytes[92..]));
         check(name, 0, Part::TailHeader, stored, Self::checksum(settings, bytes))?;
         if flags != settings.flags() {
-            let what =
-                format!("its flags are {flags:#06x}, the manifest's {:#06x}", settings.flags());
+            let what = format!(
+                "its flags are {flags:#06x}, but the manifest has {:#06x}",
+                settings.flags()
+            );
             return Err(contradiction(name, 0, Part::TailHeader, what));
         }
         Ok(Self {
@@ -108,41 +112,41 @@ impl TailHeader {
     }
 }
 
-/// A header of the tail.
+/// A header stored in the tail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::eth::index) struct TailRow {
     pub(in crate::eth::index) number: u64,
     pub(in crate::eth::index) hash: B256,
-    /// In seconds since 1970.
+    /// Timestamp, in seconds since 1970.
     pub(in crate::eth::index) time: u64,
     pub(in crate::eth::index) gas_used: u64,
     pub(in crate::eth::index) bloom: [u8; BYTES],
 }
 
-/// What a slot says.
+/// Content of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all are rows")]
 pub(in crate::eth::index) enum Slot {
-    /// The child of the last block.
+    /// A block: the child of the current last block.
     Row(TailRow),
-    /// The block that is the last one from here on.
+    /// A roll-back: removes all rows after block `number`.
     RollBack { number: u64, hash: B256 },
-    /// What stands before is durable.
+    /// A marker: the slots before it are durable.
     Synced,
 }
 
-/// A slot with its place in a tail.
+/// Position of a slot in a tail, which its checksum covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::eth::index) struct SlotPlace {
     pub(in crate::eth::index) generation: u64,
-    /// From 0.
+    /// Number of the slot, from 0.
     pub(in crate::eth::index) slot: u32,
-    /// How many slots were durable when it was written.
+    /// Number of slots that were durable when this slot was written.
     pub(in crate::eth::index) durable: u32,
 }
 
 impl SlotPlace {
-    /// Where a slot is in the file.
+    /// Returns the offset of a slot in the file.
     pub(in crate::eth::index) fn offset(slot: u32) -> u64 {
         HEADER as u64 + u64::from(slot) * SLOT as u64
     }
@@ -183,8 +187,9 @@ impl Slot {
         bytes
     }
 
-    /// Reads a slot; none if it is not, or not wholly, the slot of this number. With it comes how
-    /// many slots were durable when it was written.
+    /// Decodes a slot and the number of slots that were durable when it was written.
+    ///
+    /// Returns `None` if the bytes are not a complete slot with this generation and number.
     pub(in crate::eth::index) fn from_bytes(
         generation: u64,
         slot: u32,

@@ -1,22 +1,21 @@
-//! What a query gives: a bitmap over block numbers.
+//! Result of a query: a bitmap over block numbers.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// What a query took.
+/// Statistics of a query: what it read, and what it could skip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueryStats {
-    /// Sections of 8,192 sealed blocks that the range touches.
+    /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// How many of them were answered by what the directory says: a row that the query needs has
-    /// no bit there.
+    /// Number of these sections that the directory alone answered: a required row has no bit there.
     pub skipped_sections: u64,
-    /// Rows of segments of which any data were read.
+    /// Number of rows of segments whose data were read, at least in part.
     pub rows: u64,
-    /// Bytes of data that they have in the sections for which they were read.
+    /// Number of bytes of row data in the sections for which rows were read.
     pub bytes: u64,
-    /// Blocks behind the sealed ones, whose filters were tested one by one.
+    /// Number of unsealed blocks, whose filters were tested one by one.
     pub unsealed_blocks: u64,
 }
 
@@ -30,13 +29,14 @@ impl QueryStats {
     }
 }
 
-/// The blocks of a range that may hold a match: as a bitmap.
+/// The blocks of a range that may contain a match, as a bitmap.
 ///
-/// The same blocks as those of a [`scan`](crate::eth::scan::candidates) of the headers.
+/// The set of blocks is the same as that of a [`scan`](crate::eth::scan::candidates) of the
+/// headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     blocks: RangeInclusive<u64>,
-    /// The block of the first word's lowest bit.
+    /// Number of the block of the first word's lowest bit.
     start: u64,
     words: Vec<u64>,
     count: u64,
@@ -44,7 +44,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Of the blocks of a range; the bits of others must be 0.
+    /// Creates the result for a range of blocks. Bits of blocks outside the range must be 0.
     pub(super) fn new(
         blocks: RangeInclusive<u64>,
         start: u64,
@@ -55,64 +55,67 @@ impl Candidates {
         Self { blocks, start, words, count, stats }
     }
 
-    /// First block of the range that was asked for.
+    /// Returns the first block of the queried range.
     pub fn first(&self) -> u64 {
         *self.blocks.start()
     }
 
-    /// Last block of the range that was asked for.
+    /// Returns the last block of the queried range.
     pub fn last(&self) -> u64 {
         *self.blocks.end()
     }
 
-    /// How many candidates there are.
+    /// Returns the number of candidates.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether a block is a candidate. Blocks out of the range are none.
+    /// Returns `true` if a block is a candidate. A block outside the range is not a candidate.
     pub fn contains(&self, number: u64) -> bool {
         let index = number.checked_sub(self.start).and_then(|index| usize::try_from(index).ok());
         let word = index.and_then(|index| Some((self.words.get(index / 64)?, index % 64)));
         word.is_some_and(|(word, bit)| word >> bit & 1 != 0)
     }
 
-    /// The numbers of the candidates, ascending.
+    /// Returns the numbers of the candidates, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u64> {
         Bits::new(&self.words).map(|bit| self.start + bit)
     }
 
-    /// The bitmap: bit `b` of word `w` is block [`start`](Self::start)` + 64 w + b`. Bits of
-    /// blocks out of the range are 0.
+    /// Returns the bitmap: bit `b` of word `w` is block [`start`](Self::start)` + 64 w + b`.
+    ///
+    /// Bits of blocks outside the range are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The block of the lowest bit of the first word: the first of the range or one shortly
-    /// before, so that the words are those of the index.
+    /// Returns the number of the block of the first word's lowest bit.
+    ///
+    /// This block is at or before the start of the range, so that the words are aligned as in the
+    /// index.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// What the query took.
+    /// Returns the statistics of the query.
     pub fn stats(&self) -> &QueryStats {
         &self.stats
     }
 }
 
-/// The set bits of words, ascending.
+/// Iterator over the positions of the set bits of words, ascending.
 #[derive(Debug)]
 pub(super) struct Bits<'a> {
     words: &'a [u64],
-    /// Bits left of the word before `words`.
+    /// Remaining bits of the current word, which precedes `words`.
     left: u64,
-    /// The first bit of that word.
+    /// Position of the current word's first bit.
     at: u64,
 }
 
 impl<'a> Bits<'a> {
     pub(super) fn new(words: &'a [u64]) -> Self {
-        // The first word is taken at once.
+        // The first step adds 64, which makes the position of the first word 0.
         Self { words, left: 0, at: 0_u64.wrapping_sub(64) }
     }
 }

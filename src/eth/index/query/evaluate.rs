@@ -1,6 +1,6 @@
-//! A query over sections of one segment.
+//! Evaluation of a query on the sections of one segment.
 
-#![expect(clippy::cast_precision_loss, reason = "an estimate of what is left")]
+#![expect(clippy::cast_precision_loss, reason = "an estimate of the remaining candidates")]
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -17,11 +17,11 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{LIST_MAX, ROW};
 use crate::eth::index::storage::ReadAt;
 
-/// When so few candidates are expected in a section, it is asked whether there is any before more
-/// rows are read.
+/// Expected number of candidates in a section below which the remaining candidates are checked
+/// before more rows are read.
 const FEW: f64 = 0.125;
 
-/// The sections of these headers of a segment, which are not more than 32.
+/// Returns the sections that contain these headers of a segment. A segment has at most 32 sections.
 pub(super) fn sections_of(headers: &Range<usize>) -> Sections {
     let section = |section: usize| u32::try_from(section).unwrap_or(u32::MAX);
     let (first, end) = (headers.start / SECTION, headers.end.div_ceil(SECTION));
@@ -33,21 +33,21 @@ fn sections_between(sections: &Range<u32>) -> Sections {
     below(sections.end) & !below(sections.start)
 }
 
-/// Headers of a segment, whose rows were [entered](Access::enter), under one or many queries.
+/// Evaluation of queries on headers of a segment whose rows have been [entered](Access::enter).
 #[derive(Debug)]
 pub(super) struct Evaluation<'a, 'b, F> {
     pub(super) backend: Backend,
     pub(super) access: &'a Access<'b, F>,
     pub(super) rows: &'a mut Rows,
-    /// Counted from the segment's first.
+    /// The headers, counted from the segment's first.
     pub(super) headers: Range<usize>,
     pub(super) stats: QueryStats,
-    /// Sections whose candidates were counted when the last rows were taken, and how many there
-    /// are.
+    /// Sections whose candidates were counted when the last rows were combined, and the number of
+    /// these candidates.
     pub(super) counted: (Sections, u64),
 }
 
-/// The sections in which the directory lets expect candidates.
+/// Returns the sections that may contain candidates according to the directory.
 pub(super) fn live<F: ReadAt>(
     access: &Access<'_, F>,
     rows: &Rows,
@@ -63,6 +63,8 @@ pub(super) fn live<F: ReadAt>(
         }
         live &= any;
     }
+    // Only a filter with all bits set passes a clause without values: look for one in the
+    // histogram.
     if plan.impossible {
         for section in each(live) {
             if access.segment.record(section)?.fills[BITS] == 0 {
@@ -74,18 +76,19 @@ pub(super) fn live<F: ReadAt>(
 }
 
 impl<F: ReadAt> Evaluation<'_, '_, F> {
-    /// The first section.
+    /// Returns the number of the first section of the headers.
     fn group(&self) -> u32 {
         u32::try_from(self.headers.start / SECTION).expect("at most 32")
     }
 
-    /// Appends the bits of the sections of the headers, 1 for candidates. Returns how many there
-    /// are.
+    /// Appends one bit for each header of the sections, 1 for candidates; returns the number of
+    /// candidates.
     pub(super) fn run(&mut self, plan: &Plan, words: &mut Vec<u64>) -> Result<u64, IndexError> {
         let asked = sections_of(&self.headers);
         let mut live = live(self.access, self.rows, plan, asked)?;
         self.stats.sections += u64::from(asked.count_ones());
         self.stats.skipped_sections += u64::from((asked & !live).count_ones());
+        // Try the fast path, which is possible only if no section can be skipped.
         if live == asked
             && let Some(count) = self.at_once(plan, asked, words)?
         {
@@ -96,6 +99,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         let masks = words[before..].as_chunks_mut::<{ SECTION / 64 }>().0;
         let mut is_set = self.set_edges(live, masks);
         self.require(plan, &mut live, &mut is_set, masks)?;
+        // Sections that no row has restricted: all headers remain candidates.
         for section in each(live & !is_set) {
             masks[(section - self.group()) as usize].fill(u64::MAX);
         }
@@ -111,8 +115,12 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(count)
     }
 
-    /// The usual case: all rows are raw in all sections, and to ask between them whether anything
-    /// is left would not pay.
+    /// Fast path for the usual case: combines all rows at once and returns the number of
+    /// candidates.
+    ///
+    /// Returns `None` if the range does not cover whole sections, if the query has clauses of
+    /// several values, if a row is not raw in a section, or if checking for remaining candidates
+    /// between rows would pay off.
     fn at_once(
         &mut self,
         plan: &Plan,
@@ -136,6 +144,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
             let density = f64::from(row.ones(sections)) / headers;
             (left, most) = (left * density, most.max(density));
         }
+        // Rows are read sparsest first, so `left / most` candidates are expected before the densest
+        // row. If so few are expected, checking for remaining candidates can save that row.
         if left < most * FEW {
             return Ok(None);
         }
@@ -150,7 +160,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(Some(self.backend.run(AndTo { rows, words })))
     }
 
-    /// Sets the bits of sections of which not all headers are asked for; returns which those are.
+    /// Sets the bits of the queried headers in sections that are queried in part; returns these
+    /// sections.
     fn set_edges(&self, live: Sections, masks: &mut [Mask]) -> Sections {
         let Range { start, end } = self.headers;
         let mut edges = 0;
@@ -173,7 +184,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         edges
     }
 
-    /// The rows that every match needs, those with fewest bits first.
+    /// Combines the rows that every match needs, those with the fewest bits first.
     fn require(
         &mut self,
         plan: &Plan,
@@ -184,16 +195,17 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         let group = self.group();
         let mut order: Vec<(u32, u16)> = Vec::new();
         for &row in &plan.required {
+            // A row whose bits are all set restricts nothing and is skipped.
             if *live & !self.rows.row(row).full != 0 {
                 order.push((self.rows.row(row).ones(*live), row));
             }
         }
         order.sort_unstable();
         let mut order = &order[..];
-        // How many candidates of a section are left, if bits were independent.
+        // Expected number of remaining candidates of a section, if bits were independent.
         let mut left = SECTION as f64;
         while !order.is_empty() && *live != 0 {
-            // Several rows at once, until it pays to ask whether anything is left.
+            // Combine several rows at once, until checking for remaining candidates pays off.
             let headers = f64::from(live.count_ones()) * SECTION as f64;
             let mut count = 0;
             for &(ones, row) in order.iter().take(TOGETHER) {
@@ -211,7 +223,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(())
     }
 
-    /// Takes rows into the masks of all sections.
+    /// Combines rows with the masks of all sections.
     fn and_rows(
         &mut self,
         rows: &[(u32, u16)],
@@ -247,8 +259,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         }
     }
 
-    /// Takes rows into a mask; returns whether any bit is left, or nothing if all bits of the rows
-    /// are set.
+    /// Combines rows with a mask; returns `Some(true)` if any bit remains, and `None` if the rows
+    /// restrict nothing because all their bits are set.
     fn and(
         &self,
         rows: &[(u32, u16)],
@@ -279,6 +291,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         }
         let mut is_set = was_set;
         let mut any = None;
+        // Lists first: they are short, and often leave no candidate.
         for places in &lists[..num_lists] {
             any = Some(and_list(places, is_set, mask));
             is_set = true;
@@ -294,7 +307,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         any
     }
 
-    /// Keeps the headers that have any of the values.
+    /// Keeps the headers that may contain at least one of the values.
     fn any_of(
         &mut self,
         values: &[ValueRows],
@@ -302,19 +315,21 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         masks: &mut [Mask],
     ) -> Result<(), IndexError> {
         let group = self.group();
-        // Sections with headers that have none of the values so far.
+        // Sections with headers for which none of the values has matched so far.
         let mut left = *live;
         let mut order = Vec::new();
         for value in values {
             let rows = value.map(|row| self.rows.row(row));
             let of = rows.iter().fold(*live, |sections, row| sections & row.live);
+            // If all three rows of a value are full in a section, every header there passes.
             left &= !rows.iter().fold(u32::MAX, |sections, row| sections & row.full);
             if of != 0 {
                 let ones = rows.map(|row| f64::from(row.ones(of)));
                 order.push((ones[0] * ones[1] * ones[2], of, *value));
             }
         }
-        // Those that most headers have go first.
+        // Values that most headers are likely to contain come first, so that the loop can end
+        // early.
         order.sort_by(|a, b| b.0.total_cmp(&a.0));
         let open = left;
         let mut found = Vec::new();
@@ -354,7 +369,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(())
     }
 
-    /// Adds the headers that have one of the values; returns whether all of the mask have.
+    /// Adds the headers that may contain one of the values; returns `true` if that covers the whole
+    /// mask.
     fn add_values(
         &self,
         values: &[(f64, Sections, ValueRows)],
@@ -382,6 +398,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
                     }
                 }
             }
+            // With a list among the three rows, testing the positions of the shortest list is
+            // enough.
             let Some(places) = shortest else {
                 raws += 1;
                 continue;
@@ -397,12 +415,12 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
     }
 }
 
-/// Values that are looked up before it is asked whether every header has one.
+/// Number of values that are evaluated before checking whether every header has matched.
 const VALUES: usize = 16;
 
 static ONES: [u8; ROW] = [u8::MAX; ROW];
 
-/// Whether a row has the bit of a header.
+/// Returns `true` if a row has the bit of a header.
 fn has(piece: &Piece<'_>, place: u16) -> bool {
     match piece {
         Piece::Zeros => false,
@@ -414,7 +432,8 @@ fn has(piece: &Piece<'_>, place: u16) -> bool {
     }
 }
 
-/// Keeps the bits at these places; returns whether any is left. A mask that is not set must be 0.
+/// Keeps the mask's bits at these positions; returns `true` if any remains. An unset mask must be
+/// 0.
 fn and_list(places: &[[u8; 2]], is_set: bool, mask: &mut Mask) -> bool {
     if !is_set {
         for place in places {
@@ -423,7 +442,7 @@ fn and_list(places: &[[u8; 2]], is_set: bool, mask: &mut Mask) -> bool {
         }
         return !places.is_empty();
     }
-    // Few are left, mostly none.
+    // Few positions remain, mostly none: collect them, clear the mask, and set them again.
     let mut kept = [0; LIST_MAX as usize];
     let mut count = 0;
     for place in places {

@@ -1,4 +1,5 @@
-//! What a query will read, told from the directory alone.
+//! Explanation of a query from the directory of an index: the rows it reads and the expected
+//! result.
 
 #![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
 
@@ -16,51 +17,57 @@ use crate::eth::index::reader::Index;
 use crate::eth::index::storage::Storage;
 use crate::eth::log_query::CompiledQuery;
 
-/// What a query reads of an index, and what is to be expected of it.
+/// The rows that a query reads, and the number of false candidates to expect.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The rows, in the order in which they are read: first those that every match needs, the one
-    /// with fewest bits first; then those of each clause of several values, the values that most
-    /// blocks have first. Single segments may take another order.
+    /// The rows in reading order.
+    ///
+    /// The rows that every match needs come first, the row with the fewest bits first. The rows of
+    /// each clause of several values follow, the values that most blocks contain first. The order
+    /// in a single segment may differ.
     pub rows: Vec<ExplainedRow>,
-    /// Sections of 8,192 sealed blocks that the range touches.
+    /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// Those of them in which a row that the query needs has no bit: nothing of them is read.
+    /// Number of these sections in which a required row has no bit, so that nothing is read.
     pub skipped_sections: u64,
-    /// Bytes of rows that are read at most. They are fewer where no candidate is left, or every
-    /// block has a value of a clause, before all rows are read.
+    /// Upper bound of the bytes of rows that are read.
+    ///
+    /// Fewer bytes are read if no candidate remains, or if every block has a value of a clause,
+    /// before all rows are read.
     pub bytes: u64,
-    /// Blocks behind the sealed ones, whose filters are tested one by one.
+    /// Number of unsealed blocks, whose filters are tested one by one.
     pub unsealed_blocks: u64,
-    /// How many blocks will be candidates by chance if none holds a match, as
-    /// [`expected_false`] says it of how full the filters are; of a section that the range only
-    /// touches, in proportion.
+    /// Expected number of candidates by chance, if no block contains a match.
+    ///
+    /// [`expected_false`] computes it from the fills of the filters. A section that is only partly
+    /// in the range contributes in proportion.
     pub expected_false: f64,
 }
 
-/// A row that a query needs.
+/// Statistics of a row that a query needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExplainedRow {
-    /// The bit of the filters, 0 to 2047, as the Yellow Paper counts them.
+    /// Bit position in the filters, 0 to 2047, as the Yellow Paper numbers them.
     pub position: u16,
-    /// The first clause that needs it, of [`CompiledQuery::clauses`].
+    /// Index of the clause that needs the row, in [`CompiledQuery::clauses`]. The first clause of
+    /// one value is preferred, then the first of all.
     pub clause: usize,
-    /// Sections in which it is read.
+    /// Number of sections in which the row is read.
     pub sections: u64,
-    /// Sections in which all blocks have the bit, so that there is nothing to read.
+    /// Number of sections in which all blocks have the bit, so that the row is not read.
     pub full_sections: u64,
-    /// Blocks that have the bit, in the sections that are not skipped.
+    /// Number of blocks that have the bit, in the sections that are not skipped.
     pub ones: u64,
-    /// Blocks of the sections that are not skipped.
+    /// Number of blocks in the sections that are not skipped.
     pub of: u64,
-    /// Bytes that are read.
+    /// Number of bytes that are read of the row.
     pub bytes: u64,
 }
 
 impl ExplainedRow {
-    /// The share of blocks that have the bit, 0 to 1; 0 if all sections are skipped.
+    /// Returns the share of blocks that have the bit, 0 to 1; 0 if all sections are skipped.
     pub fn density(&self) -> f64 {
         if self.of == 0 { 0.0 } else { self.ones as f64 / self.of as f64 }
     }
@@ -76,13 +83,15 @@ impl ExplainedRow {
 }
 
 impl<S: Storage> Index<S> {
-    /// What a query over a range will read, and what is to be expected of it.
+    /// Returns the rows that a query over a range reads, and the number of false candidates to
+    /// expect.
     ///
     /// # Errors
-    /// Blocks that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain all blocks of the range, if the files are
+    /// damaged, or if the storage fails.
     ///
     /// # Cost
-    /// No row is read: the directory's entries of the query's rows, and 4.5 kB for each section.
+    /// Reads the directory entries of the query's rows and 4.5 kB for each section, but no row.
     pub fn explain(
         &self,
         query: &CompiledQuery,
@@ -141,18 +150,18 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// A row of which nothing is known yet.
+/// Returns the statistics of a row before any section is added.
 fn new_row(query: &CompiledQuery, position: u16) -> ExplainedRow {
     let needs = |values: &Vec<[u16; 3]>| {
         values.is_empty() || values.iter().flatten().any(|&of| of & 0x7ff == position)
     };
-    // A clause of one value needs the row of every match.
+    // A clause of one value makes the row required, so it takes precedence.
     let single = query.clauses().iter().position(|values| values.len() < 2 && needs(values));
     let clause = single.or_else(|| query.clauses().iter().position(needs)).unwrap_or(0);
     ExplainedRow { position, clause, sections: 0, full_sections: 0, ones: 0, of: 0, bytes: 0 }
 }
 
-/// The rows in the order in which they are read.
+/// Returns the rows in reading order.
 fn in_order(plan: &Plan, rows: &[ExplainedRow]) -> Vec<ExplainedRow> {
     let ones = |row: &u16| rows[usize::from(*row)].ones;
     let mut order = plan.required.clone();

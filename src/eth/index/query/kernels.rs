@@ -1,4 +1,4 @@
-//! Rows of a section, 64 bytes at a time.
+//! SIMD kernels that combine the rows of a section, 64 bytes at a time.
 
 use alloc::vec::Vec;
 
@@ -7,21 +7,23 @@ use chainsieve_lanes::simd::{Kernel, Lanes};
 use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::ROW;
 
-/// The bits of a section.
+/// One bit for each header of a section.
 pub(super) type Mask = [u64; SECTION / 64];
 
-/// Rows that go into masks together, at most.
+/// Highest number of rows that are combined with masks in one pass.
 pub(super) const TOGETHER: usize = 16;
 
 fn word(piece: &[u8; ROW], number: usize) -> u64 {
     u64::from_le_bytes(piece.as_chunks().0[number])
 }
 
-/// Writes the conjunction of rows in sections behind each other, at most 32, and of the masks
-/// themselves if they are set. Returns in which sections a bit is left, section `i` being bit `i`,
-/// and how many bits are.
+/// Writes the AND of rows into the masks of at most 32 consecutive sections; includes the masks
+/// themselves if they are set.
+///
+/// Returns the sections in which a bit remains, section `i` being bit `i`, and the number of
+/// remaining bits.
 pub(super) struct And<'a> {
-    /// Each with as many sections as there are masks.
+    /// The rows, each with as many sections as there are masks.
     pub(super) rows: &'a [&'a [[u8; ROW]]],
     pub(super) are_set: bool,
     pub(super) masks: &'a mut [Mask],
@@ -73,7 +75,7 @@ impl Kernel for And<'_> {
     }
 }
 
-/// Takes 256 bytes of each row.
+/// Combines 256 bytes of each row with `bits`.
 #[inline(always)]
 fn and_block<L: Lanes>(
     lanes: L,
@@ -91,10 +93,11 @@ fn and_block<L: Lanes>(
     bits
 }
 
-/// Appends the conjunction of rows; returns how many bits are set. What is written here goes to
-/// memory while the rows come from there.
+/// Appends the AND of rows to `words`; returns the number of set bits.
+///
+/// Because the result is written directly, stores to memory overlap with loads of the rows.
 pub(super) struct AndTo<'a> {
-    /// At least one, each with as many sections.
+    /// The rows: at least one, all with the same number of sections.
     pub(super) rows: &'a [&'a [[u8; ROW]]],
     pub(super) words: &'a mut Vec<u64>,
 }
@@ -136,8 +139,8 @@ impl Kernel for AndTo<'_> {
     }
 }
 
-/// Adds the bits that all three rows of a value have, for each value. Returns whether all bits of
-/// `of` are there.
+/// Adds to `any`, for each value, the bits that all three rows of the value have. Returns `true` if
+/// `any` then has all bits of `of`.
 pub(super) struct AnyOf<'a> {
     pub(super) values: &'a [[&'a [u8; ROW]; 3]],
     pub(super) of: &'a Mask,
@@ -186,8 +189,8 @@ impl Kernel for AnyOf<'_> {
     }
 }
 
-/// How many bits are set. The same code for every backend: the compiler counts with what the CPU
-/// has.
+/// Counts the set bits of words. The code is the same for every backend: the compiler uses the
+/// popcount instructions of the CPU.
 pub(super) struct CountOnes<'a>(pub(super) &'a [u64]);
 
 impl Kernel for CountOnes<'_> {

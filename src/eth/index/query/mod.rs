@@ -1,4 +1,4 @@
-//! Queries over an index.
+//! Queries of an index: candidates as a bitmap, as a count, or one by one.
 
 mod candidates;
 mod evaluate;
@@ -28,30 +28,30 @@ use super::storage::Storage;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan::Scanner;
 
-/// Bytes of rows kept at a time where a file is not in memory.
+/// Limit of the memory for rows, in bytes, if a file is not in memory.
 const MOST_BYTES: usize = 16 << 20;
 
-/// A part of a range that is answered at once.
+/// The blocks of a queried range that lie in one segment or in the tail.
 #[derive(Debug, Clone)]
 struct Part {
-    /// Which segment; none: the tail.
+    /// Index of the segment; `None` for the tail.
     segment: Option<usize>,
-    /// Which of its headers, from 0.
+    /// The queried headers, counted from the first header of the segment or the tail.
     headers: Range<usize>,
-    /// The block of the first bit.
+    /// Number of the block of the bitmap's first bit.
     start: u64,
-    /// Words of the bitmap.
+    /// Length of the bitmap in words of 64 bits.
     words: usize,
 }
 
-/// What a query has found so far.
+/// Result of a query so far.
 struct Answer<'a> {
     words: &'a mut Vec<u64>,
     stats: &'a mut QueryStats,
     count: &'a mut u64,
 }
 
-/// Queries prepared for a walk over an index.
+/// Prepared queries and the index on which they are evaluated.
 struct Walk<'a, S: Storage> {
     index: &'a Index<S>,
     backend: Backend,
@@ -61,10 +61,10 @@ struct Walk<'a, S: Storage> {
 }
 
 impl<S: Storage> Walk<'_, S> {
-    /// Appends the bits of a part to the bitmap of each query. To what each query took and how
-    /// many candidates it has, those of the part are added.
+    /// Appends the bits of a part to the bitmap of each query, and adds the part's statistics and
+    /// number of candidates to those of the query.
     ///
-    /// Of the parts `ahead` the storage is told what will be read.
+    /// Also announces to the storage the bytes of the next parts, `ahead`, that will be read soon.
     fn part(
         &self,
         part: &Part,
@@ -80,15 +80,17 @@ impl<S: Storage> Walk<'_, S> {
         access.announce_data(rows, sections_of(&part.headers));
         for (distance, part) in ahead.iter().take(2).enumerate() {
             let Some(segment) = part.segment else { continue };
-            // What is wrong with it is found when its turn comes.
+            // Damage of a later segment is reported when that segment is evaluated.
             let Ok(access) = Access::new(&self.index.segments()[segment]) else { continue };
             access.announce_entries(rows);
+            // Entries are announced two segments ahead, data only one: the data need the entries.
             if distance == 0 {
                 access.announce_data(rows, sections_of(&part.headers));
             }
         }
         access.enter(rows)?;
-        // All at once, or as many sections as memory shall be taken for.
+        // A file in memory is evaluated at once. Otherwise the number of sections is limited so
+        // that the rows fit in `MOST_BYTES`.
         let group = if access.is_in_memory() {
             usize::MAX
         } else {
@@ -135,16 +137,18 @@ impl<S: Storage> Walk<'_, S> {
 }
 
 impl<S: Storage> Index<S> {
-    /// The blocks of a range that may hold a match: the same as those of a
-    /// [`scan`](crate::eth::scan::candidates) over their headers.
+    /// Returns the blocks of a range that may contain a match.
+    ///
+    /// The result has the same blocks as a [`scan`](crate::eth::scan::candidates) of their headers.
     ///
     /// # Errors
-    /// Blocks that the index doesn't have, damage in what the query needs, or of the storage.
+    /// Returns an error if the index does not contain all blocks of the range, if data that the
+    /// query needs are damaged, or if the storage fails.
     ///
     /// # Cost
-    /// A bit for each block of the range, and reading a row for each distinct bit of the query:
-    /// at most 1 KiB for each in a section of 8,192 blocks. Sections in which a needed bit never
-    /// occurs cost nothing.
+    /// Allocates one bit for each block of the range. Reads one row for each distinct bit of the
+    /// query: at most 1 KiB for each row and section of 8,192 blocks. Nothing is read of sections
+    /// in which a required bit never occurs.
     pub fn candidates(
         &self,
         query: &CompiledQuery,
@@ -153,7 +157,7 @@ impl<S: Storage> Index<S> {
         self.candidates_on(Backend::best(), query, blocks)
     }
 
-    /// As [`candidates`](Self::candidates), on this backend.
+    /// Does the same as [`candidates`](Self::candidates), on the given backend.
     ///
     /// # Errors
     /// As of [`candidates`](Self::candidates).
@@ -167,10 +171,10 @@ impl<S: Storage> Index<S> {
         Ok(each.pop().expect("one for each query"))
     }
 
-    /// The candidates of each query. A row that several of them need is read once.
+    /// Returns the candidates of each query. A row that several queries need is read once.
     ///
     /// # Errors
-    /// As of [`candidates`](Self::candidates).
+    /// Returns the same errors as [`candidates`](Self::candidates).
     pub fn candidates_each(
         &self,
         queries: &[CompiledQuery],
@@ -206,10 +210,10 @@ impl<S: Storage> Index<S> {
         Ok(each.collect())
     }
 
-    /// As [`candidates`](Self::candidates), on all cores: the same bitmap.
+    /// Returns the same bitmap as [`candidates`](Self::candidates), computed on all cores.
     ///
     /// # Errors
-    /// As of [`candidates`](Self::candidates).
+    /// Returns the same errors as [`candidates`](Self::candidates).
     #[cfg(feature = "rayon")]
     pub fn par_candidates(
         &self,
@@ -262,14 +266,14 @@ impl<S: Storage> Index<S> {
         Ok(Candidates::new(blocks, start, bitmap, count, stats))
     }
 
-    /// How many blocks of a range may hold a match.
+    /// Returns the number of blocks of a range that may contain a match.
     ///
     /// # Errors
-    /// As of [`candidates`](Self::candidates).
+    /// Returns the same errors as [`candidates`](Self::candidates).
     ///
     /// # Cost
-    /// As of [`candidates`](Self::candidates), without the bitmap: 32 KiB, and where files are not
-    /// in memory up to 16 MiB of rows.
+    /// Reads the same data as [`candidates`](Self::candidates), but allocates 32 KiB instead of the
+    /// bitmap. If files are not in memory, up to 16 MiB of rows are allocated, too.
     pub fn count(
         &self,
         query: &CompiledQuery,
@@ -296,12 +300,14 @@ impl<S: Storage> Index<S> {
         Ok(count)
     }
 
-    /// The numbers of the blocks of a range that may hold a match, ascending, segment by segment:
-    /// in the memory that one takes. The first error is the last item.
+    /// Returns an iterator over the numbers of the blocks that may contain a match, ascending.
+    ///
+    /// The index is read segment by segment, in the memory that one segment needs. The first error
+    /// is the last item.
     ///
     /// # Errors
-    /// Blocks that the index doesn't have. Of the items: damage in what the query needs, or of
-    /// the storage.
+    /// Returns an error if the index does not contain all blocks of the range. An item is an error
+    /// if data that the query needs are damaged, or if the storage fails.
     #[expect(clippy::iter_not_returning_iterator, reason = "the range may be wrong")]
     pub fn iter<'a>(
         &'a self,
@@ -326,7 +332,7 @@ impl<S: Storage> Index<S> {
         Ok(numbers)
     }
 
-    /// Where the blocks of a range are.
+    /// Splits a range of blocks into its parts in the segments and in the tail.
     fn parts(&self, blocks: &RangeInclusive<u64>) -> Result<Vec<Part>, IndexError> {
         self.require(blocks)?;
         let (first, last) = (*blocks.start(), *blocks.end());
@@ -354,7 +360,7 @@ impl<S: Storage> Index<S> {
     }
 }
 
-/// Candidates part by part.
+/// Iterator over candidates, part by part.
 struct Numbers<'a, S: Storage> {
     index: &'a Index<S>,
     query: &'a CompiledQuery,
@@ -362,18 +368,18 @@ struct Numbers<'a, S: Storage> {
     plans: Vec<Plan>,
     rows: Rows,
     parts: alloc::vec::IntoIter<Part>,
-    /// The bitmap of one part.
+    /// The bitmap of the current part.
     words: Vec<u64>,
-    /// Which of its words comes next.
+    /// Index of the next word in `words`.
     next: usize,
-    /// Bits left of the word before.
+    /// Remaining bits of the current word.
     left: u64,
-    /// The block of that word's lowest bit.
+    /// Number of the block of the current word's lowest bit.
     at: u64,
 }
 
 impl<S: Storage> Numbers<'_, S> {
-    /// Answers the next part; none if there is none.
+    /// Evaluates the next part; returns `None` after the last one.
     fn part(&mut self) -> Option<Result<(), IndexError>> {
         let part = self.parts.next()?;
         self.words.clear();

@@ -1,25 +1,26 @@
-//! Which rows a query takes.
+//! Plans of queries: the rows that each query needs.
 
 use alloc::vec::Vec;
 
 use crate::eth::bloom::{BITS, BitPositions};
 use crate::eth::log_query::CompiledQuery;
 
-/// The three rows of a value, by their places among the rows of all queries of a pass.
+/// The three rows of a value, as indices into the sorted rows of all queries of a pass.
 pub(super) type ValueRows = [u16; 3];
 
-/// A query by rows.
+/// A query in terms of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The rows that every match needs.
     pub(super) required: Vec<u16>,
-    /// Clauses of several values, without those of which the required rows are enough.
+    /// Clauses of several values. Clauses that the required rows already fulfil are left out.
     pub(super) clauses: Vec<Vec<ValueRows>>,
-    /// A clause has no value: only filters with all bits set pass, and all rows are required.
+    /// `true` if a clause has no value: only filters with all bits set pass, so all rows are
+    /// required.
     pub(super) impossible: bool,
 }
 
-/// The rows of queries, as positions, ascending, and each query by them.
+/// Returns the sorted positions of all rows that the queries need, and the plan of each query.
 pub(super) fn plans(queries: &[CompiledQuery]) -> (Vec<u16>, Vec<Plan>) {
     let mut positions: Vec<u16> = Vec::new();
     let all = 0..u16::try_from(BITS).expect("2,048");
@@ -65,7 +66,7 @@ pub(super) fn plans(queries: &[CompiledQuery]) -> (Vec<u16>, Vec<Plan>) {
     (positions, plans)
 }
 
-/// As a filter takes a position: its low eleven bits.
+/// Reduces a position to its low eleven bits, as a filter does.
 fn in_filter(position: u16) -> u16 {
     position & 0x7ff
 }

@@ -1,4 +1,4 @@
-//! The rows of queries in one segment: what the directory says of them, and their data.
+//! The rows of queries in one segment: their directory entries and their data.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -16,20 +16,20 @@ use crate::eth::index::format::{MAX_SECTIONS, SECTION, check};
 use crate::eth::index::reader::segment::Segment;
 use crate::eth::index::storage::ReadAt;
 
-/// A row in a section.
+/// Data of a row in one section.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Piece<'a> {
     Zeros,
     Ones,
-    /// The places of the set bits, ascending, each below 8,192.
+    /// The positions of the set bits in the section, ascending, each below 8,192.
     List(&'a [[u8; 2]]),
     Raw(&'a [u8; ROW]),
 }
 
-/// Sections of a segment: section `i` is bit `i`.
+/// Set of sections of a segment: section `i` is bit `i`.
 pub(super) type Sections = u32;
 
-/// The sections of a set, ascending.
+/// Returns the sections of a set, ascending.
 pub(super) fn each(mut sections: Sections) -> impl Iterator<Item = u32> {
     core::iter::from_fn(move || {
         let section = sections.checked_ilog2().map(|_| sections.trailing_zeros())?;
@@ -38,7 +38,7 @@ pub(super) fn each(mut sections: Sections) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Where the data of sections are if all are raw.
+/// Offset of each section's data within a row that is raw in all sections, in bytes.
 const RAW_PLACES: [u16; MAX_SECTIONS as usize] = {
     let mut places = [0; MAX_SECTIONS as usize];
     let mut section = 1;
@@ -49,7 +49,7 @@ const RAW_PLACES: [u16; MAX_SECTIONS as usize] = {
     places
 };
 
-/// The sections of a set, as many together as stand behind each other.
+/// Returns the maximal runs of consecutive sections in a set, ascending.
 pub(super) fn runs(mut sections: Sections) -> impl Iterator<Item = Range<u32>> {
     core::iter::from_fn(move || {
         let start = sections.checked_ilog2().map(|_| sections.trailing_zeros())?;
@@ -59,22 +59,23 @@ pub(super) fn runs(mut sections: Sections) -> impl Iterator<Item = Range<u32>> {
     })
 }
 
-/// A row in a segment.
+/// A row of one segment.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) position: u16,
     pub(super) entry: RowEntry,
-    /// Where the data for each section start, in bytes from the row's.
+    /// Offset of the data for each section, in bytes from the start of the row's data.
     places: [u16; MAX_SECTIONS as usize],
-    /// Where any bit is set.
+    /// The sections in which any bit is set.
     pub(super) live: Sections,
-    /// Where all bits are set.
+    /// The sections in which all bits are set.
     pub(super) full: Sections,
-    /// Where the data are raw.
+    /// The sections in which the data are raw.
     pub(super) raw: Sections,
-    /// Where the data are known to be as they were written, and at hand.
+    /// The sections whose data are checked and available.
     ready: Sections,
-    /// Where the file is not in memory: the data, each section's from a multiple of [`ROW`] on.
+    /// Data of the sections if the file is not in memory; each section starts at a multiple of
+    /// [`ROW`].
     buffer: Vec<u8>,
 }
 
@@ -101,6 +102,7 @@ impl Row {
         for &ones in ones {
             (least, most) = (least.min(ones), most.max(ones));
         }
+        // The usual case on mainnet: every section is raw.
         if least > LIST_MAX && usize::from(most) < SECTION {
             (self.live, self.full, self.raw) = (all, 0, all);
             self.places = RAW_PLACES;
@@ -116,16 +118,17 @@ impl Row {
             self.full |= u32::from(coding == Coding::Ones) << section;
             self.raw |= u32::from(coding == Coding::Raw) << section;
             lists |= u32::from(matches!(coding, Coding::List(_))) << section;
-            // At most 32 times 1,024.
+            // The offset is at most 32 times 1,024 and fits in 16 bits.
             place += if coding == Coding::Raw { 1024 } else { 0 };
         }
+        // The lists follow all raw sections.
         for section in each(lists) {
             self.places[section as usize] = place;
             place += entry.ones[section as usize] * 2;
         }
     }
 
-    /// Bits set in these sections.
+    /// Returns the number of bits set in these sections.
     pub(super) fn ones(&self, sections: Sections) -> u32 {
         if sections == Sections::MAX {
             return self.entry.ones.iter().map(|&ones| u32::from(ones)).sum();
@@ -133,7 +136,7 @@ impl Row {
         each(sections).map(|section| u32::from(self.entry.ones[section as usize])).sum()
     }
 
-    /// Bytes of data for these sections.
+    /// Returns the number of bytes of data for these sections.
     pub(super) fn bytes(&self, sections: Sections) -> u64 {
         each(sections).map(|section| self.data(section).len() as u64).sum()
     }
@@ -144,16 +147,16 @@ impl Row {
     }
 }
 
-/// Rows of one segment after the other.
+/// The rows of all queries in the current segment. The memory is reused for each segment.
 #[derive(Debug)]
 pub(super) struct Rows {
     rows: Vec<Row>,
-    /// Bytes read at once.
+    /// Buffer for reading entries and data.
     buffer: Vec<u8>,
 }
 
 impl Rows {
-    /// Of rows at these positions, ascending.
+    /// Creates the rows at these positions, which must ascend.
     pub(super) fn new(positions: &[u16]) -> Self {
         let rows = positions.iter().map(|&position| Row::new(position)).collect();
         Self { rows, buffer: Vec::new() }
@@ -167,28 +170,29 @@ impl Rows {
         self.rows.len()
     }
 
-    /// The data that are at hand are not needed any more.
+    /// Discards the data that are available, so that the buffers can be reused.
     pub(super) fn forget(&mut self) {
         self.rows.iter_mut().for_each(|row| row.ready = 0);
     }
 }
 
-/// From so many rows on, all entries are read at once.
+/// Number of rows from which on the entries of all 2,048 rows are read at once.
 const ALL_ENTRIES: usize = 128;
 
-/// The data of more rows than these are announced as they are needed: perhaps they are not.
+/// Number of rows up to which data are announced before evaluation. With more rows, evaluation may
+/// end early and leave most of them unread.
 const ANNOUNCED: usize = 64;
 
-/// Data that are read though they are not needed, to read those around them at once.
+/// Largest gap in bytes between two needed parts that are still read at once.
 const GAP: usize = 4096;
 
-/// A segment that is being asked.
+/// Access to the rows of a segment during a query.
 #[derive(Debug)]
 pub(super) struct Access<'a, F> {
     pub(super) segment: &'a Segment<F>,
-    /// The whole file, where it is in memory.
+    /// The whole file, if it is in memory.
     bytes: Option<&'a [u8]>,
-    /// Where the rows' data start.
+    /// Offset at which the rows' data start.
     data: u64,
 }
 
@@ -201,7 +205,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         self.bytes.is_some()
     }
 
-    /// Reads what the directory says of the rows.
+    /// Reads and checks the directory entries of the rows.
     pub(super) fn enter(&self, rows: &mut Rows) -> Result<(), IndexError> {
         let header = &self.segment.header;
         let length = entry_len(header.sections);
@@ -228,7 +232,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         Ok(())
     }
 
-    /// The entry of a row of a file in memory, checked when it is used for the first time.
+    /// Returns the entry of a row from a file in memory; the first call for a row checks the entry.
     fn entry(&self, bytes: &[u8], row: u16) -> Result<RowEntry, IndexError> {
         let header = &self.segment.header;
         let bytes = &bytes[at(header.entry_at(row))..][..entry_len(header.sections)];
@@ -237,7 +241,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
         let entry = RowEntry::from_bytes(&self.segment.name, header, row, bytes)?;
         self.segment.set_entered(row);
-        // Where there are no data, none are to be checked.
+        // Sections without data have nothing to check: mark them as checked.
         let mut elided = 0;
         for (section, &ones) in entry.ones.iter().enumerate() {
             elided |= u32::from(Coding::of(ones).len() == 0) << section;
@@ -246,8 +250,8 @@ impl<'a, F: ReadAt> Access<'a, F> {
         Ok(entry)
     }
 
-    /// Says that entries will be read soon, where the file is in memory: to the storage if they
-    /// have not been read yet, else to the CPU.
+    /// Announces that entries will be read soon, if the file is in memory: to the storage if the
+    /// entries have not been read yet, else to the CPU's cache.
     pub(super) fn announce_entries(&self, rows: &Rows) {
         let Some(bytes) = self.bytes else { return };
         let header = &self.segment.header;
@@ -271,8 +275,9 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
     }
 
-    /// Says to the storage that the data of rows will be read soon, where the file is in memory
-    /// and they have not been read yet. Damage is left to be found then.
+    /// Announces to the storage that the data of the rows will be read soon, if the file is in
+    /// memory and the data have not been read yet. Damaged entries are ignored here and reported
+    /// when they are used.
     pub(super) fn announce_data(&self, rows: &Rows, sections: Sections) {
         let Some(bytes) = self.bytes.filter(|_| rows.len() <= ANNOUNCED) else { return };
         for row in &rows.rows {
@@ -287,8 +292,8 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
     }
 
-    /// Says to the storage that the data of a row will be read, where the file is in memory and
-    /// they have not been read yet.
+    /// Announces to the storage that the data of a row will be read soon, if the file is in memory
+    /// and the data have not been read yet.
     pub(super) fn announce(&self, row: &Row, sections: Sections) {
         let checked = self.segment.checked[usize::from(row.position)].load(Ordering::Relaxed);
         let needed = sections & row.live & !row.full & !checked;
@@ -303,13 +308,13 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
     }
 
-    /// Where the data of a row start.
+    /// Returns the offset at which the data of a row start.
     fn start(&self, row: &Row) -> u64 {
         self.data + u64::from(row.entry.start) * UNIT as u64
     }
 
-    /// Sees to it that [`piece`](Self::piece) has the data of a row for these sections. Of
-    /// sections behind each other from `group` on.
+    /// Reads and checks the data of a row for these sections, so that [`piece`](Self::piece) can
+    /// return them. `group` is the first of the consecutive sections that the row's buffer holds.
     pub(super) fn ensure(
         &self,
         rows: &mut Rows,
@@ -336,7 +341,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
                 checked.fetch_or(1 << section, Ordering::Relaxed);
             }
         } else {
-            // Raw data first, then lists, as they are in the file.
+            // Sort into file order: first the raw sections, then the lists.
             let is_list = |section: &u32| row.data(*section).len() != ROW;
             let mut order: Vec<u32> = each(needed).collect();
             order.sort_by_key(is_list);
@@ -346,6 +351,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
                 let mut end = row.data(first).end;
                 let mut to = from + 1;
                 while let Some(data) = order.get(to).map(|&section| row.data(section)) {
+                    // Reading a small gap costs less than a second read.
                     if data.start - end >= GAP {
                         break;
                     }
@@ -371,7 +377,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         Ok(())
     }
 
-    /// The data of a row for a section, after [`ensure`](Self::ensure).
+    /// Returns the data of a row for a section, after [`ensure`](Self::ensure).
     pub(super) fn piece<'b>(&self, rows: &'b Rows, row: u16, section: u32, group: u32) -> Piece<'b>
     where
         'a: 'b,
@@ -396,7 +402,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
     }
 
-    /// The data of a row for sections behind each other, in all of which they are raw, after
+    /// Returns the data of a row for consecutive sections that are all raw, after
     /// [`ensure`](Self::ensure).
     pub(super) fn raw<'b>(
         &self,
@@ -418,7 +424,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         &data.as_chunks().0[..sections.len()]
     }
 
-    /// Checks the data of a row for a section.
+    /// Checks the checksum of a row's data for a section, and the order of a list.
     fn check(&self, row: &Row, section: u32, data: &[u8]) -> Result<(), IndexError> {
         let name = &self.segment.name;
         let part = Part::Row { row: row.position, section };
@@ -432,7 +438,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
     }
 }
 
-/// An offset in bytes that are in memory.
+/// Converts a file offset into an index into bytes that are in memory.
 fn at(offset: u64) -> usize {
     usize::try_from(offset).expect("in memory")
 }

@@ -1,4 +1,4 @@
-//! An index, open for reading.
+//! Reading an index: opening, refreshing, and looking up block hashes.
 
 pub(super) mod segment;
 
@@ -17,18 +17,20 @@ use super::format::{SECTION, Settings, segments};
 use super::storage::Storage;
 use super::tail::Tail;
 
-/// How often an index is opened again whose files a writer replaces meanwhile.
+/// Number of attempts to open an index whose files a writer replaces at the same time.
 const TRIES: usize = 64;
 
-/// An index, open for reading: as it was when it was opened or [refreshed](Self::refresh) last.
+/// An index that is open for reading, in its state when it was opened or last
+/// [refreshed](Self::refresh).
 ///
-/// Any number of processes read an index while one writes to it. What the writer removes stays
-/// readable here.
+/// Any number of processes may read an index while one process writes to it. Files that the writer
+/// removes stay readable here.
 ///
 /// # Cost
-/// Opening reads the manifest, the first 64 bytes of each segment and the whole tail: 328 bytes
-/// for each of some 8,500 headers, and for at most 16,384 that were taken back, roll-backs and
-/// syncs. In memory it keeps the headers that stand, and 8 KiB for each segment.
+/// Opening reads the manifest, the first 64 bytes of each segment, and the whole tail. The tail has
+/// 328 bytes for each of about 8,500 unsealed headers. It has at most 16,384 other slots: blocks
+/// that were rolled back, roll-backs and sync markers. Memory: the unsealed headers, and 8 KiB for
+/// each segment.
 ///
 /// # Examples
 /// ```no_run
@@ -50,7 +52,7 @@ pub struct Index<S: Storage> {
     files: Files<S::File>,
 }
 
-/// What one manifest speaks of.
+/// The files that one manifest names.
 #[derive(Debug)]
 struct Files<F> {
     manifest: Manifest,
@@ -59,35 +61,38 @@ struct Files<F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Opens an index.
+    /// Opens an index for reading.
     ///
     /// # Errors
-    /// None there, files that are missing or damaged, or of the storage. Of a segment only the
-    /// header and the length are looked at; what else is damaged is found when it is used.
+    /// Returns [`IndexError::NoIndex`] if the folder contains no index, an error of the storage, or
+    /// [`IndexError::Damaged`]. Of a segment, only the header and the length are checked. Other
+    /// damage is found when the damaged part is used.
     pub fn open(storage: S) -> Result<Self, IndexError> {
         let manifest = read_manifest(&storage)?;
         let files = Files::open(&storage, manifest, &[])?;
         Ok(Self { storage, files })
     }
 
-    /// Takes over what was written since; returns whether anything changed since that was said
-    /// last. After an error the index stays open, with the unsealed blocks that were read before.
+    /// Reads the changes made since; returns `true` if the blocks have changed since the last
+    /// successful call.
     ///
-    /// An index that is built anew in the same folder is another one, and may look the same to
-    /// this: open it again.
+    /// After an error the index stays usable, with the unsealed blocks that were read before. If an
+    /// index was deleted and rebuilt in the same folder, open it again: this function may not
+    /// notice the replacement.
     ///
     /// # Errors
-    /// As of [`open`](Self::open).
+    /// Returns the same errors as [`open`](Self::open).
     ///
     /// # Cost
-    /// If nothing was sealed, a read of the manifest and of what the tail has more.
+    /// If nothing was sealed, reads the manifest and the new slots of the tail.
     pub fn refresh(&mut self) -> Result<bool, IndexError> {
         let manifest = read_manifest(&self.storage)?;
         if manifest == self.files.manifest {
             return self.files.tail.refresh();
         }
         let before = &self.files.manifest;
-        // A segment is never changed, unless the index was built anew.
+        // Segments of the same index never change, so open ones can be kept. A lower generation
+        // reveals an index that was rebuilt.
         let same = manifest.settings == before.settings
             && manifest.first == before.first
             && manifest.generation > before.generation;
@@ -96,31 +101,34 @@ impl<S: Storage> Index<S> {
         Ok(true)
     }
 
-    /// What the index is of.
+    /// Returns the settings of the index.
     pub fn settings(&self) -> &Settings {
         &self.files.manifest.settings
     }
 
-    /// The numbers of the blocks that the index has; none if it has no block.
+    /// Returns the numbers of all blocks in the index; `None` if the index has no block.
     pub fn numbers(&self) -> Option<RangeInclusive<u64>> {
         let first = self.files.manifest.first;
         let last = self.files.tail.rows().next().checked_sub(1)?;
         (first <= last).then_some(first..=last)
     }
 
-    /// How many blocks are sealed: those from the first on.
+    /// Returns the number of sealed blocks, which are the first blocks of the index.
     pub fn sealed(&self) -> u64 {
         u64::from(self.files.manifest.sections) * SECTION as u64
     }
 
-    /// The next block, at `number` or behind it, whose hash the index has, and that hash. Headers
-    /// linked from `number` up to it are those that the index was built from.
+    /// Returns the number and the hash of the next block, at `number` or after it, whose hash the
+    /// index stores.
     ///
-    /// That is the block itself where the index has a column of block hashes, or where the block
-    /// is not sealed; else the last block of its section, at most 8,191 blocks away.
+    /// Headers that link `number` to the returned block are those that the index was built from.
+    /// The returned block is `number` itself if the index has a column of block hashes or if the
+    /// block is unsealed. Otherwise it is `number` if it starts a section, else the last block of
+    /// its section, at most 8,191 blocks later.
     ///
     /// # Errors
-    /// A block that the index doesn't have, damage, or of the storage.
+    /// Returns an error if the index does not contain the block, if the file is damaged, or if the
+    /// storage fails.
     pub fn anchor(&self, number: u64) -> Result<(u64, B256), IndexError> {
         self.require(&(number..=number))?;
         let rows = self.files.tail.rows();
@@ -139,7 +147,8 @@ impl<S: Storage> Index<S> {
         Ok((first + SECTION as u64 - 1, record.last_hash))
     }
 
-    /// Where a sealed block of the index is: in which section of which segment, and there.
+    /// Returns the position of a sealed block: its segment, its section, and its index in the
+    /// section.
     pub(super) fn place(&self, number: u64) -> (&Segment<S::File>, u32, usize) {
         let at = self.files.segments.partition_point(|segment| segment.blocks().end <= number);
         let segment = &self.files.segments[at];
@@ -148,7 +157,7 @@ impl<S: Storage> Index<S> {
         (segment, section, usize::try_from(index % SECTION as u64).expect("below 8,192"))
     }
 
-    /// Whether the index has all of these blocks.
+    /// Returns an error if the index does not contain all of these blocks.
     pub(super) fn require(&self, blocks: &RangeInclusive<u64>) -> Result<(), IndexError> {
         let (first, last) = (*blocks.start(), *blocks.end());
         let Some(numbers) = self.numbers() else { return Err(IndexError::Empty) };
@@ -173,8 +182,10 @@ impl<S: Storage> Index<S> {
 }
 
 impl<F: super::storage::ReadAt> Files<F> {
-    /// Opens what the manifest speaks of, with the segments that are open already if they are of
-    /// the same chain: an index of another branch may have been built in the place of theirs.
+    /// Opens the files that the manifest names, and reuses segments that are already open.
+    ///
+    /// Open segments are reused only if they belong to the same chain: an index of another branch
+    /// may have been built in their place.
     fn open<S: Storage<File = F>>(
         storage: &S,
         mut manifest: Manifest,
@@ -183,7 +194,8 @@ impl<F: super::storage::ReadAt> Files<F> {
         for _ in 1..TRIES {
             match Self::try_open(storage, &manifest, known) {
                 Err(IndexError::Io { kind: io::ErrorKind::NotFound, .. }) => {
-                    // A writer removes files when the manifest doesn't speak of them any more.
+                    // A writer removes files that a newer manifest no longer names: read the
+                    // manifest again.
                     let now = read_manifest(storage)?;
                     if now == manifest {
                         break;
@@ -218,13 +230,14 @@ impl<F: super::storage::ReadAt> Files<F> {
         Self::try_open(storage, manifest, &[])
     }
 
-    /// Whether what stands behind the last of the segments that were known is of the same chain.
-    /// False if that can't be read.
+    /// Returns `true` if the segments or the tail after the last reused segment belong to the same
+    /// chain. Returns `false` if that part can't be read.
     fn goes_on_from(&self, known: &[Arc<Segment<F>>]) -> bool {
         let taken = |(at, segment): (usize, &Arc<Segment<F>>)| {
             known.get(at).is_some_and(|known| Arc::ptr_eq(known, segment))
         };
-        // Those that two numbers of sections share come first.
+        // Reused segments always come first, so only the link after the last reused one is
+        // unchecked.
         let Some(last) = self.segments.iter().enumerate().rposition(taken) else { return true };
         let hash = self.segments[last].last_hash();
         let parent = match self.segments.get(last + 1) {

@@ -1,4 +1,4 @@
-//! A sealed segment, open for reading.
+//! A sealed segment that is open for reading.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -20,22 +20,23 @@ use crate::eth::index::format::segment::{
 use crate::eth::index::format::{SECTION, SegmentId, Settings, check, contradiction};
 use crate::eth::index::storage::{FileKind, ReadAt, Storage};
 
-/// A segment whose header and length are as the manifest lets expect.
+/// Open segment whose header and length agree with the manifest.
 #[derive(Debug)]
 pub(in crate::eth::index) struct Segment<F> {
     pub(in crate::eth::index) name: String,
     pub(in crate::eth::index) id: SegmentId,
     pub(in crate::eth::index) header: SegmentHeader,
     pub(in crate::eth::index) file: F,
-    /// Of each row the sections whose data were found to be as they were written, bit by bit:
-    /// where the file is in memory and never changes.
+    /// For each row, the set of sections whose data have been checked. Used only if the file is in
+    /// memory and never changes.
     pub(in crate::eth::index) checked: Box<[AtomicU32]>,
-    /// The rows whose entries were found to be as they were written, 32 at a time: likewise.
+    /// The set of rows whose entries have been checked, 32 rows in each word. Used only if the file
+    /// is in memory and never changes.
     entered: [AtomicU32; BITS / 32],
 }
 
 impl<F: ReadAt> Segment<F> {
-    /// Opens a segment that the manifest speaks of.
+    /// Opens a segment that belongs to the index of the manifest.
     pub(in crate::eth::index) fn open<S: Storage<File = F>>(
         storage: &S,
         manifest: &Manifest,
@@ -45,7 +46,7 @@ impl<F: ReadAt> Segment<F> {
         Self::of_file(file, &manifest.settings, manifest.first, id)
     }
 
-    /// The segment in a file, of an index with these settings and this first block.
+    /// Opens a segment from a file, for an index with these settings and this first block.
     pub(in crate::eth::index) fn of_file(
         file: F,
         settings: &Settings,
@@ -67,7 +68,7 @@ impl<F: ReadAt> Segment<F> {
                 format!("chain {} {hashes} block hashes", settings.chain)
             };
             let (found, expected) = (with(&header.settings), with(settings));
-            return Err(wrong(format!("it is of {found}, the index of {expected}")));
+            return Err(wrong(format!("it is of {found}, but the index is of {expected}")));
         }
         let first = index_first + u64::from(id.section) * SECTION as u64;
         if header.sections != id.sections || header.first != first {
@@ -84,23 +85,25 @@ impl<F: ReadAt> Segment<F> {
         Ok(Self { name, id, header, file, checked, entered })
     }
 
-    /// Whether the entry of a row was found to be as it was written, in memory.
+    /// Returns `true` if the entry of a row has been checked, in memory.
     pub(in crate::eth::index) fn is_entered(&self, row: u16) -> bool {
         self.entered[usize::from(row / 32)].load(Ordering::Relaxed) >> (row % 32) & 1 != 0
     }
 
-    /// Says so.
+    /// Records that the entry of a row has been checked.
     pub(in crate::eth::index) fn set_entered(&self, row: u16) {
         self.entered[usize::from(row / 32)].fetch_or(1 << (row % 32), Ordering::Relaxed);
     }
 
-    /// The numbers of its blocks.
+    /// Returns the numbers of the segment's blocks.
     pub(in crate::eth::index) fn blocks(&self) -> Range<u64> {
         let first = self.header.first;
         first..first + u64::from(self.id.sections) * SECTION as u64
     }
 
-    /// The whole file, where it is in memory.
+    /// Returns the whole file if it is in memory.
+    ///
+    /// Returns an error if the length of the slice is not the length that the header states.
     pub(in crate::eth::index) fn as_slice(&self) -> Result<Option<&[u8]>, IndexError> {
         let Some(bytes) = self.file.as_slice() else { return Ok(None) };
         let (found, expected) = (bytes.len() as u64, self.header.file_len());
@@ -116,7 +119,7 @@ impl<F: ReadAt> Segment<F> {
         read(&self.file, &self.name, to, offset)
     }
 
-    /// The record of one of its sections.
+    /// Reads and checks the record of a section.
     pub(in crate::eth::index) fn record(&self, section: u32) -> Result<SectionRecord, IndexError> {
         let offset = self.header.record_at(section);
         let mut bytes = [0; RECORD];
@@ -124,7 +127,7 @@ impl<F: ReadAt> Segment<F> {
         SectionRecord::from_bytes(&self.name, offset, section, &bytes)
     }
 
-    /// The entries of all its rows.
+    /// Reads and checks the entries of all rows.
     pub(in crate::eth::index) fn entries(&self) -> Result<Vec<RowEntry>, IndexError> {
         let length = entry_len(self.header.sections);
         let mut bytes = vec![0; BITS * length];
@@ -135,12 +138,13 @@ impl<F: ReadAt> Segment<F> {
             .collect()
     }
 
-    /// The hash of its last block.
+    /// Returns the hash of the segment's last block.
     pub(in crate::eth::index) fn last_hash(&self) -> Result<B256, IndexError> {
         Ok(self.record(self.id.sections - 1)?.last_hash)
     }
 
-    /// The hashes of the blocks of one of its sections, where the index keeps them.
+    /// Reads and checks the hashes of the blocks of a section; `None` if the index does not store
+    /// them.
     pub(in crate::eth::index) fn block_hashes(
         &self,
         section: u32,

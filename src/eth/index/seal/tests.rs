@@ -1,4 +1,4 @@
-//! Segments against a slow reading of the format's text, bit by bit.
+//! Compares segments with a slow, bit-by-bit reader written from the format's documentation.
 
 #![expect(clippy::cast_possible_truncation, reason = "rows, sections and steps are few")]
 
@@ -20,8 +20,8 @@ fn settings(block_hashes: bool) -> Settings {
     if block_hashes { settings.with_block_hashes() } else { settings }
 }
 
-/// How many headers of a section have a bit set: around every boundary for low positions, else
-/// few, half or nearly all.
+/// Returns the number of headers of a section that have a bit set: values around every boundary for
+/// low positions; few, many or none for higher positions.
 fn ones_of(section: usize, position: usize) -> usize {
     const BOUNDARIES: [usize; 14] =
         [0, 1, 2, 255, 256, 257, 258, 4096, 7935, 7936, 7937, 8190, 8191, 8192];
@@ -33,7 +33,7 @@ fn ones_of(section: usize, position: usize) -> usize {
     }
 }
 
-/// So many sections' headers, all of whose values differ.
+/// Returns the headers of several sections; all their fields differ.
 fn headers(sections: usize) -> Rows {
     let mut rng = Rng::new(sections as u64);
     let hash = |number: u64| B256::from(alloy_primitives::U256::from(number * 977 + 5));
@@ -46,7 +46,7 @@ fn headers(sections: usize) -> Rows {
     }
     for (section, blooms) in rows.blooms.as_chunks_mut::<SECTION>().0.iter_mut().enumerate() {
         for position in 0..BITS {
-            // Consecutive headers from anywhere on, each with a step that visits all.
+            // A random start and an odd step: the step visits every header before it repeats.
             let (from, step) = (rng.u64() as usize, rng.u64() as usize | 1);
             for index in 0..ones_of(section, position) {
                 let header = from.wrapping_add(index.wrapping_mul(step)) % SECTION;
@@ -78,12 +78,12 @@ fn written(settings: &Settings, from: usize, sections: &[Section]) -> Vec<u8> {
     bytes
 }
 
-/// Numbers of the format, little-endian.
+/// Reads a little-endian number of `len` bytes.
 fn number(bytes: &[u8], at: usize, len: usize) -> usize {
     bytes[at..at + len].iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
 }
 
-/// Checksums bit by bit, from RFC 3720's polynomial.
+/// CRC-32C computed from the polynomial of RFC 3720.
 fn crc32c(bytes: &[u8]) -> usize {
     let table: Vec<u32> = (0..256_u32)
         .map(|byte| {
@@ -96,7 +96,7 @@ fn crc32c(bytes: &[u8]) -> usize {
     !crc as usize
 }
 
-/// Reads all of a segment by the text of the format and compares it with the headers.
+/// Reads a whole segment as the format documents it, and compares it with the headers.
 fn check_against_headers(bytes: &[u8], rows: &Rows, block_hashes: bool) {
     let sections = rows.len() / SECTION;
     assert_eq!(bytes[..8], [0x89, 0x45, 0x42, 0x53, 0x0d, 0x0a, 0x1a, 0x0a]);
@@ -188,7 +188,7 @@ fn check_against_headers(bytes: &[u8], rows: &Rows, block_hashes: bool) {
     assert_eq!(bytes.len(), data_at + next);
 }
 
-/// The bit of a header at a position, as the Yellow Paper counts them.
+/// Returns the bit of a header at a position, as the Yellow Paper numbers them.
 fn bit(rows: &Rows, header: usize, position: usize) -> bool {
     rows.blooms[header][255 - position / 8] >> (position % 8) & 1 == 1
 }
@@ -249,7 +249,7 @@ fn segments_of_another_place_or_cut_off_are_not_copied() {
     for len in [0, 63, 64, 5000, 30_000] {
         assert!(!open(&settings, id(0, 1), FIRST, &good[..len]).is_empty());
     }
-    // The first section behind itself.
+    // The first section follows itself, so its parent hash is wrong.
     let old = OldSegment::open(&settings, FIRST, id(0, 1), &good).unwrap();
     let sources = [Source::Section(&sections[0]), Source::Segment(&old)];
     let error = write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new()).unwrap_err();
@@ -260,7 +260,7 @@ fn segments_of_another_place_or_cut_off_are_not_copied() {
     assert_eq!(part, Part::Section { section: 0 });
 }
 
-/// A segment made of these older segments, each of so many sections.
+/// Merges older segments of the given sizes, and the remaining sections, into one segment.
 fn merged(settings: &Settings, sections: &[Section], sizes: &[usize]) -> Vec<u8> {
     let mut from = 0;
     let olds: Vec<_> = sizes

@@ -1,9 +1,10 @@
-//! What a writer writes, and in which order.
+//! Order of the writes that make changes durable.
 //!
-//! Slots are appended to the tail, which is then synced. Everything else is written into new
-//! files: segments, then a tail with all blocks behind them, all of them synced, then the manifest
-//! that names them. Only when that is durable do the files go that no longer count. So at each
-//! instant there is a manifest on disk whose files are whole.
+//! Slots are appended to the tail, and the tail is synced. All other changes go into new files:
+//! first the segments, then a tail with all unsealed blocks, then the manifest that names them.
+//! Each file is synced before the next step. Files that no longer belong to the index are removed
+//! only after the new manifest is durable. So at any time, the manifest on disk names complete
+//! files.
 
 use alloc::vec::Vec;
 
@@ -17,36 +18,38 @@ use crate::eth::index::rows::Rows;
 use crate::eth::index::seal::{OldSegment, Source, write_segment};
 use crate::eth::index::storage::{Append, FileKind, WriteStorage};
 
-/// What errors name where names could not be made durable.
+/// File name in errors about making names durable.
 pub(super) const FOLDER: &str = ".";
 
-/// What is on disk.
+/// State of the files on disk.
 pub(super) struct Disk<A> {
     pub(super) manifest: Manifest,
-    /// Of the tail, once it is open for writing.
+    /// The tail's file, once it is open for writing.
     pub(super) appender: Option<A>,
-    /// Slots of the tail.
+    /// Number of slots in the tail.
     pub(super) slots: u32,
-    /// How many of them are durable.
+    /// Number of slots that are durable.
     pub(super) durable: u32,
-    /// How many blocks the tail has.
+    /// Number of blocks in the tail.
     pub(super) rows: usize,
-    /// How many of them, from the first on, the writer has, too.
+    /// Number of these blocks, from the first on, that the writer still has.
     pub(super) kept: usize,
-    /// Whether the tail can be appended to: nothing stands behind its slots, and all are durable.
+    /// `true` if the tail can be appended to: no bytes follow its slots, and all slots are durable.
     pub(super) whole: bool,
 }
 
 impl<A> Disk<A> {
-    /// Whether slots for what is new go into the tail. There is an end to roll-backs and what
-    /// they take off: at some length a tail is written anew.
+    /// Returns `true` if the new slots may be appended to the tail.
+    ///
+    /// Roll-backs and the blocks that they remove stay in the tail. The limit of two sections of
+    /// such slots bounds its length: beyond it, a new tail is written.
     pub(super) fn has_room(&self, rows: &Rows) -> bool {
         let slots = self.slots as usize + 2 + rows.len() - self.kept;
         self.whole && slots <= rows.len() + 2 * SECTION
     }
 }
 
-/// Slots, byte by byte.
+/// Encoded slots of a tail.
 struct Slots {
     place: SlotPlace,
     bytes: Vec<u8>,
@@ -73,13 +76,15 @@ impl Slots {
 }
 
 impl<S: WriteStorage> Writer<S> {
-    /// Appends to the tail what is new.
+    /// Appends the new roll-back and blocks to the tail, and syncs it.
     pub(super) fn append_slots(&mut self) -> Result<(), IndexError> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         let name = disk.manifest.tail();
         let generation = disk.manifest.generation;
         let place = SlotPlace { generation, slot: disk.slots, durable: disk.durable };
         let mut slots = Slots { place, bytes: Vec::new() };
+        // The tail has blocks that were rolled back since: the roll-back must precede the new
+        // blocks.
         if disk.kept < disk.rows {
             let next = self.rows.first + disk.kept as u64;
             slots.push(&Slot::RollBack { number: next - 1, hash: self.rows.parent_of(next) });
@@ -96,6 +101,8 @@ impl<S: WriteStorage> Writer<S> {
         appender.append(&slots.bytes).map_err(failed(Operation::Append, &name, offset))?;
         appender.sync().map_err(failed(Operation::Sync, &name, offset))?;
 
+        // The blocks are durable now. Record that, so that a reader can tell damage from a write in
+        // progress. The record itself needs no sync: without it, the blocks are still read.
         let durable = slots.place.slot;
         let end = SlotPlace::offset(durable);
         let place = SlotPlace { generation, slot: durable, durable };
@@ -109,12 +116,13 @@ impl<S: WriteStorage> Writer<S> {
         Ok(())
     }
 
-    /// Writes the sections in memory, and the blocks behind into a new tail.
+    /// Writes the sections in memory into segments, and the unsealed blocks into a new tail.
     pub(super) fn commit(&mut self) -> Result<(), IndexError> {
-        // Until it ends well.
+        // Reset at the end: if a step fails, the content on disk is unknown.
         self.failed = true;
         if self.disk.is_none() && !self.sections.is_empty() {
-            // Segments never lie about without a manifest.
+            // Publish an empty index first, because segments must never exist without a manifest:
+            // `open` would take such a folder for an index that lost its manifest.
             let parent_hash = self.sections[0].record.parent_hash;
             self.disk = Some(self.publish(0, &Rows::new(self.first, parent_hash))?);
         }
@@ -134,7 +142,8 @@ impl<S: WriteStorage> Writer<S> {
         Ok(())
     }
 
-    /// Writes a segment of sections in memory, and of older segments up to section `old`.
+    /// Writes a segment from sections in memory, and from older segments if it starts before
+    /// section `old`.
     fn write_segment(&self, old: u32, id: SegmentId) -> Result<(), IndexError> {
         let end = id.section + id.sections;
         let first = |section: u32| self.first + u64::from(section) * SECTION as u64;
@@ -161,10 +170,11 @@ impl<S: WriteStorage> Writer<S> {
         file.sync().map_err(failed(Operation::Sync, &name, 0))
     }
 
-    /// Writes a tail of these blocks and the manifest that names it. Returns what is on disk now.
+    /// Writes a tail with these blocks, then the manifest that names it; returns the new state on
+    /// disk.
     fn publish(&self, sections: u32, rows: &Rows) -> Result<Disk<S::Appender>, IndexError> {
         let old = self.disk.as_ref().map(|disk| &disk.manifest);
-        // Another one than the last is all it must be.
+        // The generation only has to differ from the preceding one, so it may wrap around.
         let generation = old.map_or(0, |old| old.generation.wrapping_add(1));
         let settings = self.settings.clone();
         let manifest = Manifest { settings, sections, first: self.first, generation };
@@ -197,7 +207,7 @@ impl<S: WriteStorage> Writer<S> {
         })
     }
 
-    /// Writes a file that is durable but for its name.
+    /// Writes and syncs a file, but not its name.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<S::Appender, IndexError> {
         let mut file = self.create(name)?;
         file.append(bytes).map_err(failed(Operation::Append, name, 0))?;
@@ -213,7 +223,8 @@ impl<S: WriteStorage> Writer<S> {
         self.storage.sync_names().map_err(failed(Operation::Sync, FOLDER, 0))
     }
 
-    /// Removes a file that does not count. One that stays does no harm.
+    /// Removes a file that no longer belongs to the index. Errors are ignored: a file that remains
+    /// does no harm.
     pub(super) fn remove(&self, name: &str) {
         let _ = self.storage.remove(name);
     }

@@ -1,4 +1,4 @@
-//! An index, open for writing.
+//! Writing an index: adding headers, rolling back, sealing sections.
 
 mod commit;
 mod open;
@@ -17,36 +17,38 @@ use super::section::{Section, Turner};
 use super::storage::WriteStorage;
 use crate::eth::header::HeaderChain;
 
-/// The newest blocks that stay unsealed, unless others are asked for.
+/// Default number of newest blocks that stay unsealed. The former bloombits index of geth used the
+/// same number.
 const CONFIRMATIONS: u64 = 256;
-/// The most that can be asked for.
+/// Highest number of newest blocks that a caller can keep unsealed: they take 344 MB of memory.
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
 
-/// What headers did to an index.
+/// Result of adding headers to an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Appended {
-    /// Blocks that the index had already.
+    /// Number of blocks that the index already had.
     pub skipped: u64,
-    /// Blocks that are new.
+    /// Number of blocks that were added.
     pub added: u64,
 }
 
-/// An index, open for writing. There is one writer at a time.
+/// An index that is open for writing. An index has at most one writer at a time.
 ///
-/// Headers are *acknowledged* when [`sync`](Self::sync) has returned: a process that is killed, or
-/// power that goes off, at whatever instant, takes nothing of them away. Of what was asked for
-/// after, block by block and roll-back by roll-back, the first steps are there, or none: a
-/// roll-back may be there without the blocks that were to come instead.
+/// Headers are *acknowledged* when [`sync`](Self::sync) has returned. An acknowledged header
+/// survives a killed process or a power failure at any time. Of the changes made after the last
+/// sync, a prefix survives: some of the first blocks and roll-backs in order, or none. A roll-back
+/// may survive without the blocks that should have followed it.
 ///
-/// 8,192 blocks are sealed together as soon as enough newer ones stand behind them
-/// ([`with_confirmations`](Self::with_confirmations)), and can't be taken back from then on. They
-/// are written with the next sync.
+/// 8,192 blocks are sealed together as soon as enough newer blocks follow them
+/// ([`with_confirmations`](Self::with_confirmations)). Sealed blocks can't be rolled back. The next
+/// sync writes them to disk.
 ///
 /// # Cost
-/// In memory 0.5 MB, 328 bytes for each block that is not sealed, and 2.1 MB for each section that
-/// is sealed and not written (2.4 MB with block hashes), kept for later ones. With the 32nd section
-/// all are written without being asked.
+/// Memory: 0.5 MB, 328 bytes for each unsealed block, and 2.1 MB for each section that is sealed
+/// but not yet written (2.4 MB with block hashes). The memory of sections is reused. When the
+/// largest segment, of 32 sections, is complete, all sections are written without waiting for a
+/// sync.
 ///
 /// # Examples
 /// ```
@@ -67,21 +69,21 @@ pub struct Appended {
 /// ```
 pub struct Writer<S: WriteStorage> {
     storage: S,
-    /// Held.
+    /// Held until the writer is dropped.
     _lock: S::Lock,
     settings: Settings,
     confirmations: u64,
     backend: Backend,
-    /// What is on disk; none before the first sync.
+    /// State of the files on disk; `None` before the first sync.
     disk: Option<Disk<S::Appender>>,
-    /// The number of the index's first block.
+    /// Number of the index's first block.
     first: u64,
-    /// Sealed, and not written.
+    /// Sections that are sealed in memory but not yet written.
     sections: Vec<Section>,
     turner: Turner,
-    /// The blocks behind.
+    /// The unsealed blocks.
     rows: Rows,
-    /// What is on disk is not known any more.
+    /// `true` after a failed write: the content on disk is then unknown.
     failed: bool,
 }
 
@@ -95,62 +97,69 @@ impl<S: WriteStorage> core::fmt::Debug for Writer<S> {
 }
 
 impl<S: WriteStorage> Writer<S> {
-    /// So many of the newest blocks stay unsealed and can be taken back: 256 unless others are
-    /// asked for, at most 2²⁰.
+    /// Sets the number of newest blocks that stay unsealed and can be rolled back.
+    ///
+    /// The default is 256. Values above 2²⁰ are reduced to 2²⁰.
     #[must_use]
     pub fn with_confirmations(mut self, blocks: u64) -> Self {
         self.confirmations = blocks.min(MAX_CONFIRMATIONS);
         self
     }
 
-    /// The same writer, which seals sections on `backend`.
+    /// Returns the same writer, which seals sections on `backend`.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// What the index is of.
+    /// Returns the settings of the index.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The numbers of the blocks, unacknowledged ones included; none if there is no block.
+    /// Returns the numbers of all blocks, including unacknowledged ones; `None` if there is no
+    /// block.
     pub fn numbers(&self) -> Option<RangeInclusive<u64>> {
         let last = self.rows.next().checked_sub(1)?;
         (self.first <= last).then_some(self.first..=last)
     }
 
-    /// The hash of the last block.
+    /// Returns the hash of the last block; `None` if there is no block.
     pub fn last_hash(&self) -> Option<B256> {
         self.numbers().map(|_| self.rows.last_hash())
     }
 
-    /// The hash of a block that is not sealed, or of the one before those. Others need a reader.
+    /// Returns the hash of an unsealed block or of the last sealed block, and `None` for other
+    /// blocks.
+    ///
+    /// The hashes of other sealed blocks need a reader, [`Index`](crate::eth::index::Index).
     pub fn hash(&self, number: u64) -> Option<B256> {
         self.rows.hash(number)
     }
 
-    /// Adds the blocks of a chain that the index doesn't have. The first headers of an index say
-    /// at which block it starts.
+    /// Adds the blocks of a chain that the index does not have yet.
     ///
-    /// The chain may start with blocks that the index has. They are skipped if they are the same;
-    /// blocks below the last sealed one are not compared unless the chain reaches that one, whose
-    /// hash stands for all before.
+    /// The first headers added to an empty index decide its first block. The chain may start with
+    /// blocks that the index already has: they are skipped if their hashes are equal. Blocks before
+    /// the last sealed block are compared only if the chain reaches the last sealed block, because
+    /// the hash of that block commits to all its ancestors.
     ///
     /// # Errors
-    /// - [`IndexError::Gap`]: blocks are missing between the index and the chain;
-    /// - [`IndexError::Parent`]: the chain is another branch. Of the index's blocks, those from two
-    ///   below the number in the error downward may be the chain's, and
-    ///   [`roll_back`](Self::roll_back) takes the others off;
-    /// - [`IndexError::Range`]: the chain starts below the index;
-    /// - [`IndexError::Number`]: block numbers end;
+    /// After these errors the index is unchanged:
     ///
-    /// after which the index is as it was. If sections are written: of the storage, or damage of
-    /// sealed segments. Then the index must be opened again, as for [`IndexError::Failed`].
+    /// - [`IndexError::Gap`]: blocks are missing between the index and the chain;
+    /// - [`IndexError::Parent`]: the chain is another branch. The index and the chain may share the
+    ///   blocks up to two below the number in the error; [`roll_back`](Self::roll_back) removes the
+    ///   others;
+    /// - [`IndexError::Range`]: the chain starts before the index;
+    /// - [`IndexError::Number`]: block numbers would overflow.
+    ///
+    /// If sections are written, errors of the storage and damage of sealed segments are possible.
+    /// The index must then be opened again, as after [`IndexError::Failed`].
     ///
     /// # Cost
-    /// A copy of 320 bytes for each block; sealing as of [`sync`](Self::sync).
+    /// Copies 320 bytes for each block. Sealing costs as much as in [`sync`](Self::sync).
     pub fn append(&mut self, chain: &HeaderChain) -> Result<Appended, IndexError> {
         self.check()?;
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
@@ -164,7 +173,7 @@ impl<S: WriteStorage> Writer<S> {
             self.first = first;
             self.rows = Rows::new(first, parent);
             if let Some(disk) = &mut self.disk {
-                disk.whole = false; // it may start elsewhere
+                disk.whole = false; // the new first block may differ from the tail's
             }
         }
         let count = chain.len() as u64;
@@ -172,7 +181,7 @@ impl<S: WriteStorage> Writer<S> {
         let mut blocks = chain.blocks();
         blocks.by_ref().take(at).for_each(drop);
         while at < chain.len() {
-            // Up to the end of a section and what must stand behind it.
+            // Fill up to the end of a section plus the unsealed blocks that must follow it.
             let room = (SECTION as u64 + self.confirmations).saturating_sub(self.rows.len() as u64);
             let end =
                 usize::try_from(room.max(1)).map_or(usize::MAX, |room| at.saturating_add(room));
@@ -187,7 +196,7 @@ impl<S: WriteStorage> Writer<S> {
         Ok(Appended { skipped, added: count - skipped })
     }
 
-    /// How many blocks of a chain the index has.
+    /// Returns the number of blocks of a chain that the index already has.
     fn known(
         &self,
         chain: &HeaderChain,
@@ -203,14 +212,15 @@ impl<S: WriteStorage> Writer<S> {
         if first > index_last + 1 {
             return Err(IndexError::Gap { last: index_last, found: first });
         }
-        // The parents of these blocks are known here and there.
+        // The parent hashes of the blocks `start..=end` are known in the index and in the chain.
         let (start, end) = (first.max(self.rows.first), last.min(index_last) + 1);
         let of_chain = |number: u64| {
             let before = number.checked_sub(1).and_then(|number| chain.block(number));
             before.map_or(parent, |block| block.hash)
         };
         let same = |number: u64| self.rows.parent_of(number) == of_chain(number);
-        // Each hash stands for all before it.
+        // Each hash commits to all its ancestors, so comparing the last one suffices. If it
+        // differs, search backwards for the lowest block that differs.
         if start <= end && !same(end) {
             let mut number = end;
             while number > start && !same(number - 1) {
@@ -222,15 +232,16 @@ impl<S: WriteStorage> Writer<S> {
         Ok(end - first)
     }
 
-    /// Takes all blocks behind `last` off, which becomes the last one. Returns how many they were.
+    /// Removes all blocks after block `last`; returns the number of removed blocks.
+    ///
     /// Nothing is written before the next [`sync`](Self::sync).
     ///
     /// # Errors
-    /// - [`IndexError::Sealed`]: `last` is below the last sealed block;
-    /// - [`IndexError::BelowFirst`]: `last` is below the index's first block;
-    /// - [`IndexError::Range`]: `last` is behind the index's last block;
+    /// - [`IndexError::Sealed`]: `last` is before the last sealed block;
+    /// - [`IndexError::BelowFirst`]: `last` is before the index's first block;
+    /// - [`IndexError::Range`]: `last` is after the index's last block;
     /// - [`IndexError::Empty`]: there is no block;
-    /// - [`IndexError::Failed`].
+    /// - [`IndexError::Failed`]: an earlier write failed.
     pub fn roll_back(&mut self, last: u64) -> Result<u64, IndexError> {
         self.check()?;
         let numbers = self.numbers().ok_or(IndexError::Empty)?;
@@ -252,18 +263,19 @@ impl<S: WriteStorage> Writer<S> {
         Ok(index_last - last)
     }
 
-    /// Makes everything durable that was appended and taken back so far: when this returns, it is
-    /// acknowledged. Readers see it, too.
+    /// Makes all changes durable: when this function returns, they are acknowledged.
+    ///
+    /// Readers can then read the changes, too.
     ///
     /// # Errors
-    /// Of the storage; damage of sealed segments that become part of a larger one. What is on disk
-    /// is then unknown, up to what was acknowledged before: all further calls give
-    /// [`IndexError::Failed`], and the index must be opened again.
+    /// Returns errors of the storage, and damage of sealed segments that are merged into a larger
+    /// one. Beyond what was acknowledged before, the content on disk is then unknown. All further
+    /// calls return [`IndexError::Failed`], and the index must be opened again.
     ///
     /// # Cost
-    /// One write of 328 bytes for each block and one sync of the file. Where sections are sealed,
-    /// those and the segments that they become part of are written anew, and all blocks behind:
-    /// each section up to six times until its segment has 32.
+    /// One write of 328 bytes for each new block, and one sync of the file. If sections are sealed,
+    /// these sections, the segments that they are merged with, and all unsealed blocks are written.
+    /// Each section is written up to six times until it is part of a segment of 32 sections.
     pub fn sync(&mut self) -> Result<(), IndexError> {
         self.check()?;
         if self.numbers().is_none() {
@@ -288,7 +300,7 @@ impl<S: WriteStorage> Writer<S> {
         if self.failed { Err(IndexError::Failed) } else { Ok(()) }
     }
 
-    /// Seals what has enough blocks behind, in memory.
+    /// Seals, in memory, the sections that are followed by enough blocks.
     fn seal(&mut self) {
         while self.rows.len() as u64 >= SECTION as u64 + self.confirmations
             && !self.is_segment_full()
@@ -298,14 +310,14 @@ impl<S: WriteStorage> Writer<S> {
         }
     }
 
-    /// Whether the sections in memory are those that the largest segment still lacked.
+    /// Returns `true` if the sections in memory complete the largest segment.
     fn is_segment_full(&self) -> bool {
         let sealed = self.disk.as_ref().map_or(0, |disk| disk.manifest.sections);
         self.sections.len() as u64 >= u64::from(MAX_SECTIONS - sealed % MAX_SECTIONS)
     }
 }
 
-/// Whether the numbers up to the end of the section behind the one of `number` fit.
+/// Returns an error if the block numbers up to two sections after the section of `number` overflow.
 fn check_number(first: u64, number: u64) -> Result<(), IndexError> {
     let sections = (number - first) / SECTION as u64 + 3;
     let end = sections.checked_mul(SECTION as u64).and_then(|blocks| first.checked_add(blocks));

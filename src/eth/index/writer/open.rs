@@ -1,4 +1,4 @@
-//! A writer opened: on what an earlier one left behind.
+//! Opening an index for writing: checks its files and cleans up after an interrupted writer.
 
 use alloc::format;
 use alloc::string::String;
@@ -19,25 +19,25 @@ use crate::eth::index::rows::Rows;
 use crate::eth::index::storage::{Storage, WriteStorage};
 use crate::eth::index::tail::Tail;
 
-/// The file that errors name where the lock can't be taken.
+/// File name in errors about the writer's lock.
 const LOCK: &str = "lock";
 
 impl<S: WriteStorage> Writer<S> {
-    /// Opens an index, or prepares one where there is none: until the first [`sync`](Self::sync)
-    /// with blocks, nothing is written but the lock.
+    /// Opens an index for writing, or prepares a new one if the folder contains none.
     ///
-    /// What an interrupted writer left behind is taken up to where it is whole; files that don't
-    /// count are removed.
+    /// A new index is written by the first [`sync`](Self::sync) with blocks; until then only the
+    /// lock file is created. Changes that an interrupted writer left in the tail are kept as far as
+    /// they are complete. Files that do not belong to the index any more are removed.
     ///
     /// # Errors
-    /// - [`IndexError::Locked`]: another one is writing;
-    /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: an index of something else;
+    /// - [`IndexError::Locked`]: another writer holds the lock;
+    /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: the index has other settings;
     /// - [`IndexError::NoIndex`]: there are segments, but no manifest;
-    /// - of the storage, or what is damaged. Of segments only header and length are looked at,
-    ///   and the hash of the last block.
+    /// - errors of the storage, or damage. Of a segment, only the header and the length are
+    ///   checked, and the hash of the last sealed block.
     ///
     /// # Cost
-    /// Some reads for each segment, and all of the tail.
+    /// A few reads for each segment, and a read of the whole tail.
     pub fn open(storage: S, settings: &Settings) -> Result<Self, IndexError> {
         let lock = storage.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => IndexError::Locked,
@@ -49,6 +49,8 @@ impl<S: WriteStorage> Writer<S> {
             Err(error) => return Err(error),
         };
         let names = storage.names().map_err(failed(Operation::Open, FOLDER, 0))?;
+        // Segments without a manifest may be an index whose manifest was lost: don't overwrite
+        // them.
         if manifest.is_none() && names.iter().any(|name| segment_id(name).is_some()) {
             return Err(IndexError::NoIndex);
         }
@@ -71,7 +73,7 @@ impl<S: WriteStorage> Writer<S> {
         Ok(writer)
     }
 
-    /// Goes on where the manifest says.
+    /// Continues the index that the manifest describes.
     fn take_over(&mut self, manifest: Manifest, names: &[String]) -> Result<(), IndexError> {
         let (asked, found) = (&self.settings, &manifest.settings);
         if found.chain != asked.chain {
@@ -81,7 +83,8 @@ impl<S: WriteStorage> Writer<S> {
         if found.block_hashes != asked.block_hashes {
             return Err(IndexError::OtherHashes { index: found.block_hashes });
         }
-        // The one who renamed it may have been stopped before it was durable.
+        // The writer that renamed the manifest may have stopped before the rename was durable. Sync
+        // the rename before files are removed that only the older manifest needs.
         self.sync_names()?;
         let tail = Tail::open(&self.storage, &manifest)?;
         check_segments(&self.storage, &manifest, &tail)?;
@@ -104,7 +107,7 @@ impl<S: WriteStorage> Writer<S> {
     }
 }
 
-/// Whether the segments are there, and the tail goes on from the last one.
+/// Checks that the segments exist and that the tail continues after the last one.
 fn check_segments<S: Storage>(
     storage: &S,
     manifest: &Manifest,
@@ -120,18 +123,18 @@ fn check_segments<S: Storage>(
     if hash == parent {
         return Ok(());
     }
-    let what = format!("it goes on from {parent}, and the last sealed block is {hash}");
+    let what = format!("its parent is {parent}, but the last sealed block is {hash}");
     Err(contradiction(&manifest.tail(), 0, Part::TailHeader, what))
 }
 
-/// The segment that a file of this name would be.
+/// Returns the segment that a file of this name would store; `None` for other names.
 fn segment_id(name: &str) -> Option<SegmentId> {
     let (section, sections) = name.strip_suffix(".segment")?.split_once('-')?;
     let id = SegmentId { section: section.parse().ok()?, sections: sections.parse().ok()? };
     (id.name() == name).then_some(id)
 }
 
-/// Whether a writer would give this name to a file that may not count any more.
+/// Returns `true` if a writer creates files of this name and may leave them behind.
 fn is_ours(name: &str) -> bool {
     let is_tail = || {
         let generation = u64::from_str_radix(name.strip_suffix(".tail")?, 16).ok()?;

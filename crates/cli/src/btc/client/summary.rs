@@ -113,7 +113,10 @@ mod tests {
         let run = |from, to, grade| Graded { from, to, grade };
         let runs =
             [run(1, 2, Grade::OnePeer), run(3, 3, Grade::Peers(2)), run(4, 4, Grade::OnePeer)];
-        assert_eq!(grades_in_words(&runs), ["3 blocks: one peer's word", "1 block: 2 peers agree"]);
+        assert_eq!(
+            grades_in_words(&runs),
+            ["3 blocks: claimed by one peer", "1 block: 2 peers agree"]
+        );
         let json = graded_json(&runs[1]);
         assert_eq!(json, json!({"from": 3, "to": 3, "grade": "peers", "peers": 2}));
     }

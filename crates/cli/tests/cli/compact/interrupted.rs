@@ -1,11 +1,11 @@
-//! Builds that stop in the middle, and going on behind them.
+//! Builds that are interrupted, and builds that continue after them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 use super::*;
 
-/// The blocks of the fixture, in hex.
+/// Returns the blocks of the fixture, in hex.
 fn blocks() -> Vec<String> {
     let rows = fixture("mainnet_0-255.json");
     rows.as_array().expect("rows").iter().map(|row| text(&row["block"]).to_owned()).collect()
@@ -16,17 +16,17 @@ fn a_build_that_fails_leaves_nothing_or_what_it_printed() {
     let folder = Folder::new("fails");
     let blocks = blocks();
     let out = folder.path("filters.cbf");
-    // The first block spends what is not known.
+    // The first block spends an output of an unknown transaction.
     let first = folder.write("first.hex", &blocks[170]);
     let header = "00".repeat(32);
     let args = ["--height", "170", "--previous-header", &header, "--out", &out];
     fails(&[&["btc", "filter", "build", &first], &args[..]].concat(), b"", BAD_INPUT, &[]);
     assert!(!Path::new(&out).exists());
-    // No block at all.
+    // An input without blocks.
     let none = folder.write("none.json", "[]");
     fails(&["btc", "filter", "build", &none, "--out", &out], b"", BAD_INPUT, &["no block"]);
     assert!(!Path::new(&out).exists());
-    // The eleventh is not the one of its header.
+    // The eleventh block does not match its header.
     let mut bytes = hex::decode(&blocks[10]).expect("hex");
     let last = bytes.len() - 10;
     bytes[last] ^= 1;
@@ -57,14 +57,14 @@ fn a_filter_is_in_the_file_when_its_line_is_printed() {
         .expect("it starts");
     let mut stdin = build.stdin.take().expect("piped");
     let blocks = blocks();
-    // More than one character, for the form of the input to be told.
+    // Two blocks, so that the command can tell the input's format.
     writeln!(stdin, "{}\n{}", blocks[0], blocks[1]).expect("it reads");
     stdin.flush().expect("it reads");
     let mut lines = BufReader::new(build.stdout.take().expect("piped")).lines();
     for _ in 0..2 {
         lines.next().expect("a line").expect("text");
     }
-    // Another must not write behind its back.
+    // A second process must not write to the same file.
     let next = folder.write("next.hex", &blocks[2]);
     let append = ["btc", "filter", "build", &next, "--out", &out, "--append"];
     fails(&append, b"", BAD_INPUT, &["another process"]);
@@ -81,14 +81,15 @@ fn appending_loses_nothing_that_is_intact() {
     let out = folder.path("filters.cbf");
     let next = folder.write("next.hex", blocks[100..].join("\n"));
     let append = ["btc", "filter", "build", &next, "--out", &out, "--append"];
-    // Damage in the middle: what stands behind it is not cut off.
+    // Damage in the middle: the data after it must not be cut off.
     let mut damaged = golden();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&out, &damaged).expect("written");
     fails(&append, b"", BAD_INPUT, &["is damaged", "intact filters", "cut the file to"]);
     assert!(fs::read(&out).expect("there") == damaged);
-    // A header without filters, and a file that was cut: blocks that do not follow change nothing.
+    // A truncated file: blocks that do not follow its last filter change nothing. Then a file with
+    // only a header.
     let cut = golden()[..6_000].to_vec();
     fs::write(&out, &cut).expect("written");
     fails(&append, b"", BAD_INPUT, &["follows on"]);
@@ -97,7 +98,7 @@ fn appending_loses_nothing_that_is_intact() {
     let all = folder.write("all.hex", blocks.join("\n"));
     lines_of(&["btc", "filter", "build", &all, "--out", &out, "--append"], YES);
     assert!(fs::read(&out).expect("there") == golden());
-    // What is replaced is said.
+    // The command reports what it replaces.
     let mut part = golden()[..golden().len() - 5].to_vec();
     fs::write(&out, &part).expect("written");
     part.truncate(part.len() - 39);

@@ -1,4 +1,4 @@
-//! Files of filters, filters and blocks through pipes, and lists that say nothing.
+//! Filters and blocks read from pipes, and lists with nothing to compare.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn filters_come_through_pipes() {
     let block = fixture("blocks/mainnet_757753.json");
     let filter = text(&block["basic_filter"]);
     let answer = json!({"filter": filter, "header": "00".repeat(32)}).to_string();
-    // Audits print one document over several lines: read as one.
+    // Audits print one document over several lines, which is read as a whole.
     let audit = |bytes: Vec<u8>, args: &[&str], code| {
         let path = fifo.clone();
         let writer = std::thread::spawn(move || fs::write(path, bytes));
@@ -36,7 +36,8 @@ fn filters_come_through_pipes() {
         let report = audit(bytes, &["btc", "filter", "audit", &fifo, BLOCK_757753], YES);
         assert_eq!(report["verdict"], "valid");
     }
-    // A file of filters is none itself: that would be an accusation of an honest one.
+    // A whole file of filters is not itself the filter to audit: that would accuse an honest
+    // server.
     let rows = fixture("mainnet_0-255.json");
     let args = ["btc", "filter", "audit", &fifo, text(&rows[255]["block"])];
     assert_eq!(audit(golden(), &args, YES)["verdict"], "valid");
@@ -99,7 +100,7 @@ fn items_count_once_and_the_gap_limit_from_the_start() {
     let script = |index: u32| {
         descriptor_scripts(&descriptor, index..=index).expect("a descriptor")[0].script.clone()
     };
-    // The first payment is behind the range of indices, but within the limit.
+    // The first payment is beyond the range of indices, but within the gap limit.
     let blocks = chain_of(&[vec![script(30)], vec![script(79)]]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
@@ -155,12 +156,12 @@ fn filters_of_other_blocks_are_refused() {
     let (found, last) = scan(GOLDEN, &["--block-headers", &lines], YES);
     assert_eq!((found.len(), &last["warnings"]), (BLOCKS_OF_KEY.len(), &json!([])));
     let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
-    // The lower heights are asked too, and have no block header.
+    // The scan includes the lower heights, which have no block header in the file.
     let all = ["btc", "filter", "scan", GOLDEN, KEY];
     fails(&[&all[..], &raw].concat(), b"", BAD_INPUT, &["height 0", "247 from height 9 on"]);
     assert_eq!(scan(GOLDEN, &[&raw[..], &["--from", "9"]].concat(), YES).0, found);
 
-    // The true filters under the hash of another block: the filter headers are as they should be.
+    // The genuine filters, but one under the hash of another block: the filter headers still match.
     let mut file = Vec::new();
     let records = Records::new(golden().leak()).expect("a file of filters");
     let mut writer = Writer::create(&mut file, *records.header()).expect("in memory");
@@ -196,13 +197,13 @@ fn a_scan_ends_when_nobody_reads() {
         .spawn()
         .expect("it starts");
     drop(scan.stdout.take());
-    // No filters of that form: each is a candidate, and would have its line.
+    // These contents are not valid filters, so each block is a candidate and would print a line.
     let header = *Records::new(golden().leak()).expect("a file of filters").header();
     let pipe = fs::OpenOptions::new().write(true).open(&fifo).expect("it reads");
     let mut writer = Writer::create(pipe, header).expect("it reads");
     let long = vec![0; 4_000_000];
     let written = (0..60).try_for_each(|_| writer.append(&BlockHash::all_zeros(), &long));
-    written.expect_err("the scan went on to the end");
+    written.expect_err("the scan did not stop early");
     let output = scan.wait_with_output().expect("it ends");
     assert_eq!((output.status.code(), &output.stderr[..]), (Some(YES), &b""[..]));
 }

@@ -1,4 +1,4 @@
-//! `eth audit`: lies of every kind, and evidence in every form.
+//! Tests of `eth audit`: wrong answers of every kind, and evidence in every format.
 
 use chainsieve::alloy_primitives::Address;
 use chainsieve::eth::audit::AuditReport;
@@ -8,7 +8,7 @@ use chainsieve::eth::log_query::{LogQuery, Semantics};
 
 use super::*;
 
-/// The files of an audit of both blocks.
+/// The input files for audits of both blocks.
 pub(super) struct Case {
     pub(super) headers: TempFile,
     pub(super) receipts: TempFile,
@@ -31,7 +31,7 @@ impl Case {
         TempFile::new(&format!("{}.logs.json", self.name), write::reply(&json!(logs)).to_string())
     }
 
-    /// Runs with the query, the receipts and the anchor.
+    /// Runs the audit with the query, the receipts and the anchor.
     fn audit(&self, logs: &[Value], code: i32) -> Value {
         let receipts = self.receipts.path();
         self.audit_with(logs, &["--receipts", receipts, "--anchor", &self.anchor], code)
@@ -55,7 +55,7 @@ fn the_whole_answer_is_complete() {
     assert_eq!((&json["status"], &json["logs"]), (&json!("complete"), &json!(7)));
     assert_eq!(json["blocks"]["checked_by_receipts"], 2);
     assert_eq!((&json["anchored_to"], &json["findings"]), (&json!(17_686_112), &json!([])));
-    // Nodes say it; these receipts don't hold it.
+    // Nodes report transaction hashes, but these receipts don't prove them.
     assert_eq!(json["transaction_hashes_unbound"], 0);
     let mut hashed = answer();
     hashed[0]["transactionHash"] = json!(B256::repeat_byte(1));
@@ -81,12 +81,12 @@ fn each_log_withheld_is_named_and_proven() {
         for field in ["address", "topics", "data", "logIndex", "transactionIndex", "blockHash"] {
             assert_eq!(finding["log"][field], withheld[field], "{field}");
         }
-        // The proof starts at the root in the header: its first node hashes to it.
+        // The proof starts at the receipts root of the header: its first node hashes to that root.
         let block = Block::both().into_iter().find(|block| block.hash == withheld["blockHash"]);
         let root = bytes(&finding["receipt_proof"]["nodes"][0]);
         let header = block.expect("one of both").header;
         assert_eq!(&items(&header)[5][1..], keccak256(&root).as_slice());
-        // What was printed is read and verified by whoever has the library.
+        // Any user of the library can read and verify the printed report.
         let answer: Vec<LocatedLog> = serde_json::from_value(json!(logs)).expect("logs");
         let query: LogQuery = serde_json::from_value(json["query"].clone()).expect("a query");
         let report: AuditReport = serde_json::from_value(json).expect("a report");
@@ -147,16 +147,16 @@ fn missing_receipts_are_asked_for() {
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert_eq!(json["wanted"], json!([both[1]]));
     assert_eq!(wanted.read(), lines[1]);
-    // A lie in a block that is checked shows, whatever is missing of others.
+    // A wrong log in a checked block is found, even if receipts of other blocks are missing.
     let json = case.audit_with(&answer()[1..], &more, WRONG);
     assert_eq!(json["blocks"]["undecidable"], 1);
-    // Receipts of another block are no evidence, and nobody's fault.
+    // Receipts of another block are no evidence, and are no fault of the provider.
     let other = Block::read("mainnet_14764013");
     let other = TempFile::new("other.receipts.rlp", other.receipts_rlp());
     let more = ["--anchor", &case.anchor, "--receipts", other.path()];
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert!(text(&json["warnings"][0]).contains("other.receipts.rlp"), "{json}");
-    // A legacy one, as if it were before Byzantium, which the block is not.
+    // A legacy receipt, claimed to be from before Byzantium, which this block is not.
     let legacy = first.receipts.iter().find(|receipt| receipt[0] >= 0xc0).expect("a legacy one");
     let claimed = json!({ "hash": first.hash, "receipts": [hex0x(legacy)] });
     let claimed = TempFile::new("claimed.json", claimed.to_string());
@@ -176,10 +176,10 @@ fn without_an_anchor_nothing_is_proven() {
         (&Value::Null, &json!("unanchored"))
     );
     assert!(text(&json["warnings"][0]).contains("no --anchor"));
-    // Nor is a lie that only such headers show.
+    // Without an anchor, an omission that only these headers show is not proven either.
     let json = case.audit_with(&answer()[1..], &receipts, UNDECIDED);
     assert_eq!(findings(&json)[0]["grounds"], "unanchored");
-    // A hash authenticates what is before it, and nothing behind it.
+    // An anchor authenticates the headers up to its block, and none after it.
     let first = Block::read(FIRST).hash;
     let more = [&receipts[..], &["--anchor", &first]].concat();
     let json = case.audit_with(&answer(), &more, UNDECIDED);
@@ -230,7 +230,7 @@ fn receipts_in_every_form() {
     }
     let more = ["--anchor", &case.anchor, "--receipts", folder.path()];
     assert_eq!(case.audit_with(&answer(), &more, YES)["warnings"], json!([]));
-    // A file that nobody named, and that is not what it seems, is left out.
+    // A damaged file that was only found in a folder is left out with a warning.
     let damaged = folder.0.join("damaged.era1");
     fs::write(&damaged, &write::ere(&blocks)[..500]).expect("a file");
     let warnings = case.audit_with(&answer(), &more, YES)["warnings"].to_string();
@@ -303,7 +303,8 @@ fn slips_in_audits_exit_with_1_or_2() {
     let short = TempFile::new("short.receipts.rlp", [0xf9, 0xff]);
     refused(&["--chain", "1", "--receipts", short.path()], BAD_INPUT, &["cut off"]);
     fails(&["eth", "audit", case.headers.path(), "--chain", "1"], b"", USAGE, &["--logs"]);
-    // A chain whose filters say nothing: every block is looked into, and its receipts are not all.
+    // A chain whose blooms prove nothing: every block must be checked, and its receipts need not
+    // contain all logs.
     let assumed = ["--assume-bloom", "unsound", "--receipts", case.receipts.path()];
     let args = [&base[..], &QUERY, &assumed, &["--anchor", &case.anchor]].concat();
     let json = json_of(&args, UNDECIDED);

@@ -1,12 +1,12 @@
-//! `eth verify-certificate`: what holds, what does not, and what is left open.
+//! Tests of `eth verify-certificate`: valid, invalid and undecided certificates.
 
 use super::audit::Case;
 use super::*;
 
-/// Flags that say of which blocks the query is.
+/// Flags with the block range of the query.
 const RANGE: [&str; 4] = ["--from", "17686111", "--to", "17686112"];
 
-/// An audit with a certificate, and the verifier's flags.
+/// An audit with a certificate, and the flags to verify it.
 struct Issued {
     case: Case,
     certificate: TempFile,
@@ -50,7 +50,7 @@ fn a_certificate_with_its_evidence_proves_the_logs() {
     }
     let page = run(&issued.args(&QUERY));
     assert!(page.stdout.starts_with("complete: the result is proven"), "{}", page.stdout);
-    // Another query than the one that was certified, another anchor, none.
+    // Another query than the certified one, other rules, no anchor.
     let other = issued.args(&["--address", WETH]);
     assert!(text(&json_of(&other, WRONG)["error"]).contains("another query"));
     let alloy = issued.verify(&["--semantics", "alloy"], WRONG);
@@ -100,7 +100,7 @@ fn certificates_that_do_not_hold() {
     assert!(verify(&|c| c["version"] = json!(2), BAD_INPUT));
     assert!(verify(&|c| c["more"] = json!(1), BAD_INPUT));
     assert!(verify(&|c| c["headers"][0] = json!("0xc0"), BAD_INPUT));
-    // An answer with an omission has no certificate.
+    // An audit that finds an omission issues no certificate.
     let none = TempFile::absent("none.json");
     let case = &issued.case;
     let evidence = ["--receipts", case.receipts.path(), "--anchor", &case.anchor];

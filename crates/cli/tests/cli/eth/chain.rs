@@ -1,4 +1,4 @@
-//! `eth stats`, and epoch 0 of the chain.
+//! Tests of `eth stats`, also on epoch 0 of mainnet.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn stats_of_two_blocks() {
     close(&json["fill"]["min"], fills[0].min(fills[1]));
     close(&json["fill"]["max"], fills[0].max(fills[1]));
     for (index, bits) in [3, 6, 9].into_iter().enumerate() {
-        // The mean of the blocks' rates, not the rate of their mean.
+        // The mean of the rates of the blocks, not the rate of the mean fill.
         close(&json["rates"][index], f64::midpoint(fills[0].powi(bits), fills[1].powi(bits)));
         close(&json["buckets"][1]["rates"][index], fills[1].powi(bits));
     }
@@ -46,7 +46,8 @@ fn stats_of_full_and_empty_filters() {
         let found = all.iter().find(|h| h["number"] == number && h["chain"] == "mainnet");
         text(&found.expect("in the fixture")["header"]).to_owned()
     };
-    // Known from the chain: all bits set, and no transactions.
+    // Known facts of mainnet: one of these headers has a bloom with all bits set, the other block
+    // has no logs.
     let file = TempFile::new("extremes.hex", format!("{}\n{}\n", of(15_537_394), of(19_840_104)));
     let json = json_of(&["eth", "stats", file.path()], YES);
     assert_eq!((&json["no_information"], &json["empty"]), (&json!(1), &json!(1)));
@@ -56,7 +57,7 @@ fn stats_of_full_and_empty_filters() {
     assert!(page.contains("1 block without logs, 1 block with every bit set"), "{page}");
 }
 
-/// The archive of blocks 0 to 8191, read whole.
+/// Reads the whole archive of the blocks 0 to 8191.
 #[test]
 fn epoch_0_of_the_chain() {
     let Some((corpus, _)) = testkit::corpus::index("ethereum") else { return };
@@ -77,7 +78,7 @@ fn epoch_0_of_the_chain() {
         assert_eq!(lines[0]["anchored_to"], 8191);
         assert_eq!(lines[0]["last_hash"], last);
     }
-    // Nothing was asked that any block could answer: complete without a receipt.
+    // The blooms exclude every block, so the audit is complete without any receipt.
     let none = TempFile::new("epoch-0.json", "[]");
     let mut args = vec!["eth", "audit", path, "--logs", none.path(), "--chain", "mainnet"];
     args.extend(["--anchor", &last, "--address", WETH]);

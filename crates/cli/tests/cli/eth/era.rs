@@ -1,4 +1,4 @@
-//! Archives that are not what they should be.
+//! Malformed era archives.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn hostile_records() {
         &file(&[huge.clone()]),
         &["byte 8", "4294967295 bytes, and the input ends after 16"],
     );
-    // From a pipe the length is not known before.
+    // Read from a pipe, so the total length is unknown.
     let piped = run_with(&["eth", "stats", "-"], &file(&[huge]));
     assert_eq!(piped.code, BAD_INPUT);
     assert!(piped.stderr.contains("4294967295 bytes, the limit is"), "{}", piped.stderr);
@@ -58,7 +58,7 @@ fn hostile_records() {
         &file(&[write::record(3, &block.header)]),
         &["byte 8: not framed Snappy"],
     );
-    // Four megabytes of zeros in less than the limit.
+    // A megabyte of zeros, compressed to less than the limit.
     let bomb = write::snappy(&vec![0; 1 << 20]);
     assert!(bomb.len() < 64 << 10);
     refused(
@@ -78,13 +78,15 @@ fn hostile_records() {
 
 #[test]
 fn transactions_of_an_archive_show_the_hashes() {
-    // A block of one transaction that is nobody's, with its own root, and no logs.
+    // An answer that names a transaction hash, and an archive whose bodies are not those of the
+    // blocks.
     let block = Block::read(FIRST);
     let case = audit::Case::new("transactions");
     let more = ["--anchor", &case.anchor, "--receipts", case.receipts.path()];
     let mut logs = answer();
     logs[0]["transactionHash"] = json!(B256::repeat_byte(1));
-    // The archive's bodies are empty: not the blocks' transactions, and said so.
+    // The archive's bodies are empty. They are not the blocks' transactions, and the command
+    // reports that.
     let args = [&more[..], &["--transactions", case.receipts.path()]].concat();
     let json = case.audit_with(&logs, &args, YES);
     assert_eq!(json["transaction_hashes_unbound"], 1);
@@ -93,7 +95,7 @@ fn transactions_of_an_archive_show_the_hashes() {
     assert!(warning.contains(&hex0x(&items(&block.header)[4][1..])), "{warning}");
 }
 
-/// The root of a trie of one value: a leaf whose path is the key, RLP of 0, in full.
+/// Returns the root of a trie with one value: a leaf whose path is the whole key, the RLP of 0.
 fn root_of_one(value: &[u8]) -> Vec<u8> {
     let leaf = write::list(&[write::string(&[0x20, 0x80]), write::string(value)]);
     write::string(keccak256(leaf).as_slice())
@@ -101,7 +103,7 @@ fn root_of_one(value: &[u8]) -> Vec<u8> {
 
 #[test]
 fn a_transaction_shows_its_hash() {
-    // A block of one transaction, with a real receipt under its root.
+    // A block with one transaction, and a real receipt under its receipts root.
     let real = Block::read(FIRST);
     let receipt = real.receipts.iter().find(|receipt| receipt[0] < 0xc0).expect("a typed one");
     let transaction = [&[2][..], &write::list(&[write::string(b"nobody's")])].concat();

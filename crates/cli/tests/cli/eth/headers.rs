@@ -1,8 +1,8 @@
-//! `eth header`: every form that headers come in.
+//! Tests of `eth header`: every input format of headers.
 
 use super::*;
 
-/// What is said of the first block, however it came.
+/// Checks the printed facts of the first block, whatever the input format.
 fn check_first(json: &Value) {
     let block = Block::read(FIRST);
     let header = &json["headers"][0];
@@ -16,7 +16,7 @@ fn check_first(json: &Value) {
     let fill = f64::from(block.bits_set()) / 2048.0;
     let rate = header["logs_bloom"]["rates"][1].as_f64().expect("a rate");
     assert!((rate - fill.powi(6)).abs() < 1e-12, "{rate}");
-    // Timestamp and gas as explorers show them.
+    // Timestamp and gas as block explorers show them.
     assert_eq!(header["time"], "2023-07-13 17:38:23 UTC");
     assert_eq!(header["gas_used"], 14_877_622);
     assert_eq!(header["base_fee_per_gas"], 48_582_086_276_u64);
@@ -125,7 +125,7 @@ fn mistakes_in_headers_name_file_line_and_field() {
     let twice = [&block.header[..], &block.header[..100]].concat();
     refused("cut.rlp", &twice, &["byte 564", "ends after 97"]);
     let mut short = block.header.clone();
-    short[3] = 0x9f; // the parent hash with a byte less
+    short[3] = 0x9f; // the parent hash with one byte fewer
     refused("short.rlp", &short, &["byte 0", "parentHash has 31 bytes"]);
     let hex = format!("{}\n{}zz\n", hex0x(&block.header), hex0x(&block.header));
     refused("line.hex", hex.as_bytes(), &["line 2", "character 'z'", "is not a hex digit"]);

@@ -1,8 +1,8 @@
-//! No input panics, and none takes memory or time out of proportion.
+//! Hostile inputs: no input causes a panic, or a disproportionate use of memory or time.
 
 use super::*;
 
-/// Every command over a file.
+/// Runs every command that can read the file.
 fn each_command(file: &str, check: impl Fn(&[&str], &Output)) {
     let logs = TempFile::new("hostile.logs", "[]");
     let header = hex::encode(Block::read(FIRST).header);
@@ -69,7 +69,7 @@ fn deep_long_and_odd_inputs() {
     }
 }
 
-/// A header with another number and time: both are what its maker wrote.
+/// Returns a header with another number and time, which the creator of a header can choose freely.
 fn header_of(number: u64, time: u64) -> Vec<u8> {
     let mut fields = items(&Block::read(FIRST).header);
     let minimal = |number: u64| {
@@ -96,7 +96,7 @@ fn absurd_numbers_and_times() {
     }
     let shown = json_of(&["eth", "header", file.path()], YES);
     assert_eq!(shown["headers"][5]["number"], u64::MAX);
-    // More rows than anyone reads.
+    // More rows than the command accepts.
     let many: Vec<u8> = (0..10_001).flat_map(|n| header_of(n, 7)).collect();
     let many = TempFile::new("many.rlp", many);
     fails(&["eth", "stats", many.path(), "--by", "1"], b"", BAD_INPUT, &["--by a larger number"]);

@@ -1,6 +1,6 @@
-//! The `eth` commands on real blocks.
+//! Tests of the `eth` commands on real blocks.
 //!
-//! What is expected comes from the fixtures' own facts and from a reader and writers of RLP,
+//! The expected values come from the facts in the fixtures, and from readers and writers of RLP,
 //! JSON-RPC and archives that share no code with the binary.
 
 mod audit;
@@ -24,15 +24,15 @@ const SECOND: &str = "mainnet_17686112";
 const WETH: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
 const DEPOSIT: &str = "Deposit(address,uint256)";
 const ROUTER: &str = "address:0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D";
-/// The query's flags.
+/// Flags of the query.
 const QUERY: [&str; 6] = ["--address", WETH, "--event", DEPOSIT, "--topic1", ROUTER];
 
-/// A real block.
+/// A real block of mainnet.
 struct Block {
     number: u64,
     hash: String,
     header: Vec<u8>,
-    /// Each as it is in the trie.
+    /// The receipts, each as encoded in the trie.
     receipts: Vec<Vec<u8>>,
 }
 
@@ -63,7 +63,7 @@ impl Block {
         [FIRST, SECOND].map(Self::read)
     }
 
-    /// The filter, at its place in every header of mainnet.
+    /// Returns the bloom, which is at a fixed position in every mainnet header.
     fn bloom(&self) -> &[u8] {
         &self.header[192..448]
     }
@@ -72,7 +72,7 @@ impl Block {
         self.bloom().iter().map(|byte| byte.count_ones()).sum()
     }
 
-    /// All receipts as one list: legacy ones as they are, others as strings.
+    /// Returns all receipts as one RLP list: legacy receipts as lists, others as strings.
     fn receipts_rlp(&self) -> Vec<u8> {
         let items = self.receipts.iter().map(|receipt| match receipt[0] {
             0xc0.. => receipt.clone(),
@@ -81,7 +81,7 @@ impl Block {
         write::list(&items.collect::<Vec<_>>())
     }
 
-    /// All receipts in the slim form, `[type, status, gas, logs]`.
+    /// Returns all receipts in the slim encoding, `[type, status, gas, logs]`.
     fn slim_rlp(&self) -> Vec<u8> {
         let items = self.receipts.iter().map(|receipt| {
             let (kind, rest) = match receipt[0] {
@@ -94,7 +94,7 @@ impl Block {
         write::list(&items.collect::<Vec<_>>())
     }
 
-    /// The logs as a node returns them, with the index of their transaction and their own.
+    /// Returns the logs as a node returns them, with the index of their transaction and their own.
     fn logs(&self) -> Vec<Value> {
         let mut logs = Vec::new();
         for (transaction, receipt) in self.receipts.iter().enumerate() {
@@ -119,7 +119,7 @@ impl Block {
     }
 }
 
-/// The answer to the query over both blocks: seven logs.
+/// Returns the correct answer to the query over both blocks: seven logs.
 fn answer() -> Vec<Value> {
     let signature = keccak256(DEPOSIT).to_string();
     let router = format!("0x{:0>64}", ROUTER.trim_start_matches("address:0x").to_lowercase());
@@ -133,7 +133,7 @@ fn answer() -> Vec<Value> {
     logs
 }
 
-/// The encodings of a list's items.
+/// Returns the encodings of the items of an RLP list.
 fn items(list: &[u8]) -> Vec<Vec<u8>> {
     let mut payload = Rlp::decode_bytes(&mut &list[..], true).expect("a list");
     let mut items = Vec::new();
@@ -145,7 +145,7 @@ fn items(list: &[u8]) -> Vec<Vec<u8>> {
     items
 }
 
-/// What a string holds.
+/// Returns the content of an RLP string.
 fn content(string: &[u8]) -> &[u8] {
     Rlp::decode_bytes(&mut &string[..], false).expect("a string")
 }
@@ -154,12 +154,12 @@ fn hex0x(bytes: &[u8]) -> String {
     format!("0x{}", hex::encode(bytes))
 }
 
-/// Two headers, one behind the other.
+/// Returns a file with two concatenated headers.
 fn both_headers(name: &str) -> TempFile {
     TempFile::new(name, Block::both().map(|block| block.header).concat())
 }
 
-/// Lines of JSON.
+/// Runs a command with `--json`, and returns its lines of JSON.
 fn json_lines(args: &[&str], code: i32) -> Vec<Value> {
     let output = run(&[args, &["--json"]].concat());
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
@@ -180,7 +180,8 @@ fn demo_shows_an_omission_and_its_proof() {
     for field in ["address", "topics", "data", "transactionIndex", "blockHash", "blockNumber"] {
         assert_eq!(omitted[field], expected[field], "{field}");
     }
-    // The proof: each node hashes to what the one before holds, the first to the header's root.
+    // In the proof, each node's hash is in the previous node, and the first node's hash is the
+    // header's root.
     let nodes = audit["receipt_proof"]["nodes"].as_array().expect("nodes");
     let block = Block::read(FIRST);
     let mut holder = block.header.clone();
@@ -197,7 +198,7 @@ fn demo_shows_an_omission_and_its_proof() {
     assert!(holder.windows(receipt.len()).any(|part| part == receipt));
     let page = run(&["demo"]).stdout;
     assert!(page.contains("omitted     log 257 of block 17,686,111, in transaction 136"), "{page}");
-    // Its headers are one chain.
+    // The headers of the demo are linked.
     let headers: Vec<_> = audit["headers"].as_array().expect("two").iter().map(text).collect();
     assert_eq!(json_of(&["eth", "header", headers[0], headers[1]], YES)["linked"], true);
 }

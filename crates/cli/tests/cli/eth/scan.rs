@@ -1,15 +1,16 @@
-//! `eth scan` and `eth forecast`.
+//! Tests of `eth scan` and `eth forecast`.
 
 use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
 
 use super::*;
 
-/// Whether alloy finds a value in a block's filter.
+/// Returns `true` if alloy finds a value in a block's bloom.
 fn passes(block: &Block, value: &[u8]) -> bool {
     Bloom::from_slice(block.bloom()).contains_input(BloomInput::Raw(value))
 }
 
-/// Addresses of which the first block's filter holds one by chance, and neither the other.
+/// Returns two absent addresses: the first block's bloom contains the first one by chance, and no
+/// bloom contains the other.
 fn by_chance() -> (String, String) {
     let blocks = Block::both();
     let address = |n: u32| Address::left_padding_from(&n.to_be_bytes());
@@ -39,17 +40,18 @@ fn scans_find_the_blocks_that_alloy_finds() {
     assert_eq!((lines.len(), &lines[0]["number"]), (2, &json!(17_686_111)));
     let lines = scan(&["--address", &none], NO);
     assert_eq!((lines.len(), &lines[0]["candidates"]), (1, &json!(0)));
-    // The chance of one value: the mean of p^3, where its bits differ.
+    // The false positive rate of one value: the mean of p^3 over the blocks, if its three bits
+    // differ.
     let fills = blocks.each_ref().map(|block| f64::from(block.bits_set()) / 2048.0);
     let rate = lines[0]["rate"].as_f64().expect("a rate");
     let expected = f64::midpoint(fills[0].powi(3), fills[1].powi(3));
     assert!((rate / expected - 1.0).abs() < 1e-9, "{rate} {expected}");
-    // An OR of both, from a file with comments.
+    // A disjunction of both addresses, from a file with comments.
     let list = TempFile::new("addresses.txt", format!("# two\n{one}\n\n{none} # the other\n"));
     let lines = scan(&["--address", &format!("@{}", list.path())], YES);
     assert_eq!(lines[1]["query"]["address"].as_array().map(Vec::len), Some(2));
     assert_eq!(lines[1]["candidates"], 1);
-    // The same as JSON, by either rules.
+    // The same query as JSON, with either rules.
     let query = json!({ "address": [one, none], "fromBlock": "0x10dde60" });
     let query = TempFile::new("query.json", query.to_string());
     for semantics in ["geth", "alloy"] {
@@ -81,7 +83,7 @@ fn an_anchor_authenticates_what_is_before_it() {
     assert_eq!(anchored(&[&second], "17686112", YES), (json!(17_686_112), json!(2), 0));
     assert_eq!(anchored(&[&first], "17686112", UNDECIDED), (json!(17_686_111), json!(2), 1));
     assert_eq!(anchored(&[&first, &second], "17686112", YES), (json!(17_686_112), json!(2), 0));
-    // One behind the range counts, though that block is not asked about.
+    // An anchor after the range is used, although its block is not queried.
     assert_eq!(anchored(&[&second], "17686111", YES), (json!(17_686_112), json!(1), 0));
     let other = B256::repeat_byte(7).to_string();
     assert_eq!(anchored(&[&other], "17686112", UNDECIDED), (Value::Null, json!(2), 1));
@@ -109,7 +111,7 @@ fn headers_that_are_no_chain() {
     let far = bytes(&far["header"]);
     let words = ["gap.rlp", "byte 564", "block 19426587 comes after block 17686111"];
     drop(refused("gap.rlp", &[&first[..], &far].concat(), &words));
-    // Also from one file to the next.
+    // The gap is also found between two files.
     let [a, b] = [TempFile::new("a.rlp", &first), TempFile::new("b.rlp", &far)];
     let args = ["eth", "scan", a.path(), b.path(), "--address", WETH];
     let output = run(&args);
@@ -183,13 +185,13 @@ fn forecasts_count_and_say_what_selects_nothing() {
     assert_eq!((&json["blocks"], &json["candidates"]), (&json!(2), &json!(1)));
     let clauses = json["clauses"].as_array().expect("clauses");
     assert_eq!((&clauses[0]["what"], &clauses[0]["share"]), (&json!("addresses"), &json!(0.5)));
-    // Transfers are in both blocks.
+    // Both blocks contain transfers.
     assert_eq!(
         (&clauses[1]["what"], &clauses[1]["selects_nothing"]),
         (&json!("topic0"), &json!(true))
     );
     assert!(text(&json["warnings"][0]).contains("topic0 selects nothing"));
-    // The estimate of receipts, against the block's own: within the bounds that are documented.
+    // The estimated number of receipts is within the documented bounds of the block's own.
     let receipts = json["receipts"].as_f64().expect("an estimate");
     let actual = f64::from(u32::try_from(Block::read(FIRST).receipts.len()).expect("few"));
     assert!((0.38..1.54).contains(&(receipts / actual)), "{receipts} of {actual}");
@@ -199,5 +201,5 @@ fn forecasts_count_and_say_what_selects_nothing() {
     assert_eq!((&all["share"], &all["clauses"]), (&json!(1.0), &json!([])));
 }
 
-/// Transfer(address,address,uint256), as the ERC-20 standard has it.
+/// The topic of Transfer(address,address,uint256) in ERC-20.
 const TRANSFER: &str = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";

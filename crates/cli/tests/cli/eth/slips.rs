@@ -1,4 +1,5 @@
-//! What is easily given wrongly: a range, a field, a hash, a URL, and bytes that steer a terminal.
+//! Inputs that are easily mistaken: ranges, fields, hashes, URLs, and bytes that control a
+//! terminal.
 
 use super::*;
 
@@ -12,10 +13,10 @@ fn a_block_hash_that_no_header_has_is_no_answer() {
     };
     let other = B256::repeat_byte(0x11).to_string();
     let absent = query(&other);
-    // Exit code 1 would say that the block has no such log.
+    // Exit code 1 would claim that the block has no such log.
     let args = ["eth", "scan", headers.path(), "--anchor", &second.hash, "--query", absent.path()];
     fails(&args, b"", BAD_INPUT, &[&other, "none of the headers"]);
-    // Of one that is there, all that is said is of that block.
+    // If the block is among the headers, the whole summary is about that block only.
     let present = query(&first.hash);
     let args = ["eth", "scan", headers.path(), "--anchor", &first.hash, "--query", present.path()];
     let lines = json_lines(&args, YES);
@@ -24,7 +25,7 @@ fn a_block_hash_that_no_header_has_is_no_answer() {
     assert_eq!((&summary["blocks"], &summary["share"]), (&json!(1), &json!(1.0)));
     assert_eq!((&summary["last"], &summary["last_hash"]), (&summary["first"], &json!(first.hash)));
     assert_eq!(summary["fill"], json!(f64::from(first.bits_set()) / 2048.0));
-    // The header behind the anchor was not asked about.
+    // The header after the anchor was not queried.
     assert_eq!(summary["warnings"], json!([]));
 }
 
@@ -55,7 +56,7 @@ fn fields_that_a_node_would_pass_over() {
         let words = ["fields.json", "unknown field", field, "address, topics, fromBlock"];
         fails(&["eth", "scan", &header, "--query", file.path()], b"", BAD_INPUT, &words);
     }
-    // All that are known, and a byte order mark.
+    // All known fields, and a byte order mark.
     let query = json!({ "address": WETH, "topics": [], "fromBlock": "0x0", "toBlock": "latest" });
     let file = TempFile::new("known.json", format!("\u{feff}{query}"));
     let output = run(&["eth", "scan", &header, "--query", file.path()]);
@@ -77,7 +78,7 @@ fn more_threads_than_a_machine_has() {
 fn nothing_steers_the_terminal() {
     let header = hex::encode(Block::read(FIRST).header);
     let steers = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
-    // JSON allows C1 controls and marks of direction as they are.
+    // JSON allows unescaped C1 controls and bidirectional control characters.
     let reply = "{\"error\":\"\u{9b}31m\u{202e}\"}";
     let [reply, word] = [("reply.json", reply), ("word.json", "\u{1b}[2Jno")]
         .map(|(name, s)| TempFile::new(name, s));
@@ -124,7 +125,7 @@ fn headers_given_twice_are_named_rightly() {
     let args = ["eth", "scan", headers.path(), headers.path(), "--address", WETH];
     let output = run(&args);
     assert_eq!(output.code, BAD_INPUT);
-    // The last header read is 17,686,112, and not the block before 17,686,111.
+    // The last header read is 17,686,112; it must not be reported as the parent of 17,686,111.
     let before = format!("block {} here is {}", first.number - 1, second.hash);
     assert!(!output.stderr.contains(&before), "{}", output.stderr);
     assert!(output.stderr.contains(&second.hash), "{}", output.stderr);
@@ -146,7 +147,7 @@ fn certificates_of_what_is_not_proven_say_so() {
     let json = json_of(&args, UNDECIDED);
     assert_eq!(json["certificate"], certificate.path());
     assert!(warned(&json, "binds an answer that is not all proven"), "{json}");
-    // Who verifies with a hash that no header has is told so.
+    // A verifier whose anchor is in no header is warned.
     let other = B256::repeat_byte(7).to_string();
     let mut args = vec!["eth", "verify-certificate", certificate.path(), "--chain", "1"];
     args.extend(["--headers", headers.path(), "--from", "17686111", "--to", "17686112"]);
@@ -163,9 +164,9 @@ fn verdicts_count_logs_and_not_findings() {
     let receipts = TempFile::new("counts.receipts", first.receipts_rlp());
     let mut logs: Vec<_> =
         first.logs().into_iter().filter(|log| log["address"] == WETH.to_lowercase()).collect();
-    // Another contract's log is not there, and not asked for: two findings of one log.
+    // This log is not on the chain, and its address was not queried: two findings for one log.
     logs[0]["address"] = json!("0x0000000000000000000000000000000000000001");
-    // As the chain has it, but outside the range.
+    // A genuine log of the chain, but outside the range.
     logs.push(second.logs().remove(0));
     let logs = TempFile::new("counts.logs", json!(logs).to_string());
     let mut args = vec!["eth", "audit", headers.path(), "--chain", "1", "--anchor", &second.hash];

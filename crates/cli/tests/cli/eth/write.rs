@@ -1,4 +1,4 @@
-//! Writers of RLP, JSON-RPC and archives.
+//! Writers of RLP, JSON-RPC and archives, which share no code with the binary.
 
 use std::io::Write as _;
 
@@ -26,7 +26,7 @@ pub(super) fn list(items: &[Vec<u8>]) -> Vec<u8> {
     [&head(0xc0, payload.len())[..], &payload].concat()
 }
 
-/// The names of a header's fields in JSON-RPC, and whether they are numbers.
+/// The JSON-RPC names of a header's fields, each with `true` if it is a number.
 const FIELDS: [(&str, bool); 21] = [
     ("parentHash", false),
     ("sha3Uncles", false),
@@ -51,7 +51,7 @@ const FIELDS: [(&str, bool); 21] = [
     ("requestsHash", false),
 ];
 
-/// A header as `eth_getBlockByNumber` returns it.
+/// Returns a header as `eth_getBlockByNumber` returns it.
 pub(super) fn rpc_header(header: &[u8]) -> Value {
     let mut object = json!({ "hash": keccak256(header), "transactions": [], "size": "0x1" });
     for (item, (name, is_number)) in items(header).iter().zip(FIELDS) {
@@ -66,7 +66,7 @@ pub(super) fn rpc_header(header: &[u8]) -> Value {
     object
 }
 
-/// Receipts as `eth_getBlockReceipts` returns them.
+/// Returns receipts as `eth_getBlockReceipts` returns them.
 pub(super) fn rpc_receipts(block: &Block) -> Vec<Value> {
     let logs = block.logs();
     let number = |item: &[u8]| match hex::encode(content(item)).trim_start_matches('0') {
@@ -92,7 +92,7 @@ pub(super) fn rpc_receipts(block: &Block) -> Vec<Value> {
     block.receipts.iter().enumerate().map(receipt).collect()
 }
 
-/// A node's reply.
+/// Returns a node's reply with this result.
 pub(super) fn reply(result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "result": result })
 }
@@ -108,12 +108,13 @@ pub(super) fn snappy(data: &[u8]) -> Vec<u8> {
     encoder.into_inner().expect("memory")
 }
 
-/// An era1 archive: header, body, receipts and total difficulty block by block, and an index.
+/// Writes an era1 archive: header, body, receipts and total difficulty for each block, then an
+/// index.
 pub(super) fn era1(blocks: &[Block]) -> Vec<u8> {
     era1_with(blocks, &[0xc2, 0xc0, 0xc0])
 }
 
-/// The same with this body in each block.
+/// Writes an era1 archive with this body in each block.
 pub(super) fn era1_with(blocks: &[Block], body: &[u8]) -> Vec<u8> {
     let mut file = record(0x3265, &[]);
     let mut offsets = Vec::new();
@@ -130,7 +131,7 @@ pub(super) fn era1_with(blocks: &[Block], body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// An ere archive without proofs: all headers, bodies, slim receipts, and an index.
+/// Writes an ere archive without proofs: all headers, bodies and slim receipts, then an index.
 pub(super) fn ere(blocks: &[Block]) -> Vec<u8> {
     let mut file = record(0x3265, &[]);
     let mut columns = Vec::new();
@@ -159,7 +160,7 @@ fn body(_: &Block) -> Vec<u8> {
     vec![0xc3, 0xc0, 0xc0, 0xc0]
 }
 
-/// Offsets from the index back to the records, block by block.
+/// Returns the index: offsets from the index back to the records, block by block.
 fn index(at: usize, first: u64, columns: &[Vec<usize>], count: usize) -> Vec<u8> {
     let word = |number: usize| u64::try_from(number).expect("64 bits");
     let mut words = vec![first];

@@ -1,4 +1,4 @@
-//! `eth audit --rpc` against anvil that says the truth, and against two of it.
+//! `eth audit --rpc` against an honest anvil, and against two providers.
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Audits the answer to a query of blocks 0 to `head`, with `more` arguments.
+/// Audits the answer to a query over the blocks 0 to `head`, with `more` arguments.
 pub(super) fn audit(
     scene: &Scene,
     urls: &[&str],
@@ -28,7 +28,7 @@ pub(super) fn audit(
 ) -> Ended {
     let (flags, head) = (query.flags(), head.to_string());
     let mut arguments = vec!["eth", "audit", "--from", "0", "--to", &head, "--unfinalized"];
-    // What anvil's headers and receipts are: it makes them as mainnet's are made.
+    // anvil builds headers and receipts by mainnet's rules.
     arguments.extend(["--assume-bloom", "exact", "--assume-receipts", "every-log", "--json"]);
     for url in urls {
         arguments.extend(["--rpc", url]);
@@ -37,8 +37,8 @@ pub(super) fn audit(
     command::run(scene, &[&arguments[..], more].concat())
 }
 
-/// Verifies a certificate that has all within it, as one does who trusts a hash and knows the
-/// question.
+/// Verifies a certificate that contains all evidence, as a user does who trusts a block hash and
+/// knows the query.
 pub(super) fn verify(
     scene: &Scene,
     certificate: &str,
@@ -54,12 +54,12 @@ pub(super) fn verify(
     command::run(scene, &arguments)
 }
 
-/// A chain with blocks of every shape.
+/// Returns a chain with blocks of every shape.
 pub(super) fn shapes(scene: &Scene, seed: u64) -> (Anvil, Chain) {
     shapes_of(scene, seed, &[])
 }
 
-/// The same of a node that is started with these options.
+/// Returns such a chain on a node that is started with these options.
 pub(crate) fn shapes_of(scene: &Scene, seed: u64, options: &[&str]) -> (Anvil, Chain) {
     let node = Anvil::start(scene, options);
     let mut chain = Chain::begin(&node, seed);
@@ -94,7 +94,8 @@ fn truth(scene: &Scene) {
         let verified = verify(scene, certificate, &query, head, &anchor);
         assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
 
-        // Without an anchor it is the provider's word, which is said.
+        // Without an anchor the result rests on the provider's own chain, and the report names
+        // that.
         let ended = audit(scene, &[node.rpc().url()], &query, head, &[]);
         let report = ended.json();
         assert_eq!(
@@ -120,7 +121,7 @@ fn two(scene: &Scene) {
         report["compared"]
     );
 
-    // One of them leaves a log out; which one is said.
+    // One of the providers omits a log, and the report names which one.
     let omitted = truth[truth.len() / 2].clone();
     for liar in ["A", "B"] {
         let omitted = omitted.clone();

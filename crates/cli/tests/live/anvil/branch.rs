@@ -1,5 +1,5 @@
-//! A provider that makes up a whole branch: headers that hash and link, one of them without the logs
-//! of its block, and answers that go with it. Nothing but the hash of a block that one trusts tells.
+//! A provider that invents a whole branch: the headers have valid hashes and links, one of them
+//! hides the logs of its block, and all answers fit. Only a trusted block hash reveals the lie.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ pub(super) fn tests() -> Vec<Trial> {
     vec![live("anvil_branch_that_is_made_up_fails_at_the_anchor", &[Need::Anvil], made_up)]
 }
 
-/// The root of no receipts: keccak-256 of the empty string in RLP.
+/// The receipts root of an empty block: keccak-256 of the RLP of the empty string.
 const NO_RECEIPTS: &str = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421";
 
-/// The headers from a block on, that block's without its logs.
+/// Returns forged headers from block `from` on; the header of `from` hides its logs.
 fn forged(node: &Anvil, from: u64) -> BTreeMap<u64, Value> {
     let mut headers = BTreeMap::new();
     let mut parent = None;
@@ -46,7 +46,7 @@ fn forged(node: &Anvil, from: u64) -> BTreeMap<u64, Value> {
     headers
 }
 
-/// Answers as if the forged headers were the chain's.
+/// Starts a proxy that answers as if the forged headers were the chain.
 fn forger(node: &Anvil, from: u64) -> Proxy {
     let headers = forged(node, from);
     let hashes: BTreeMap<B256, u64> = headers
@@ -57,7 +57,7 @@ fn forger(node: &Anvil, from: u64) -> Proxy {
         .collect();
     let direct: HttpRpc = node.rpc().clone();
     Proxy::start(node.rpc(), move |method, params, answer| {
-        // The number of the forged block that is asked for by its hash, which the node has not.
+        // The number of the forged block whose hash is requested; the node does not know that hash.
         let asked = &params[0];
         let hash = if asked["blockHash"].is_string() { &asked["blockHash"] } else { asked };
         let hash: Option<B256> = serde_json::from_value(hash.clone()).ok();
@@ -108,7 +108,7 @@ fn made_up(scene: &Scene) {
     for from in [number(&truth[0]["blockNumber"]), last] {
         let proxy = forger(&node, from);
         let url = proxy.url();
-        // By its own word the branch is whole, and whose word it is is said.
+        // The forged branch is consistent in itself. The report says whose claim it is.
         let ended = audit(scene, &[&url], &query, head, &[]);
         let story = || format!("from {from}: {}{}", ended.stdout, ended.stderr);
         assert_eq!(ended.code, 0, "{}", story());
@@ -121,7 +121,7 @@ fn made_up(scene: &Scene) {
         assert!(ended.code == 1 || ended.code == 4, "{}{}", ended.stdout, ended.stderr);
         assert!(!ended.stdout.contains("complete"), "{}", ended.stdout);
 
-        // Beside one that has the chain it does not pass for it.
+        // Next to an honest provider, the forged branch is not accepted.
         let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &["--anchor", &anchor]);
         assert_ne!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
         let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &[]);

@@ -1,5 +1,5 @@
-//! `eth audit --rpc` against an anvil whose headers and receipts a proxy alters: what does not hash
-//! to what it should is refused, and neither vouches for an answer nor is held against it.
+//! `eth audit --rpc` against an anvil whose headers and receipts a proxy alters. Evidence with a
+//! wrong hash is refused: it neither confirms an answer nor contradicts it.
 
 use chainsieve::alloy_primitives::B256;
 use libtest_mimic::Trial;
@@ -21,13 +21,13 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// What is said instead of a block's receipts.
+/// Changes the receipts of a block to a lie.
 pub(crate) type Lie = fn(receipts: &mut Vec<Value>);
 
-/// The one that takes two.
-const OF_OTHERS: &str = "two in each other's place";
+/// Name of the lie that needs two receipts.
+const OF_OTHERS: &str = "two with swapped positions";
 
-/// Each changes what the root of receipts commits to.
+/// Lies that each change something that the receipts root commits to.
 pub(crate) const LIES: [(&str, Lie); 14] = [
     ("a log left out", |receipts| drop(logs_of(receipts).remove(0))),
     ("a log invented", |receipts| {
@@ -71,7 +71,7 @@ fn receipts(scene: &Scene) {
     let anchor = node.hash_at(head).to_string();
     let query = Query::everything();
     let truth = node.logs(&query.filter(0, head));
-    // Of the blocks with logs: the first, one with several transactions, the last.
+    // Blocks with logs: the first, one with several transactions, and the last.
     let number_of = |log: &Value| number(&log["blockNumber"]);
     let crowded = truth.iter().find(|log| log["transactionIndex"] == "0x1").expect("one");
     for block in [&truth[0], crowded, &truth[truth.len() - 1]].map(number_of) {
@@ -88,7 +88,7 @@ fn receipts(scene: &Scene) {
                 {
                     lie(receipts);
                 }
-                // Else the truth would be found there.
+                // Otherwise the command would find the true receipts one by one.
                 if method == "eth_getTransactionReceipt"
                     && answer["result"]["blockNumber"] == number
                 {
@@ -114,7 +114,7 @@ fn receipts(scene: &Scene) {
     }
 }
 
-/// A node without `eth_getBlockReceipts` is asked for each transaction's.
+/// A node without `eth_getBlockReceipts` is asked for the receipt of each transaction.
 fn one_by_one(scene: &Scene) {
     let (node, _) = shapes(scene, 11);
     let head = node.height();
@@ -135,7 +135,7 @@ fn one_by_one(scene: &Scene) {
     assert_eq!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
     assert!(proxy.calls()["eth_getTransactionReceipt"] > 0);
 
-    // One of them is altered.
+    // One of the receipts is altered.
     let target = node.logs(&query.filter(0, head)).pop().expect("a log")["transactionHash"].clone();
     let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
         without(method, answer);
@@ -149,7 +149,7 @@ fn one_by_one(scene: &Scene) {
     assert_eq!(ended.json()["findings"], json!([]));
 }
 
-/// Every field that a header's hash commits to, in the words of the RPC.
+/// Every field that a header's hash commits to, by its name in JSON-RPC.
 const HASHED: [&str; 20] = [
     "parentHash",
     "sha3Uncles",
@@ -180,7 +180,8 @@ fn headers(scene: &Scene) {
     let query = Query::everything();
     for (at, field) in HASHED.into_iter().chain(["requestsHash", "hash"]).enumerate() {
         assert!(node.block(head).get(field).is_some(), "anvil's headers have no {field}");
-        // Each field at another block: of the first ones, in the middle, and the last.
+        // Each field is changed in another block: one of the first, one in the middle, or one of
+        // the last.
         let block = [0, 1, head / 2, head - 1, head][at % 5];
         let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
             let header = &mut answer["result"];

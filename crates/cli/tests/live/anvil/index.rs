@@ -55,7 +55,7 @@ fn index(scene: &Scene) {
     assert_eq!(report["last_hash"], json!(node.hash_at(head)), "{report}");
     compare(scene, &node, &chain, folder);
 
-    // Another branch, and blocks behind it: those above the fork are taken off and listed.
+    // Another branch, and blocks after it: the blocks above the fork are removed and listed.
     let old: BTreeSet<_> = (head - 2..=head).map(|number| node.hash_at(number)).collect();
     chain.reorganise(&node, 3);
     chain.mine(&node, Step::Several(3));
@@ -74,8 +74,8 @@ fn index(scene: &Scene) {
     compare(scene, &node, &chain, folder);
 }
 
-/// The candidates are the blocks whose filter, in the node's words, another implementation finds
-/// the query in; among them are all in which the node has logs.
+/// Checks that the candidates are exactly the blocks whose bloom, tested with alloy, may contain
+/// the query. They include all blocks in which the node has logs.
 fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
     let head = node.height();
     let bloom = |number| serde_json::from_value(node.block(number)["logsBloom"].clone());
@@ -106,7 +106,7 @@ fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
         let in_filter = blooms.iter().filter(|(_, bloom)| query.may_be_in(bloom));
         assert_eq!(candidates, in_filter.map(|(number, _)| *number).collect(), "{query:?}");
 
-        // Without an index, out of the provider's headers.
+        // The same candidates without an index, from the provider's headers.
         let (url, anchor, head) =
             (node.rpc().url(), node.hash_at(head).to_string(), head.to_string());
         let asked = ["eth", "scan", "--rpc", url, "--from", "0", "--to", &head, "--unfinalized"];

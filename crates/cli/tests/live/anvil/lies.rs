@@ -1,5 +1,5 @@
-//! `eth audit --rpc` against an anvil whose answers to `eth_getLogs` a proxy makes lies of: each is
-//! found and proven, whichever log it is about.
+//! `eth audit --rpc` against an anvil whose answers to `eth_getLogs` a proxy alters. Each lie is
+//! found and proven, whichever log it concerns.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// What an answer that held `log` says instead.
+/// Changes an answer that contains `log` to a lie.
 pub(crate) type Lie = fn(logs: &mut Vec<Value>, log: &Value);
 
-/// The one by which a log comes twice, the second time as if it were another.
-const TWIN: &str = "one more of the same words";
+/// Name of the lie that repeats a log under another index.
+const TWIN: &str = "the same log again under another index";
 
-/// Lies about one log of an answer, each with the kinds of what is found.
+/// Lies about one log of an answer, each with the kinds of the expected findings.
 pub(crate) const LIES: [(&str, Lie, &[&str]); 17] = [
     ("left out", |logs, log| logs.retain(|other| other != log), &["omitted_log"]),
     (
@@ -122,7 +122,7 @@ pub(crate) const LIES: [(&str, Lie, &[&str]); 17] = [
         &["forged_log"],
     ),
     (
-        "its place taken by another's words",
+        "its data replaced by that of another log",
         |logs, log| {
             let other = logs.iter().find(|other| other["data"] != log["data"]).cloned();
             if let Some(other) = other {
@@ -140,7 +140,7 @@ fn alter(logs: &mut [Value], log: &Value, field: &str, to: Value) {
     logs[at][field] = to;
 }
 
-/// A proxy that tells a lie about one log, in each answer that it is in.
+/// Starts a proxy that applies a lie to every answer that contains `log`.
 fn liar(node: &Anvil, lie: Lie, log: Value) -> Proxy {
     Proxy::start(node.rpc(), move |method, _, answer| {
         if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut())
@@ -152,7 +152,7 @@ fn liar(node: &Anvil, lie: Lie, log: Value) -> Proxy {
     })
 }
 
-/// Logs that stand at different places of an answer and of their blocks.
+/// Returns logs at different positions in an answer and in their blocks.
 pub(crate) fn targets(logs: &[Value]) -> Vec<Value> {
     let crowd =
         logs.iter().max_by_key(|log| number(&log["logIndex"])).expect("logs")["blockHash"].clone();
@@ -165,12 +165,12 @@ pub(crate) fn targets(logs: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// The kinds of what an audit found, each finding looked at.
+/// Returns the kinds of an audit's findings, after checking each finding.
 fn kinds(node: &Anvil, lie: &str, report: &Value) -> BTreeSet<String> {
     let findings = report["findings"].as_array().expect("findings");
     for finding in findings {
         if let Some(nodes) = finding["receipt_proof"]["nodes"].as_array() {
-            // The proof is checked the plain way against the header's root, as the node has it.
+            // Verify the proof independently, against the receipts root of the node's header.
             let block = finding["block"].as_u64().expect("a block");
             let header = node.block(block);
             let root: B256 =
@@ -212,7 +212,7 @@ fn about_logs(scene: &Scene) {
             assert_eq!(kinds(&node, name, &report), expected, "{}", story());
             let proven = report["findings"].as_array().expect("findings");
             assert!(proven.iter().any(|finding| finding["proof"] == true), "{}", story());
-            // No certificate of a wrong answer verifies.
+            // A certificate of a wrong answer must not verify.
             if std::path::Path::new(certificate).exists() {
                 let verified = verify(scene, certificate, &query, head, &anchor);
                 assert_ne!(verified.code, 0, "{}", story());
@@ -221,7 +221,7 @@ fn about_logs(scene: &Scene) {
     }
 }
 
-/// Logs of the chain that were not asked for, and logs of blocks that have none.
+/// Lies with genuine logs that were not asked for, and with logs of blocks that have none.
 fn about_the_question(scene: &Scene) {
     let (node, chain) = shapes(scene, 9);
     let head = node.height();
@@ -245,10 +245,10 @@ fn about_the_question(scene: &Scene) {
         ];
         for (name, log, to, mut expected) in cases {
             if name != "not asked for" {
-                // Of some queries.
+                // For some of the queries, the log does not match the query either.
                 expected.push("not_matching");
             }
-            // Into the first answer only, so that it is there once.
+            // Add the log to the first answer only, so that it occurs once.
             let told = std::sync::atomic::AtomicBool::new(false);
             let added = log.clone();
             let proxy = Proxy::start(node.rpc(), move |method, _, answer| {

@@ -1,4 +1,5 @@
-//! `btc sync --headers-only` against bcoin: a chain, kills, a reorganisation, a restart of the node.
+//! `btc sync --headers-only` against bcoin: a chain, kills, a reorganisation, a restart of the
+//! node.
 
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Syncs with these arguments besides.
+/// Runs `btc sync` with additional arguments.
 fn run(scene: &Scene, node: &Bcoin, more: &[&str]) -> Ended {
     let (data, peer) = (scene.path("data"), node.address().to_string());
     let data = data.to_str().expect("text");
@@ -25,7 +26,7 @@ fn run(scene: &Scene, node: &Bcoin, more: &[&str]) -> Ended {
     command::run(scene, &[always.as_slice(), more].concat())
 }
 
-/// Syncs headers until it is done; the report.
+/// Syncs the headers to the end, and returns the report.
 fn sync(scene: &Scene, node: &Bcoin) -> Value {
     let ended = run(scene, node, &["--headers-only"]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -38,7 +39,7 @@ fn assert_is_at(report: &Value, node: &Bcoin) {
     let (height, tip) = (node.height(), node.tip());
     assert_eq!(report["tip"]["height"], height, "{report}");
     assert_eq!(report["tip"]["block"], json!(tip.to_string()), "{report}");
-    // Each block of regtest is worth two hashes.
+    // Each regtest block has a work of two hashes.
     let work = report["work"].as_str().expect("hex").trim_start_matches("0x");
     let work = u64::from_str_radix(work.trim_start_matches('0'), 16).expect("a number");
     assert_eq!(work, 2 * (u64::from(height) + 1), "{report}");
@@ -47,7 +48,7 @@ fn assert_is_at(report: &Value, node: &Bcoin) {
 fn headers(scene: &Scene) {
     let mut node = Bcoin::on_disk(scene, "chain");
     let mut branch = Branch::begin(&node);
-    // More than come in one message.
+    // More headers than one message holds.
     node.generate(1_700, Key::new(3).hash());
     branch.adopt(&node);
     let (data, peer) = (scene.path("data"), node.address().to_string());
@@ -55,10 +56,11 @@ fn headers(scene: &Scene) {
     let arguments =
         ["btc", "sync", "--headers-only", "--network", "regtest", "--data", data, "--peer", &peer];
     for polls in 0..4 {
-        // Wherever it is by now: before the first header, or after the first message of them.
+        // Kill the command at different points: before the first header, or after the first headers
+        // message.
         let killed = Running::start(scene, &arguments);
         for _ in 0..polls {
-            // A round trip to the node, in which the command has the same time.
+            // The command runs on during one round trip to the node.
             assert!(node.height() > 0);
         }
         killed.kill();
@@ -82,7 +84,7 @@ fn headers(scene: &Scene) {
     assert_is_at(&sync(scene, &node), &node);
 }
 
-/// bcoin serves no BIP157: that is said, and nothing is claimed.
+/// bcoin does not serve BIP157: the command reports that, and claims nothing.
 fn no_filters(scene: &Scene) {
     let node = Bcoin::in_memory(scene);
     node.generate(5, Key::new(3).hash());

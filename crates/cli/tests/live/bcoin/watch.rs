@@ -1,5 +1,5 @@
-//! `btc watch --protocol bip37` against bcoin: the past, then live, through reorganisations, a node
-//! that goes away, and kills.
+//! `btc watch --protocol bip37` against bcoin: past blocks first, then live, through
+//! reorganisations, a node restart, and kills.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// A key of every type of script, and what it can spend.
+/// A key with scripts of every type, and its unspent coins.
 #[derive(Clone, Debug)]
 pub(crate) struct Purse {
     pub(crate) key: Key,
@@ -37,14 +37,15 @@ impl Purse {
         Self { key: Key::new(number), coins: Vec::new() }
     }
 
-    /// A payment to one of its scripts.
+    /// Returns a payment to one of its scripts.
     pub(crate) fn receive(&mut self, branch: &mut Branch, kind: Kind) -> Transaction {
         let paid = branch.pay(vec![self.key.output(kind, 100_000)]);
         self.coins.push(self.key.coin(&paid, 0));
         paid
     }
 
-    /// A spend of its oldest coin, all of it to someone else, or some back to another script.
+    /// Returns a spend of its oldest coin: half goes to someone else, and the rest back to a script
+    /// of type `back`, if given.
     pub(crate) fn spend(&mut self, back: Option<Kind>) -> Option<Transaction> {
         let coin = (!self.coins.is_empty()).then(|| self.coins.remove(0))?;
         let left = coin.output.value.to_sat() - 1_000;
@@ -57,7 +58,7 @@ impl Purse {
         Some(spent)
     }
 
-    /// A file of its scripts, by address where there is one.
+    /// Writes a file with its scripts, as addresses where they have one.
     pub(crate) fn items(&self, scene: &Scene) -> PathBuf {
         let mut text = String::from("# every type of script\n");
         for kind in KINDS {
@@ -72,18 +73,18 @@ impl Purse {
         path
     }
 
-    /// What happened to it on the node's best chain.
+    /// Returns its events on the node's best chain.
     pub(crate) fn history(&self, node: &Bcoin, from: u32) -> BTreeSet<Event> {
         let scripts = KINDS.map(|kind| self.key.script(kind));
         History::of_scripts(scripts).read(from, &node.blocks_from(from))
     }
 }
 
-/// A block of a hundred transactions and more: payments to every type of script, spends, and one
-/// that is paid and spent in this block.
+/// Returns more than a hundred transactions for a block: payments to every script type, spends, and
+/// a coin that is paid and spent in this block.
 fn crowded(branch: &mut Branch, purse: &mut Purse, rng: &mut Rng) -> Vec<Transaction> {
     let mut transactions = branch.filler(95);
-    // Those of ours stand in their order, anywhere between the others.
+    // The purse's transactions stay in order, at random positions among the others.
     let mut ours: Vec<_> =
         KINDS.into_iter().filter_map(|kind| purse.spend(rng.one_in(2).then_some(kind))).collect();
     ours.extend(KINDS.map(|kind| purse.receive(branch, kind)));
@@ -99,7 +100,7 @@ fn crowded(branch: &mut Branch, purse: &mut Purse, rng: &mut Rng) -> Vec<Transac
     transactions
 }
 
-/// Runs or starts the command on a purse.
+/// Returns the arguments of the command for a purse.
 fn arguments<'a>(items: &'a str, data: &'a str, peer: &'a str, birthday: &'a str) -> Vec<&'a str> {
     vec![
         "btc",
@@ -155,7 +156,7 @@ fn past(scene: &Scene) {
         let height = hit["height"].as_u64().expect("confirmed");
         assert_eq!(hit["confirmations"], u64::from(tip) - height + 1, "{hit}");
     }
-    // bcoin's own index of addresses has the same transactions.
+    // bcoin's own address index lists the same transactions.
     for kinds in SAME_ADDRESS {
         let scripts = kinds.iter().map(|&kind| purse.key.script(kind));
         let events = History::of_scripts(scripts).read(birthday, &node.blocks_from(birthday));
@@ -164,7 +165,7 @@ fn past(scene: &Scene) {
         let txids: BTreeSet<_> = expected.iter().map(|event| event.txid).collect();
         assert!(txids.is_superset(&known));
     }
-    // Again: nothing new, and nothing twice but what is marked so.
+    // A second run reports nothing new, and repeats only hits that are marked as repeated.
     let again = command::run(scene, &arguments);
     assert_eq!(again.code, 0, "{}", again.stderr);
     let news =
@@ -178,7 +179,7 @@ fn by_key_and_outpoint(scene: &Scene) {
     let mut purse = Purse::new(21);
     let mut rng = Rng::new(21);
     let birthday = branch.height() + 1;
-    // A coin of someone's.
+    // A coin that belongs to someone else.
     let other = Key::new(22);
     let paid = branch.pay(vec![other.output(Kind::P2wshMultisig, 70_000)]);
     let coin = other.coin(&paid, 0);
@@ -206,13 +207,13 @@ fn by_key_and_outpoint(scene: &Scene) {
     };
     let blocks = node.blocks_from(birthday);
 
-    // A key stands for four of its scripts.
+    // A key item covers four types of scripts.
     let of_key = [Kind::P2pk, Kind::P2pkh, Kind::P2wpkh, Kind::P2shP2wpkh];
     let expected = History::of_scripts(of_key.map(|kind| purse.key.script(kind)));
     let expected = expected.read(birthday, &blocks);
     assert_eq!(run("key", &[purse.key.public().to_string()]), expected);
 
-    // A coin, and nothing else of its script.
+    // An outpoint item covers the coin, and nothing else of its script.
     let item = format!(
         "outpoint:{}:{}={}",
         coin.outpoint.txid,
@@ -227,7 +228,7 @@ fn by_key_and_outpoint(scene: &Scene) {
     assert!(found.is_superset(&expected), "{found:?}");
 }
 
-/// Waits until the command has seen all that the node has; its lines.
+/// Waits until the command has caught up with the node's tip, and returns its lines.
 pub(crate) fn caught_up(watcher: &mut Running, node: &Bcoin) -> Vec<Value> {
     let tip = json!(node.tip().to_string());
     watcher.wait("the node's best block", |lines| {
@@ -259,7 +260,7 @@ fn keeps_up(scene: &Scene) {
         assert!(!expected.is_empty());
     };
 
-    // Blocks as they come.
+    // New blocks, one at a time.
     for _ in 0..3 {
         let transactions = crowded(&mut branch, &mut purse, &mut rng);
         node.submit(&branch.mine(transactions));
@@ -267,7 +268,7 @@ fn keeps_up(scene: &Scene) {
         check(&lines, &node, &purse, "live");
     }
 
-    // Unconfirmed first, and then in a block.
+    // A payment that is first unconfirmed, and then in a block.
     let payment = purse.receive(&mut branch, Kind::P2wpkh);
     let txid = json!(node.send(&payment).to_string());
     let hit = watcher.wait_for("an unconfirmed hit", |line| {
@@ -278,7 +279,7 @@ fn keeps_up(scene: &Scene) {
     let lines = caught_up(&mut watcher, &node);
     check(&lines, &node, &purse, "confirmed");
 
-    // Three blocks leave the chain, with payments and spends, for four others.
+    // Three blocks with payments and spends are replaced by four others.
     let (mut other, mut other_purse) = (branch.fork(), purse.clone());
     for _ in 0..3 {
         let transactions = crowded(&mut branch, &mut purse, &mut rng);
@@ -297,7 +298,7 @@ fn keeps_up(scene: &Scene) {
     let reorg = lines.iter().find(|line| line["event"] == "reorg").expect("said");
     assert_eq!(reorg["disconnected"].as_array().map(Vec::len), Some(3), "{reorg}");
 
-    // The node goes away and comes back.
+    // The node stops, and starts again.
     node.stop();
     node.restart(scene);
     let transactions = crowded(&mut branch, &mut purse, &mut rng);
@@ -305,7 +306,7 @@ fn keeps_up(scene: &Scene) {
     let lines = caught_up(&mut watcher, &node);
     check(&lines, &node, &purse, "after the node's restart");
 
-    // Killed, in rest and at work; blocks and a reorganisation meanwhile.
+    // The command is killed while idle and while busy, with blocks and a reorganisation in between.
     all.extend(watcher.kill());
     for round in 0..4 {
         let (mut other, mut other_purse) = (branch.fork(), purse.clone());

@@ -1,14 +1,14 @@
-//! Machine code that emits logs.
+//! EVM code that emits logs.
 //!
-//! A runner is a contract that runs what it is called with: it puts the call's data there as a
-//! contract (`CREATE`) and runs that as itself (`DELEGATECALL`), so that the logs are the runner's.
+//! A runner is a contract that executes its call data: it deploys the data as a contract (`CREATE`)
+//! and runs that contract as itself (`DELEGATECALL`). So the logs have the runner's address.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 
 /// A log to emit.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    /// At most four.
+    /// At most four topics.
     pub(crate) topics: Vec<B256>,
     pub(crate) data: Vec<u8>,
 }
@@ -38,7 +38,7 @@ fn push2(code: &mut Vec<u8>, number: usize) {
     code.extend(u16::try_from(number).expect("code and data are short").to_be_bytes());
 }
 
-/// Code that emits logs and runs on behind them.
+/// Returns code that emits the logs, and continues after them.
 fn log_code(logs: &[Log]) -> Vec<u8> {
     let mut code = Vec::new();
     for log in logs {
@@ -61,7 +61,7 @@ fn log_code(logs: &[Log]) -> Vec<u8> {
     code
 }
 
-/// Code that puts a contract there which has this code.
+/// Returns init code that deploys this code.
 fn creation_of(code: &[u8]) -> Vec<u8> {
     let mut init = Vec::new();
     push2(&mut init, code.len());
@@ -71,14 +71,14 @@ fn creation_of(code: &[u8]) -> Vec<u8> {
     init
 }
 
-/// A creation that emits logs, as the contract that comes to be.
+/// Returns init code that emits logs with the address of the new contract.
 pub(crate) fn creation_with(logs: &[Log]) -> Bytes {
     let mut init = log_code(logs);
     init.extend([PUSH1, 0, PUSH1, 0, RETURN]);
     init.into()
 }
 
-/// What a runner is called with to emit logs; to undo them again where `reverts`.
+/// Returns call data that makes a runner emit logs, and revert afterwards if `reverts`.
 pub(crate) fn script(logs: &[Log], reverts: bool) -> Bytes {
     let mut code = log_code(logs);
     if reverts {
@@ -89,8 +89,8 @@ pub(crate) fn script(logs: &[Log], reverts: bool) -> Bytes {
     creation_of(&code).into()
 }
 
-/// The creation of a runner. One that is `strict` fails with what it runs; another goes on, so
-/// that its transaction is good and the logs are gone.
+/// Returns the init code of a runner. A `strict` runner fails if its code reverts. Another runner
+/// continues, so that its transaction succeeds without the logs.
 pub(crate) fn runner(strict: bool) -> Bytes {
     let mut code = vec![CALLDATASIZE, PUSH1, 0, PUSH1, 0, CALLDATACOPY];
     code.extend([CALLDATASIZE, PUSH1, 0, PUSH1, 0, CREATE]);

@@ -1,4 +1,4 @@
-//! Chains of Ethereum that the tests build: contracts without a compiler that emit any log, and
+//! Ethereum chains that the tests build: contracts that emit any log, made without a compiler, and
 //! blocks of every shape.
 
 mod code;

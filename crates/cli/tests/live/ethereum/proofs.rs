@@ -1,10 +1,10 @@
-//! Proofs of receipts, checked the plain way.
+//! Receipt proofs, verified by independent code.
 
 use alloy_rlp::{Decodable as _, Encodable as _, Header};
 use chainsieve::alloy_primitives::{Address, B256, Bytes, keccak256};
 use serde_json::Value;
 
-/// The receipt that a proof has at an index under a root, as its bytes stand in the trie.
+/// Returns the receipt at an index that a proof contains under a root, as encoded in the trie.
 pub(crate) fn receipt_of_proof(root: B256, index: u64, nodes: &[Bytes]) -> Bytes {
     let mut key = Vec::new();
     index.encode(&mut key);
@@ -12,9 +12,9 @@ pub(crate) fn receipt_of_proof(root: B256, index: u64, nodes: &[Bytes]) -> Bytes
     let mut path = nibbles.as_slice();
     let mut wanted = root.to_vec();
     for node in nodes {
-        // A node stands in the one above by its hash, or by itself where it is shorter.
+        // A node is referenced by its hash, or embedded if it is shorter than 32 bytes.
         let by = if wanted.len() == 32 { keccak256(node).to_vec() } else { node.to_vec() };
-        assert_eq!(by, wanted, "a node that is not the one that is referred to");
+        assert_eq!(by, wanted, "a node other than the referenced one");
         let mut list = Header::decode_bytes(&mut node.as_ref(), true).expect("a list");
         let mut items = Vec::new();
         while !list.is_empty() {
@@ -24,7 +24,7 @@ pub(crate) fn receipt_of_proof(root: B256, index: u64, nodes: &[Bytes]) -> Bytes
                 list = &list[item.payload_length..];
                 items.push(&all[..all.len() - list.len()]);
             } else {
-                // A single byte is its own header, which is not taken off then.
+                // A single byte has no separate header.
                 items.push(&list[..item.payload_length]);
                 list = &list[item.payload_length..];
             }
@@ -51,13 +51,13 @@ pub(crate) fn receipt_of_proof(root: B256, index: u64, nodes: &[Bytes]) -> Bytes
     panic!("the proof ends before the receipt");
 }
 
-/// Whether a log's address, topics and data stand in a receipt, as one of its logs.
+/// Returns `true` if the receipt has a log with this address, these topics and this data.
 pub(crate) fn is_in_receipt(log: &Value, receipt: &[u8]) -> bool {
     let field = |name: &str| log[name].clone();
     let address: Address = serde_json::from_value(field("address")).expect("an address");
     let topics: Vec<B256> = serde_json::from_value(field("topics")).expect("topics");
     let data: Bytes = serde_json::from_value(field("data")).expect("data");
-    // Behind the type: status, gas, filter, logs.
+    // After the type byte: status, gas, bloom, logs.
     let mut rest = if receipt[0] < 0x80 { &receipt[1..] } else { receipt };
     let mut fields = Header::decode_bytes(&mut rest, true).expect("a receipt");
     for _ in 0..3 {

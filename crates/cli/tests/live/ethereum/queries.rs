@@ -1,20 +1,20 @@
-//! Questions about logs, in the command's words and in those of `eth_getLogs`.
+//! Log queries, as flags of the command and as filters of `eth_getLogs`.
 
 use chainsieve::alloy_primitives::{Address, B256, Bloom, BloomInput};
 use serde_json::{Value, json};
 
 use super::Chain;
 
-/// Which logs.
+/// A log query by addresses and topics.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Query {
     addresses: Vec<Address>,
-    /// Alternatives at each position; none stands for any.
+    /// Alternatives at each position; an empty list matches any topic.
     topics: Vec<Vec<B256>>,
 }
 
 impl Query {
-    /// Questions of every form about a chain.
+    /// Returns queries of every form about a chain.
     pub(crate) fn all(chain: &Chain) -> Vec<Self> {
         let (runners, topics) = (&chain.runners, &chain.topics);
         let of = |addresses: &[Address], topics: &[&[B256]]| Self {
@@ -30,18 +30,18 @@ impl Query {
             of(&[], &[&topics[..4], &[], &topics[..2]]),
             of(&[], &[&[], &[], &[], &topics[2..5]]),
             of(&runners[..2], &[&topics[..2], &topics[2..]]),
-            // Nothing has these.
+            // Values that no log has.
             of(&[Address::repeat_byte(0xaa)], &[]),
             of(&[], &[&[B256::repeat_byte(0xbb)]]),
         ]
     }
 
-    /// Every log.
+    /// Returns the query that matches every log.
     pub(crate) fn everything() -> Self {
         Self::default()
     }
 
-    /// Whether a block's filter leaves room for it, by alloy's own filter.
+    /// Returns `true` if a block's bloom may contain the query, tested with alloy.
     pub(crate) fn may_be_in(&self, bloom: &Bloom) -> bool {
         let has = |item: &[u8]| bloom.contains_input(BloomInput::Raw(item));
         let addresses = &self.addresses;
@@ -51,7 +51,7 @@ impl Query {
             })
     }
 
-    /// The flags that ask the command for it.
+    /// Returns the flags of the command for this query.
     pub(crate) fn flags(&self) -> Vec<String> {
         let mut flags = Vec::new();
         for address in &self.addresses {
@@ -68,7 +68,7 @@ impl Query {
         flags
     }
 
-    /// The filter that asks a node for it.
+    /// Returns the `eth_getLogs` filter for this query.
     pub(crate) fn filter(&self, from: u64, to: u64) -> Value {
         let mut filter =
             json!({ "fromBlock": format!("{from:#x}"), "toBlock": format!("{to:#x}") });

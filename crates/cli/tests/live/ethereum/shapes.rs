@@ -1,4 +1,4 @@
-//! Blocks of every shape that matters to logs.
+//! Blocks of every shape that matters for logs.
 
 use chainsieve::alloy_primitives::{Address, B256};
 use serde_json::Value;
@@ -7,40 +7,40 @@ use super::{Log, creation_with, runner, script};
 use crate::anvil::Anvil;
 use testkit::Rng;
 
-/// A chain under way: the runners, the topics that come back, and the random numbers.
+/// A chain that a test builds: the runners, the recurring topics, and the random numbers.
 pub(crate) struct Chain {
     pub(crate) runners: Vec<Address>,
     lenient: Address,
-    /// Topics that many logs have; others are of one log alone.
+    /// Topics that many logs share; other topics occur in one log only.
     pub(crate) topics: Vec<B256>,
     pub(crate) rng: Rng,
 }
 
-/// What a block holds.
+/// Content of a block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Step {
     Empty,
-    /// A transfer of money: a receipt without logs.
+    /// A plain transfer: a receipt without logs.
     Plain,
-    /// One log of as many topics.
+    /// One log with this number of topics.
     One(usize),
-    /// One log whose data is long.
+    /// One log with long data.
     Long,
-    /// So many transactions, each with logs.
+    /// This number of transactions, each with logs.
     Several(usize),
     /// All runners in one block, with the same topics.
     EveryAddress,
-    /// So many logs, of topics that nothing else has: a crowded bloom.
+    /// This number of logs with unique topics: a crowded bloom.
     Full(usize),
-    /// A transaction that emitted logs and failed, between two that did not.
+    /// A failed transaction that had emitted logs, between two successful ones.
     Failed,
-    /// A good transaction whose logs are undone within it.
+    /// A successful transaction whose inner call reverts its logs.
     Undone,
-    /// A contract that emits logs while it is put there.
+    /// A contract that emits logs during its deployment.
     Creation,
 }
 
-/// Each shape, some twice.
+/// Each shape at least once.
 pub(crate) const STEPS: [Step; 18] = [
     Step::Empty,
     Step::Plain,
@@ -63,7 +63,7 @@ pub(crate) const STEPS: [Step; 18] = [
 ];
 
 impl Chain {
-    /// Puts the runners there.
+    /// Deploys the runners.
     pub(crate) fn begin(node: &Anvil, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let runners = (0..5).map(|_| node.deploy(&runner(true))).collect();
@@ -72,7 +72,7 @@ impl Chain {
         Self { runners, lenient, topics, rng }
     }
 
-    /// A log with this many topics, of those that come back.
+    /// Returns a log with this number of recurring topics.
     fn log(&mut self, topics: usize) -> Log {
         let topics = (0..topics).map(|_| *self.rng.pick(&self.topics)).collect();
         let length = *self.rng.pick(&[0, 1, 31, 32, 33, 64, 100]);
@@ -98,7 +98,7 @@ impl Chain {
         node.send_as(style, from, Some(runner), &input, gas)
     }
 
-    /// Replaces the last `depth` blocks; the first of the new ones has logs.
+    /// Replaces the last `depth` blocks; the first new block has logs.
     pub(crate) fn reorganise(&mut self, node: &Anvil, depth: u64) {
         let (runner, logs) = (self.any_runner(), self.some_logs());
         let transaction = node.transaction(2, 5, Some(runner), &script(&logs, false), 5_000_000);
@@ -109,14 +109,14 @@ impl Chain {
         *self.rng.pick(&self.runners)
     }
 
-    /// Hands in the transactions of a step, and mines their block; its number.
+    /// Sends the transactions of a step, and mines their block. Returns its number.
     pub(crate) fn mine(&mut self, node: &Anvil, step: Step) -> u64 {
         self.hand_in(node, step);
         node.mine(1);
         node.height()
     }
 
-    /// Hands in the transactions of a step.
+    /// Sends the transactions of a step.
     pub(crate) fn hand_in(&mut self, node: &Anvil, step: Step) {
         match step {
             Step::Empty => {}
@@ -174,8 +174,8 @@ impl Chain {
     }
 }
 
-/// The logs of a range that the receipts of its transactions hold, asked for one by one: what
-/// `eth_getLogs` is held against first, so that one way of the node checks the other.
+/// Returns the logs of a range, collected from the receipts of its transactions one by one. The
+/// tests first compare `eth_getLogs` with them, so that two methods of the node check each other.
 pub(crate) fn logs_of_receipts(node: &Anvil, blocks: std::ops::RangeInclusive<u64>) -> Vec<Value> {
     let mut logs = Vec::new();
     for number in blocks {

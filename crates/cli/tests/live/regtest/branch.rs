@@ -1,4 +1,4 @@
-//! Blocks that the tests mine, on the node's best chain or beside it.
+//! Blocks that the tests mine, on the node's best chain or on a side branch.
 
 use std::collections::VecDeque;
 use std::slice;
@@ -17,24 +17,25 @@ use testkit::btc::regtest;
 use super::{Coin, Key, Kind};
 use crate::bcoin::Bcoin;
 
-/// Blocks after which bcoin's regtest has segregated witness: three periods of BIP9.
+/// Number of blocks after which segregated witness is active on bcoin's regtest: three periods of
+/// BIP9.
 const SEGWIT: u32 = 432;
-/// Blocks after which a block's reward may be spent.
+/// Number of blocks after which a block reward can be spent.
 const MATURE: u32 = 100;
-/// What a coin of the purse is worth.
+/// Value of a coin of the purse, in satoshis.
 pub(crate) const PURSE_COIN: u64 = 16_000_000;
-/// How many coins a purse starts with.
+/// Number of coins that a purse starts with.
 const PURSE: u32 = 1_200;
 
-/// A coin of the purse. Its script wants no signature, as checking those is most of what a block
-/// of many transactions costs a node in JavaScript.
+/// A coin of the purse. Its script requires no signature, because signature checks are most of the
+/// cost of a large block in a JavaScript node.
 #[derive(Clone, Debug)]
 struct OpenCoin {
     outpoint: OutPoint,
     value: Amount,
 }
 
-/// A script that anyone can spend, unlike any other: it drops what it pushes.
+/// Returns a unique script that anyone can spend: it pushes a tag and drops it.
 fn open(unique: OutPoint) -> ScriptBuf {
     let tag: PushBytesBuf = serialize(&unique).try_into().expect("short");
     Builder::new().push_slice(tag).push_opcode(OP_DROP).push_int(1).into_script()
@@ -44,21 +45,21 @@ fn spend(coin: &OpenCoin, output: Vec<TxOut>) -> Transaction {
     regtest::transaction(vec![regtest::input(coin.outpoint)], output)
 }
 
-/// The end of a chain, and coins to spend on it.
+/// The tip of a branch, and coins to spend on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
-    /// The key of what the purse is filled from, which nobody watches.
+    /// The key that fills the purse; no test watches it.
     stranger: Key,
     purse: VecDeque<OpenCoin>,
     tip: BlockHash,
     height: u32,
     time: u32,
-    /// Tells its blocks from those of other branches.
+    /// Makes the blocks of this branch differ from those of other branches.
     number: u64,
 }
 
 impl Branch {
-    /// A node's first blocks: segregated witness is in force, and the purse is full.
+    /// Mines a node's first blocks, until segregated witness is active and the purse is full.
     pub(crate) fn begin(node: &Bcoin) -> Self {
         assert_eq!(node.height(), 0, "a fresh chain");
         let stranger = Key::new(1);
@@ -94,13 +95,14 @@ impl Branch {
         branch
     }
 
-    /// Another branch from here on: coins that the one spends are there on the other.
+    /// Returns another branch from this tip. Coins spent on one branch are still unspent on the
+    /// other.
     pub(crate) fn fork(&self) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self { number: NEXT.fetch_add(1, Ordering::Relaxed), ..self.clone() }
     }
 
-    /// Goes on behind the node's best block, which the node mined itself on this branch.
+    /// Continues after the node's best block, which the node itself mined on this branch.
     pub(crate) fn adopt(&mut self, node: &Bcoin) {
         let header = node.block(node.tip()).header;
         (self.height, self.tip, self.time) = (node.height(), header.block_hash(), header.time);
@@ -114,7 +116,8 @@ impl Branch {
         self.tip
     }
 
-    /// A transaction of one coin of the purse to these outputs; the rest comes back as the last one.
+    /// Returns a transaction that pays these outputs from a coin of the purse. The change is its
+    /// last output.
     pub(crate) fn pay(&mut self, outputs: Vec<TxOut>) -> Transaction {
         let coin = self.purse.pop_front().expect("a purse with coins");
         let paid: Amount = outputs.iter().map(|output| output.value).sum();
@@ -128,8 +131,8 @@ impl Branch {
         payment
     }
 
-    /// Transactions that are nobody's business: each moves a coin of the purse, within it, and
-    /// pays something to a script that nobody has the key of.
+    /// Returns transactions that do not concern any test wallet. Each moves a coin within the
+    /// purse, and pays a small amount to a script whose key nobody has.
     pub(crate) fn filler(&mut self, count: usize) -> Vec<Transaction> {
         let mut transactions = Vec::with_capacity(count);
         for _ in 0..count {
@@ -154,11 +157,11 @@ impl Branch {
         transactions
     }
 
-    /// The next block, with these transactions in this order behind its coinbase.
+    /// Mines the next block, with these transactions in this order after the coinbase.
     pub(crate) fn mine(&mut self, transactions: Vec<Transaction>) -> Block {
         self.height += 1;
         self.time += 1;
-        // 1 satoshi, so that no halving matters.
+        // One satoshi, so that halvings do not matter.
         let reward = self.stranger.output(Kind::P2pkh, 1);
         let coinbase = regtest::coinbase(self.height, self.number.to_le_bytes(), vec![reward]);
         let mut txdata = vec![coinbase];

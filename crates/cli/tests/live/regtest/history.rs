@@ -1,20 +1,20 @@
-//! What happened to watched scripts, computed from a node's blocks the plain way: every output's
-//! script is looked up, and every input's outpoint.
+//! Events of watched scripts, computed from a node's blocks by a direct search: the script of every
+//! output and the outpoint of every input is looked up.
 
 use std::collections::{BTreeSet, HashSet};
 
 use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Txid};
 
-/// A payment to a watched script, or out of one.
+/// A payment to a watched script, or a spend of a watched coin.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Move {
-    /// To a watched script, by this output.
+    /// This output pays to a watched script.
     Paid { vout: u32 },
-    /// Of a watched coin, by this input.
+    /// This input spends a watched coin.
     Spent { vin: u32 },
 }
 
-/// A move, and where it stands.
+/// A payment or spend, with its block and transaction.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Event {
     pub(crate) height: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Event {
     pub(crate) what: Move,
 }
 
-/// Moves of watched scripts and outpoints, block by block.
+/// Events of watched scripts and outpoints, collected block by block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     scripts: HashSet<ScriptBuf>,
@@ -36,12 +36,12 @@ impl History {
         Self { scripts: scripts.into_iter().collect(), ..Self::default() }
     }
 
-    /// Watches an outpoint of any script.
+    /// Watches an outpoint, whatever its script.
     pub(crate) fn watch(&mut self, outpoint: OutPoint) {
         self.coins.insert(outpoint);
     }
 
-    /// Takes in blocks in order, the first of this height.
+    /// Reads blocks in order, the first at height `first`, and returns the events.
     pub(crate) fn read<'a>(
         self,
         first: u32,
@@ -50,7 +50,7 @@ impl History {
         self.and((first..).zip(blocks)).events
     }
 
-    /// Takes in blocks, each with its height, some of which may be left out.
+    /// Reads blocks, each with its height; some heights may be missing.
     pub(crate) fn and<'a>(mut self, blocks: impl IntoIterator<Item = (u32, &'a Block)>) -> Self {
         for (height, block) in blocks {
             let hash = block.block_hash();
@@ -75,7 +75,7 @@ impl History {
         self
     }
 
-    /// What happened so far.
+    /// Returns the events so far.
     pub(crate) fn events(&self) -> &BTreeSet<Event> {
         &self.events
     }

@@ -1,5 +1,5 @@
-//! Bitcoin chains of regtest that the tests build themselves: coins of every type of script, the
-//! transactions that move them, blocks of many transactions, and branches.
+//! Regtest chains that the tests build: coins of every script type, transactions that spend them,
+//! blocks of many transactions, and branches.
 
 mod branch;
 mod history;

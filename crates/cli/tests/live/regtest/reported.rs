@@ -1,4 +1,4 @@
-//! What `btc watch --json` has said, in the words of [`Event`].
+//! Converts the lines of `btc watch --json` to [`Event`]s.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::{Event, Move};
 
-/// The confirmed history that these lines leave: hits, less what reorganisations took back.
+/// Returns the confirmed events after these lines: the hits, without those that reorganisations
+/// withdrew.
 pub(crate) fn reported(lines: &[Value]) -> BTreeSet<Event> {
     let mut events: BTreeSet<Event> = BTreeSet::new();
     for line in lines {
@@ -23,14 +24,14 @@ pub(crate) fn reported(lines: &[Value]) -> BTreeSet<Event> {
                     events.iter().map(|event| (event.height, event.block, event.txid)).collect();
                 let gone: BTreeSet<BlockHash> =
                     list(line, "disconnected").map(|block| parse(&block["block"])).collect();
-                // Of blocks that left while the command did not run, it takes back what it had
-                // noted as well, which a kill may have kept from being printed.
+                // For blocks that were reorganised away while the command was not running, it also
+                // withdraws hits that it had stored but, because of a kill, not printed.
                 let unknown =
                     withdrawn.difference(&known).find(|(_, block, _)| gone.contains(block));
-                assert_eq!(unknown, None, "what was never said is taken back: {line}");
+                assert_eq!(unknown, None, "a hit was withdrawn that was never reported: {line}");
                 events.retain(|event| !is_withdrawn(event));
                 let left = events.iter().find(|event| gone.contains(&event.block));
-                assert_eq!(left, None, "not taken back: {line}");
+                assert_eq!(left, None, "not withdrawn: {line}");
             }
             _ => {}
         }

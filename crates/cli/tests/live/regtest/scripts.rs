@@ -1,4 +1,4 @@
-//! Scripts of every type, and what spends them.
+//! Scripts of every type, and transactions that spend them.
 
 use chainsieve::bitcoin::absolute::LockTime;
 use chainsieve::bitcoin::key::{Keypair, Secp256k1, TapTweak as _};
@@ -16,19 +16,19 @@ use chainsieve::bitcoin::{
 pub(crate) enum Kind {
     P2pk,
     P2pkh,
-    /// 1 of 2 keys, bare.
+    /// Bare multisig, 1 of 2 keys.
     BareMultisig,
-    /// 1 of 2 keys, by hash.
+    /// P2SH multisig, 1 of 2 keys.
     P2shMultisig,
     P2wpkh,
     P2shP2wpkh,
-    /// 1 of 2 keys, by the witness's hash.
+    /// P2WSH multisig, 1 of 2 keys.
     P2wshMultisig,
-    /// Spent by its key.
+    /// Taproot, spent by the key path.
     P2tr,
 }
 
-/// All of them.
+/// All script types.
 pub(crate) const KINDS: [Kind; 8] = [
     Kind::P2pk,
     Kind::P2pkh,
@@ -40,7 +40,7 @@ pub(crate) const KINDS: [Kind; 8] = [
     Kind::P2tr,
 ];
 
-/// A key and the scripts that pay to it.
+/// A key, with the scripts of every type that pay to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     secp: Secp256k1<All>,
@@ -57,7 +57,7 @@ pub(crate) struct Coin {
 }
 
 impl Key {
-    /// The key of a number, the same in every run.
+    /// Returns the key with this number; it is the same in every run.
     pub(crate) fn new(number: u32) -> Self {
         let secp = Secp256k1::new();
         let secret = |fill: u8| {
@@ -77,7 +77,7 @@ impl Key {
         self.public().pubkey_hash()
     }
 
-    /// The script whose hash, or which itself, is paid to.
+    /// Returns the multisig script, which is also the redeem and witness script.
     fn multisig(&self) -> ScriptBuf {
         let script = Builder::new().push_int(1).push_key(&self.public()).push_key(&self.other);
         script.push_int(2).push_opcode(OP_CHECKMULTISIG).into_script()
@@ -87,7 +87,7 @@ impl Key {
         ScriptBuf::new_p2wpkh(&self.public().wpubkey_hash().expect("compressed"))
     }
 
-    /// The script that pays to it.
+    /// Returns the script of this type that pays to the key.
     pub(crate) fn script(&self, kind: Kind) -> ScriptBuf {
         match kind {
             Kind::P2pk => ScriptBuf::new_p2pk(&self.public()),
@@ -104,12 +104,12 @@ impl Key {
         }
     }
 
-    /// An output that pays to it.
+    /// Returns an output that pays to the key.
     pub(crate) fn output(&self, kind: Kind, sats: u64) -> TxOut {
         TxOut { value: Amount::from_sat(sats), script_pubkey: self.script(kind) }
     }
 
-    /// The coin that an output of a transaction is, of the type whose script it has.
+    /// Returns an output of a transaction as a coin; its type follows from its script.
     pub(crate) fn coin(&self, transaction: &Transaction, vout: u32) -> Coin {
         let output = transaction.output[vout as usize].clone();
         let kind = KINDS.into_iter().find(|&kind| self.script(kind) == output.script_pubkey);
@@ -117,7 +117,7 @@ impl Key {
         Coin { outpoint, output, kind: kind.expect("an output of this key") }
     }
 
-    /// A signed transaction from coins of this key.
+    /// Returns a signed transaction that spends coins of this key.
     pub(crate) fn spend(&self, coins: &[Coin], outputs: Vec<TxOut>) -> Transaction {
         let input = coins.iter().map(|coin| TxIn {
             previous_output: coin.outpoint,
@@ -208,7 +208,7 @@ impl Key {
         }
     }
 
-    /// A signature in DER, with its type behind it.
+    /// Returns a DER signature followed by its sighash type.
     fn sign(&self, message: Message) -> Vec<u8> {
         let mut signature = self.secp.sign_ecdsa(&message, &self.secret).serialize_der().to_vec();
         signature.push(EcdsaSighashType::All as u8);

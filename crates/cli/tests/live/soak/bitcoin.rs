@@ -1,4 +1,5 @@
-//! `btc watch` by BIP37 against bcoin, and by BIP157 against `btc serve` with the same blocks.
+//! Soak of `btc watch` with BIP37 against bcoin, and with BIP157 against `btc serve` with the same
+//! blocks.
 
 use std::collections::VecDeque;
 
@@ -13,7 +14,7 @@ use crate::regtest::{Branch, KINDS, reported};
 use crate::served::{Folder, Server};
 use testkit::Rng;
 
-/// The deepest reorganisation.
+/// Depth of the deepest reorganisation.
 const DEEPEST: usize = 4;
 
 pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
@@ -42,7 +43,7 @@ struct Soak {
 struct State {
     branch: Branch,
     purse: Purse,
-    /// Handed to the node, and in no block of this chain.
+    /// Sent to the node, and in no block of this chain.
     unconfirmed: Vec<Transaction>,
 }
 
@@ -130,7 +131,8 @@ impl Soak {
         }
     }
 
-    /// A block with payments and spends, and what waits in the node's memory pool.
+    /// Returns a block with payments, spends, and the pending transactions of the node's memory
+    /// pool.
     fn next_block(&mut self) -> Block {
         self.before.push_back(self.now.clone());
         if self.before.len() > DEEPEST {
@@ -167,7 +169,7 @@ impl Soak {
         assert_eq!(self.node.tip(), self.now.branch.tip());
     }
 
-    /// A payment that is seen before it is in a block.
+    /// Sends a payment that is announced before it is in a block.
     fn send(&mut self) {
         let payment = self.now.purse.receive(&mut self.now.branch, *self.rng.pick(&KINDS));
         self.node.send(&payment);
@@ -175,7 +177,7 @@ impl Soak {
         self.figures.add("unconfirmed payments", 1);
     }
 
-    /// Another branch takes over, one block longer than what it replaces.
+    /// Replaces the last blocks by a branch that is one block longer.
     fn reorganise(&mut self) {
         if self.before.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! `eth follow` against anvil, behind a proxy that fails now and then.
+//! Soak of `eth follow` against anvil, behind a proxy that fails at times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::harness::Scene;
 use testkit::Rng;
 use testkit::proxy::json_rpc::{Fate, Proxy};
 
-/// One request of so many fails.
+/// One in this many requests fails.
 const FAILING: u64 = 25;
 
 pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
@@ -74,7 +74,7 @@ pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
             }
         }
     }
-    // Once more, and what was said by then is there after it.
+    // Compare once more; all lines so far must still be there after the end.
     follower.resume(scene);
     compare(&mut follower, &node);
     let lines = follower.end();

@@ -1,7 +1,7 @@
-//! A soak: payments, reorganisations, connections that break, nodes and commands that are killed,
-//! as drawn from a seed. In the end nothing is missing, and no command's memory has grown.
+//! Soak test: payments, reorganisations, broken connections, and kills of nodes and commands, drawn
+//! at random from a seed. At the end nothing is missing, and the memory of no command has grown.
 //!
-//! `CHAINSIEVE_SOAK_SECONDS` says how long (two minutes), `CHAINSIEVE_SOAK_SEED` what is drawn.
+//! `CHAINSIEVE_SOAK_SECONDS` sets the duration (120 by default), `CHAINSIEVE_SOAK_SEED` the seed.
 
 mod bitcoin;
 mod ethereum;
@@ -19,20 +19,20 @@ use crate::peers::Need;
 
 const SECONDS: u64 = 120;
 const SEED: u64 = 20_261_122;
-/// What a command may hold more at the end than when a third of the time was over, in KiB.
+/// Largest allowed growth of a command's memory from the end of the first third to the end, in KiB.
 const GROWTH: u64 = 8 << 10;
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![live("soak", &[Need::Bcoin, Need::Anvil], soak)]
 }
 
-/// A number of the environment.
+/// Returns a number from the environment.
 fn setting<T: FromStr>(name: &str, default: T) -> T {
     let Ok(text) = std::env::var(name) else { return default };
-    text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}"))
+    text.parse().unwrap_or_else(|_| panic!("{name} is not a number: {text}"))
 }
 
-/// When what happens.
+/// Start and duration of the soak.
 #[derive(Clone, Copy, Debug)]
 struct Times {
     start: Instant,
@@ -44,13 +44,14 @@ impl Times {
         self.start.elapsed() >= self.length
     }
 
-    /// Commands are killed in the first third; those that live on are weighed.
+    /// Returns `true` in the first third, in which commands are killed. Afterwards they run on, and
+    /// their memory is measured.
     fn is_first_third(&self) -> bool {
         self.start.elapsed() < self.length / 3
     }
 }
 
-/// What happened, in numbers with their names.
+/// Named counts of what happened.
 #[derive(Clone, Debug, Default)]
 struct Figures(Vec<(&'static str, u64)>);
 

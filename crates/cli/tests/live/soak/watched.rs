@@ -1,4 +1,4 @@
-//! A command that is killed and started again, and whose memory is weighed.
+//! A command that is killed and started again, and whose memory is measured.
 
 use serde_json::Value;
 
@@ -10,9 +10,9 @@ pub(super) struct Watched {
     pub(super) name: &'static str,
     arguments: Vec<String>,
     running: Option<Running>,
-    /// What those that were killed had said.
+    /// The lines of the runs that were killed.
     before: Vec<Value>,
-    /// What it held when it was weighed first, and most of all then and since, in KiB.
+    /// Memory at the first measurement; `most`: peak of all measurements. Both in KiB.
     first: Option<u64>,
     most: u64,
 }
@@ -34,15 +34,15 @@ impl Watched {
         }
     }
 
-    /// As `kill -9` does.
+    /// Kills it, as `kill -9` does.
     pub(super) fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             self.before.extend(running.kill());
         }
     }
 
-    /// Waits until its newest line that is of a kind is as wanted, where it has not printed one
-    /// yet the newest of the one that was killed.
+    /// Waits until its newest line of a kind is as wanted. If the current run has printed no such
+    /// line yet, the newest one of earlier runs counts.
     pub(super) fn wait_for_newest(
         &mut self,
         kind: impl Fn(&Value) -> bool,
@@ -56,25 +56,25 @@ impl Watched {
         });
     }
 
-    /// All that it has said.
+    /// Returns all lines of all runs.
     pub(super) fn lines(&mut self) -> Vec<Value> {
         let now = self.running.as_mut().map(|running| running.lines().to_vec());
         [self.before.clone(), now.unwrap_or_default()].concat()
     }
 
-    /// Weighs it. It must not hold much more than at the first time.
+    /// Measures its memory, which must not be much above the first measurement.
     pub(super) fn weigh(&mut self) {
         let Some((most, now)) = self.running.as_ref().and_then(Running::memory) else { return };
         let first = *self.first.get_or_insert(now);
         self.most = self.most.max(most);
         assert!(
             now <= first + GROWTH,
-            "{}: {now} KiB, {first} KiB when it was weighed first",
+            "{}: {now} KiB, {first} KiB at the first measurement",
             self.name
         );
     }
 
-    /// Ends it as Ctrl-C does, with exit code 0.
+    /// Ends it as Ctrl-C does, checks that the exit code is 0, and returns all lines.
     pub(super) fn end(&mut self) -> Vec<Value> {
         self.weigh();
         let last = self.running.as_ref().and_then(Running::memory);

@@ -1,11 +1,11 @@
-//! Laws of the address book, with addresses that attackers choose.
+//! Properties of the address book, with addresses that attackers choose.
 
 use chainsieve::bitcoin::p2p::Magic;
 
 use super::super::book_file::BookError;
 use super::*;
 
-/// November 2023.
+/// A Unix time in seconds, in November 2023.
 const UNIX: u64 = 1_700_000_000;
 
 fn random() -> Random {
@@ -76,7 +76,7 @@ fn who_failed_least_is_called_first_and_nobody_twice() {
     assert_eq!(book.due(at(10), wish(), &mut random), Some(a));
     book.ban(a, UNIX + 10);
     assert_eq!(book.due(at(10), wish(), &mut random), None);
-    // For a day.
+    // The ban lasts a day.
     assert_eq!(book.due(at(10 + BAN_TIME), wish(), &mut random), None);
     assert_eq!(book.due(at(11 + BAN_TIME), wish(), &mut random), Some(a));
 }
@@ -114,7 +114,7 @@ fn one_source_cannot_fill_the_book() {
     }
     assert_eq!(count(&book, |entry| entry.source == source(1)), MAX_PER_SOURCE);
     assert!(book.holds(&honest));
-    // Nor does it take what others told for its own.
+    // A source that sends a known address does not become the source of that address.
     book.hear(says(honest.clone()), source(1), UNIX, &mut random);
     assert_eq!(book.entries[&place(&book, &honest)].source, source(0));
 }
@@ -138,7 +138,7 @@ fn the_book_is_bounded_and_tried_and_named_addresses_are_not_pushed_out() {
         assert!(book.hear(says(target.clone()), source(0), UNIX, &mut random));
         book.succeeded(place(&book, target), ServiceFlags::NETWORK, None, UNIX);
     }
-    // An attacker with 100 netgroups to tell from, each with as many addresses as it likes.
+    // An attacker in 100 netgroups sends as many addresses as it likes.
     let new_before: Vec<_> = (0..20).map(|number| v4(6, number, 1, 1)).collect();
     for target in &new_before {
         assert!(book.hear(says(target.clone()), source(0), UNIX, &mut random));
@@ -153,7 +153,8 @@ fn the_book_is_bounded_and_tried_and_named_addresses_are_not_pushed_out() {
     assert_eq!(count(&book, Entry::is_automatic), MAX_ADDRESSES);
     assert_eq!(count(&book, |entry| entry.standing == Standing::Named), 2);
     assert!(honest.iter().all(|target| book.holds(target)));
-    // Twenty are fewer than what any of the others has told: they stay.
+    // The source of these twenty has fewer addresses than each of the attacker's, so that none of
+    // the twenty is evicted.
     assert!(new_before.iter().all(|target| book.holds(target)));
     assert_eq!(book.entries.len(), book.places.len());
 }
@@ -188,14 +189,14 @@ fn terrible_addresses_make_room() {
     for _ in 0..3 {
         book.ended(bad, Duration::ZERO, false, at(0), &mut random);
     }
-    // The fault was our network's.
+    // These failures count as failures of our own network, so that the address is not terrible.
     assert!(!book.hear(says(next.clone()), source(0), UNIX, &mut random));
     for _ in 0..3 {
         book.ended(bad, Duration::ZERO, true, at(0), &mut random);
     }
     assert!(book.hear(says(next.clone()), source(0), UNIX, &mut random));
     assert!(book.holds(&next) && !book.holds(&target(77)));
-    // What nobody has seen for a month.
+    // Addresses that no peer has seen for a month are terrible too.
     let later = UNIX + 31 * DAY;
     let fresh = Heard { seen: later, ..says(v4(22, 0, 0, 1)) };
     assert!(book.hear(fresh, source(0), later, &mut random));
@@ -219,7 +220,7 @@ fn what_is_no_address_on_the_internet_is_not_taken_from_peers() {
     assert!(book.is_empty());
 }
 
-/// Calls until nobody is due, and returns whom.
+/// Dials until no address is due or `most` are dialled, and returns the dialled addresses.
 fn call_all(book: &mut AddressBook, at: Moment, most: usize, random: &mut Random) -> Vec<Place> {
     let mut called = Vec::new();
     while called.len() < most
@@ -235,7 +236,7 @@ fn call_all(book: &mut AddressBook, at: Moment, most: usize, random: &mut Random
 fn no_two_in_a_netgroup_while_others_are_available() {
     for seed in 0..50 {
         let (mut book, mut random) = (AddressBook::new(), Random::new([seed; 16]));
-        // A flood of one netgroup, and five addresses elsewhere.
+        // Many addresses of one netgroup, and five addresses in other netgroups.
         for d in 1..60 {
             book.hear(says(v4(66, 66, 1, d)), source(1), UNIX, &mut random);
         }
@@ -245,9 +246,9 @@ fn no_two_in_a_netgroup_while_others_are_available() {
         let called = call_all(&mut book, at(0), 6, &mut random);
         let groups: BTreeSet<_> = called.iter().map(|place| book.entries[place].group).collect();
         assert_eq!((called.len(), groups.len()), (6, 6));
-        // Nobody else is left: then a second one in a netgroup.
+        // No other netgroup is left: then a second address of one netgroup is dialled.
         let mut more = call_all(&mut book, at(0), 1, &mut random);
-        // While another waits to be called again, it is available, and after some failures not.
+        // An address in its back-off is available until it has failed three times in a row.
         let other = *called
             .iter()
             .find(|place| book.entries[*place].group != book.entries[&more[0]].group)
@@ -271,7 +272,7 @@ fn named_peers_come_first_and_netgroups_do_not_bind_them() {
     let called = call_all(&mut book, at(0), 5, &mut random);
     assert_eq!(called.len(), 5);
     assert!(called[..4].iter().all(|place| book.is_named(*place)));
-    // An automatic one near a named one is not called before others.
+    // An automatic address that shares a netgroup with a named one is not dialled before others.
     assert_eq!(book.target(called[4]), Some(&v4(77, 77, 0, 3)));
     let only_named = Wish { automatic: false, ..wish() };
     assert_eq!(book.due(at(0), only_named, &mut random), None);
@@ -289,14 +290,14 @@ fn tried_and_new_addresses_take_turns_and_services_count() {
         let only = v4(8, 0, 1, 1);
         book.hear(says(only.clone()), source(2), UNIX, &mut random);
         book.succeeded(place(&book, &only), ServiceFlags::NETWORK, None, UNIX);
-        // Somebody else, said to lack what is needed.
+        // A peer that is said to lack the needed services.
         let lacks = Heard { services: ServiceFlags::BLOOM, ..says(v4(9, 0, 1, 1)) };
         book.hear(lacks, source(2), UNIX, &mut random);
         let due = book.due(at(0), wish(), &mut random).unwrap();
         tried += usize::from(due == place(&book, &only));
         assert_ne!(book.target(due), Some(&v4(9, 0, 1, 1)));
     }
-    // Binomial with n = 400, p = 1/2: six standard deviations are 60.
+    // Binomial with n = 400 and p = 1/2: the bounds are six standard deviations, 60, from the mean.
     assert!((140..=260).contains(&tried), "{tried}");
 }
 
@@ -346,7 +347,7 @@ fn a_book_is_kept() {
     assert_eq!(kept.len(), 7);
     assert_eq!(kept.encode(Magic::REGTEST), bytes);
     assert_eq!(kept.state(place(&kept, &v4(7, 3, 1, 1)), UNIX), AddressState::Banned);
-    // To name a peer again lifts its ban, and no other.
+    // Naming a peer again lifts its ban, and no other ban.
     let mut kept = kept;
     let node = Target::parse("node.example:5", 1).unwrap();
     kept.add_named(node.clone());
@@ -363,7 +364,7 @@ fn the_format_is_the_documented_one() {
     book.bans.insert((Host::Name("a.b".into()), Some(258)), 1);
     let mut expected = b"CSADDR\x01\x00\xfa\xbf\xb5\xda\x01\0\0\0".to_vec();
     expected.extend([1, 7, 8, 9, 10, 0x8d, 0x20, 0, 1, 80, 3, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
-    // 1,700,000,000 less the two hours of hearsay.
+    // Two hours are subtracted from the time that a source claims.
     expected.extend((1_700_000_000_u64 - 7_200).to_le_bytes());
     expected.extend([0; 10]);
     expected.extend(b"\x01\0\0\0\0\x03a.b\x01\x02\x01\x01\0\0\0\0\0\0\0");
@@ -393,10 +394,11 @@ fn each_byte_damaged_and_each_length_is_found() {
     let longer = [&whole[..], &[0]].concat();
     assert!(AddressBook::decode(&longer, Magic::REGTEST).is_err());
     let error = AddressBook::decode(&whole, Magic::BITCOIN).unwrap_err();
-    assert_eq!(error.to_string(), "a book of the chain with magic fabfb5da, expected f9beb4d9");
+    assert_eq!(error.to_string(), "address book of magic fabfb5da, expected f9beb4d9");
 }
 
-/// Somebody who can write the file can write its checksum too: no panic, and no more than it holds.
+/// An attacker who can write the file can also write a valid checksum. Decoding must not panic, and
+/// must not return more addresses than the file contains.
 #[test]
 fn contents_that_nobody_writes() {
     use chainsieve::bitcoin::hashes::{Hash as _, sha256};
@@ -421,7 +423,8 @@ fn contents_that_nobody_writes() {
         for value in [0, 1, 2, 4, 0x7f, 0xff] {
             let mut changed = body.to_vec();
             changed[place] = value;
-            // Another address or number, or an error; the parts agree in any case.
+            // The change gives another address or number, or an error. In any case the parts of the
+            // book are consistent.
             if let Ok(book) = sealed(&changed) {
                 assert_eq!(book.entries.len(), book.places.len());
                 assert!(book.entries.len() <= 7);

@@ -1,10 +1,11 @@
-//! Messages as nodes send them, and bytes that no node sends.
+//! Tests of frames: messages as nodes send them, and malformed bytes.
 
 use chainsieve::bitcoin::consensus::encode::serialize;
 
 use super::*;
 
-/// The `verack` of the developer reference, <https://developer.bitcoin.org/reference/p2p_networking.html>.
+/// The `verack` of the developer reference,
+/// <https://developer.bitcoin.org/reference/p2p_networking.html>.
 const VERACK: &str = "f9beb4d976657261636b000000000000000000005df6e0e2";
 
 /// A `ping` with nonce 0x0094102111e2af4d, of the same reference.
@@ -74,12 +75,13 @@ fn a_length_over_the_limit_is_refused_before_the_payload() {
     header[16..20].copy_from_slice(&(MAX_PAYLOAD + 1).to_le_bytes());
     let error = read(&header).unwrap_err();
     assert_eq!(error.to_string(), "block of 4000001 bytes, the limit is 4000000");
-    // The limit itself is not, and nothing is reserved for it: the stream ends.
+    // A payload of exactly the limit is accepted, and no memory is reserved for it: the error is
+    // the end of the stream.
     header[16..20].copy_from_slice(&MAX_PAYLOAD.to_le_bytes());
     assert!(matches!(read(&header).unwrap_err(), FrameError::Io(_)));
 }
 
-/// Gives a number of zeros, and says how large the buffers were that it was to fill.
+/// A reader of `left` zeros that records the largest buffer it was given.
 struct Zeros {
     left: usize,
     largest: usize,
@@ -112,7 +114,7 @@ fn commands_nobody_knows_and_commands_that_are_none() {
     assert_eq!((command.to_string().as_str(), payload.as_slice()), ("sendtxrcncl", &[1, 2, 3][..]));
     let mut bytes = frame("ping", &PING_PAYLOAD);
     bytes[4] = 0x1b;
-    // Printable, whatever it is; and no panic.
+    // A control character in the command causes no panic and no error.
     assert!(matches!(read(&bytes).unwrap(), NetworkMessage::Unknown { .. }));
     bytes[4] = 0xff;
     let error = read(&bytes).unwrap_err().to_string();
@@ -123,11 +125,11 @@ fn commands_nobody_knows_and_commands_that_are_none() {
 fn payloads_that_end_early_or_late() {
     for cut in 0..PING_PAYLOAD.len() {
         let error = read(&frame("ping", &PING_PAYLOAD[..cut])).unwrap_err();
-        assert_eq!(error.to_string(), "malformed ping: it ends early", "{cut}");
+        assert_eq!(error.to_string(), "malformed ping: the payload ends early", "{cut}");
     }
     let late = [&PING_PAYLOAD[..], &[0]].concat();
     assert!(matches!(read(&frame("ping", &late)), Err(FrameError::Malformed { .. })));
-    // A count of 2^64 - 1, of what never comes.
+    // A claimed count of 2^64 - 1 items, which the payload does not contain.
     for command in ["inv", "headers", "block", "tx", "cfheaders", "merkleblock"] {
         let error = read(&frame(command, &[0xff; 200])).unwrap_err();
         assert!(matches!(error, FrameError::Malformed { .. }), "{command}: {error}");
@@ -145,7 +147,7 @@ fn what_no_peer_acts_on_may_be_of_any_form() {
 
 #[test]
 fn a_version_without_the_relay_field() {
-    // The `version` of the developer reference, whose last byte is relay.
+    // The `version` message of the developer reference. Its last byte is the `relay` field.
     let payload = hex::decode(
         "721101000100000000000000bc8f5e5400000000010000000000000000000000000000000000ffffc61b6409\
          208d010000000000000000000000000000000000ffffcb0071c0208d128035cbc97953f80f2f5361746f7368\

@@ -1,4 +1,4 @@
-//! Handshakes with scripted peers, and with a node.
+//! Handshakes with scripted peers, and with a test node.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +10,7 @@ use crate::testnode::Node;
 
 const MAGIC: Magic = Magic::REGTEST;
 
-/// What a peer says, and what it was told.
+/// A scripted peer: the bytes that it sends, and the bytes that it has received.
 #[derive(Default)]
 struct Scripted {
     says: VecDeque<u8>,
@@ -94,7 +94,7 @@ fn peers_too_old_for_sendaddrv2_are_not_sent_it() {
     dial(&mut peer, &ours(1), None).unwrap();
     let told = peer.told();
     let [Version(first), Verack] = told.as_slice() else { panic!("{told:?}") };
-    // Without a receiver, no address at all is sent.
+    // Without a receiver, both addresses in `version` are empty.
     assert_eq!(first.receiver.socket_addr().unwrap(), ([0, 0, 0, 0], 0).into());
     assert_eq!(first.sender.socket_addr().unwrap(), ([0, 0, 0, 0], 0).into());
 }
@@ -111,19 +111,19 @@ fn peers_that_are_refused() {
     assert_eq!(refused(with(|v| v.nonce = 1)), "handshake: a connection to ourselves");
     assert_eq!(
         refused(with(|v| v.version = 70_000)),
-        "handshake: protocol 70000, the least is 70001"
+        "handshake: protocol version 70000, the minimum is 70001"
     );
     assert_eq!(refused(dialled([Verack])), "handshake: verack before version");
     assert_eq!(
         refused(dialled([Version(version()), Version(version())])),
-        "handshake: a second version"
+        "handshake: a second version message"
     );
     let pings = std::iter::repeat_n(Ping(0), 100);
     assert_eq!(
         refused(dialled([Version(version())].into_iter().chain(pings))),
-        "handshake: no verack among 32 messages, the limit"
+        "handshake: no verack among the first 32 messages"
     );
-    assert_eq!(refused(dialled([Version(version())])), "handshake: it hung up");
+    assert_eq!(refused(dialled([Version(version())])), "handshake: the peer closed the connection");
 }
 
 #[test]
@@ -133,11 +133,11 @@ fn what_comes_before_a_valid_version_is_no_fault_of_the_peer() {
     let said = |messages: &[NetworkMessage]| Vec::from(Scripted::saying(messages.to_vec()).says);
     let mut no_version = said(&[Version(version())]);
     no_version.truncate(HEADER);
-    // No payload, with the checksum of nothing.
+    // A `version` without payload, with the checksum of an empty payload.
     no_version[16..].copy_from_slice(&[0, 0, 0, 0, 0x5d, 0xf6, 0xe0, 0xe2]);
     let cases = [
         (portal.to_vec(), "handshake: magic 48545450: another network, or not bitcoin"),
-        (no_version, "handshake: malformed version: it ends early"),
+        (no_version, "handshake: malformed version: the payload ends early"),
         (said(&[Ping(1)]), "handshake: ping before version"),
     ];
     let dial = |bytes: Vec<u8>| {
@@ -148,7 +148,7 @@ fn what_comes_before_a_valid_version_is_no_fault_of_the_peer() {
         let error = dial(bytes.clone());
         assert_eq!(error.to_string(), text);
         assert!(!error.is_misbehaviour(), "{text}");
-        // After a version it is the peer's, but for a message that may come then.
+        // After a `version`, invalid bytes are the peer's fault. A ping is allowed then.
         let later = dial([said(&[Version(version())]), bytes].concat());
         assert_eq!(later.is_misbehaviour(), !text.contains("ping"), "{later}");
     }
@@ -184,6 +184,6 @@ fn a_peer_that_says_nothing_is_not_waited_for() {
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let error = shake_hands(&mut stream, &ours(5), None).unwrap_err();
-    assert_eq!(error.to_string(), "handshake: no answer");
+    assert_eq!(error.to_string(), "handshake: no answer in time");
     assert!(!error.is_misbehaviour());
 }

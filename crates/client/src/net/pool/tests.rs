@@ -1,4 +1,5 @@
-//! Pools against scripted nodes and a scripted SOCKS5 proxy, all on loopback and all bounded.
+//! Tests of pools against scripted nodes and a scripted SOCKS5 proxy, on loopback. Each wait has a
+//! timeout.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +16,7 @@ use super::*;
 
 const MAGIC: Magic = Magic::REGTEST;
 
-/// Far more than any step takes.
+/// Timeout of each step. It is far longer than a step takes.
 fn limit() -> Duration {
     Duration::from_secs(30)
 }
@@ -35,7 +36,8 @@ fn version() -> VersionMessage {
     }
 }
 
-/// Answers the handshake, and `getaddr` with `addresses`, until the other side hangs up.
+/// Serves a connection until the other side closes it: answers the handshake, sends `first`, and
+/// answers `getaddr` with `addresses`.
 fn serve(mut stream: &TcpStream, first: &[NetworkMessage], addresses: &NetworkMessage) {
     stream.set_read_timeout(Some(limit())).unwrap();
     while let Ok(message) = read_message(&mut stream, MAGIC) {
@@ -56,7 +58,7 @@ fn none() -> NetworkMessage {
     NetworkMessage::AddrV2(Vec::new())
 }
 
-/// A node that accepts one connection and says `first` after the handshake.
+/// Starts a node that accepts one connection and sends `first` after the handshake.
 fn node(first: Vec<NetworkMessage>) -> (Target, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let target = listener.local_addr().unwrap().into();
@@ -73,7 +75,7 @@ fn pool(config: PoolConfig) -> Pool {
     Pool::new(config, AddressBook::new(), [3; 16]).unwrap()
 }
 
-/// Events up to the first that `fits`, which is the last.
+/// Collects events up to and including the first that `fits`.
 fn until(pool: &mut Pool, fits: impl Fn(&PoolEvent) -> bool) -> Vec<PoolEvent> {
     let begun = Instant::now();
     let mut events = Vec::new();
@@ -84,7 +86,7 @@ fn until(pool: &mut Pool, fits: impl Fn(&PoolEvent) -> bool) -> Vec<PoolEvent> {
             return events;
         }
     }
-    panic!("it does not come: {events:?}");
+    panic!("timeout: the expected event is missing: {events:?}");
 }
 
 fn notes(events: &[PoolEvent]) -> Vec<String> {
@@ -105,7 +107,7 @@ fn a_named_peer_is_called_listened_to_and_banned() {
     };
     let says = vec![
         NetworkMessage::Ping(5),
-        // Passed over: nobody but the named peers is called.
+        // These addresses are ignored: only named peers are dialled.
         NetworkMessage::AddrV2(vec![large.clone(); 1_000]),
         NetworkMessage::FeeFilter(7),
         NetworkMessage::AddrV2(vec![large; 1_001]),
@@ -148,7 +150,7 @@ fn a_peer_that_the_owner_drops_is_called_again() {
     let PoolEvent::Note(note) = pool.ready().unwrap() else { panic!() };
     let line = note.to_string();
     assert!(line.starts_with(&format!("peer {target}: disconnected: for a reason; again in")));
-    // A new number, so that nothing of the old connection is taken for the new one's.
+    // The new connection has a new id, so that late messages of the old one are not assigned to it.
     until(&mut pool, |event| matches!(event, PoolEvent::Connected(PeerId(2), _)));
     drop(pool);
     node.join().unwrap();
@@ -172,7 +174,7 @@ fn a_peer_that_does_not_read_is_disconnected() {
         pool.send(PeerId(1), NetworkMessage::Alert(vec![0; 1_000_000]));
     }
     let events = until(&mut pool, |event| matches!(event, PoolEvent::Disconnected(PeerId(1))));
-    assert!(notes(&events)[0].contains("disconnected: it does not read what it is sent"));
+    assert!(notes(&events)[0].contains("disconnected: the peer does not read its messages"));
     done.send(()).unwrap();
     node.join().unwrap();
 }
@@ -180,10 +182,10 @@ fn a_peer_that_does_not_read_is_disconnected() {
 #[test]
 fn a_wait_ends_early_when_another_thread_says_so() {
     let mut pool = pool(config(vec![Target::parse("127.0.0.1:1", 1).unwrap()]));
-    // Nobody listens there.
+    // No node listens at this address.
     until(&mut pool, |event| matches!(event, PoolEvent::Note(PeerNote::NotConnected { .. })));
     let waker = pool.waker();
-    // Two before a wait count as one.
+    // Two wakes before a wait have the effect of one.
     waker.wake();
     waker.wake();
     let begun = Instant::now();
@@ -192,7 +194,7 @@ fn a_wait_ends_early_when_another_thread_says_so() {
         thread::sleep(Duration::from_millis(100));
         waker.wake();
     });
-    // Further calls that fail end waits too.
+    // Notes about further failed connections end waits too.
     while pool.wait(limit()).is_some() {}
     thread.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
@@ -211,11 +213,11 @@ fn nobody_to_call_is_an_error() {
     assert!(matches!(new(no_seeds), Err(PoolError::NobodyToCall)));
 }
 
-/// What a proxy was asked for: password and target.
+/// The requests that a proxy received: user name and target.
 type Asked = Arc<Mutex<Vec<(Vec<u8>, Target)>>>;
 
-/// A SOCKS5 proxy with passwords. Behind each address there is a node, which answers `getaddr` with
-/// `addresses`. It ends when it was called `calls` times and these connections are closed.
+/// Starts a SOCKS5 proxy with passwords. It connects every request to a node that answers `getaddr`
+/// with `addresses`. The thread ends when `calls` connections were accepted and closed.
 fn proxy(calls: usize, addresses: NetworkMessage) -> (SocketAddr, Asked, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();
@@ -245,7 +247,7 @@ fn read(mut stream: &TcpStream, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// The proxy's side of a request that it grants.
+/// Performs the proxy's side of a request that it accepts. Returns the user name and the target.
 fn accept(mut stream: &TcpStream) -> (Vec<u8>, Target) {
     stream.set_read_timeout(Some(limit())).unwrap();
     assert_eq!(read(stream, 4), [5, 2, 0, 2]);
@@ -274,7 +276,7 @@ fn accept(mut stream: &TcpStream) -> (Vec<u8>, Target) {
 #[test]
 fn names_and_onions_go_to_the_proxy_each_with_a_stream_of_its_own() {
     let (address, asked, thread) = proxy(3, none());
-    // No resolver knows this one (RFC 6761).
+    // No resolver can resolve a name under `.invalid` (RFC 6761).
     let named = Target::parse("node.invalid:5", 1).unwrap();
     let onion = Target { host: Host::Onion([7; 32]), port: 6 };
     let ip = Target::parse("[2a01::1]:7", 1).unwrap();
@@ -306,7 +308,7 @@ fn seeds_are_asked_through_the_proxy_and_netgroups_are_told_apart() {
     let mut list: Vec<_> = (1..60).map(|d| v4(66, 66, d)).collect();
     list.extend([v4(7, 7, 1), v4(8, 8, 1), entry(AddrV2::TorV3([9; 32]))]);
     let addresses = list.len();
-    // The seed, and four peers.
+    // Five connections: the seed and four peers.
     let (address, asked, thread) = proxy(5, NetworkMessage::AddrV2(list));
     let mut config = config(Vec::new());
     config.chain.seeds = vec!["seed.invalid".into()];
@@ -337,7 +339,7 @@ fn a_peer_that_tells_addresses_without_being_asked_tells_one() {
         port: 18_444,
     };
     let flood = NetworkMessage::AddrV2((0..200).map(entry).collect());
-    // Of four peers, three are asked; the others' floods come to one address each.
+    // Three of the four peers are asked for addresses. Of the fourth, one address is accepted.
     let says = vec![flood.clone(), flood, NetworkMessage::FeeFilter(1)];
     let nodes: Vec<_> = (0..4).map(|_| node(says.clone())).collect();
     let targets = nodes.iter().map(|(target, _)| target.clone()).collect();
@@ -352,7 +354,7 @@ fn a_peer_that_tells_addresses_without_being_asked_tells_one() {
         fees +=
             usize::from(matches!(event, Some(PoolEvent::Message(_, NetworkMessage::FeeFilter(1)))));
     }
-    // 200 different ones, all from peers that were asked (1,000 each may tell).
+    // All 200 addresses are accepted from the peers that were asked, who may send 1,000 each.
     assert_eq!(pool.peers.values().filter(|peer| peer.asked).count(), MAX_ASKED);
     assert_eq!(pool.book().len(), 4 + 200);
     let unasked = pool.peers.values().find(|peer| !peer.asked).unwrap();
@@ -378,8 +380,8 @@ fn proxies_that_lie_or_refuse_are_errors_and_the_peer_is_not_to_blame() {
         for reply in replies {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(reply).unwrap();
-            // Read to its end, so that no reset takes the reply away. The client may have ended the
-            // connection before: it closes at the first wrong byte.
+            // The stream is read to its end. Otherwise a reset could discard the reply. Errors are
+            // ignored: the client may already have closed the connection at the first wrong byte.
             drop(stream.shutdown(std::net::Shutdown::Write));
             drop(stream.set_read_timeout(Some(limit())));
             drop(stream.read_to_end(&mut Vec::new()));
@@ -440,13 +442,14 @@ fn a_captive_portal_bans_nobody() {
     let line = format!("peer {target}: handshake: magic 48545450: another network, or not bitcoin");
     assert!(notes(&events)[0].starts_with(&line), "{events:?}");
     assert!(!pool.all_banned());
-    // Once the way is free, the peer is called again.
+    // Once the portal lets connections through, the peer is dialled again.
     until(&mut pool, |event| matches!(event, PoolEvent::Connected(..)));
     drop(pool);
     portal.join().unwrap();
 }
 
-/// A host that is banned by one port while it is being called by another is not connected.
+/// If a host is banned because of one port while another port is being dialled, the second
+/// connection is dropped.
 #[test]
 fn a_call_to_a_host_that_is_banned_meanwhile_is_dropped() {
     let (address, _, thread) = proxy(2, none());
@@ -463,7 +466,7 @@ fn a_call_to_a_host_that_is_banned_meanwhile_is_dropped() {
     let begun = Instant::now();
     while pool.calling < 2 {
         assert!(begun.elapsed() < limit());
-        // Answers stay in the queue.
+        // The results of the two calls stay in the queue until the pool waits.
         pool.call_due();
         thread::sleep(Duration::from_millis(10));
     }

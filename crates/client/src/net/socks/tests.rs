@@ -1,8 +1,8 @@
-//! Exchanges byte for byte as the RFCs have them, and replies that no proxy sends.
+//! Tests of SOCKS5: exchanges byte for byte as in the RFCs, and malformed replies.
 
 use super::*;
 
-/// What a proxy says, and what it was told.
+/// A scripted proxy: the bytes that it sends, and the bytes that it has received.
 struct Scripted<'a> {
     says: &'a [u8],
     told: Vec<u8>,
@@ -24,7 +24,8 @@ impl Write for Scripted<'_> {
     }
 }
 
-/// The result, what the proxy was told, and what was left unread.
+/// Connects through a scripted proxy. Returns the result, the bytes that the proxy received, and
+/// the number of its bytes that were not read.
 fn ask(target: &str, says: &[u8]) -> (Result<(), SocksError>, Vec<u8>, usize) {
     let mut proxy = Scripted { says, told: Vec::new() };
     let result = connect(&mut proxy, &Target::parse(target, 8_333).unwrap(), 0x1f);
@@ -34,7 +35,7 @@ fn ask(target: &str, says: &[u8]) -> (Result<(), SocksError>, Vec<u8>, usize) {
 
 #[test]
 fn without_a_password() {
-    // Bound to 1.2.3.4:5; then the peer's first bytes.
+    // The proxy connects from 1.2.3.4:5. The last two bytes are the first ones of the peer.
     let says = [5, 0, 5, 0, 0, 1, 1, 2, 3, 4, 0, 5, 0xf9, 0xbe];
     let (result, told, left) = ask("9.8.7.6", &says);
     result.unwrap();

@@ -1,51 +1,55 @@
-//! As much of Thrift's compact protocol as headers take: structs are read, what is unknown in them
-//! is passed over.
+//! A reader for the part of Thrift's compact protocol that Parquet's headers need. The reader skips
+//! fields that it does not know.
 //!
-//! From the protocol's document, `thrift-compact-protocol.md` of `apache/thrift`.
+//! Source: `thrift-compact-protocol.md` of `apache/thrift`.
 
 use alloc::vec::Vec;
 
+/// Type number of a 32-bit integer.
 pub(super) const I32: u8 = 5;
+/// Type number of a struct.
 pub(super) const STRUCT: u8 = 12;
-/// Structs in structs, lists and maps; a header has three.
+/// Greatest nesting depth of structs, lists and maps. A valid header needs a depth of 3. The limit
+/// keeps hostile bytes from exhausting the stack.
 const MAX_DEPTH: u32 = 16;
 
-/// Why bytes are not Thrift.
+/// The reason why bytes are not valid Thrift.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThriftError {
-    /// The bytes end inside of a value.
-    #[error("the header ends after {0} bytes, inside of a value")]
+    /// The bytes end inside a value.
+    #[error("the header ends after {0} bytes, inside a value")]
     Truncated(u64),
-    /// A number of more bits than its type has.
-    #[error("a number too large for its type before byte {0} of the header")]
+    /// A number has more bits than its type.
+    #[error("the number before byte {0} of the header is too large for its type")]
     TooLarge(u64),
-    /// A type that the protocol does not have.
-    #[error("type {kind} before byte {at} of the header is unknown")]
+    /// A field has a type number that the protocol does not define.
+    #[error("unknown type {kind} before byte {at} of the header")]
     Kind {
-        /// The type.
+        /// The type number.
         kind: u8,
-        /// Where.
+        /// Number of bytes read before the error.
         at: u64,
     },
-    /// Values inside of values, too many of them.
-    #[error("values in values, more than {0} deep")]
+    /// Values are nested too deeply.
+    #[error("values are nested more than {0} levels deep")]
     TooDeep(u32),
 }
 
-/// Reads values one behind the other.
+/// Reads values one after another from a byte slice.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     read: u64,
     depth: u32,
 }
 
-/// The fields of a struct.
+/// The state of reading a struct's fields: the number of the last field, because the next one is
+/// stored as a difference.
 pub(super) struct Fields {
     last_id: i16,
 }
 
-/// The start of a field.
+/// The number and the type of a field.
 pub(super) struct Field {
     pub(super) id: i16,
     pub(super) kind: u8,
@@ -56,12 +60,12 @@ impl<'a> Reader<'a> {
         Self { bytes, read: 0, depth: 0 }
     }
 
-    /// What has not been read.
+    /// Returns the bytes that were not read yet.
     pub(super) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Enters a struct. It is left when its fields end.
+    /// Enters a struct. [`Fields::next`] leaves the struct at its end.
     pub(super) fn fields(&mut self) -> Result<Fields, ThriftError> {
         self.enter()?;
         Ok(Fields { last_id: 0 })
@@ -71,10 +75,10 @@ impl<'a> Reader<'a> {
         i32::try_from(self.zigzag()?).map_err(|_| ThriftError::TooLarge(self.read))
     }
 
-    /// Passes over a value of a field.
+    /// Skips the value of a field with type `kind`.
     pub(super) fn skip(&mut self, kind: u8) -> Result<(), ThriftError> {
         match kind {
-            // The type of the field is the value, for truths.
+            // A boolean field has no value bytes: its type is `true` (1) or `false` (2).
             1 | 2 => Ok(()),
             kind => self.skip_value(kind),
         }
@@ -115,7 +119,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Every value takes a byte at least, so the loop ends with the bytes.
+    /// Skips the elements of a list, set or map.
+    ///
+    /// Every element takes at least one byte. A hostile `count` therefore ends the loop with an
+    /// error when the bytes end.
     fn skip_values(&mut self, count: u64, kinds: &[u8]) -> Result<(), ThriftError> {
         for _ in 0..count {
             for kind in kinds {
@@ -127,6 +134,7 @@ impl<'a> Reader<'a> {
     }
 
     fn enter(&mut self) -> Result<(), ThriftError> {
+        // Nested values are skipped by recursion, so their depth is limited.
         if self.depth == MAX_DEPTH {
             return Err(ThriftError::TooDeep(MAX_DEPTH));
         }
@@ -148,12 +156,14 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Seven bits a byte, the lowest first.
+    /// Reads an unsigned number: 7 bits per byte, the lowest bits first, with the high bit set in
+    /// all bytes but the last.
     fn varint(&mut self) -> Result<u64, ThriftError> {
         let mut value = 0;
         for shift in (0..70).step_by(7) {
             let byte = self.byte()?;
             let bits = u64::from(byte & 0x7f);
+            // The number has more than 64 bits.
             if bits << shift >> shift != bits {
                 break;
             }
@@ -165,7 +175,7 @@ impl<'a> Reader<'a> {
         Err(ThriftError::TooLarge(self.read))
     }
 
-    /// A number whose sign is the lowest bit.
+    /// Reads a signed number in zigzag encoding, where the sign is the lowest bit.
     fn zigzag(&mut self) -> Result<i64, ThriftError> {
         let value = self.varint()?;
         Ok((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
@@ -173,7 +183,8 @@ impl<'a> Reader<'a> {
 }
 
 impl Fields {
-    /// The next field, whose value then has to be read; none at the end.
+    /// Returns the next field, or `None` at the end of the struct. The caller must then read or
+    /// skip the field's value.
     pub(super) fn next(&mut self, reader: &mut Reader<'_>) -> Result<Option<Field>, ThriftError> {
         let start = reader.byte()?;
         if start == 0 {
@@ -190,7 +201,8 @@ impl Fields {
     }
 }
 
-/// Writes a number as the first field of a struct, or as one up to 15 behind the last.
+/// Writes an `i32` field. `step` is the difference of the field's number to that of the preceding
+/// field (0 for the first), from 1 to 15.
 pub(super) fn write_i32_field(bytes: &mut Vec<u8>, step: u8, value: i32) {
     bytes.push(step << 4 | I32);
     let mut left = (value << 1 ^ value >> 31).cast_unsigned();

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::hashing::{KeyHasher, fmix64};
 
-/// As in a part: the first bits are the same for all.
+/// Returns hashes like those of one shard: the first twelve bits are equal.
 fn hash_of(key: &[u8]) -> u64 {
     0x123 << 52 | KeyHasher::xxh3(1).hash::<u64>(key) >> 12
 }
@@ -24,7 +24,7 @@ fn counts_are_those_of_a_map() {
     let mut state = 1_u64;
     for step in 0..60_000 {
         state = fmix64(state.wrapping_add(step));
-        // Of 300 keys of 0 to 299 bytes the first ten are added often.
+        // The keys have 0 to 299 bytes. The first ten of them are added more often.
         let choice = usize::try_from(state >> 32).expect("64 bits");
         let index = if state.is_multiple_of(3) { choice % 10 } else { choice % 300 };
         let key = vec![1_u8; index];
@@ -75,7 +75,7 @@ fn counts_survive_copies() {
     assert!(copy.len() > 0 && other.len() > 0 && copy.len() + other.len() == 7);
     copy.append(&other, hash_of).expect("short");
     check(&copy, &model);
-    // Down to a byte and up again.
+    // The count falls to values that fit into a byte, and then rises again.
     let key = vec![7; 5];
     for count in (250..256).rev() {
         assert_eq!(copy.release(hash_of(&key), &key, hash_of), Released::StillHeld);
@@ -94,7 +94,8 @@ fn keys_take_little_more_than_their_bytes() {
         let key = [fmix64(index), index, 3, 4].map(u64::to_le_bytes).concat();
         table.push(hash_of(&key), &key, 1, hash_of).expect("short");
     }
-    // 32 bytes, two more, an eighth of room; 32,768 slots of five bytes.
+    // Per key 32 bytes, two more, and an eighth of spare room. The hash table has 32,768 slots of
+    // five bytes.
     let bytes = table.bytes();
     assert!((28_000 * 34..=28_000 * 34 * 9 / 8 + 28_000 * 6).contains(&bytes), "{bytes}");
 }

@@ -4,7 +4,7 @@ use super::*;
 
 const SHAPE: Shape = Shape { hasher: KeyHasher::xxh3(0), has_gate: true };
 
-/// Hashes as a part's are: the first twenty bits all the same.
+/// Returns hashes like those of one shard: the first twenty bits are equal.
 fn hashes(seed: u64, range: core::ops::Range<u64>) -> impl Iterator<Item = u64> {
     range.map(move |index| 0xabcde << 44 | fmix64(fmix64(seed) ^ index) >> 20)
 }
@@ -14,7 +14,8 @@ fn built(seed: u64, keys: u64) -> Shard {
     Shard::build(&members, 0.0, SHAPE).expect("memory")
 }
 
-/// Fails if so many of `probes` are further from a rate than a draw in a million is.
+/// Fails if the number of hits deviates from the rate by more than 4.9 standard deviations, which
+/// happens by chance about once in a million times.
 #[track_caller]
 fn assert_rate(what: &str, rate: f64, hits: u64, probes: u64) {
     let expected = rate * probes as f64;
@@ -44,7 +45,8 @@ fn who_passes_one_filter_is_no_likelier_to_pass_the_other() {
     let (mut of_cuckoo, mut of_both, mut expected) = (0, 0, 0.0);
     for seed in 1..=4 {
         let mut shard = built(seed, 20_000);
-        // Bits that stand for nothing, until a quarter of strangers pass the gate.
+        // Other bits are set in the gate, until at least a fifth of the keys outside the set pass
+        // it.
         let others: Vec<_> = hashes(seed + 100, 0..30_000).map(gate_hash).collect();
         let gate = shard.gate.as_mut().expect("a gate");
         gate.insert_batch(&others).expect("a Bloom filter is never full");
@@ -64,7 +66,7 @@ fn who_passes_one_filter_is_no_likelier_to_pass_the_other() {
 
 #[test]
 fn what_the_cuckoo_filter_has_no_place_for_is_found_and_removed() {
-    // Thirty of one hash, eight of which fit.
+    // Thirty copies of one hash, of which eight fit into the cuckoo filter.
     let mut members: Vec<_> = hashes(1, 0..1_000).collect();
     members.extend([7; 30]);
     let mut shard = Shard::build(&members, 1.0, SHAPE).expect("memory");
@@ -85,7 +87,7 @@ fn what_the_cuckoo_filter_has_no_place_for_is_found_and_removed() {
 
 #[test]
 fn keys_beside_a_full_cuckoo_filter_are_found() {
-    // 72 places for 200 keys: of most no fingerprint is anywhere.
+    // 72 slots for 200 keys: most keys have no fingerprint in the cuckoo filter.
     let mut shard = Shard::build(&[], 1.0, SHAPE).expect("memory");
     let members: Vec<_> = hashes(1, 0..200).collect();
     for hash in &members {
@@ -129,7 +131,7 @@ fn parts_are_full_sparse_or_stale_when_they_say_so() {
         shard.insert(hash);
     }
     assert!(shard.is_spoiled() && shard.keys() == 10_000);
-    // As stale as it gets: other keys in the place of a quarter.
+    // The greatest number of stale keys: a quarter of the keys is replaced by others.
     let mut stale = built(1, 10_000);
     let full = stale.gate_fpr();
     for (old, new) in hashes(1, 0..2_500).zip(hashes(1, 1 << 40..(1 << 40) + 2_500)) {
@@ -138,7 +140,7 @@ fn parts_are_full_sparse_or_stale_when_they_say_so() {
     }
     let more = stale.gate_fpr() / full;
     assert!(!stale.is_spoiled() && more > 2.5 && more < 3.0, "{more} times as many strangers");
-    // Too small to be worth it.
+    // Such a small shard is never rebuilt.
     let mut few = built(1, 10);
     assert!(hashes(1, 0..10).all(|hash| few.remove(hash).is_ok() && !few.is_spoiled()));
 }

@@ -1,4 +1,4 @@
-//! What the set calls, and what is asked of it meanwhile.
+//! Callbacks of the watch set, and calls to the set from inside a callback.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn builder() -> WatchSetBuilder {
     WatchSetBuilder::new().hasher(HASHER).exact_up_to(100).shard_keys(16)
 }
 
-/// Whether it ends within a minute. Its thread stays behind if not.
+/// Returns `true` if `work` ends within a minute. If it does not, its thread keeps running.
 fn ends(work: impl FnOnce() + Send + 'static) -> bool {
     let (done, is_done) = channel();
     thread::spawn(move || {
@@ -34,7 +34,7 @@ fn the_set_may_be_changed_by_who_is_shown_its_keys() {
         assert!(ends(move || {
             let mut shown = 0_usize;
             set.for_each_key(|key, count| {
-                // Each is shown once, and is held once more by then.
+                // Each key is shown once, with the count that the set has at that moment.
                 assert_eq!((set.count(key), count), (1, 1));
                 set.add(key).expect("memory");
                 set.add(&[key, b"'s friend"].concat()).expect("memory");
@@ -57,15 +57,15 @@ fn a_key_whose_addition_panicked_behind_the_change_is_found_at_once() {
         assert_eq!(set.ask(lost), Answer::No);
         tree.panics.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| set.add(lost))).is_err());
-        // The store has it, and no writer has come since.
+        // The store has the key, and no other writer has come since.
         assert_eq!(tree.holds(HASHER.hash(lost), lost), Ok(true));
         assert_eq!(set.ask(lost), Answer::Yes, "{known} keys");
         assert_eq!(set.confirm(lost), Ok(true));
-        // Where the store can't tell, it may be there.
+        // If the store can't answer, the key may be in the set.
         tree.fails.store(true, Ordering::Relaxed);
         assert_eq!(set.ask(lost), Answer::Maybe);
         tree.fails.store(false, Ordering::Relaxed);
-        // A rebuild makes filters out of what there is.
+        // A rebuild makes new filters from the keys in the store.
         set.rebuild().expect("a disk");
         assert!(set.contains(lost) && set.len() == known as u64 + 1);
         assert!(keys[..known].iter().all(|key| set.contains(key)));

@@ -1,4 +1,4 @@
-//! What watch sets promise: bits a key, also after growth, and rates.
+//! Promises of watch sets about cost: bits per key, also after growth, and rates.
 
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::watch_set::{Probe, WatchSet, WatchSetBuilder};
@@ -7,8 +7,8 @@ use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
 use testkit::split_mix;
 
-/// Hits among strangers `from..to`, by batches of hashes. The keys themselves are never asked
-/// for by filters.
+/// Returns the number of hits among `strangers` random hashes, queried in batches. The keys are
+/// empty: the filters never read them.
 fn hits(set: &WatchSet, seed: u64, strangers: u64) -> u64 {
     let keys = vec![[0_u8; 0]; 8_192];
     let mut probe = Probe::new();
@@ -59,7 +59,7 @@ fn with_a_gate_a_stranger_in_a_million_is_a_hit() {
 
 #[test]
 fn thirty_bits_a_key_hold_through_growth() {
-    // From all at once to four times as many, added one by one.
+    // Start from all keys at once, and add three times as many one by one.
     for shard_keys in [4 << 10, 24 << 10] {
         let builder = WatchSetBuilder::new().shard_keys(shard_keys).exact_up_to(10_000);
         let first = Family::WitnessScripts.keys(1, 0..200_000);
@@ -67,7 +67,7 @@ fn thirty_bits_a_key_hold_through_growth() {
         let (mut most, mut sum, mut counted) = (0.0_f64, 0.0, 0.0);
         let mut look = |set: &WatchSet| {
             let stats = set.stats();
-            // Parts take some hundred bytes of their own each, which is much for few keys.
+            // Each shard has some hundred bytes of overhead, which is much for few keys.
             let is_large = shard_keys == 24 << 10 && set.len() >= 500_000;
             let bound = if is_large { 30.0 } else { 33.0 };
             assert!(stats.bits_per_key() <= bound, "{stats}");
@@ -75,7 +75,7 @@ fn thirty_bits_a_key_hold_through_growth() {
             sum += stats.bits_per_key();
             counted += 1.0;
             for shard in set.shard_stats() {
-                // Whole blocks and buckets.
+                // Shards consist of whole blocks and buckets.
                 let bound = 29.9 + 576.0 / shard.keys as f64;
                 assert!(shard.bits_per_key() <= bound && shard.load <= 0.941, "{shard:?}");
             }
@@ -87,7 +87,7 @@ fn thirty_bits_a_key_hold_through_growth() {
                 look(&set);
             }
         }
-        // And while it shrinks to less than before.
+        // Also while the set shrinks to less than at the start.
         for index in 0..650_000 {
             set.remove(&Family::WitnessScripts.key(1, index)).expect("it is there");
             if index % 20_000 == 0 {
@@ -108,7 +108,8 @@ fn stale_bits_are_counted_and_cleared() {
     (0..2_000).for_each(|index| _ = set.remove(&key(index)).expect("it is there"));
     let few = set.stats();
     assert!((1_500..=2_000).contains(&few.stale), "{few}");
-    // As many go as come: the gates fill up, and are made anew before they let much through.
+    // Remove as many keys as are added: the gates fill up, and are rebuilt before they let many
+    // strangers pass.
     let mut worst = few.gate_fpr;
     for index in 50_000..250_000 {
         set.add(&key(index)).expect("memory");

@@ -19,7 +19,7 @@ use crate::key_families::Family;
 enum Step {
     Add(u64),
     Remove(u64),
-    /// So many keys from a number on.
+    /// Adds `n` keys from a number on: (first number, `n`).
     AddMany(u64, u64),
     RemoveMany(u64, u64),
     Rebuild,
@@ -36,7 +36,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..30)
 }
 
-/// Small parts, so that they are split and joined all the time.
+/// Small shards, so that they are split and joined all the time.
 fn builder() -> WatchSetBuilder {
     WatchSetBuilder::new().hasher(HASHER).exact_up_to(300).shard_keys(16)
 }
@@ -46,7 +46,7 @@ struct Watched<S: KeyStore> {
     model: HashMap<Vec<u8>, u64>,
     family: Family,
     probe: Probe,
-    /// How often the set was seen to be exact, and not to be.
+    /// How often the set was exact, and how often it was not.
     seen: [u64; 2],
 }
 
@@ -96,7 +96,7 @@ impl<S: KeyStore<Error: Debug + PartialEq>> Watched<S> {
         assert_eq!(set.is_empty(), model.is_empty());
         let is_exact = set.is_exact();
         seen[usize::from(!is_exact)] += 1;
-        // All members and as many strangers, mixed.
+        // Query all members and as many strangers, mixed.
         let mut keys: Vec<_> = model.keys().cloned().collect();
         keys.extend((0..keys.len() as u64).map(|index| family.key(2, (1 << 40) + index)));
         keys.sort_unstable_by_key(|key| HASHER.hash::<u64>(key).rotate_left(13));
@@ -127,13 +127,14 @@ fn hit_of(index: usize, is_certain: bool) -> Hit {
     Hit { index, is_certain }
 }
 
-/// Runs sequences on sets of one kind; all must have been exact at times, and not at others.
+/// Runs sequences on sets of one kind. If `is_ever_exact`, the sets must have been exact at times,
+/// and inexact at other times.
 fn run<S: KeyStore<Error: Debug + PartialEq>>(set: impl Fn() -> WatchSet<S>, is_ever_exact: bool) {
     let mut runner = TestRunner::new(ProptestConfig::with_cases(12));
     let seen = std::cell::Cell::new([0; 2]);
     let families = (0..Family::ALL.len()).prop_map(|at| Family::ALL[at]);
     let law = |(steps, family): (Vec<Step>, Family)| {
-        // Families of which seeds share keys have none here: strangers lie beyond all members.
+        // Strangers have indices beyond all members, as the sequential family ignores the seed.
         let mut watched = Watched::new(set(), family);
         watched.check();
         for step in &steps {
@@ -199,7 +200,7 @@ fn a_set_grows_a_hundredfold_and_shrinks_again() {
             check(&keys[..at], &keys[at..]);
         }
     }
-    // Few parts are left, and no keys; exact again when it is made anew.
+    // Few shards and no keys are left. The set is exact again only after a rebuild.
     let stats = set.stats();
     assert!(stats.shards == 64 && stats.total_bits < 1_500_000, "{stats}");
     assert!(!set.is_exact() && set.key_bytes() < 200_000, "{} bytes", set.key_bytes());
@@ -227,7 +228,7 @@ fn sets_are_made_of_many_keys_at_once() {
     assert_eq!([loaded.len(), over.len()], [30_000; 2]);
     assert!(keys.iter().all(|key| loaded.contains(key) && over.contains(key)));
     assert_eq!([loaded.count(&keys[0]), loaded.count(&keys[1_000]), loaded.count(b"?")], [2, 1, 0]);
-    // Made in one pass, parts are of the sizes that growing ones have.
+    // Built in one pass, the shards have the same sizes as those of a set that has grown.
     for shard in loaded.shard_stats() {
         assert!(shard.keys <= 500 && shard.load <= 0.94 && shard.load > 0.7, "{shard:?}");
     }

@@ -1,5 +1,5 @@
-//! Watch sets: against a map of counts with every kind of store, under threads, and what they
-//! promise in bits and rates.
+//! Tests of watch sets: against a map of counts with every kind of store, with threads, and their
+//! promises about memory and rates.
 
 mod callbacks;
 mod costs;

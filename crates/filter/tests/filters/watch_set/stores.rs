@@ -1,4 +1,4 @@
-//! Stores of keys as callers have them.
+//! Key stores as callers implement them.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::watch_set::{Acquired, Kept, KeyStore, Released};
 
-/// The hasher of stores that find keys by hash.
+/// Hasher for stores that find keys by their hash.
 pub(crate) const HASHER: KeyHasher = KeyHasher::siphash_1_3([3, 4]);
 
-/// Keys in a tree by hash, as a database with an index has them.
+/// Keys in a tree ordered by hash, as in a database with an index.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     keys: Mutex<BTreeMap<(u64, Vec<u8>), u64>>,
-    /// What it shows: a hash for every key, all keys for any range, or the keys in the range.
+    /// What `visit` passes on: hashes only, all keys whatever the range, or the keys in the range.
     pub(crate) shows: Shows,
-    /// Whether its next visit fails, or its next change panics half way.
+    /// `true` if the next visits and look-ups fail. `panics`: `true` if the next addition panics
+    /// after it changed the tree.
     pub(crate) fails: AtomicBool,
     pub(crate) panics: AtomicBool,
 }
@@ -30,7 +31,7 @@ pub(crate) enum Shows {
     Hashes,
 }
 
-/// The disk is gone.
+/// Error of a store whose disk is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoDisk;
 
@@ -57,7 +58,7 @@ impl KeyStore for Tree {
         *count += 1;
         let is_first = *count == 1;
         drop(keys);
-        assert!(!self.panics.swap(false, Ordering::Relaxed), "behind the change");
+        assert!(!self.panics.swap(false, Ordering::Relaxed), "after the change");
         Ok(if is_first { Acquired::First } else { Acquired::Again })
     }
 

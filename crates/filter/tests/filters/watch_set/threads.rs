@@ -1,4 +1,4 @@
-//! Readers beside writers: a key that is in the set the whole time is found at every moment.
+//! Readers beside writers: a key that stays in the set is found at every moment.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -8,7 +8,7 @@ use chainsieve_filter::watch_set::{KeyStore, Probe, WatchError, WatchSet, WatchS
 use super::stores::{HASHER, Tree};
 use crate::key_families::Family;
 
-/// What the threads did.
+/// Counts of the work that the threads did.
 #[derive(Debug, Default)]
 struct Work {
     asked: AtomicU64,
@@ -18,7 +18,7 @@ struct Work {
     most_shards: AtomicU64,
 }
 
-/// Two readers, two writers, and one who makes everything anew, until the writers are done.
+/// Runs two readers, two writers and one thread that rebuilds the set, until the writers are done.
 fn run<S: KeyStore<Error: Send + std::fmt::Debug>>(set: &WatchSet<S>, rounds: u64) -> Work
 where
     WatchSet<S>: Sync,
@@ -32,7 +32,8 @@ where
     let write = |writer: u64| {
         let base = (writer + 1) << 32;
         for round in 0..rounds {
-            // Up to some thousand keys and back to none: growth, splits, stale bits, joins.
+            // Up to some thousand keys and back to none: shards grow, split, collect stale bits,
+            // and join.
             let keys = Family::WitnessScripts.keys(2, base..base + 1_000 + 2_000 * (round % 3));
             for key in &keys {
                 set.add(key).expect("memory");
@@ -74,7 +75,7 @@ where
         is_over.store(true, Ordering::Relaxed);
         assert!(ends.iter().all(Result::is_ok), "a writer panicked");
     });
-    // It was large in between.
+    // The set was large in between; a rebuild makes it exact again.
     set.rebuild().expect("memory");
     assert!(set.is_exact() && set.len() == 500);
     assert!(stable.iter().all(|key| set.confirm(key).is_ok_and(|holds| holds)));
@@ -90,7 +91,7 @@ fn check(work: &Work) {
 #[test]
 fn nothing_is_missed_while_others_write() {
     let builder = WatchSetBuilder::new().hasher(HASHER).exact_up_to(1_000);
-    // Parts that are split and joined all the time.
+    // Small shards, which are split and joined all the time.
     let small = builder.clone().shard_keys(16);
     for work in [
         run(&small.empty(), 12),
@@ -99,7 +100,7 @@ fn nothing_is_missed_while_others_write() {
         check(&work);
         assert!(work.most_shards.load(Ordering::Relaxed) > 64, "{work:?}");
     }
-    // Parts that take long to make, beside which others write.
+    // Large shards, which take long to build while others write.
     check(&run(&builder.empty(), 12));
 }
 
@@ -130,7 +131,7 @@ fn references_of_several_threads_are_counted() {
             });
         }
     });
-    // As many came as went.
+    // As many keys were removed as were added.
     assert_eq!(changes.load(Ordering::Relaxed) % 2, 0);
     assert!(set.is_empty() && set.iter().next().is_none());
 }

@@ -1,4 +1,4 @@
-//! What happens when stores fail, panic or change behind the set's back, and when keys are odd.
+//! Watch sets when stores fail, panic or are changed by others, and with unusual keys.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn builder() -> WatchSetBuilder {
     WatchSetBuilder::new().hasher(HASHER).exact_up_to(100).shard_keys(100)
 }
 
-/// A set over a tree that the test keeps a hand on.
+/// Returns a set over a tree that the test also keeps a reference to.
 fn over(keys: &[Vec<u8>]) -> (Arc<Tree>, WatchSet<Arc<Tree>>) {
     let tree = Arc::new(Tree::of(keys.iter().map(Vec::as_slice)));
     let set = builder().over(Arc::clone(&tree), |_| ()).expect("a disk");
@@ -31,14 +31,14 @@ fn removing_an_unknown_key_changes_nothing() {
         let builder = WatchSetBuilder::new().exact_up_to(exact_up_to);
         let set = builder.from_keys(&members, |_| ()).expect("memory");
         let before = set.stats();
-        // Enough that some have fingerprint and bucket of a member.
+        // Enough strangers that some have the fingerprint and bucket of a member.
         for index in 0..200_000 {
             let stranger = Family::WitnessScripts.key(2, index);
             assert_eq!(set.remove(&stranger), Err(WatchError::Unknown));
         }
         assert_eq!(set.stats(), before);
         assert!(members.iter().all(|key| set.contains(key)));
-        // And twice is unknown too.
+        // Removing a member twice is an error too.
         assert_eq!(set.remove(&members[0]), Ok(Removed::Gone));
         assert_eq!(set.remove(&members[0]), Err(WatchError::Unknown));
         assert!(members[1..].iter().all(|key| set.contains(key)));
@@ -48,7 +48,7 @@ fn removing_an_unknown_key_changes_nothing() {
 #[test]
 fn adding_often_takes_no_place() {
     let set = WatchSetBuilder::new().exact_up_to(0).empty();
-    // A cuckoo filter holds a key eight times at most.
+    // A cuckoo filter has room for eight copies of a key at most.
     for again in 0..1_000 {
         let added = if again == 0 { Added::New } else { Added::Again };
         assert_eq!(set.add(b"script"), Ok(added));
@@ -84,7 +84,8 @@ fn keys_of_all_lengths_are_kept() {
         }
         assert!(set.is_empty());
     }
-    // A store of the caller's may keep what a copy can't: then there is none.
+    // A caller's store may keep keys that are too long for the exact copy. Then the set has no
+    // exact copy.
     let (_, set) = over(&[]);
     assert_eq!(set.add(&vec![7; 100_000]), Ok(Added::New));
     assert!(!set.is_exact() && set.ask(&vec![7; 100_000]) == Answer::Maybe);
@@ -94,7 +95,7 @@ fn keys_of_all_lengths_are_kept() {
 fn a_store_that_fails_is_reported_and_nothing_lost() {
     let keys = Family::Random.keys(1, 0..20_000);
     let (tree, set) = over(&keys[..5_000]);
-    // Parts that are full can't grow; the others take keys.
+    // Full shards can't grow without the store; the other shards accept keys.
     tree.fails.store(true, Ordering::Relaxed);
     let (mut failed, mut before) = (Vec::new(), 5_000);
     for key in &keys[5_000..] {
@@ -122,7 +123,7 @@ fn a_store_that_fails_is_reported_and_nothing_lost() {
         assert_eq!(set.add(key), Ok(Added::New));
     }
     assert!(keys.iter().all(|key| set.contains(key)));
-    // Removals don't need the disk.
+    // Removals do not read the store's keys.
     tree.fails.store(true, Ordering::Relaxed);
     for key in &keys[1..] {
         assert_eq!(set.remove(key), Ok(Removed::Gone));
@@ -155,7 +156,7 @@ fn a_store_that_panics_is_read_anew() {
     for known in [0, 50, 2_000] {
         let (tree, set) = over(&keys[..known]);
         tree.panics.store(true, Ordering::Relaxed);
-        // The key is in the store, and its addition did not come to the filters.
+        // The key is in the store, but its addition did not reach the filters.
         let lost = &keys[known];
         assert!(catch_unwind(AssertUnwindSafe(|| set.add(lost))).is_err());
         assert_eq!(tree.len(), known as u64 + 1);
@@ -181,7 +182,7 @@ fn a_store_that_others_change_is_read_anew_by_a_rebuild() {
         assert!(keys[known / 2..].iter().all(|key| set.contains(key)));
         assert!(keys[..known / 2].iter().filter(|key| set.contains(key)).count() < 10);
         assert_eq!(set.len(), 4_000 - known as u64 / 2);
-        // Without one, removing what others put in does no harm to the rest.
+        // Without a rebuild, removing keys that others added does no harm to the other keys.
         let other = Family::Random.keys(2, 0..100);
         for key in &other {
             tree.acquire(HASHER.hash(key), key).expect("a disk");
@@ -193,9 +194,9 @@ fn a_store_that_others_change_is_read_anew_by_a_rebuild() {
 
 #[test]
 fn keys_that_collide_are_all_found() {
-    // FNV-1a is no secret. These eight bytes take its state to zero, where zero bytes leave it
-    // (www.isthe.com/chongo/tech/comp/fnv, "FNV hash history"): a cuckoo filter has eight places
-    // for as many keys as someone likes.
+    // FNV-1a has no secret key. These eight bytes take its state to zero, and zero bytes leave it
+    // there (www.isthe.com/chongo/tech/comp/fnv, "FNV hash history"). So an attacker can make any
+    // number of keys with one hash, while a cuckoo filter has eight slots for them.
     let hasher = KeyHasher::new(HashFunction::Fnv1a);
     let zero = [0xd5, 0x6b, 0xb9, 0x53, 0x42, 0x87, 0x08, 0x36];
     let keys: Vec<_> = (0..300).map(|more| [&zero[..], &vec![0; more]].concat()).collect();

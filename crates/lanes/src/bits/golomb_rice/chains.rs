@@ -1,31 +1,37 @@
-//! Parsers of one stream that go forward together, so that none waits for another.
+//! Several parsers of one Golomb-Rice stream that advance together.
+//!
+//! Each parser depends on its own previous code only. So the CPU overlaps the parsers instead of
+//! waiting for one code to end before it reads the next.
 
 use super::in_window;
 use crate::bits::bit_stream::{WINDOW_BITS, window_at};
 use crate::simd::Lanes;
 
-/// The codes that each parser takes at a time.
+/// Number of codes that each parser reads in one step.
 pub(super) const BLOCK: usize = 8;
 
-/// A number for each code of a block.
+/// One number for each code of a block.
 pub(super) type Block = [u64; BLOCK];
 
-/// `C` parsers of the same codes, each with the sum of what it has read.
+/// `C` parsers of the same codes, each with the running sum of the values it has read.
 pub(super) trait Chains<const C: usize>: Copy {
-    /// Memory to work in.
+    /// Working memory.
     type Scratch: Default;
 
-    /// At these bits of the codes, with sums of 0.
+    /// Returns the parsers placed at these bit positions, with sums of 0.
     fn at(self, positions: &[u64; C]) -> Self;
 
-    /// Where the parsers are.
+    /// Returns the bit position of each parser.
     fn positions(&self) -> [u64; C];
 
-    /// Takes a block of codes in each parser, and writes the sums up to each code to block `at` of
-    /// the parser's, and with `KEEP` the bits where each code ends to `ends`. `CAREFUL` is slower
-    /// and sees longer codes. False, and all the results wrong, if it doesn't see one.
+    /// Reads one block of codes with each parser. Writes the running sum after each code to block
+    /// `at` of that parser's `sums`, and with `KEEP` the bit where each code ends to `ends`.
     ///
-    /// What it reads is wrong without notice once a parser ends fewer than 8 bytes before the end.
+    /// `CAREFUL` is slower, and reads longer codes. Returns `false` if a code was longer than the
+    /// window; all results are wrong then.
+    ///
+    /// The results are wrong, and `true` may still be returned, if a parser ends fewer than 8 bytes
+    /// before the end of the codes: the caller has to check the positions.
     fn take<const CAREFUL: bool, const KEEP: bool>(
         &mut self,
         scratch: &mut Self::Scratch,
@@ -35,7 +41,7 @@ pub(super) trait Chains<const C: usize>: Copy {
     ) -> bool;
 }
 
-/// Four parsers in plain registers: more don't find room.
+/// Four parsers in general-purpose registers: there are not enough registers for more.
 #[derive(Clone, Copy)]
 pub(super) struct PlainChains<'a, const P: u32> {
     codes: &'a [u8],
@@ -103,7 +109,7 @@ impl<const P: u32> Chains<4> for PlainChains<'_, P> {
     }
 }
 
-/// Sixteen parsers in two times eight lanes.
+/// Sixteen parsers in two groups of eight lanes.
 #[derive(Clone, Copy)]
 pub(super) struct LaneChains<'a, L: Lanes, const P: u32> {
     lanes: L,
@@ -111,18 +117,18 @@ pub(super) struct LaneChains<'a, L: Lanes, const P: u32> {
     groups: [Group<L>; 2],
 }
 
-/// Eight parsers.
+/// Eight parsers, one in each lane.
 #[derive(Clone, Copy)]
 struct Group<L: Lanes> {
     position: L::W,
     sum: L::W,
-    /// The bits from the position on, inverted; zeros where there are no more in sight.
+    /// The bits from the position on, inverted; zeros after the last bit that was loaded.
     window: L::W,
-    /// The bits of the word that the window was cut from that lie before the position.
+    /// Number of bits that the loaded word has before the position.
     passed: L::W,
 }
 
-/// Of each code of a block, a number for each parser of a group.
+/// One number of each parser of a group, for each code of a block.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Rows {
@@ -130,25 +136,26 @@ pub(super) struct Rows {
     ends: [[u64; 8]; BLOCK],
 }
 
-/// A code at the top of windows.
+/// The code at the top of each lane's window.
 struct Code<L: Lanes> {
     quotient: L::W,
     value: L::W,
-    /// The window from the zero behind the quotient on.
+    /// The window from the zero that ends the quotient on.
     rest: L::W,
 }
 
-/// Two codes of each parser of a group: the sums up to each, and where each ends.
+/// Two codes of each parser of a group: the running sum after each code, and the bit where each
+/// ends.
 struct Pair<L: Lanes> {
     sums: [L::W; 2],
     ends: [L::W; 2],
 }
 
 impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
-    /// The bits of a code besides its quotient's.
+    /// Bits of a code without the ones of its quotient: the zero and the remainder.
     const FIXED: u64 = P as u64 + 1;
 
-    /// Of at least eight bytes.
+    /// Returns parsers of `codes`, which must have at least eight bytes.
     #[inline(always)]
     pub(super) fn new(lanes: L, codes: &'a [u8]) -> Self {
         let zero = lanes.splat_64(0);
@@ -156,7 +163,8 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
         Self { lanes, codes, groups: [group; 2] }
     }
 
-    /// The window at a position, and what lies before it.
+    /// Loads the window at each position. Returns the window, and the number of bits of the loaded
+    /// word that precede the position.
     #[inline(always)]
     fn look(&self, position: L::W) -> (L::W, L::W) {
         let lanes = self.lanes;
@@ -167,19 +175,22 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
         (lanes.shl_each_64(inverted, passed), passed)
     }
 
+    /// Decodes the code at the top of each window.
     #[inline(always)]
     fn code(&self, window: L::W) -> Code<L> {
         let lanes = self.lanes;
         let quotient = lanes.leading_zeros_64(window);
         let rest = lanes.shl_each_64(window, quotient);
-        // The zero and the remainder behind it, both inverted.
+        // The zero and the remainder after it, both inverted.
         let inverted = lanes.shr_each_64(rest, lanes.splat_64(64 - Self::FIXED));
         let high = lanes.shl_each_64(quotient, lanes.splat_64(P.into()));
         let high = lanes.add_64(high, lanes.splat_64((2 << P) - 1));
         Code { quotient, value: lanes.sub_64(high, inverted), rest }
     }
 
-    /// Takes two codes in each parser of a group.
+    /// Reads two codes with each parser of a group.
+    ///
+    /// Each lane of `left` turns negative as soon as one of its codes was longer than its window.
     #[inline(always)]
     fn pair<const CAREFUL: bool>(&mut self, group: usize, left: &mut L::W) -> Pair<L> {
         let lanes = self.lanes;
@@ -201,7 +212,8 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
             let (window, passed) = self.look(position);
             next = Group { position, sum, window, passed };
         } else {
-            // The next window already: memory takes as long as this one's codes.
+            // Load the next window already: the load takes as long as decoding the codes of this
+            // window.
             let least = lanes.add_64(position, lanes.splat_64(2 * Self::FIXED));
             let (next_window, next_passed) = self.look(least);
             first = self.code(window);
@@ -223,7 +235,7 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
         Pair { sums: [sum_1, sum_2], ends: [middle, next.position] }
     }
 
-    /// Writes the rows of a group's parsers as columns.
+    /// Transposes: writes row `i` of a group's parsers as element `i` of each parser's column.
     #[inline(always)]
     fn turn(&self, rows: &[Block; BLOCK], to: [&mut Block; 8]) {
         let lanes = self.lanes;
@@ -272,11 +284,12 @@ impl<L: Lanes, const P: u32> Chains<16> for LaneChains<'_, L, P> {
         at: usize,
         ends: &mut [Block; 16],
     ) -> bool {
-        // Negative as soon as a window ended before its code.
+        // A lane turns negative as soon as a code was longer than its window.
         let lanes = self.lanes;
         let mut left = lanes.splat_64(0);
         for pair in 0..BLOCK / 2 {
-            // By turns, so that both wait for memory at once.
+            // Alternate between the groups, so that the loads of both are in flight at the same
+            // time.
             for (group, rows) in scratch.iter_mut().enumerate() {
                 let Pair { sums, ends } = self.pair::<CAREFUL>(group, &mut left);
                 lanes.store_64(sums[0], &mut rows.sums[pair * 2]);

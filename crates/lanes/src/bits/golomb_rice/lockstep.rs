@@ -1,11 +1,14 @@
-//! One stream parsed at several places at once.
+//! Parsing of one Golomb-Rice stream at several positions at once.
 //!
-//! A parser that starts at any bit soon falls in with the true codes: each of its codes ends where
-//! a true one does by a chance of one in their mean length. So the bits are parsed from places
-//! equally far apart, each parser somewhat past the start of the next. Where it then stands is the
-//! end of a code that the next parser has read too, mostly; what that read before was wrong, and
-//! is dropped. Where the two never meet, nothing comes of it, and the caller parses from the
-//! start.
+//! A Golomb-Rice stream synchronises itself. A parser that starts at an arbitrary bit soon reads
+//! the true codes: the chance that one of its codes ends where a true code ends is one divided by
+//! the mean code length. So `C` parsers start at equally spaced positions, and each reads somewhat
+//! past the start of the next parser.
+//!
+//! The position where a parser stops is usually also the end of a code that the next parser has
+//! read. The codes that the next parser read before that position are wrong, and are dropped. If
+//! two neighbouring parsers never reach a common position, the attempt fails, and the caller parses
+//! the stream from its start with one parser.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -15,18 +18,20 @@ use super::chains::{BLOCK, Block, Chains};
 use super::take as one;
 use crate::bits::bit_stream::BitReader;
 
-/// How many codes a parser reads, at least, past the start of the next. One in thirty pairs of
-/// parsers has not met by then; more codes cost more than looking on.
+/// Least number of codes that a parser reads past the start of the next parser. At 72 codes, one in
+/// thirty pairs of parsers has no common position yet. A longer overlap costs more than searching
+/// on for those pairs.
 const OVERLAP: usize = 72;
 
-/// The blocks of which the ends of codes are kept: those around the overlap.
+/// Number of blocks, around the overlap, for which the ends of the codes are kept.
 const KEPT: usize = 6;
 
-/// Replaces `sums` by those of most of the `count` codes, and returns the bit where they end.
-/// `None` where it does not work out; `sums` is undefined then.
+/// Replaces `sums` by the running sums of most of the `count` codes. Returns the bit where the last
+/// of those codes ends. Returns `None` if the parsers do not synchronise; the contents of `sums`
+/// are unspecified then.
 ///
 /// # Cost
-/// Where it does not work out, at most about as much as parsing from the start.
+/// A failed attempt costs at most about as much as parsing from the start.
 #[inline(always)]
 pub(super) fn take_sums<const C: usize>(
     chains: impl Chains<C>,
@@ -36,7 +41,7 @@ pub(super) fn take_sums<const C: usize>(
     sums: &mut Vec<u64>,
 ) -> Option<u64> {
     let plan = Plan::new(C, codes, count)?;
-    // A tenth or two more than there are codes.
+    // A tenth to a fifth more than there are codes, because of the overlaps.
     sums.resize(plan.each * C, 0);
     let mut starts = [0; C];
     for (start, index) in starts.iter_mut().zip(0..) {
@@ -44,7 +49,7 @@ pub(super) fn take_sums<const C: usize>(
     }
     let mut kept = [[[0; BLOCK]; C]; KEPT];
     let ends = parse(chains.at(&starts), &plan, sums, &mut kept)?;
-    // The last windows were true if they lay inside.
+    // The windows were complete only if the last ones lay inside the bytes.
     let last_window = (codes.len() as u64 - 8) * 8;
     if ends.iter().any(|&end| end > last_window) {
         return None;
@@ -53,26 +58,28 @@ pub(super) fn take_sums<const C: usize>(
     Parsed { codes, p, plan, starts, ends, kept, found }.join(count, sums)
 }
 
-/// Who parses how much.
+/// Division of the codes among the parsers.
 pub(super) struct Plan {
-    /// The codes of each parser.
+    /// Number of codes that each parser reads.
     pub(super) each: usize,
-    /// The bits between the starts of two.
+    /// Bits between the starts of two neighbouring parsers.
     spacing: u64,
-    /// The first block of which the ends are kept.
+    /// The first block for which the ends of the codes are kept.
     first_kept: usize,
 }
 
 impl Plan {
-    /// `None` where there is too little for `chains` parsers, or the codes are long.
+    /// Returns the division of `count` codes among `chains` parsers. Returns `None` if there are
+    /// too few codes for so many parsers, or if the codes are unusually long.
     pub(super) fn new(chains: usize, codes: &[u8], count: usize) -> Option<Self> {
         let bits = codes.len() as u64 * 8;
-        // The last parser, too, is to stop before the end: by the 8 bytes of a window, and by how
-        // far off the mean length of a code leads, which grows as the square root.
+        // The last parser has to stop before the end of the bytes: 8 bytes before, because of the
+        // window, and further by the error of an estimate from the mean code length. That error
+        // grows as the square root of the number of codes.
         let goal = count.checked_sub(8 + count.isqrt() / 8)?;
         let each = (goal + (chains - 1) * OVERLAP).div_ceil(chains).next_multiple_of(BLOCK);
-        // Of two long codes, a window rarely shows both. No sum overflows: none is more than the
-        // bits times two to the `p`.
+        // A window rarely shows two long codes whole. No sum overflows: each is at most the number
+        // of bits times two to the power `p`.
         let is_usual = (count as u64..26 * count as u64).contains(&bits) && bits < 1 << 38;
         if each >= goal || !is_usual {
             return None;
@@ -80,13 +87,13 @@ impl Plan {
         let apart = (goal - each) / (chains - 1);
         let spacing = (goal - each) as u64 * bits / (count * (chains - 1)) as u64;
         let first_kept = ((each - apart) / BLOCK).saturating_sub(KEPT / 2);
-        // All that are kept are read.
+        // All blocks whose ends are kept must be among those that are read.
         (first_kept + KEPT <= each / BLOCK).then_some(Self { each, spacing, first_kept })
     }
 }
 
-/// Has the parsers read their codes, and returns where they end. Parser `c` has its sums from
-/// `c * each` on.
+/// Lets each parser read its codes, and returns the positions where the parsers end. The sums of
+/// parser `c` start at `c * each`.
 #[inline(always)]
 fn parse<const C: usize, K: Chains<C>>(
     mut chains: K,
@@ -111,6 +118,7 @@ fn parse<const C: usize, K: Chains<C>>(
         } else {
             chains.take::<false, false>(&mut scratch, &mut sums, block, ends)
         };
+        // Read the block again in the slower mode, which handles longer codes.
         if !is_whole {
             chains = before;
             if !chains.take::<true, true>(&mut scratch, &mut sums, block, ends) {
@@ -121,8 +129,8 @@ fn parse<const C: usize, K: Chains<C>>(
     Some(chains.positions())
 }
 
-/// Of each parser, the number of its kept codes up to where the one before ended; 0 if it is not
-/// among them.
+/// Returns for each parser the number of its kept codes that end at or before the end of the
+/// previous parser; 0 if no kept code ends exactly there.
 #[inline(always)]
 fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C] {
     let mut found = [0; C];
@@ -138,7 +146,7 @@ fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C
     found
 }
 
-/// What the parsers have read, besides the sums.
+/// Results of the parsers, besides the sums.
 struct Parsed<'a, const C: usize> {
     codes: &'a [u8],
     p: u32,
@@ -150,11 +158,12 @@ struct Parsed<'a, const C: usize> {
 }
 
 impl<const C: usize> Parsed<'_, C> {
-    /// Moves the sums together, each parser's on top of those before.
+    /// Joins the sums of all parsers: moves each parser's sums to the end of the joined ones, and
+    /// adds the last joined sum to each.
     #[inline(always)]
     fn join(&self, count: usize, sums: &mut Vec<u64>) -> Option<u64> {
         let each = self.plan.each;
-        // For parsers that have not met.
+        // Bounds the total work of searching on, for parsers without a common position.
         let mut steps = count / 4;
         let mut length = each;
         for chain in 1..C {
@@ -163,12 +172,12 @@ impl<const C: usize> Parsed<'_, C> {
                 0 => self.look_on(chain, &mut steps)?,
                 found => (0, self.plan.first_kept * BLOCK + found),
             };
-            // What is moved stays at the start of what is read.
+            // The joined sums must not overwrite sums that are still to be read.
             let from = chain * each + wrong;
             if wrong > each || length + missing > from {
                 return None;
             }
-            // Sums from wrong codes may be larger than the right one; so the base wraps.
+            // The sum of the wrong codes may be larger than the right sum, so the base wraps.
             let of_wrong = if wrong == 0 { 0 } else { sums[from - 1] };
             for _ in 0..missing {
                 sums[length] = sums[length - 1] + one(&mut reader, self.p)?;
@@ -182,8 +191,9 @@ impl<const C: usize> Parsed<'_, C> {
         (length <= count).then_some(self.ends[C - 1])
     }
 
-    /// Goes on, code by code, from where the parser before `chain` ended to the end of a code of
-    /// `chain`: the codes up to there, and those of `chain`.
+    /// Continues code by code from the end of the previous parser, until it reaches the end of a
+    /// code of parser `chain`. Returns the number of codes that both parsers missed, and the number
+    /// of codes of `chain` that are wrong.
     #[cold]
     fn look_on(&self, chain: usize, steps: &mut usize) -> Option<(usize, usize)> {
         let mut reader = BitReader::at(self.codes, self.ends[chain - 1]);
@@ -210,7 +220,8 @@ impl<const C: usize> Parsed<'_, C> {
     }
 }
 
-/// Adds `base` to sums, and moves them to `to`, which is not behind them.
+/// Adds `base` to the sums of the range `from`, and moves them to `to`, which is at most
+/// `from.start`.
 #[inline(always)]
 fn add_and_move(sums: &mut [u64], mut from: Range<usize>, mut to: usize, base: u64) {
     let apart = from.start - to;

@@ -1,4 +1,5 @@
-//! Golomb-Rice codes: a quotient in unary, a remainder of `p` bits, at most 32.
+//! Golomb-Rice codes: a quotient in unary, followed by a remainder of `p` bits, with `p` at most
+//! 32.
 //!
 //! Source: BIP158, "Golomb-Rice Coding".
 
@@ -13,7 +14,8 @@ use self::chains::{Chains, LaneChains, PlainChains};
 use super::bit_stream::{BitReader, BitWriter, WINDOW_BITS};
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// Takes a code; `None` where the bytes end first. Saturates.
+/// Reads one code. Returns `None` if the bytes end first. A value that does not fit 64 bits
+/// saturates.
 #[inline]
 pub fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
     if let Some(window) = reader.window() {
@@ -28,31 +30,35 @@ pub fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
     Some(quotient.saturating_mul(1 << p) | remainder)
 }
 
-/// The code at the top of a window whose bits are inverted: its value and its length. Both are
-/// wrong if the window does not show all of it, the length then over [`WINDOW_BITS`].
+/// Decodes the code at the top of a window whose bits are inverted. Returns its value and its
+/// length in bits. If the window does not show the whole code, the length is above [`WINDOW_BITS`],
+/// and the value is wrong.
 #[inline(always)]
 fn in_window(inverted: u64, p: u32) -> (u64, u32) {
-    // The lowest bit is no part of the window: with it set, there is a zero to be found.
+    // The lowest bit lies outside the [`WINDOW_BITS`] guaranteed bits. Setting it makes sure that a
+    // zero is found.
     let quotient = (inverted | 1).leading_zeros();
-    // The zero and the remainder behind it, both inverted.
+    // The zero and the remainder after it, both inverted.
     let rest = inverted << quotient >> (63 - p);
     ((u64::from(quotient) << p) + ((2 << p) - 1 - rest), quotient + 1 + p)
 }
 
-/// The remainders that are parsed in lockstep: those of BIP158's basic filter.
+/// The remainder size that is parsed in lockstep: the `P` of BIP158's basic filter.
 const BASIC_P: u32 = 19;
 
-/// With fewer codes than this, four parsers are no faster than one, as too much is read twice.
+/// Below this number of codes, four parsers are no faster than one: the overlaps are too large a
+/// part.
 const PLAIN_CHAINS_FROM: usize = 600;
 
-/// With fewer codes than this, sixteen parsers are no faster than four.
+/// Below this number of codes, sixteen parsers are no faster than four.
 const LANE_CHAINS_FROM: usize = 1_100;
 
-/// Replaces `sums` by those of the values of `count` codes, from the first value to all of them,
-/// and returns the bit where the last code ends. Sums saturate. `None` where the bytes end first:
-/// `sums` then holds those before.
+/// Replaces `sums` by the running sums of the values of `count` codes, one sum after each code.
+/// Returns the bit where the last code ends. Sums saturate. Returns `None` if the bytes end first;
+/// `sums` then holds the sums before that point.
 ///
-/// Allocates for `count` sums, or half as many more: it is for the caller to bound it.
+/// Allocates memory for up to one and a half times `count` sums, so the caller has to bound
+/// `count`.
 pub fn sums(
     backend: Backend,
     codes: &[u8],
@@ -77,7 +83,7 @@ impl TakeAll<'_> {
         self.from(0)
     }
 
-    /// Takes most of the codes in lockstep where that is faster, and then the others.
+    /// Reads most of the codes in lockstep where that is faster, and the remaining ones one by one.
     #[inline(always)]
     fn in_lockstep<const C: usize>(self, chains: impl Chains<C>) -> Option<u64> {
         match lockstep::take_sums(chains, self.codes, self.p, self.count, self.sums) {
@@ -86,7 +92,7 @@ impl TakeAll<'_> {
         }
     }
 
-    /// Takes the codes that are missing.
+    /// Reads the remaining codes, from bit `position` on.
     #[inline(always)]
     fn from(self, position: u64) -> Option<u64> {
         let mut reader = BitReader::at(self.codes, position);
@@ -109,7 +115,7 @@ impl Kernel for TakeAll<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) -> Option<u64> {
-        // Four lanes are no faster than plain registers.
+        // Four lanes of 64 bits are no faster than general-purpose registers.
         if L::LANES < 8 || self.p != BASIC_P || self.count < LANE_CHAINS_FROM {
             return self.scalar();
         }
@@ -118,11 +124,12 @@ impl Kernel for TakeAll<'_> {
     }
 }
 
-/// Takes codes until `sums` has `count` entries, each the sum of the one before (of 0, if there
-/// is none) and the code's value. `None` where the bytes end first. Saturates.
+/// Reads codes until `sums` has `count` entries. Each entry is the sum of the previous entry (0
+/// before the first) and the value of the code. Returns `None` if the bytes end first. Sums
+/// saturate.
 ///
 /// # Cost
-/// About 7 cycles a code: the place of each depends on the one before.
+/// About 7 cycles per code: the position of each code depends on the previous one.
 #[inline(always)]
 fn take_sums(reader: &mut BitReader<'_>, p: u32, count: usize, sums: &mut Vec<u64>) -> Option<()> {
     sums.reserve(count - sums.len());
@@ -146,7 +153,7 @@ fn take_sums(reader: &mut BitReader<'_>, p: u32, count: usize, sums: &mut Vec<u6
     Some(())
 }
 
-/// The length of the code of `value`, in bits.
+/// Returns the length of the code of `value`, in bits.
 #[inline]
 pub fn code_bits(value: u64, p: u8) -> u64 {
     (value >> p) + 1 + u64::from(p)

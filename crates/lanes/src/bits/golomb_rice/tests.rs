@@ -1,4 +1,4 @@
-//! Every backend against codes taken bit by bit.
+//! Compares the sums of every backend with codes that are decoded bit by bit.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,8 @@ use crate::bits::bit_stream::BitWriter;
 use crate::simd::Backend;
 use testkit::Rng;
 
-/// The distances between `count` numbers below `count * m`, as in a set.
+/// Returns the differences between `count` sorted numbers below `count * m`, as a filter encodes
+/// them.
 fn distances(random: &mut Rng, count: u64, m: u64) -> Vec<u64> {
     let mut values: Vec<u64> = (0..count).map(|_| random.u64() % (count * m)).collect();
     values.sort_unstable();
@@ -27,7 +28,7 @@ fn encode(values: &[u64], p: u8) -> Vec<u8> {
     bytes
 }
 
-/// The definition: a bit at a time.
+/// Decodes the codes as their definition says, one bit at a time.
 fn bit_by_bit(codes: &[u8], p: u8, count: usize) -> (Vec<u64>, Option<u64>) {
     let mut bits = codes.iter().flat_map(|byte| (0..8).map(move |i| byte >> (7 - i) & 1));
     let mut position = 0;
@@ -52,7 +53,8 @@ fn bit_by_bit(codes: &[u8], p: u8, count: usize) -> (Vec<u64>, Option<u64>) {
     (sums, Some(position))
 }
 
-/// Compares all backends, into a vector used before. Returns whether the bytes hold the codes.
+/// Compares all backends, with an output vector that holds old entries. Returns `true` if the bytes
+/// contain all `count` codes.
 fn check(codes: &[u8], p: u8, count: usize, what: &str) -> bool {
     let (expected, end) = bit_by_bit(codes, p, count);
     for backend in Backend::available() {
@@ -76,7 +78,7 @@ fn sets_of_all_sizes_and_parameters() {
             let codes = encode(&distances, p);
             let what = alloc::format!("p {p}, m {m}, {count} values");
             assert!(check(&codes, p, distances.len(), &what));
-            // Fewer than the bytes hold, too.
+            // Also with a `count` below the number of codes in the bytes.
             for part in [distances.len() * 15 / 16, distances.len() * 9 / 10] {
                 assert!(check(&codes, p, part, &what));
             }
@@ -110,14 +112,14 @@ fn sets_cut_short_and_changed() {
             }
         }
         if round % 3 == 1 {
-            // Long quotients at places of all kinds.
+            // Long quotients at random positions.
             let at = random.below(codes.len() - 20);
             let length = random.below(20);
             codes[at..at + length].fill(0xff);
         }
         whole += usize::from(check(&codes, 19, 1_500, "changed"));
     }
-    // Most that are not cut end in their padding or before.
+    // Most of the streams that are not cut end in their padding or before it.
     assert!((20..280).contains(&whole), "{whole} of 300 are whole");
 }
 
@@ -145,7 +147,7 @@ fn bytes_of_any_kind() {
     }
 }
 
-/// Parsers that start between two codes of such streams never come upon one.
+/// Streams on which a parser that starts inside a code never reaches the end of a true code.
 #[test]
 fn streams_on_which_parsers_never_meet() {
     let count = 4_000;
@@ -153,7 +155,7 @@ fn streams_on_which_parsers_never_meet() {
         let mut values = alloc::vec![value; count];
         let codes = encode(&values, p);
         assert!(check(&codes, p, count, "one value over and over"));
-        // They meet at one place.
+        // The parsers synchronise at one position only.
         values[count / 2] ^= 0x155;
         assert!(check(&encode(&values, p), p, count, "one value over and over, but for one"));
     }
@@ -164,8 +166,9 @@ fn streams_on_which_parsers_never_meet() {
     }
 }
 
-/// What bounds the work on a stream where parsers don't meet: those of four take as long as two
-/// fifths as many codes of one, those of sixteen as a sixth; and the codes are read again.
+/// Bounds the work on a stream where the parsers never synchronise. Four parsers take as long as
+/// one parser takes for two fifths of the codes, sixteen as long as for a sixth. Then one parser
+/// reads the codes again.
 #[test]
 fn parsers_read_little_more_than_there_is() {
     let all = alloc::vec![0; 30_000 * 21 / 8 + 1];

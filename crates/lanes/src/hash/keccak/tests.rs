@@ -1,4 +1,4 @@
-//! Every backend against `tiny-keccak`, published hashes and real headers.
+//! Compares the hashes of every backend with `tiny-keccak`, published hashes and real headers.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::{keccak256, keccak256_each};
 use crate::simd::Backend;
 
-/// Hashes in every backend are `expected`, however many of the messages are hashed together.
+/// Checks that every backend returns the `expected` hashes, for the whole batch and for each
+/// message repeated nine times.
 fn check(messages: &[&[u8]], expected: &[[u8; 32]]) {
     for backend in Backend::available() {
         assert_eq!(keccak256_each(backend, messages), expected, "{backend:?}");
@@ -21,8 +22,8 @@ fn hash(hex: &str) -> [u8; 32] {
     hex::decode(hex).unwrap().try_into().unwrap()
 }
 
-/// The hash of nothing (of every account without code), Keccak's of "abc", the topic of a token
-/// transfer (ERC-20), and the root of an empty trie.
+/// The hash of the empty string (the code hash of every account without code), Keccak's hash of
+/// "abc", the topic of a token transfer (ERC-20), and the root of an empty trie.
 #[test]
 fn published_hashes() {
     let cases: [(&[u8], &str); 4] = [
@@ -56,7 +57,7 @@ fn real_headers() {
     check(&messages, &hashes);
 }
 
-/// Every length to beyond five blocks, in lanes of its own kind and among neighbours.
+/// Every length up to beyond five blocks, in a batch of equal messages and among others.
 #[test]
 fn every_length() {
     let bytes: Vec<u8> = (0..=250).cycle().take(701).map(|byte: u8| byte ^ 0x5a).collect();
@@ -65,8 +66,8 @@ fn every_length() {
     check(&messages, &expected);
 }
 
-/// Every size of a batch, with lengths all over the place: lanes end at different times, and one
-/// message outlasts the others by far.
+/// Every batch size up to 33, with very different lengths: the lanes finish at different times, and
+/// one message is much longer than the others.
 #[test]
 fn every_batch_size() {
     let bytes: Vec<u8> = (0..=250).cycle().take(9_000).map(|byte: u8| byte ^ 0xa5).collect();

@@ -1,7 +1,7 @@
-//! SipHash-2-4, the keyed hash behind BIP158.
+//! SipHash-2-4, the keyed hash function of BIP158.
 //!
-//! Messages are packed once, those of equally many words side by side, and hashed under one key
-//! after the other in as many lanes as the CPU has.
+//! Messages are packed once, grouped by their number of words. Packed messages can then be hashed
+//! under one key after the other, in as many lanes as the CPU has.
 //!
 //! Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012).
 
@@ -17,7 +17,7 @@ mod tests;
 
 pub use packed::Packed;
 
-/// A key of 128 bits.
+/// A SipHash key of 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SipKey {
     /// The first eight bytes, little-endian.
@@ -27,7 +27,7 @@ pub struct SipKey {
 }
 
 impl SipKey {
-    /// The key of 16 bytes, each half little-endian.
+    /// Returns the key of these 16 bytes, each half read as little-endian.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         let number = u128::from_le_bytes(bytes);
         #[expect(clippy::cast_possible_truncation, reason = "its two halves")]
@@ -36,7 +36,7 @@ impl SipKey {
     }
 }
 
-/// The SipHash-2-4 of `bytes`.
+/// Returns the SipHash-2-4 of `bytes` under `key`.
 ///
 /// # Examples
 /// The vector of the paper's appendix A:
@@ -57,7 +57,7 @@ pub fn siphash_2_4(key: SipKey, bytes: &[u8]) -> u64 {
 
 /// Replaces `hashes` by the SipHash-2-4 of each message, in order.
 pub fn siphash_each(backend: Backend, key: SipKey, messages: &[&[u8]], hashes: &mut Vec<u64>) {
-    // So many that what is packed of them stays near.
+    // Few enough messages that the packed words stay in the CPU's cache.
     const AT_A_TIME: usize = 512;
     let mut packed = Packed::default();
     hashes.clear();
@@ -78,12 +78,13 @@ pub fn siphash_each(backend: Backend, key: SipKey, messages: &[&[u8]], hashes: &
     }
 }
 
-/// The word behind the whole ones: the bytes that are left, and on top the length modulo 256.
+/// Returns the last word of a message: the bytes after the last whole word, and in the top byte the
+/// length modulo 256.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let bits = bytes.len() as u64 % 8 * 8;
     let rest = if let Some(end) = bytes.last_chunk() {
-        // What belongs to the word before goes out at the bottom.
+        // The eight bytes include some of the previous word; the shift drops those at the bottom.
         u64::from_le_bytes(*end) >> (63 - bits) >> 1
     } else {
         bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))

@@ -1,4 +1,4 @@
-//! Messages laid out for lanes.
+//! Messages packed for hashing in lanes.
 
 #![expect(
     clippy::needless_range_loop,
@@ -12,36 +12,36 @@ use super::rounds::{LaneStates, State};
 use super::{SipKey, last_word, siphash_2_4};
 use crate::simd::{Backend, Kernel, Lanes};
 
-/// The most words of a message that is packed, its last one with the length included: those of
-/// up to 71 bytes. Longer ones are rare among scripts, and hashed one by one.
+/// Largest number of words of a message that is packed, including the last word with the length:
+/// messages of up to 71 bytes. Longer ones are rare among scripts, and are hashed one by one.
 const MAX_WORDS: usize = 9;
 
-/// Blocks of eight messages that are hashed at a time.
+/// Number of blocks of eight messages that are hashed at a time.
 const BLOCKS: usize = Packed::AT_A_TIME / 8;
 
-/// Messages by their numbers of words.
+/// Messages grouped by their number of words.
 #[derive(Debug, Clone, Default)]
 pub struct Packed {
-    /// Messages of 1 to [`MAX_WORDS`] words.
+    /// The messages of 1 to [`MAX_WORDS`] words, one group for each number of words.
     groups: [Group; MAX_WORDS],
-    /// The longer ones, ascending.
+    /// Indices of the longer messages, ascending.
     long: Vec<u32>,
 }
 
-/// Messages of equally many words.
+/// Messages with the same number of words.
 #[derive(Debug, Clone, Default)]
 struct Group {
-    /// Of each eight messages the first words, then the second ones, and so on.
+    /// For each block of eight messages: their first words, then their second words, and so on.
     words: Vec<[u64; 8]>,
-    /// Which messages they are, ascending.
+    /// The indices of the messages, ascending.
     indices: Vec<u32>,
 }
 
 impl Packed {
-    /// Hashes that are handed out at a time, at most.
+    /// Largest number of hashes in one call of `hash_each`'s callback.
     pub const AT_A_TIME: usize = 256;
 
-    /// Adds message `index`; indices ascend.
+    /// Adds the message of number `index`. Indices must ascend from call to call.
     #[inline]
     pub fn push(&mut self, index: u32, message: &[u8]) {
         let (whole, _) = message.as_chunks::<8>();
@@ -62,7 +62,7 @@ impl Packed {
         group.indices.push(index);
     }
 
-    /// Forgets the messages and keeps the memory.
+    /// Removes all messages, and keeps the allocated memory.
     #[inline]
     pub fn clear(&mut self) {
         for group in &mut self.groups {
@@ -72,8 +72,10 @@ impl Packed {
         self.long.clear();
     }
 
-    /// Hashes the messages with an index in `range`, and hands indices and hashes to `take`, up to
-    /// [`AT_A_TIME`](Self::AT_A_TIME), until it breaks. `message` gives the bytes of one.
+    /// Hashes the messages with an index in `range` under `key`. Calls `take` with indices and
+    /// their hashes, at most [`AT_A_TIME`](Self::AT_A_TIME) per call, until it breaks. `message`
+    /// returns the bytes of the message with an index; it is called only for messages that are too
+    /// long to be packed.
     pub fn hash_each<'m>(
         &self,
         backend: Backend,
@@ -107,7 +109,7 @@ impl Packed {
     }
 }
 
-/// Where the indices of `range` stand among ascending ones.
+/// Returns the positions of the indices of `range` in a list of ascending indices.
 fn positions(indices: &[u32], range: &Range<u32>) -> Range<usize> {
     let from = |bound: u32| match (indices.first(), indices.last()) {
         (Some(first), _) if bound <= *first => 0,
@@ -117,7 +119,7 @@ fn positions(indices: &[u32], range: &Range<u32>) -> Range<usize> {
     from(range.start)..from(range.end)
 }
 
-/// The hashes of blocks of eight messages of `num_words` words.
+/// Kernel that hashes blocks of eight messages of `num_words` words.
 struct HashBlocks<'a> {
     key: SipKey,
     num_words: usize,
@@ -130,7 +132,7 @@ impl Kernel for HashBlocks<'_> {
 
     fn scalar(self) {
         for (words, hashes) in self.words.chunks_exact(self.num_words).zip(self.hashes) {
-            // Two at a time fill each other's waits.
+            // Two messages at a time: the CPU overlaps their dependent steps.
             for pair in 0..4 {
                 let (mut a, mut b) = (State::new(self.key), State::new(self.key));
                 for lanes in words {
@@ -144,7 +146,7 @@ impl Kernel for HashBlocks<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) {
-        // As many states as there are registers for.
+        // As many states at a time as the registers can hold.
         if L::LANES == 8 {
             self.interleaved::<L, 4>(lanes);
         } else {
@@ -154,7 +156,7 @@ impl Kernel for HashBlocks<'_> {
 }
 
 impl HashBlocks<'_> {
-    /// `N` vectors at a time, whose rounds fill each other's waits.
+    /// Hashes `N` vectors at a time, so that the CPU overlaps their dependent rounds.
     #[inline(always)]
     fn interleaved<L: Lanes, const N: usize>(self, lanes: L) {
         let (words, hashes) = (self.words.as_flattened(), self.hashes.as_flattened_mut());
@@ -163,7 +165,8 @@ impl HashBlocks<'_> {
         let initial = LaneStates::new(lanes, self.key);
         let mut first = 0;
         while first < num_vectors {
-            // Where the words of the vectors stand; behind the last vector, that one again.
+            // Offsets of the words of the `N` vectors. After the last vector, that vector is
+            // repeated.
             let mut at = [0; N];
             for i in 0..N {
                 let message = (first + i).min(num_vectors - 1) * L::LANES;

@@ -1,4 +1,4 @@
-//! The state of one hash, and of as many as there are lanes.
+//! SipHash states: of one message, and of one message per lane.
 
 #![expect(
     clippy::needless_range_loop,
@@ -8,11 +8,11 @@
 use super::SipKey;
 use crate::simd::Lanes;
 
-/// "somepseudorandomlygeneratedbytes"
+/// The ASCII bytes of "somepseudorandomlygeneratedbytes", big-endian.
 const INITIAL: [u64; 4] =
     [0x736f_6d65_7073_6575, 0x646f_7261_6e64_6f6d, 0x6c79_6765_6e65_7261, 0x7465_6462_7974_6573];
 
-/// One hash underway.
+/// State of one hash in progress.
 #[derive(Clone, Copy)]
 pub(super) struct State([u64; 4]);
 
@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// As many hashes underway as there are lanes.
+/// States of as many hashes in progress as there are lanes.
 #[derive(Clone, Copy)]
 pub(super) struct LaneStates<L: Lanes>([L::W; 4]);
 
@@ -83,7 +83,7 @@ impl<L: Lanes> LaneStates<L> {
         self.0 = [v0, v1, v2, v3];
     }
 
-    /// Takes a word into each lane of each state.
+    /// Absorbs one word in each lane of each state.
     #[inline(always)]
     pub(super) fn compress<const N: usize>(lanes: L, states: &mut [Self; N], words: &[L::W; N]) {
         for i in 0..N {

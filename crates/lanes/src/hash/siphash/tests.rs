@@ -1,12 +1,13 @@
-//! The published vectors, and every backend against them and the plain hash.
+//! Compares every backend with the published vectors and with `bitcoin_hashes`.
 
 use super::{SipKey, siphash_2_4, siphash_each};
 use crate::simd::Backend;
 
 const KEY: SipKey = SipKey::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
-/// Of the messages 00, 00 01, … under the key 00 01 … 0f: `vectors_sip64` of the reference
-/// implementation's vectors.h, read little-endian, as `crypto_tests.cpp` of Bitcoin Core has them.
+/// Hashes of the messages 00, 00 01, … under the key 00 01 … 0f. They are `vectors_sip64` of the
+/// reference implementation's vectors.h, read as little-endian, as in Bitcoin Core's
+/// `crypto_tests.cpp`.
 #[rustfmt::skip]
 const VECTORS: [u64; 64] = [
     0x726f_db47_dd0e_0e31, 0x74f8_39c5_93dc_67fd, 0x0d6c_8009_d9a9_4f5a, 0x8567_6696_d7fb_7e2d,
@@ -41,7 +42,8 @@ fn published_vectors() {
     }
 }
 
-/// Against `bitcoin_hashes`' SipHash, at all lengths and at counts around those of the lanes.
+/// Compares with the SipHash of `bitcoin_hashes`, at many lengths, and at message counts around
+/// multiples of the number of lanes.
 #[test]
 fn lengths_and_counts() {
     let bytes: Vec<u8> = (0..2_000_u32).map(|i| (i * i % 251).to_le_bytes()[0]).collect();

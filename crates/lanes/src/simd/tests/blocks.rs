@@ -1,9 +1,9 @@
-//! Blocks of bits: long words shifted, two halves at once.
+//! Operations on blocks of bits: shifts of 64-bit words, and two halves at once.
 
 use super::super::{Backend, Kernel, Lanes};
 use super::samples;
 
-/// Long words, each shifted by the one of the same lane, up to 127.
+/// Eight 64-bit words, each shifted left by the count of the same lane, up to 127.
 struct Shift([u64; 8], [u64; 8]);
 
 impl Kernel for Shift {
@@ -24,8 +24,8 @@ impl Kernel for Shift {
     }
 }
 
-/// Two halves of four long words, two short ones over them, and whether the first halves are
-/// subsets of the second.
+/// Loads two halves of four 64-bit words, fills two halves with one `u32` each, and returns for
+/// each half `true` if its bits are a subset.
 struct Halves([u64; 8], [u64; 8], [u32; 2]);
 
 impl Kernel for Halves {
@@ -71,7 +71,7 @@ fn two_halves() {
         let a: [u64; 8] =
             core::array::from_fn(|lane| u64::from(a[lane]) << 32 | u64::from(a[lane + 8]));
         let mut of = core::array::from_fn(|lane| a[lane] | u64::from(b[lane]));
-        // None, one or both miss one bit: any.
+        // By turns, neither, one or both of the halves lack one bit.
         for half in 0..2 {
             let at = half * 4 + round / 4 % 4;
             if round >> half & 1 != 0 && a[at] != 0 {

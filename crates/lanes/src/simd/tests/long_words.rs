@@ -1,9 +1,9 @@
-//! Words of 64 bits: as lanes, and in a checksum.
+//! Operations on 64-bit words: as lanes, and in a checksum.
 
 use super::super::{Backend, Kernel, Lanes};
 use super::Sixteen;
 
-/// Eight long words as sixteen, and back.
+/// Eight 64-bit words loaded as sixteen 32-bit words, and stored again.
 struct Long([u64; 8]);
 
 impl Kernel for Long {
@@ -34,14 +34,14 @@ fn as_sixteen_short_ones() {
     }
 }
 
-/// A checksum of words, eight bytes at a time.
+/// CRC-32C of words, eight bytes at a time.
 struct Checksum<'a>(&'a [u64]);
 
 impl Kernel for Checksum<'_> {
     type Output = u64;
 
     fn scalar(self) -> u64 {
-        // Bit by bit, by the polynomial of RFC 3720, B.4, the lowest bit first.
+        // Bit by bit with the polynomial of RFC 3720, B.4, lowest bit first.
         self.0.iter().fold(u64::from(u32::MAX), |crc, word| {
             (0..64).fold(crc, |crc, bit| crc >> 1 ^ ((crc ^ word >> bit) & 1) * 0x82f6_3b78)
         })
@@ -59,7 +59,7 @@ impl Kernel for Checksum<'_> {
 
 #[test]
 fn checksums_of_words() {
-    // RFC 3720, B.4: 32 bytes of zeros, of ones.
+    // Test vectors of RFC 3720, B.4: 32 bytes of zeros, and 32 bytes of ones.
     for (words, expected) in [([0; 4], 0x8a91_36aa_u32), ([u64::MAX; 4], 0x62a8_ab43)] {
         for backend in Backend::available() {
             assert_eq!(backend.run(Checksum(&words)), u64::from(!expected), "{backend:?}");

@@ -1,4 +1,4 @@
-//! AVX2: sixteen lanes in two registers.
+//! AVX2: sixteen 32-bit lanes in two registers.
 
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 #![expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
@@ -17,29 +17,29 @@ use core::arch::x86_64::{
 use super::{binary, cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes, Lanes64};
 
-/// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
+/// Proof that the CPU has the features: only [`detect`](Self::detect) creates one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::simd) struct Avx2(());
 
-/// One intrinsic on registers.
+/// Calls one intrinsic on registers.
 macro_rules! op {
     ($intrinsic:expr) => {{
-        // SAFETY: an `Avx2` is at hand, so `detect` found the features of the intrinsic, which
-        // asks for nothing else.
+        // SAFETY: an `Avx2` exists here, so `detect` found the CPU features of the intrinsic, and
+        // the intrinsic has no other precondition.
         unsafe { $intrinsic }
     }};
 }
 
 mod lanes64;
 
-/// The same intrinsic on both registers.
+/// Calls the same intrinsic on both registers.
 macro_rules! both {
     ($intrinsic:ident($($argument:expr),*)) => {
         [op!($intrinsic($($argument[0]),*)), op!($intrinsic($($argument[1]),*))]
     };
 }
 
-/// For each mask of eight lanes, the lanes that are set, in order, four bits each.
+/// For each mask of eight lanes, the numbers of the lanes that are set, in order, four bits each.
 static COMPRESS: [u32; 256] = {
     let mut table = [0; 256];
     let mut mask = 0;
@@ -79,7 +79,8 @@ impl Avx2 {
 
     #[inline(always)]
     fn mul_high_one(self, a: __m256i, b: __m256i) -> __m256i {
-        // 64-bit products of the even lanes, then of the odd ones brought to even places.
+        // Multiply the even lanes to 64-bit products, then the odd lanes, which are moved to even
+        // positions first.
         let even = op!(_mm256_mul_epu32(a, b));
         let a = op!(_mm256_shuffle_epi32::<0b11_11_01_01>(a));
         let b = op!(_mm256_shuffle_epi32::<0b11_11_01_01>(b));
@@ -88,7 +89,7 @@ impl Avx2 {
         op!(_mm256_blend_epi32::<0b1010_1010>(even, odd))
     }
 
-    /// All ones in the lanes of the mask's low eight bits.
+    /// Returns all ones in the lanes that are set in the mask's low eight bits.
     #[inline(always)]
     fn expand_mask(self, mask: u16) -> __m256i {
         let bits = [1, 2, 4, 8, 16, 32, 64, 128];
@@ -99,13 +100,15 @@ impl Avx2 {
 
     #[inline(always)]
     fn load_half(self, from: &[u32; 8]) -> __m256i {
-        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store_half(self, value: __m256i, to: &mut [u32; 8]) {
-        // SAFETY: the array is the 32 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
     }
 
@@ -113,15 +116,15 @@ impl Avx2 {
     fn compress_half(self, mask: u16, value: __m256i, to: &mut [u32; 8]) {
         let lanes = self.splat_one(COMPRESS[usize::from(mask & 0xff)]);
         let places = self.load_half(&[0, 4, 8, 12, 16, 20, 24, 28]);
-        // The permutation reads three bits of each index.
+        // The permutation uses only the low three bits of each index.
         let lanes = op!(_mm256_srlv_epi32(lanes, places));
         self.store_half(op!(_mm256_permutevar8x32_epi32(value, lanes)), to);
     }
 }
 
 impl Avx2 {
-    /// Within each half, lane `i` of result `j` is lane `j` of `rows[i]`; of register `HALF` of
-    /// each row.
+    /// Transposes register `HALF` of four rows within each 128-bit half: lane `i` of result `j` is
+    /// lane `j` of `rows[i]`.
     #[inline(always)]
     fn transpose_halves<const HALF: usize>(self, rows: [<Self as Lanes>::V; 4]) -> [__m256i; 4] {
         let low = [
@@ -140,7 +143,7 @@ impl Avx2 {
         ]
     }
 
-    /// Lane `i` of result `j` is lane `j` of register `HALF` of `rows[i]`.
+    /// Transposes register `HALF` of eight rows: lane `i` of result `j` is lane `j` of `rows[i]`.
     #[inline(always)]
     fn transpose_block<const HALF: usize>(self, rows: &[<Self as Lanes>::V; 8]) -> [__m256i; 8] {
         let a = self.transpose_halves::<HALF>([rows[0], rows[1], rows[2], rows[3]]);
@@ -158,14 +161,14 @@ impl Avx2 {
     }
 }
 
-/// The two halves of sixteen lanes.
+/// Returns the two halves of sixteen lanes.
 #[inline(always)]
 fn halves<T>(lanes: &[T; 16]) -> [&[T; 8]; 2] {
     let (low, high) = lanes.split_at(8);
     [low.try_into().expect("half of 16"), high.try_into().expect("half of 16")]
 }
 
-/// The eight lanes from `start`.
+/// Returns the eight lanes from `start` on.
 #[inline(always)]
 fn half_mut<T>(lanes: &mut [T; 16], start: usize) -> &mut [T; 8] {
     (&mut lanes[start..start + 8]).try_into().expect("eight of 16")
@@ -209,8 +212,8 @@ impl Lanes for Avx2 {
         [self.mul_high_one(a[0], b[0]), self.mul_high_one(a[1], b[1])]
     }
 
-    // Shifts by a constant take the form with a count for each lane, which the compiler turns
-    // into the one with an immediate.
+    // Shifts by a constant use the intrinsic with a count for each lane; the compiler turns it into
+    // the instruction with an immediate count.
 
     #[inline(always)]
     fn shl<const BITS: u32>(self, a: Self::V) -> Self::V {
@@ -238,10 +241,10 @@ impl Lanes for Avx2 {
     fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V {
         let last = self.splat(last_offset(bytes));
         let [low, high] = both!(_mm256_min_epu32(offsets, last));
-        // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
-        // negative as an `i32`.
+        // SAFETY: every offset is at most `bytes.len() - 4` after the minimum, and this bound fits
+        // a non-negative `i32`.
         let low = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), low) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let high = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), high) };
         [low, high]
     }
@@ -251,7 +254,8 @@ impl Lanes for Avx2 {
         let (pairs, _) = quads.as_chunks::<2>();
         let load = |pair: usize| {
             let pair: &[[u8; 16]; 2] = &pairs[pair];
-            // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+            // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+            // alignment.
             unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) }
         };
         let columns =
@@ -274,7 +278,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn test_bit(self, a: Self::V, position: Self::V) -> u16 {
-        // The bit goes to the sign: left by 31 - position.
+        // Shift the bit to the sign position, left by 31 - position: `movemask` collects the signs.
         let count = self.sub(self.splat(31), position);
         let [low, high] = self.shl_each(a, count);
         let (low, high) = (op!(_mm256_castsi256_ps(low)), op!(_mm256_castsi256_ps(high)));
@@ -300,9 +304,10 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn load_bytes(self, from: &[u8; 64]) -> Self::V {
         let [low, high] = from.as_chunks::<32>().0 else { unreachable!("twice 32 is 64") };
-        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         let low = unsafe { _mm256_loadu_si256(low.as_ptr().cast()) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
         [low, high]
     }
@@ -310,9 +315,10 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn load_long(self, from: &[u64; 8]) -> Self::V {
         let [low, high] = from.as_chunks::<4>().0 else { unreachable!("twice 4 is 8") };
-        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         let low = unsafe { _mm256_loadu_si256(low.as_ptr().cast()) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let high = unsafe { _mm256_loadu_si256(high.as_ptr().cast()) };
         [low, high]
     }
@@ -320,9 +326,10 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn store_long(self, value: Self::V, to: &mut [u64; 8]) {
         let [low, high] = to.as_chunks_mut::<4>().0 else { unreachable!("twice 4 is 8") };
-        // SAFETY: the array is the 32 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_storeu_si256(low.as_mut_ptr().cast(), value[0]) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         unsafe { _mm256_storeu_si256(high.as_mut_ptr().cast(), value[1]) };
     }
 
@@ -335,7 +342,7 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn transpose_words(self, rows: [Self::V; 16]) -> [Self::V; 16] {
-        // Four blocks of eight times eight; the two off the diagonal change places.
+        // Transpose four blocks of eight by eight; the two blocks off the diagonal change places.
         let upper = [rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6], rows[7]];
         let lower = [rows[8], rows[9], rows[10], rows[11], rows[12], rows[13], rows[14], rows[15]];
         let (a, b) = (self.transpose_block::<0>(&upper), self.transpose_block::<0>(&lower));

@@ -1,4 +1,4 @@
-//! AVX-512: sixteen lanes in one register.
+//! AVX-512: sixteen 32-bit lanes in one register.
 
 #![expect(unsafe_code, reason = "CPU intrinsics")]
 
@@ -16,15 +16,15 @@ use core::arch::x86_64::{
 use super::{binary, cpu_has, last_offset};
 use crate::simd::{Kernel, Lanes, Lanes64};
 
-/// Proof that the CPU has the features: only [`detect`](Self::detect) makes one.
+/// Proof that the CPU has the features: only [`detect`](Self::detect) creates one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::simd) struct Avx512(());
 
-/// One intrinsic on registers.
+/// Calls one intrinsic on registers.
 macro_rules! op {
     ($intrinsic:expr) => {{
-        // SAFETY: an `Avx512` is at hand, so `detect` found the features of the intrinsic, which
-        // asks for nothing else.
+        // SAFETY: an `Avx512` exists here, so `detect` found the CPU features of the intrinsic, and
+        // the intrinsic has no other precondition.
         unsafe { $intrinsic }
     }};
 }
@@ -50,7 +50,8 @@ impl Avx512 {
 
 #[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 impl Avx512 {
-    /// Within each quarter, lane `i` of result `j` is lane `j` of `rows[i]`.
+    /// Transposes four rows within each 128-bit quarter: lane `i` of result `j` is lane `j` of
+    /// `rows[i]`.
     #[inline(always)]
     fn transpose_quarters(self, rows: [__m512i; 4]) -> [__m512i; 4] {
         let low = [
@@ -69,7 +70,7 @@ impl Avx512 {
         ]
     }
 
-    /// Quarter `i` of result `j` is quarter `j` of `rows[i]`.
+    /// Transposes the 128-bit quarters: quarter `i` of result `j` is quarter `j` of `rows[i]`.
     #[inline(always)]
     fn gather_quarters(self, rows: [__m512i; 4]) -> [__m512i; 4] {
         let low = [
@@ -99,13 +100,15 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load(self, from: &[u32; 16]) -> __m512i {
-        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store(self, value: __m512i, to: &mut [u32; 16]) {
-        // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
@@ -123,7 +126,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn mul_high(self, a: __m512i, b: __m512i) -> __m512i {
-        // 64-bit products of the even lanes, then of the odd ones brought to even places.
+        // Multiply the even lanes to 64-bit products, then the odd lanes, which are moved to even
+        // positions first.
         let even = op!(_mm512_mul_epu32(a, b));
         let a = op!(_mm512_shuffle_epi32::<0b11_11_01_01>(a));
         let b = op!(_mm512_shuffle_epi32::<0b11_11_01_01>(b));
@@ -132,8 +136,8 @@ impl Lanes for Avx512 {
         self.select(0xaaaa, odd, even)
     }
 
-    // Shifts by a constant take the form with a count for each lane, which the compiler turns
-    // into the one with an immediate.
+    // Shifts by a constant use the intrinsic with a count for each lane; the compiler turns it into
+    // the instruction with an immediate count.
 
     #[inline(always)]
     fn shl<const BITS: u32>(self, a: __m512i) -> __m512i {
@@ -159,8 +163,8 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn gather(self, bytes: &[u8], offsets: __m512i) -> __m512i {
         let offsets = op!(_mm512_min_epu32(offsets, self.splat(last_offset(bytes))));
-        // SAFETY: every offset was brought down to at most `bytes.len() - 4`, which is not
-        // negative as an `i32`.
+        // SAFETY: every offset is at most `bytes.len() - 4` after the minimum, and this bound fits
+        // a non-negative `i32`.
         unsafe { _mm512_i32gather_epi32::<1>(offsets, bytes.as_ptr().cast()) }
     }
 
@@ -169,7 +173,8 @@ impl Lanes for Avx512 {
         let (columns, _) = quads.as_chunks::<4>();
         let load = |column: usize| {
             let column: &[[u8; 16]; 4] = &columns[column];
-            // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+            // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+            // alignment.
             unsafe { _mm512_loadu_si512(column.as_ptr().cast()) }
         };
         self.transpose_quarters([load(0), load(1), load(2), load(3)])
@@ -195,19 +200,22 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load_bytes(self, from: &[u8; 64]) -> __m512i {
-        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn load_long(self, from: &[u64; 8]) -> __m512i {
-        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store_long(self, value: __m512i, to: &mut [u64; 8]) {
-        // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
@@ -219,7 +227,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn transpose_words(self, rows: [__m512i; 16]) -> [__m512i; 16] {
-        // Lanes within 128 bits of four rows each, then the quarters of all.
+        // Transpose within 128 bits, for four rows at a time, then transpose the quarters of all
+        // rows.
         let [q0, q1, q2, q3] = [
             self.transpose_quarters([rows[0], rows[1], rows[2], rows[3]]),
             self.transpose_quarters([rows[4], rows[5], rows[6], rows[7]]),
@@ -249,7 +258,8 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn look_up(self, table: [__m512i; 4], index: __m512i) -> __m512i {
-        // The permutation reads five bits of each index, the sixth chooses the half.
+        // The permutation uses the low five bits of each index; the sixth bit chooses the half of
+        // the table.
         let low = op!(_mm512_permutex2var_epi32(table[0], index, table[1]));
         let high = op!(_mm512_permutex2var_epi32(table[2], index, table[3]));
         let half = op!(_mm512_test_epi32_mask(index, self.splat(32)));
@@ -263,9 +273,10 @@ impl Lanes for Avx512 {
 
     #[inline(always)]
     fn load_long_halves(self, first: &[u64; 4], second: &[u64; 4]) -> __m512i {
-        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         let first = unsafe { _mm256_loadu_si256(first.as_ptr().cast()) };
-        // SAFETY: the same.
+        // SAFETY: as above.
         let second = unsafe { _mm256_loadu_si256(second.as_ptr().cast()) };
         let first = op!(_mm512_castsi256_si512(first));
         op!(_mm512_inserti64x4::<1>(first, second))

@@ -6,8 +6,8 @@ mod avx512;
 pub(super) use avx2::Avx2;
 pub(super) use avx512::Avx512;
 
-/// Whether the CPU has every one of the features: asked at run time with `std`, otherwise what
-/// the crate was compiled for.
+/// Returns `true` if the CPU has every one of the features. With `std` the CPU is asked at run
+/// time; without it, the features decide that the crate was compiled for.
 macro_rules! cpu_has {
     ($($feature:tt),+) => {{
         #[cfg(feature = "std")]
@@ -18,7 +18,7 @@ macro_rules! cpu_has {
 }
 use cpu_has;
 
-/// Functions of two arguments that are one intrinsic each, by the macro `op` or `both`.
+/// Defines functions of two arguments that are one intrinsic each, with the macro `op` or `both`.
 macro_rules! binary {
     ($register:ty, $op:ident: $($name:ident = $intrinsic:ident,)+) => {$(
         #[inline(always)]
@@ -29,7 +29,7 @@ macro_rules! binary {
 }
 use binary;
 
-/// Asks for the line where a value begins from memory.
+/// Prefetches the cache line where a value starts.
 #[expect(unsafe_code, reason = "CPU intrinsics")]
 #[inline(always)]
 pub(super) fn prefetch<T>(value: &T) {
@@ -38,7 +38,7 @@ pub(super) fn prefetch<T>(value: &T) {
     unsafe { core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(value) }
 }
 
-/// The last offset from which four bytes can be gathered.
+/// Returns the last offset from which four bytes can be loaded.
 ///
 /// Panics unless there are at least four bytes and at most `i32::MAX`.
 #[inline(always)]
@@ -47,16 +47,18 @@ fn last_offset(bytes: &[u8]) -> u32 {
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
 
-/// The last index of words that are gathered from, which masks any index.
+/// Returns the last index of a table of words. It is also the mask that brings any index into
+/// range.
 ///
-/// Panics unless their number is a power of two.
+/// Panics unless the number of words is a power of two.
 #[inline(always)]
 fn last_word_index(words: &[u64]) -> u64 {
     assert!(words.len().is_power_of_two(), "{} words to gather from", words.len());
     words.len() as u64 - 1
 }
 
-/// The byte order that reverses each lane, counted within 128 bits.
+/// The shuffle that reverses the bytes of each 32-bit lane; positions are relative to each 128
+/// bits.
 const SWAP_BYTES: [u32; 16] = {
     let four = [0x0001_0203, 0x0405_0607, 0x0809_0a0b, 0x0c0d_0e0f];
     let mut order = [0; 16];
@@ -68,7 +70,8 @@ const SWAP_BYTES: [u32; 16] = {
     order
 };
 
-/// The byte order that reverses each word, counted within 128 bits.
+/// The shuffle that reverses the bytes of each 64-bit word; positions are relative to each 128
+/// bits.
 const SWAP_BYTES_64: [u64; 8] = {
     let two = [0x0001_0203_0405_0607, 0x0809_0a0b_0c0d_0e0f];
     let mut order = [0; 8];
@@ -80,10 +83,10 @@ const SWAP_BYTES_64: [u64; 8] = {
     order
 };
 
-/// The last offset from which eight bytes can be gathered.
+/// Returns the last offset from which eight bytes can be loaded.
 ///
 /// Panics unless there are at least eight bytes.
 #[inline(always)]
 fn last_offset_64(bytes: &[u8]) -> u64 {
-    bytes.len().checked_sub(8).expect("8 bytes to gather from at least") as u64
+    bytes.len().checked_sub(8).expect("at least 8 bytes to gather from") as u64
 }

@@ -1,5 +1,5 @@
-//! Golomb-coded sets and basic filters written from the text of BIP158, slow and bit by bit.
-//! Shares no code with the library; SipHash is that of `bitcoin`.
+//! Golomb-coded sets and basic filters, written from the text of BIP158, slow and bit by bit. They
+//! share no code with the library; SipHash is that of the `bitcoin` crate.
 
 mod reading;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use chainsieve::bitcoin::hashes::siphash24;
 use chainsieve::bitcoin::{Block, ScriptBuf};
 
-/// What a set is coded with.
+/// Parameters of a Golomb-coded set: the two halves of the SipHash key, P and M.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Coding {
     pub k0: u64,
@@ -17,27 +17,27 @@ pub struct Coding {
     pub m: u32,
 }
 
-/// Why no reader that follows the text, Bitcoin Core among them, takes the bytes.
+/// Why readers that follow the text, such as Bitcoin Core, reject the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     CountCut,
     CountNonMinimal,
-    /// Over Core's limit of 0x02000000.
+    /// The count is above Core's limit of 0x02000000.
     CountTooLarge,
-    /// The bits end inside a value.
+    /// The bits end before the last value does.
     Cut,
-    /// At least one whole byte behind the last value.
+    /// At least one whole trailing byte after the last value.
     Trailing,
 }
 
-/// A set that Core reads, and the two ways in which it may differ from what a writer makes.
+/// A set that Core accepts, and the two ways in which it may differ from a writer's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// In the order of the bytes; wide enough for whatever the bytes say.
+    /// In the order of the bytes; wide enough for any value that the bytes can encode.
     pub values: Vec<u128>,
-    /// A value is not below N * M.
+    /// `true` if a value is N * M or more.
     pub over_range: bool,
-    /// A bit that fills up the last byte is a one.
+    /// `true` if one of the padding bits of the last byte is set.
     pub padding: bool,
 }
 
@@ -69,7 +69,7 @@ fn bytes_of(bits: &[bool]) -> Vec<u8> {
     bits.chunks(8).map(byte).collect()
 }
 
-/// A count as Bitcoin's integers of variable length write it.
+/// Encodes a count as a `CompactSize`.
 pub fn compact_size(count: u64) -> Vec<u8> {
     let bytes = count.to_le_bytes();
     match count {
@@ -98,20 +98,20 @@ fn take_count(bytes: &[u8]) -> Result<(u64, &[u8]), Fault> {
 }
 
 impl Coding {
-    /// Of a basic filter: the key is the first 16 bytes of the block's hash.
+    /// Returns the coding of a basic filter: the key is the first 16 bytes of the block hash.
     pub fn basic(block_hash: &[u8]) -> Self {
         let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
         Self { k0: half(&block_hash[..8]), k1: half(&block_hash[8..16]), p: 19, m: 784_931 }
     }
 
-    /// Where an element falls among `count`.
+    /// Maps an element to its value in a set of `count` elements.
     pub fn value(self, count: u64, element: &[u8]) -> u64 {
         let hash = siphash24::Hash::hash_to_u64_with_keys(self.k0, self.k1, element);
         let range = u128::from(count) * u128::from(self.m);
         u64::try_from(u128::from(hash) * range >> 64).expect("below the range")
     }
 
-    /// The sorted values of the set of `elements`, each counted once.
+    /// Returns the sorted values of `elements`; duplicate elements count once.
     pub fn values<E: AsRef<[u8]>>(self, elements: &[E]) -> Vec<u64> {
         let set: BTreeSet<&[u8]> = elements.iter().map(AsRef::as_ref).collect();
         let count = set.len() as u64;
@@ -125,7 +125,7 @@ impl Coding {
         self.encode_values(&values)
     }
 
-    /// The bytes of ascending values, in the range or not.
+    /// Encodes ascending values, which may be out of range.
     pub fn encode_values(self, values: &[u128]) -> Vec<u8> {
         let mut bits = Vec::new();
         let mut last = 0;
@@ -139,7 +139,7 @@ impl Coding {
         [compact_size(values.len() as u64), bytes_of(&bits)].concat()
     }
 
-    /// Reads a set to its last bit.
+    /// Reads a whole set, including its padding.
     pub fn read(self, bytes: &[u8]) -> Result<Reading, Fault> {
         let (count, codes) = take_count(bytes)?;
         if count > 0x0200_0000 {
@@ -162,7 +162,7 @@ impl Coding {
         Ok(Reading { values, over_range, padding })
     }
 
-    /// The count, and as many values as the bytes hold whole, whatever is behind them.
+    /// Returns the count, and all values that the bytes contain completely, whatever follows.
     pub fn prefix(self, bytes: &[u8]) -> Result<(u64, Vec<u128>), Fault> {
         let (count, codes) = take_count(bytes)?;
         Ok((count, self.whole_values(count, &mut Bits { bytes: codes, at: 0 })))
@@ -190,7 +190,7 @@ impl Coding {
         Some(delta)
     }
 
-    /// The indices of the queries whose value is among those of the set.
+    /// Returns the indices of the queries whose value is in the set.
     pub fn matching<Q: AsRef<[u8]>>(self, set: &Reading, queries: &[Q]) -> Vec<usize> {
         let count = set.values.len() as u64;
         let values: BTreeSet<u128> = set.values.iter().copied().collect();
@@ -199,9 +199,9 @@ impl Coding {
     }
 }
 
-/// The elements of a basic filter: scripts of outputs except those that start with `OP_RETURN`,
-/// scripts of what the inputs spend, nothing empty. Scripts of spent outputs in input order, the
-/// coinbase's left out.
+/// Returns the elements of a basic filter: the scripts of all outputs that do not start with
+/// `OP_RETURN`, and the scripts that the inputs spend, without empty scripts. `spent` has the
+/// scripts in input order, without the coinbase.
 pub fn basic_elements(block: &Block, spent: &[ScriptBuf]) -> BTreeSet<Vec<u8>> {
     let mut elements = BTreeSet::new();
     for tx in &block.txdata {

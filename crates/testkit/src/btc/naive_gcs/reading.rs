@@ -1,5 +1,5 @@
-//! Sets read and asked by the library, on every backend and in both ways of acceptance, against
-//! the reader written from the text.
+//! Compares sets that the library reads and queries, on every backend and with both kinds of
+//! acceptance, with the reader written from the text.
 
 use chainsieve::btc::bip158::{
     Acceptance, DecodedFilter, GcsError, GcsFilter, GcsParams, Matcher, PreparedScripts, gcs,
@@ -22,7 +22,7 @@ impl Coding {
         GcsFilter::parse(self.params(), self.key(), bytes, acceptance)
     }
 
-    /// What the library writes, the same on every backend.
+    /// Returns the set as the library writes it, which must be the same on every backend.
     pub fn written<E: AsRef<[u8]>>(self, elements: &[E]) -> Vec<u8> {
         let encode_on = |backend| {
             let elements = elements.iter().map(AsRef::as_ref);
@@ -36,7 +36,7 @@ impl Coding {
         bytes
     }
 
-    /// The library's values.
+    /// Returns the values as the library decodes them.
     pub fn decode(
         self,
         backend: Backend,
@@ -48,9 +48,10 @@ impl Coding {
         filter.decode_into_on(backend, &mut values).map(|()| values)
     }
 
-    /// Reads `bytes` in every way, and asserts that each agrees with the text: Core's way takes
-    /// exactly what the text does, the strict way leaves out what no writer makes, and every
-    /// error names its fault.
+    /// Reads `bytes` with every backend and acceptance, and asserts that the results agree with the
+    /// text. `Acceptance::Core` must accept exactly the sets that the text allows.
+    /// `Acceptance::Strict` must also reject sets that no writer produces. Every error must name
+    /// the right fault.
     pub fn check_reading(self, bytes: &[u8]) -> Result<Reading, Fault> {
         let expected = self.read(bytes);
         for backend in Backend::available() {
@@ -66,7 +67,7 @@ impl Coding {
                     assert!(values.iter().map(|v| u128::from(*v)).eq(reading.values.clone()));
                     match strict {
                         Ok(strict) => {
-                            assert!(reading.is_canonical(), "{}", about("strict takes"));
+                            assert!(reading.is_canonical(), "{}", about("strict accepts"));
                             assert_eq!(strict, values, "{}", about("strict"));
                         }
                         Err(GcsError::ValueOverRange { value, range, .. }) => {
@@ -79,9 +80,9 @@ impl Coding {
                     }
                 }
                 Err(fault) => {
-                    let error = by_core.expect_err(&about("Core takes"));
+                    let error = by_core.expect_err(&about("Core accepts"));
                     assert_eq!(fault_of(&error), Some(*fault), "{}: {error}", about("Core"));
-                    let error = strict.expect_err(&about("strict takes"));
+                    let error = strict.expect_err(&about("strict accepts"));
                     let over_range = matches!(error, GcsError::ValueOverRange { .. });
                     let same = over_range || fault_of(&error) == Some(*fault);
                     assert!(same, "{}: {error}, {fault:?}", about("strict"));
@@ -91,8 +92,8 @@ impl Coding {
         expected
     }
 
-    /// Asks the set in `bytes` for `queries` in every way, and asserts that each answer is what
-    /// the text says; returns it. Sets that cannot be read give errors, never an answer.
+    /// Queries the set in `bytes` in every way, and asserts that each answer is the one by the
+    /// text. Returns that answer. Sets that cannot be read must give errors, never an answer.
     pub fn check_matching(self, bytes: &[u8], queries: &[Vec<u8>]) -> Option<Vec<usize>> {
         let reading = self.check_reading(bytes).ok();
         let expected = reading.as_ref().map(|reading| self.matching(reading, queries));
@@ -131,7 +132,7 @@ impl Coding {
     }
 }
 
-/// What an error says of the bytes; `None` of those that only the strict way knows.
+/// Returns the fault that an error stands for; `None` for errors that only strict acceptance has.
 pub fn fault_of(error: &GcsError) -> Option<Fault> {
     assert!(!error.to_string().is_empty());
     match error {

@@ -1,9 +1,9 @@
-//! A slow BIP37 matcher, written from the BIP's text and the order in which Bitcoin Core is
-//! documented to test things, without a look at the library it is compared with.
+//! A slow BIP37 matcher, written from the BIP's text and from the documented order of Bitcoin
+//! Core's tests, without looking at the library that it is compared with.
 //!
-//! It shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, everything
-//! else is spelled out here. It is plain on purpose: no pre-mixing, no early exits beyond those
-//! which the rules prescribe, one murmur3 call per hash function and element.
+//! It shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, and everything
+//! else is written out here. It is simple on purpose: no premixed hashes, no early exits except
+//! those that the rules prescribe, and one murmur3 call for each hash function and element.
 
 pub mod script;
 pub mod tree;
@@ -13,7 +13,7 @@ use bitcoin::{Block, OutPoint, Transaction};
 
 use self::script::{Template, non_empty_pushes, template};
 
-/// A loaded filter: the four fields of `filterload`, of any size.
+/// A loaded filter of any size: the four fields of `filterload`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowFilter {
     pub data: Vec<u8>,
@@ -22,14 +22,14 @@ pub struct SlowFilter {
     pub flags: u8,
 }
 
-/// Why a transaction is relevant.
+/// Why a transaction matches the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The filter has no data, which matches everything.
     EmptyFilter,
     Txid,
-    /// Output `output` matched with its non-empty push number `push`; `inserted` says whether
-    /// its outpoint went into the filter.
+    /// Output `output` matched with its non-empty push number `push`. `inserted` is `true` if its
+    /// outpoint was inserted into the filter.
     Output {
         output: usize,
         push: usize,
@@ -75,10 +75,11 @@ impl SlowFilter {
         })
     }
 
-    /// Tests one transaction and inserts what the flags ask for. No reason means no match.
+    /// Tests one transaction, and inserts the outpoints that the flags ask for. Returns the reasons
+    /// of the match; no reason means no match.
     ///
-    /// The reasons are all that the prescribed order comes across: the transaction id, one per
-    /// output, or, if there was none of these, the first input's.
+    /// The reasons are those found in the prescribed order: the transaction id and one per matching
+    /// output, or, if there are none of these, that of the first matching input.
     pub fn match_and_update(&mut self, tx: &Transaction) -> Vec<Reason> {
         if self.data.is_empty() {
             return vec![Reason::EmptyFilter];
@@ -127,13 +128,13 @@ impl SlowFilter {
         Vec::new()
     }
 
-    /// Tests the transactions of a block in their order: index and reasons of those that match.
+    /// Tests the transactions of a block in order. Returns index and reasons of those that match.
     pub fn match_block(&mut self, block: &Block) -> Vec<(usize, Vec<Reason>)> {
         let tested = block.txdata.iter().map(|tx| self.match_and_update(tx)).enumerate();
         tested.filter(|(_, reasons)| !reasons.is_empty()).collect()
     }
 
-    /// The `filterload` payload.
+    /// Returns the `filterload` payload of the filter.
     pub fn payload(&self) -> Vec<u8> {
         let mut payload = tree::compact_size(self.data.len());
         payload.extend_from_slice(&self.data);
@@ -143,8 +144,8 @@ impl SlowFilter {
         payload
     }
 
-    /// The filter of a whole `filterload` payload of any size, as the sender of a valid one
-    /// means it. Panics on anything else: this side only reads what is known to be right.
+    /// Returns the filter of a complete, valid `filterload` payload of any size up to 65,535 bytes.
+    /// Panics on any other input: this matcher only reads payloads that are known to be valid.
     pub fn from_payload(payload: &[u8]) -> Self {
         let (len, rest) = match payload[0] {
             253 => (usize::from(payload[1]) | usize::from(payload[2]) << 8, &payload[3..]),
@@ -158,7 +159,7 @@ impl SlowFilter {
     }
 }
 
-/// An outpoint as it goes over the wire: the id in internal order, then the index.
+/// Encodes an outpoint as on the wire: the id in internal byte order, then the index.
 pub fn outpoint_bytes(outpoint: &OutPoint) -> Vec<u8> {
     let mut bytes = outpoint.txid.to_byte_array().to_vec();
     bytes.extend_from_slice(&outpoint.vout.to_le_bytes());

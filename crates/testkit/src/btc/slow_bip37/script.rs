@@ -1,4 +1,4 @@
-//! Script reading as far as BIP37 needs it: data pushes, and the two templates whose outpoints
+//! Reading of scripts as BIP37 needs it: data pushes, and the two templates whose outpoints
 //! `BLOOM_UPDATE_P2PUBKEY_ONLY` inserts.
 
 const OP_PUSHDATA1: u8 = 0x4c;
@@ -17,8 +17,8 @@ pub enum Template {
     Other,
 }
 
-/// One step through a script: its opcode, the data it pushes (opcodes above `OP_PUSHDATA4`
-/// push none that counts) and the script after it. `None` where a push goes past the end.
+/// Reads one step of a script. Returns its opcode, the data it pushes (empty for opcodes above
+/// `OP_PUSHDATA4`) and the rest of the script. Returns `None` if a push extends past the end.
 fn step(script: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&opcode, rest) = script.split_first()?;
     let length_bytes = match opcode {
@@ -42,7 +42,7 @@ fn step(script: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((opcode, data, rest))
 }
 
-/// The data that a script pushes up to the first malformed push, without what pushes nothing.
+/// Returns the non-empty data pushes of a script, up to the first malformed push.
 pub fn non_empty_pushes(mut script: &[u8]) -> Vec<&[u8]> {
     let mut pushes = Vec::new();
     while let Some((_, data, rest)) = step(script) {
@@ -54,7 +54,7 @@ pub fn non_empty_pushes(mut script: &[u8]) -> Vec<&[u8]> {
     pushes
 }
 
-/// Whether every push has its data.
+/// Returns `true` if every push has all its data.
 pub fn is_well_formed(mut script: &[u8]) -> bool {
     while !script.is_empty() {
         match step(script) {
@@ -75,7 +75,8 @@ pub fn template(script: &[u8]) -> Template {
     }
 }
 
-/// A key of the length that its header byte announces; not checked against the curve.
+/// Returns `true` for a key with the length that its first byte requires. The key is not checked
+/// against the curve.
 fn is_key(bytes: &[u8]) -> bool {
     match bytes.first() {
         Some(2 | 3) => bytes.len() == 33,
@@ -92,8 +93,8 @@ fn is_pay_to_public_key(script: &[u8]) -> bool {
     }
 }
 
-/// A count of 1 to 20 as multisig scripts write it: `OP_1` to `OP_16`, or the shortest push of
-/// a larger number.
+/// Reads a count of 1 to 20 as multisig scripts encode it: `OP_1` to `OP_16`, or the shortest push
+/// of a larger number.
 fn count(opcode: u8, data: &[u8]) -> Option<usize> {
     match (opcode, data) {
         (OP_1..=OP_16, _) => Some(usize::from(opcode - OP_1) + 1),

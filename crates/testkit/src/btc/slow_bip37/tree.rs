@@ -1,4 +1,4 @@
-//! The partial merkle tree of a `merkleblock`, built by plain recursion over the text's rules.
+//! The partial merkle tree of a `merkleblock`, built by plain recursion as the BIP describes it.
 
 use bitcoin::Block;
 use bitcoin::consensus::serialize;
@@ -25,7 +25,7 @@ struct Build<'a> {
 }
 
 impl Build<'_> {
-    /// The number of nodes at `height` over the leaves: leaves are at height 0.
+    /// Returns the number of nodes at `height`; the leaves are at height 0.
     fn width(&self, height: u32) -> usize {
         self.leaves.len().div_ceil(1 << height)
     }
@@ -57,8 +57,8 @@ impl Build<'_> {
     }
 }
 
-/// What follows the header in a `merkleblock` payload for these leaves, of which there must be
-/// at least one.
+/// Returns the part of a `merkleblock` payload after the header, for these leaves. There must be at
+/// least one leaf.
 pub fn partial_tree(leaves: &[([u8; 32], bool)]) -> Vec<u8> {
     let mut build = Build { leaves, bits: Vec::new(), hashes: Vec::new() };
     let mut height = 0;
@@ -80,7 +80,7 @@ pub fn partial_tree(leaves: &[([u8; 32], bool)]) -> Vec<u8> {
     payload
 }
 
-/// The `merkleblock` payload of a block of which the transactions at these indices matched.
+/// Returns the `merkleblock` payload of a block in which the transactions at these indices match.
 pub fn merkle_block(block: &Block, matched: &[usize]) -> Vec<u8> {
     let txids = block.txdata.iter().map(|tx| tx.compute_txid().to_byte_array());
     let leaves: Vec<_> =

@@ -1,4 +1,5 @@
-//! What a session tells of what it closes, and of what it watches, so that no caller keeps a copy.
+//! Tests of what a session reports about closed blocks and about watched items, so that no caller
+//! needs a copy.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Transaction, Txid};
@@ -7,7 +8,7 @@ use super::node::{World, block, script, truth, tx, watched};
 use crate::btc::bip37::session::{ClosedBlock, Event, FilterPolicy, Finding};
 use crate::btc::wallet::{Place, Spent, Watched};
 
-/// A transaction that pays to the wallet's script number `index`.
+/// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
     tx(&[OutPoint::new(Txid::hash(&index.to_le_bytes()), 0)], &[script(index)])
 }
@@ -26,7 +27,7 @@ fn closed(world: &World) -> Vec<&ClosedBlock> {
     found.filter_map(|f| if let Finding::Block(it) = f { Some(&**it) } else { None }).collect()
 }
 
-/// Blocks in flight while the filter changes are answered, and asked for again.
+/// Blocks that are in flight while the filter changes are answered and then requested again.
 #[test]
 fn a_superseded_answer_does_not_count() {
     let mut world = world((0..2).map(|height| block(height, vec![])).collect());
@@ -39,8 +40,8 @@ fn a_superseded_answer_does_not_count() {
     assert!(closed(&world).iter().all(|it| it.proof().block_hash == it.block().hash));
 }
 
-/// An answer to a request that the chain dropped does not count either, and one that never comes
-/// is not missed.
+/// An answer for a block that has left the chain is invalid, and a missing answer for it is not
+/// reported.
 #[test]
 fn a_block_that_left_the_chain_does_not_count() {
     let blocks: Vec<_> = (0..3).map(|height| block(height, vec![])).collect();
@@ -54,7 +55,7 @@ fn a_block_that_left_the_chain_does_not_count() {
     assert_eq!(world.count(|f| matches!(f, Finding::Unanswered(_))), 0);
 }
 
-/// A block of which a transaction did not come says so itself; one that came is not named.
+/// A closed block names a transaction that was not delivered, and none that was delivered.
 #[test]
 fn a_block_tells_what_did_not_come() {
     let (first, second) = (pay(0), tx(&[OutPoint::new(Txid::hash(b"two"), 0)], &[script(0)]));
@@ -71,8 +72,8 @@ fn a_block_tells_what_did_not_come() {
     assert_eq!(told, [Some(missing), None]);
 }
 
-/// The session's watch has the coins, with their scripts and heights, and forgets the heights that
-/// leave the chain; the coins stay.
+/// The session's watch contains the coins with their scripts and heights. After a reorganisation
+/// the coins stay, without the heights that left the chain.
 #[test]
 fn the_watch_knows_the_coins() {
     let receive = pay(0);
@@ -101,13 +102,14 @@ fn the_watch_knows_the_coins() {
     assert_eq!((known.created, known.spent), (Some(0), None));
     world.event(Event::Reorganized(0));
     assert_eq!(world.session.watch().output(&coin).expect("kept").created, None);
-    // It is spent by an unconfirmed transaction, and known to be the wallet's.
+    // An unconfirmed transaction that spends the coin is known to be the wallet's.
     world.event(Event::Tx(spend));
     let Some(Finding::Relevant(relevant)) = world.findings.last() else { panic!("not found") };
     assert_eq!((relevant.place, relevant.relevance.spent[0]), (None, spent));
 }
 
-/// A coin that comes with its script is found with it, and further payments to it are.
+/// A coin that is added with its script is found when it is spent, and further payments to the
+/// script are found too.
 #[test]
 fn a_coin_with_its_script() {
     let coin = OutPoint::new(Txid::hash(b"coin"), 0);
@@ -120,7 +122,7 @@ fn a_coin_with_its_script() {
     let mut expected = own.to_vec();
     expected.sort_unstable();
     assert_eq!(world.relevant(), expected);
-    // One whose script pushes nothing is watched by its outpoint alone.
+    // A coin whose script pushes nothing is watched by its outpoint alone.
     let coin = OutPoint::new(Txid::hash(b"bare"), 0);
     let spend = tx(&[coin], &[script(1_000_000)]);
     let bare = Some(ScriptBuf::from(vec![0x51]));
@@ -133,7 +135,7 @@ fn a_coin_with_its_script() {
     assert_eq!(world.relevant(), [txid]);
 }
 
-/// What is no longer watched is not found, and not in the next filter; the others keep their
+/// Removed items are not found and are not in the next filter. The other scripts keep their
 /// indices.
 #[test]
 fn what_is_no_longer_watched() {

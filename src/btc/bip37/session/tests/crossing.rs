@@ -1,4 +1,4 @@
-//! Random runs with an honest node, in which messages, filters and connections cross.
+//! Random runs with an honest node, in which messages, filter changes and reconnections overlap.
 
 use super::node::{World, chain, is_complaint, show, stranger, truth, watched};
 use crate::btc::bip37::UpdateMode;
@@ -11,8 +11,8 @@ fn policy() -> FilterPolicy {
     FilterPolicy::new(0xdead_beef)
 }
 
-/// Filters replaced and added to, connections broken, blocks asked for again: as long as the
-/// wallet goes back where it is told to, nothing is missed.
+/// Filters are replaced and extended, connections break, and blocks are requested again. If the
+/// wallet restarts where the session tells it to, nothing is missed.
 #[test]
 fn nothing_is_missed_whatever_crosses() {
     for seed in 1..120 {
@@ -57,8 +57,8 @@ fn nothing_is_missed_whatever_crosses() {
     }
 }
 
-/// Whatever an honest node is sent, and in whatever order things cross: no transaction of any
-/// block is ever evidence against it.
+/// No transaction of any block is ever evidence against an honest node, whatever the node is sent
+/// and in whatever order messages arrive.
 #[test]
 fn no_evidence_against_an_honest_node() {
     let mut claims = 0;
@@ -68,7 +68,7 @@ fn no_evidence_against_an_honest_node() {
         let use_filteradd = rng.one_in(2);
         let update =
             [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
-        // A coarse filter, so that false positives are among the claims.
+        // A filter with a high false-positive rate, so that false positives are among the claims.
         let fpr = 0.02;
         let mut world =
             World::new(FilterPolicy { use_filteradd, update, fpr, spare: 3, ..policy() }, blocks);
@@ -99,12 +99,12 @@ fn no_evidence_against_an_honest_node() {
         world.sync(2);
         claims += claim_everything(&mut world);
     }
-    // Many were held against an answer: the test is not empty.
+    // Many claims were tested against an answer, so the test is not empty.
     assert!(claims > 20_000, "{claims}");
 }
 
-/// Claims every transaction of every block, and paths that start elsewhere. Returns how many
-/// claims met an answer.
+/// Claims that every transaction of every block was omitted, also with paths that start at another
+/// level. Returns the number of claims for which an answer was stored.
 fn claim_everything(world: &mut World) -> usize {
     let before = world.findings.len();
     for block in world.blocks.clone() {
@@ -132,7 +132,7 @@ fn claim_everything(world: &mut World) -> usize {
     met.count()
 }
 
-/// Messages in any order, with anything in them: never a panic.
+/// Messages in any order and with any contents never cause a panic.
 #[test]
 fn garbage_in_any_order() {
     let rng = &mut Rng::new(4);

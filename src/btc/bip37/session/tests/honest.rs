@@ -1,4 +1,4 @@
-//! What the wallet of an honest node finds.
+//! Tests of a session with an honest node.
 
 use core::time::Duration;
 
@@ -40,7 +40,8 @@ fn everything_of_the_wallet_is_found() {
 
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
-    // One index a block, two in some, and all in one at the end: past any look-ahead of 1.
+    // One new index per block, two in some blocks, and five in the last block, which exceeds any
+    // look-ahead of 1.
     let pay = |rng: &mut Rng, index| {
         let from = stranger(rng).input[0].previous_output;
         tx(&[from], &[script(index)])
@@ -68,7 +69,7 @@ fn a_keychain_is_followed_from_where_it_advanced() {
     assert!(world.count(|f| matches!(f, Finding::Refilter(_))) >= 5);
 }
 
-/// The node inserted an outpoint into a filter that was on its way out.
+/// The node inserts an outpoint into a filter that is about to be replaced.
 #[test]
 fn an_outpoint_lost_with_the_filter_before_is_noticed() {
     let receive = tx(
@@ -83,7 +84,7 @@ fn an_outpoint_lost_with_the_filter_before_is_noticed() {
     world.event(Event::Connected);
     let first = world.at(0);
     world.event(Event::Request(vec![first]));
-    world.event(Event::Refresh); // behind the request, before its answer
+    world.event(Event::Refresh); // after the request, before its answer
     world.settle();
     assert_eq!(world.relevant(), own[..1]);
     assert_eq!(world.findings.last(), Some(&Finding::Refilter(first)));
@@ -100,7 +101,7 @@ fn blocks_close_with_what_came_before_them() {
     let mut world = World::new(FilterPolicy { insert_null_outpoint: true, ..policy() }, blocks);
     world.event(Event::Watch((0..4).map(watched).collect()));
     world.event(Event::Connected);
-    // Each of the wallet's transactions was relayed before; blocks then leave them out.
+    // Each of the wallet's transactions was relayed before. The answers for blocks then omit them.
     for tx in world.blocks.iter().flat_map(|b| b.txdata.clone()).collect::<Vec<_>>() {
         if own.binary_search(&tx.compute_txid()).is_ok() {
             world.event(Event::Tx(tx));
@@ -152,11 +153,12 @@ fn capacity_grows_by_steps_and_never_shrinks() {
         .iter()
         .filter_map(|f| if let Finding::Privacy(report) = f { Some(*report) } else { None })
         .collect();
-    // Once at first, once when the size changed; not when a filter of one size was sent again.
+    // Reported once at first and once when the size changed, but not when a filter of the same size
+    // was sent again.
     assert_eq!(reports.iter().map(|r| r.parameters_changed).collect::<Vec<_>>(), [false, true]);
     assert!(reports[1].to_string().contains("changed"), "{}", reports[1]);
     assert!(reports[0].to_string().contains("fewer than 15"), "{}", reports[0]);
-    // Restored with tweak and capacity, the filter is the same.
+    // A session with the restored tweak and capacity builds the same filter.
     let mut again = World::new(*world.session.filter_policy(), vec![]);
     again.event(Event::Watch((0..16).map(watched).collect()));
     again.event(Event::Connected);
@@ -197,7 +199,7 @@ fn a_filter_that_lets_too_much_through_is_noticed() {
     world.event(Event::Watch(vec![watched(0)]));
     world.event(Event::Connected);
     world.settle();
-    // The node inserts a lot for transactions that it relays to others.
+    // The node inserts many elements for transactions that it relays to others.
     let filter = world.filter.as_mut().unwrap();
     for i in 0..300_u32 {
         filter.insert(&i.to_le_bytes());
@@ -230,10 +232,11 @@ fn what_is_under_way_without_a_new_script_is_asked_for_again() {
     world.event(Event::Connected);
     world.event(Event::Request(vec![world.at(3), world.at(1), world.at(2)]));
     world.event(Event::Watch(vec![watched(1)]));
-    // The third block is under way, and what waits behind it is dropped: from the lowest of all.
+    // The third block is in flight, and the queued blocks after it are dropped. The session
+    // restarts from the lowest of all.
     assert_eq!(world.findings.last(), Some(&Finding::Refilter(world.at(1))));
     assert_eq!(world.session.pending_requests(), 1);
-    // The same script again changes nothing.
+    // Adding the same script again changes nothing.
     let before = world.findings.len();
     world.event(Event::Watch(vec![watched(1)]));
     assert_eq!(world.findings.len(), before);
@@ -275,7 +278,7 @@ fn requests_survive_a_connection_but_not_a_reorganization() {
         Finding::Block(closed) => Some(closed.proof().link != HeaderLink::Unlinked),
         _ => None,
     });
-    // Four were under way; the last of them is no longer in the chain.
+    // Four requests were in flight. The block of the last one is no longer in the chain.
     assert_eq!(links.collect::<Vec<_>>(), [true, true, true, false]);
 }
 
@@ -314,7 +317,7 @@ fn messages_as_bitcoin_has_them() {
     assert_eq!(Event::from(NetworkMessage::Verack), Event::Other);
 }
 
-/// A block of mainnet, as the wallet of one of its scripts sees it.
+/// A block of mainnet, filtered for a wallet with one of its scripts.
 #[test]
 fn a_real_block() {
     let file = include_str!("../../../../../fixtures/bitcoin/blocks/mainnet_150013.json");
@@ -348,7 +351,8 @@ fn a_real_block() {
     assert_eq!(proof.block_hash.to_string(), file["hash"].as_str().unwrap());
 }
 
-/// A miner put a transaction of 64 bytes into a block: it is passed over, the others count.
+/// A miner has put a transaction of 64 bytes into a block. That transaction is ignored, and the
+/// others are accepted.
 #[test]
 fn a_transaction_of_64_bytes_costs_the_block_nothing() {
     let from = OutPoint::new(Txid::hash(b"small"), 0);

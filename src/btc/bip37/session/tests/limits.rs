@@ -1,4 +1,4 @@
-//! What is kept, counted and waited for.
+//! Tests of a session's limits, counts and timeouts.
 
 use core::time::Duration;
 
@@ -28,7 +28,8 @@ fn world_with(length: u32, limits: Limits) -> World {
     world
 }
 
-/// Whether an answer for each block is kept: a claim against it meets the answer.
+/// Returns, for each block, `true` if an answer is stored: a claim is then tested against the
+/// answer.
 fn kept(world: &mut World) -> Vec<bool> {
     let blocks = world.blocks.clone();
     let is_kept = |block: &bitcoin::Block| {
@@ -42,7 +43,7 @@ fn kept(world: &mut World) -> Vec<bool> {
     blocks.iter().map(is_kept).collect()
 }
 
-/// A node answers with every leaf of the tree: the oldest answers go.
+/// A node answers with every leaf of the tree, and the oldest answers are dropped.
 #[test]
 fn the_bytes_of_answers_are_bounded() {
     let limits = Limits { answer_bytes: 10 * 2_000, in_flight: 4, ..Limits::default() };
@@ -57,13 +58,13 @@ fn the_bytes_of_answers_are_bounded() {
         assert_eq!(world.count(|f| matches!(f, Finding::Block(_))), 20);
         let kept = kept(&mut world);
         let count = kept.iter().filter(|kept| **kept).count();
-        // All 61 leaves of a tree are in an answer, 32 bytes each.
+        // Each answer contains all 61 leaves of a tree, with 32 bytes each.
         assert!((least..=most).contains(&count) && count * 61 * 32 < 20_000, "{count}");
         assert!(kept[20 - count..].iter().all(|kept| *kept), "{kept:?}");
     }
 }
 
-/// One key and its scripts are as many addresses in whatever order they are added.
+/// One key and its scripts give the same number of addresses in whatever order they are added.
 #[test]
 fn addresses_are_counted_in_any_order() {
     let key: PublicKey =
@@ -97,7 +98,7 @@ fn one_address_reads_as_one() {
     assert!(two.to_string().starts_with("2 addresses of the wallet match this filter,"));
 }
 
-/// The clock was ahead, and was set right: a request still waits too long at some time.
+/// The clock was ahead and is set back: a request still becomes overdue.
 #[test]
 fn a_clock_set_back_hides_no_stall() {
     let mut world = world(1);
@@ -109,7 +110,8 @@ fn a_clock_set_back_hides_no_stall() {
     assert!(matches!(tick(71)[..], [Action::Report(Finding::Stalled(..))]));
 }
 
-/// Small numbers, which the caller may count its own pings with, are no nonces of the session.
+/// The session uses no small numbers as nonces, because the caller may number its own pings with
+/// them.
 #[test]
 fn nonces_are_not_small_numbers() {
     for fence in (0..1_000).chain([u64::MAX, 0xdead_beef << 31]) {

@@ -1,4 +1,4 @@
-//! What a lying node gets, and a lying witness.
+//! Tests of lying nodes, and of lying witnesses.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, OutPoint, ScriptBuf, Transaction, TxMerkleNode, Witness};
@@ -11,7 +11,8 @@ use crate::btc::bip37::{BloomFilter, MerkleBlock, ProofError, TreeError, UpdateM
 use crate::btc::merkle_tree::{MerklePath, PathError};
 use testkit::Rng;
 
-/// Three blocks; the second pays to script 0 at position 3, and the third spends that.
+/// A world with three blocks. The second block pays to script 0 at position 3, and the third block
+/// spends that output.
 fn world() -> World {
     let rng = &mut Rng::new(11);
     let mut foreign = |count: u32| (0..count).map(|_| stranger(rng)).collect::<Vec<_>>();
@@ -50,7 +51,7 @@ fn an_omission_is_shown_by_anyone_with_the_block() {
         panic!("{:?}", world.findings.last());
     };
     assert_eq!((omission.index, omission.ground), (3, Ground::Output(0)));
-    // Whoever gets the evidence sees the same; with anything changed, nothing.
+    // Anyone who verifies the evidence gets the same result. Evidence with any change is rejected.
     assert_eq!(evidence.verify(Network::Regtest), Ok(omission));
     assert!(matches!(
         evidence.verify(Network::Bitcoin),
@@ -74,15 +75,16 @@ fn an_omission_is_shown_by_anyone_with_the_block() {
         with(&|e| e.omitted.transaction.output[0].value = bitcoin::Amount::ZERO),
         EvidenceError::OtherRoot { .. }
     ));
-    // What matches only by an outpoint that the node was to insert is no evidence.
+    // A transaction that matches only by an outpoint that the node should have inserted is no
+    // evidence.
     assert!(matches!(claim(&mut world, 2, 4), Finding::NoEvidence(_, EvidenceError::NoMatch)));
 }
 
-/// A leaf shown, but not as matched, is left out as well.
+/// A leaf that is in the answer but not flagged as matched is omitted too.
 #[test]
 fn an_unmatched_leaf_is_an_omission() {
     let mut world = run(|block, matched| {
-        // Its neighbour in its place: both leaves are shown.
+        // The neighbour is flagged as matched instead, so the answer contains both leaves.
         let neighbours = matched.iter().map(|index| index ^ 1);
         let shown: Vec<_> = neighbours.filter(|&i| (i as usize) < block.txdata.len()).collect();
         Some(truth(block, &shown))
@@ -90,7 +92,7 @@ fn an_unmatched_leaf_is_an_omission() {
     assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
-/// A tree of another height makes every honest path too long: the coinbase shows that.
+/// With a false height, every honest path is too long. The coinbase proves the true height.
 #[test]
 fn a_false_height_is_shown_by_the_coinbase() {
     let mut world = run(|block, _| {
@@ -118,8 +120,8 @@ fn a_false_height_is_shown_by_the_coinbase() {
     assert_eq!(evidence.verify(Network::Regtest), Ok(3));
 }
 
-/// A tree of fewer transactions and the same height: what is shown lies behind its end, and is
-/// left out all the same.
+/// The answer claims fewer transactions at the same height, so the omitted transaction is after the
+/// claimed end. The omission is detected all the same.
 #[test]
 fn fewer_transactions_at_the_same_height_are_no_way_out() {
     let mut world = run(|block, _| {
@@ -130,7 +132,8 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     });
     let own = &world.blocks[1];
     let receive = own.txdata[3].clone();
-    // Seven transactions, the wallet's last: the place behind it is its copy.
+    // Seven transactions, the last of which is the wallet's. The position after the last is its
+    // copy in the tree.
     let mut txdata = own.txdata[1..].to_vec();
     txdata.retain(|tx| *tx != receive);
     txdata.push(receive);
@@ -157,7 +160,7 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     let (hash, receive) = (world.blocks[1].block_hash(), world.blocks[1].txdata[3].clone());
     let txid = receive.compute_txid();
     assert!(world.findings.contains(&Finding::NotDelivered { block: hash, index: 3, txid }));
-    // Nothing was omitted: the tree has it.
+    // Nothing was omitted, because the tree contains the transaction.
     assert!(matches!(
         claim(&mut world, 1, 3),
         Finding::NoEvidence(_, EvidenceError::NotOmitted(3))
@@ -166,7 +169,8 @@ fn what_is_not_delivered_is_said_and_may_come_late() {
     assert_eq!(world.relevant(), [txid]);
 }
 
-/// Nothing commits to a witness, and no limit counts it: none is kept or reported.
+/// Witnesses are neither stored nor reported, because nothing commits to them and no limit includes
+/// them.
 #[test]
 fn witnesses_are_dropped() {
     let padded = |mut tx: Transaction| {
@@ -198,7 +202,8 @@ fn a_transaction_that_is_not_in_the_tree() {
         let forged = tx(&[OutPoint::new(block.txdata[0].compute_txid(), 9)], &[script(0)]);
         Some((merkle_block, [vec![forged], transactions].concat()))
     });
-    // Only where it came while others were outstanding can it be told from a relayed one.
+    // A forged transaction can be distinguished from a relayed one only if it arrives while others
+    // are outstanding.
     assert_eq!(world.count(|f| matches!(f, Finding::NotInTree { .. })), 2);
     assert_eq!(world.relevant().len(), 2, "the forged ones are unconfirmed");
     assert!(matches!(
@@ -226,7 +231,8 @@ fn invalid_unrequested_and_passed_over() {
     let hash = world.blocks[1].block_hash();
     assert!(world.findings.contains(&Finding::Unanswered(hash)));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // Asked again, an answer could be the late one: it proves what it proves, and accuses no one.
+    // After a second request, an answer could also be the late answer to the first one. It proves
+    // inclusion, but is no evidence against the node.
     world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();
@@ -238,7 +244,7 @@ fn invalid_unrequested_and_passed_over() {
     assert_eq!(world.findings.last(), Some(&Finding::Unrequested(world.blocks[0].block_hash())));
 }
 
-/// Before the fence the answer may still be one to another request.
+/// Before the fence, the answer may still belong to another request.
 #[test]
 fn evidence_waits_for_the_fence() {
     let mut world = world();
@@ -249,7 +255,7 @@ fn evidence_waits_for_the_fence() {
         assert!(world.session_step());
     }
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // A pong for no ping of ours settles nothing.
+    // A pong that answers none of the session's pings settles nothing.
     world.event(Event::Pong(u64::MAX));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
     world.settle();
@@ -266,8 +272,8 @@ fn a_filter_sent_between_request_and_answer_spoils_the_answer() {
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
 }
 
-/// The whole of a block's evidence for one transaction whose output has `pays`, under a filter
-/// that holds `element`.
+/// Returns the evidence that a block's answer omits a transaction whose output script is `pays`,
+/// with a filter that contains `element`.
 fn evidence(pays: &[u8], element: &[u8]) -> OmissionEvidence {
     let odd: Transaction = tx(&[OutPoint::null()], &[ScriptBuf::from(pays.to_vec())]);
     let block: Block = block(1, vec![stranger(&mut Rng::new(1)), odd]);
@@ -277,19 +283,20 @@ fn evidence(pays: &[u8], element: &[u8]) -> OmissionEvidence {
     OmissionEvidence { filter, merkle_block, omitted: show(&block, 2) }
 }
 
-/// Where implementations differ, nobody is accused.
+/// Cases in which implementations differ are no evidence.
 #[test]
 fn corners_of_implementations_are_no_evidence() {
     let verify = |evidence: OmissionEvidence| evidence.verify(Network::Regtest);
     let push = [&[20][..], &[9; 20]].concat();
     assert!(verify(evidence(&push, &[9; 20])).is_ok());
-    // A malformed push behind the one that matches: some skip the script.
+    // With a malformed push after the matching one, some implementations skip the whole script.
     let malformed = [&push[..], &[5, 1]].concat();
     assert_eq!(verify(evidence(&malformed, &[9; 20])), Err(EvidenceError::NoMatch));
-    // More than a script may push.
+    // A push of more than 520 bytes.
     let long = [&[0x4d, 0x09, 0x02][..], &[7; 521]].concat();
     assert_eq!(verify(evidence(&long, &[7; 521])), Err(EvidenceError::NoMatch));
-    // Filters that some read otherwise: 0 functions, no data, reserved flags.
+    // Filters that some implementations treat differently: 0 hash functions, no data, reserved
+    // flags.
     for payload in [
         &[&[2, 0xff, 0xff, 0, 0, 0, 0][..], &[0; 5]].concat(),
         &[&[0, 1, 0, 0, 0][..], &[0; 5]].concat(),
@@ -306,8 +313,9 @@ fn corners_of_implementations_are_no_evidence() {
     assert_eq!(verify(small), Err(EvidenceError::TransactionOf64Bytes));
 }
 
-/// Two txids of the block side by side, shown as a transaction one level up, or something below
-/// a real one: the path has another length than the honest answer's tree.
+/// A path that starts above or below the txids has another length than the tree of the honest
+/// answer has levels: two txids shown as a transaction one level up, or something below a real
+/// transaction.
 #[test]
 fn paths_that_start_elsewhere() {
     let mut world = run(|block, matched| Some(truth(block, matched)));
@@ -325,15 +333,15 @@ fn paths_that_start_elsewhere() {
     ));
 }
 
-/// Once a node has answered what was not asked, no answer is held against it that was not
-/// fenced off before, or comes later: either could be one to another request.
+/// Once a node has sent an answer that was not requested, its unsettled and later answers are not
+/// used as evidence: each could belong to another request.
 #[test]
 fn out_of_turn_once_is_out_of_turn_for_good() {
     let mut world = world();
     world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
     while world.node_step() {}
-    // The answer is in, its pong is not.
+    // The answer has arrived, and its pong has not.
     assert!(world.session_step());
     let (surplus, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(surplus));
@@ -349,8 +357,9 @@ fn out_of_turn_once_is_out_of_turn_for_good() {
     assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
-/// What the pong has fenced off stays: a surplus answer to a request before it would have come
-/// before it. Nor does a node wipe out what another one answered.
+/// Answers that a pong has settled stay usable: a surplus answer to an earlier request would have
+/// arrived before the pong. A node's surplus answer does not affect the answers of another node
+/// either.
 #[test]
 fn a_surplus_answer_takes_no_evidence_back() {
     let mut world = run(|block, _| Some(truth(block, &[])));
@@ -364,7 +373,8 @@ fn a_surplus_answer_takes_no_evidence_back() {
     assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { .. }));
 }
 
-/// Two nodes were asked for one block, and the first has lied: the finding says which it was.
+/// The same block is requested from two nodes, and the first one lies. The finding contains the
+/// number of the first connection.
 #[test]
 fn a_finding_says_on_which_connection_the_answer_came() {
     let mut world = world();
@@ -378,7 +388,7 @@ fn a_finding_says_on_which_connection_the_answer_came() {
     world.settle();
     assert_eq!(world.relevant().len(), 2);
     assert!(matches!(claim(&mut world, 1, 3), Finding::Omission { connection: 1, .. }));
-    // The other way round.
+    // Now the second node lies.
     let mut world = self::world();
     world.request_from(0);
     world.settle();

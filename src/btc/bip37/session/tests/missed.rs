@@ -1,4 +1,4 @@
-//! What could be missed between a keychain's advance and the scripts that follow it.
+//! Tests of transactions that could be missed between a keychain's advance and its new scripts.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
@@ -8,12 +8,12 @@ use crate::btc::bip37::session::{Event, FilterPolicy, Finding};
 use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{Label, Watched};
 
-/// A transaction that pays to the wallet's script number `index`.
+/// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
     tx(&[OutPoint::new(Txid::hash(&index.to_le_bytes()), 0)], &[script(index)])
 }
 
-/// A session that watches the scripts below `scripts`.
+/// Returns a world whose session watches the scripts below `scripts`.
 fn world(scripts: u32, blocks: Vec<bitcoin::Block>) -> World {
     let mut world = World::new(FilterPolicy::new(7), blocks);
     world.event(Event::Watch((0..scripts).map(watched).collect()));
@@ -22,8 +22,8 @@ fn world(scripts: u32, blocks: Vec<bitcoin::Block>) -> World {
     world
 }
 
-/// A transaction outside of blocks reveals an index, and blocks are answered before the scripts
-/// that follow it are watched.
+/// An unconfirmed transaction reveals an index, and blocks are answered before the following
+/// scripts are watched.
 #[test]
 fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
     let (five, twenty) = (pay(5), pay(20));
@@ -42,8 +42,8 @@ fn a_block_between_an_unconfirmed_advance_and_its_scripts() {
     assert!(world.relevant().contains(&want));
 }
 
-/// The block that advanced a keychain is replaced by another, which is answered before the
-/// scripts that follow are watched.
+/// The block that advanced a keychain is replaced by another block, which is answered before the
+/// following scripts are watched.
 #[test]
 fn a_reorganization_between_an_advance_and_its_scripts() {
     let (five, twenty) = (pay(5), pay(20));
@@ -64,7 +64,8 @@ fn a_reorganization_between_an_advance_and_its_scripts() {
     assert!(world.relevant().contains(&want));
 }
 
-/// A block that the chain has dropped advances a keychain: nobody is sent back to it.
+/// A block that has left the chain advances a keychain. The session does not ask for that block
+/// again.
 #[test]
 fn no_one_is_sent_back_to_a_dropped_block() {
     let mut world = world(6, vec![block(7, vec![pay(5)])]);
@@ -76,8 +77,8 @@ fn no_one_is_sent_back_to_a_dropped_block() {
     assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
 }
 
-/// A script that follows in its keychain shows the filter what another one does already: what
-/// paid to it was foreign until then.
+/// The next script of a keychain has the same filter element as another watched script. A payment
+/// to the new script was a false positive until then.
 #[test]
 fn a_new_script_whose_element_is_not_new() {
     let hash = WPubkeyHash::hash(&[7]);
@@ -104,8 +105,8 @@ fn a_new_script_whose_element_is_not_new() {
     assert_eq!(world.findings.len(), before);
 }
 
-/// A script that is known by its coin alone follows in its keychain: until then what paid to it was
-/// no use of the keychain, so that nothing after it was looked for.
+/// The next script of a keychain was known only from its coin. Until then, a payment to the script
+/// did not advance the keychain, so that no later script was watched.
 #[test]
 fn a_new_label_of_a_script_known_by_its_coin() {
     let (zero, one) = (pay(0), pay(1));
@@ -127,14 +128,15 @@ fn a_new_label_of_a_script_known_by_its_coin() {
     assert_eq!(world.findings.len(), before);
 }
 
-/// How often a transaction was reported as the wallet's, and unconfirmed.
+/// Returns how many times a transaction was reported as the wallet's and unconfirmed.
 fn unconfirmed(world: &World, tx: &Transaction) -> usize {
     let txid = tx.compute_txid();
     let is_it = |finding: &&Finding| matches!(finding, Finding::Relevant(own) if own.txid == txid && own.place.is_none());
     world.findings.iter().filter(is_it).count()
 }
 
-/// What came outside of blocks before its script was watched is the wallet's from then on.
+/// An unconfirmed transaction that was received before its script was watched is reported once the
+/// script is watched.
 #[test]
 fn an_unconfirmed_transaction_before_its_script() {
     let coin = tx(&[OutPoint::new(Txid::hash(&[1]), 0)], &[script(0), script(1)]);
@@ -148,7 +150,8 @@ fn an_unconfirmed_transaction_before_its_script() {
     }
     world.event(Event::Watch((1..3).map(watched).collect()));
     assert_eq!([unconfirmed(&world, &pay(2)), unconfirmed(&world, &pay(3))], [1, 0]);
-    // Not the wallet's at first, since its coin came after it; it is once it comes again.
+    // The spend is foreign at first, because its coin arrived after it. When the spend is received
+    // again, it is the wallet's.
     let spend = tx(&[OutPoint::new(child.compute_txid(), 0)], &[script(1_000_000)]);
     world.event(Event::Tx(spend.clone()));
     world.event(Event::Tx(child.clone()));
@@ -161,7 +164,8 @@ fn an_unconfirmed_transaction_before_its_script() {
     }
 }
 
-/// What was confirmed is unconfirmed again, and said to be once more; before, it is not.
+/// A confirmed transaction that becomes unconfirmed by a reorganisation is reported again, but not
+/// before the reorganisation.
 #[test]
 fn unconfirmed_again_after_a_reorganization() {
     let own = pay(0);
@@ -174,7 +178,7 @@ fn unconfirmed_again_after_a_reorganization() {
         world.event(Event::Tx(own.clone()));
         assert_eq!(unconfirmed(&world, &own), times);
     }
-    // Its block is dropped while it is under way.
+    // The block leaves the chain while its request is in flight.
     let mut world = self::world(1, world.blocks);
     world.request_from(0);
     world.event(Event::Reorganized(1));

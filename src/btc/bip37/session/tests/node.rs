@@ -1,4 +1,5 @@
-//! A chain, a node that serves it filtered, and the wire between node and session.
+//! Simulation of a chain, a node that serves filtered blocks, and the connection between node and
+//! session.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -21,7 +22,7 @@ use crate::btc::tests as regtest;
 use crate::btc::wallet::{Label, Watched};
 use testkit::Rng;
 
-/// The wallet's script number `index`; a stranger's from 1,000,000 on.
+/// Returns the wallet's script number `index`. Numbers from 1,000,000 on are scripts of strangers.
 pub(super) fn script(index: u32) -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(&index.to_le_bytes()))
 }
@@ -59,12 +60,12 @@ pub(super) fn txids(block: &Block) -> Vec<Txid> {
     block.txdata.iter().map(Transaction::compute_txid).collect()
 }
 
-/// A mined block of a coinbase transaction and `txdata`.
+/// Returns a mined block with a coinbase transaction and `txdata`.
 pub(super) fn block(height: u32, txdata: Vec<Transaction>) -> Block {
     let mut coinbase = tx(&[OutPoint::null()], &[script(2_000_000 + height)]);
     coinbase.input[0].script_sig = ScriptBuf::from(height.to_le_bytes().to_vec());
     let txdata = [vec![coinbase], txdata].concat();
-    // The hash tells blocks of one height apart: all follow the genesis block.
+    // All blocks follow the genesis block, and the hash distinguishes blocks of the same height.
     let mut block = regtest::block(&regtest::genesis(), txdata);
     block.header.time = height;
     regtest::solve(&mut block.header);
@@ -77,8 +78,8 @@ pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
     TransactionInBlock { transaction, path }
 }
 
-/// A chain that pays to and spends from scripts below `scripts`, in and across blocks; with the
-/// ids of those transactions, sorted.
+/// Returns a chain with payments to scripts below `scripts` and spends of these payments, in the
+/// same and in other blocks; with the sorted txids of these transactions.
 pub(super) fn chain(rng: &mut Rng, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
     let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
     let mut blocks = Vec::new();
@@ -118,7 +119,7 @@ pub(super) fn chain(rng: &mut Rng, length: u32, scripts: u32) -> (Vec<Block>, Ve
     (blocks, own)
 }
 
-/// Whether a finding says anything against the node, or that something is wrong.
+/// Returns `true` if a finding is a complaint about the node or reports an error.
 pub(super) fn is_complaint(finding: &Finding) -> bool {
     !matches!(
         finding,
@@ -133,10 +134,10 @@ pub(super) fn is_complaint(finding: &Finding) -> bool {
     )
 }
 
-/// What a node does to its answer.
+/// Function that replaces a node's true answer; `None` for no answer.
 pub(super) type Lie = fn(&Block, &[u32]) -> Option<Answer>;
 
-/// An answer's merkle block and transactions.
+/// Merkle block and transactions of an answer.
 pub(super) type Answer = (MerkleBlock, Vec<Transaction>);
 
 pub(super) fn truth(block: &Block, matched: &[u32]) -> Answer {
@@ -144,7 +145,7 @@ pub(super) fn truth(block: &Block, matched: &[u32]) -> Answer {
     (merkle_block, matched.iter().map(|&i| block.txdata[i as usize].clone()).collect())
 }
 
-/// A node, its blocks, and messages on their way to the session.
+/// A session, a node with its blocks, and the messages in flight between the two.
 pub(super) struct World {
     pub(super) session: Session,
     pub(super) blocks: Vec<Block>,
@@ -153,7 +154,7 @@ pub(super) struct World {
     pub(super) to_node: VecDeque<Message>,
     pub(super) findings: Vec<Finding>,
     pub(super) lie: Lie,
-    /// Whether the node answers requests behind what comes after them.
+    /// `true` if the node answers requests only after later messages.
     pub(super) slow: bool,
     deferred: VecDeque<BlockHash>,
 }
@@ -179,7 +180,7 @@ impl World {
         Session::new(config)
     }
 
-    /// Starts over with a session that has so many requests under way at most.
+    /// Replaces the session by one with at most `in_flight` requests in flight.
     pub(super) fn limit_in_flight(&mut self, in_flight: usize) {
         self.session = Self::session(*self.session.filter_policy(), in_flight);
     }
@@ -202,7 +203,7 @@ impl World {
         }
     }
 
-    /// The node takes one message. False if there is none.
+    /// Lets the node handle one message. Returns `false` if there is none.
     pub(super) fn node_step(&mut self) -> bool {
         if !self.slow
             && let Some(hash) = self.deferred.pop_front()
@@ -226,7 +227,7 @@ impl World {
         true
     }
 
-    /// The connection breaks, and there is a new one.
+    /// Closes the connection and opens a new one.
     pub(super) fn reconnect(&mut self) {
         self.to_node.clear();
         self.to_session.clear();
@@ -245,19 +246,20 @@ impl World {
         self.to_session.extend(transactions.into_iter().map(Event::Tx));
     }
 
-    /// The session takes one message. False if there is none.
+    /// Lets the session handle one message. Returns `false` if there is none.
     pub(super) fn session_step(&mut self) -> bool {
         let Some(event) = self.to_session.pop_front() else { return false };
         self.event(event);
         true
     }
 
-    /// Until nothing is on its way.
+    /// Runs node and session until no message is in flight.
     pub(super) fn settle(&mut self) {
         while self.node_step() || self.session_step() {}
     }
 
-    /// The same, adding scripts and going back where the session says so.
+    /// Runs as [`settle`](Self::settle), and adds scripts and restarts where the session asks for
+    /// it.
     pub(super) fn sync(&mut self, lookahead: u32) {
         self.settle();
         let mut seen = 0;
@@ -274,7 +276,7 @@ impl World {
         }
     }
 
-    /// Ids of the wallet's confirmed transactions that were reported, sorted.
+    /// Returns the sorted txids of the wallet's confirmed transactions that were reported.
     pub(super) fn relevant(&self) -> Vec<Txid> {
         let relevant = |finding: &Finding| match finding {
             Finding::Relevant(tx) => tx.place.map(|_| tx.txid),

@@ -1,4 +1,4 @@
-//! Files of an index, written bit by bit as the format says.
+//! Index files in memory, written bit by bit as the format documents.
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -17,17 +17,17 @@ use crate::eth::index::format::tail::{Slot, SlotPlace, TailHeader, TailRow};
 use crate::eth::index::format::{SECTION, Settings, segments};
 use crate::eth::index::{FileKind, ReadAt, Storage};
 
-/// Offset and length of reads.
+/// Offset and length of each read.
 type Reads = Arc<Mutex<Vec<(u64, usize)>>>;
 
-/// Files in memory, read as slices or not; counts the bytes that are read.
+/// Files in memory that count their reads; they can be read as slices or not.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     pub(super) by_name: BTreeMap<String, Vec<u8>>,
     pub(super) in_memory: bool,
     /// Offset and length of each read of a segment.
     pub(super) reads: Reads,
-    /// What was said to be read soon.
+    /// Ranges of bytes that were announced to be read soon.
     pub(super) hints: Arc<Mutex<Vec<Range<u64>>>>,
 }
 
@@ -80,14 +80,14 @@ pub(super) fn settings() -> Settings {
     Settings::new("test").unwrap()
 }
 
-/// The bits of one section's filters: for each position, the headers that have it, as the format
-/// says, and how many they are.
+/// Returns the rows of one section as the format documents them: for each position, the bits of the
+/// headers, and the number of set bits.
 fn turned(blooms: &[[u8; BYTES]]) -> Vec<([u8; ROW], u16)> {
     let mut rows = vec![([0; ROW], 0); BITS];
     for (header, bloom) in blooms.iter().enumerate() {
         for (byte, &bits) in bloom.iter().enumerate().filter(|(_, bits)| **bits != 0) {
             for bit in (0..8).filter(|bit| bits >> bit & 1 != 0) {
-                // The Yellow Paper's 4.4.3: the filter is a big-endian number.
+                // A filter is a big-endian number (Yellow Paper, M3:2048).
                 let (row, ones) = &mut rows[(255 - byte) * 8 + bit];
                 row[header / 8] |= 1 << (header % 8);
                 *ones += 1;
@@ -115,7 +115,7 @@ fn record(blooms: &[[u8; BYTES]]) -> SectionRecord {
     }
 }
 
-/// The file of a segment.
+/// Returns the bytes of a segment file.
 pub(super) fn segment(first: u64, blooms: &[[u8; BYTES]]) -> Vec<u8> {
     let (sections, rest) = blooms.as_chunks::<SECTION>();
     assert!(rest.is_empty());
@@ -156,12 +156,12 @@ pub(super) fn segment(first: u64, blooms: &[[u8; BYTES]]) -> Vec<u8> {
     file
 }
 
-/// An index of these filters, of which so many sections are sealed.
+/// Returns the files of an index of these filters, with `sections` sealed sections.
 pub(super) fn files(first: u64, blooms: &[[u8; BYTES]], sections: u32) -> Files {
     generation(7, first, blooms, sections)
 }
 
-/// The files of a generation.
+/// Returns the files of an index with the given generation.
 pub(super) fn generation(
     generation: u64,
     first: u64,

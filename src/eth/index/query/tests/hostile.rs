@@ -1,4 +1,4 @@
-//! Files that are not as they were written.
+//! Queries of damaged and malicious files.
 
 use alloc::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use testkit::Rng;
 
 const SEGMENT: &str = "00000000-01.segment";
 
-/// A section with rows of every kind: empty, lists, raw, full.
+/// A section with rows of every encoding: empty, lists, raw, full.
 fn blooms() -> Vec<[u8; BYTES]> {
     let mut blooms = vec![[0; BYTES]; SECTION];
     for (number, bloom) in blooms.iter_mut().enumerate() {
@@ -39,7 +39,7 @@ fn queries() -> Vec<CompiledQuery> {
 
 type Answers = Vec<Result<Vec<u64>, IndexError>>;
 
-/// What an index of these files answers; panics are shown with `what`.
+/// Returns the answers of an index of these files; a panic is reported with `what`.
 fn answers(files: &Files, what: &str) -> Answers {
     let ask = || -> Answers {
         let index = match Index::open(files.clone()) {
@@ -57,7 +57,7 @@ fn answers(files: &Files, what: &str) -> Answers {
     catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| panic!("{what}"))
 }
 
-/// Whatever byte is another one: the part is named, or the answer is the same.
+/// Changes each byte in turn: either the error names the damaged part, or the answer is unchanged.
 #[test]
 fn a_byte_that_is_another_one() {
     let mut files = files(0, &blooms(), 1);
@@ -144,7 +144,7 @@ fn a_file_that_is_cut_off() {
     }
 }
 
-/// A segment with a list of its own making, with the right checksums.
+/// Returns files whose segment has the given list, with valid checksums.
 fn with_list(places: &[u16]) -> Files {
     let mut files = files(0, &blooms(), 1);
     let bytes = files.by_name.get_mut(SEGMENT).unwrap();
@@ -180,12 +180,12 @@ fn lists_that_are_none() {
         }
         let mut files = with_list(&[0, 100, 8191]);
         files.in_memory = in_memory;
-        // Row 2 has every hundredth.
+        // Row 2 has every hundredth header.
         assert_eq!(answers(&files, "a list")[0], Ok(vec![0, 100]));
     }
 }
 
-/// Entries and headers of random bytes with the right checksums: no panic.
+/// Entries and headers of random bytes with valid checksums must not cause a panic.
 #[test]
 fn entries_that_lie() {
     let mut rng = Rng::new(8);

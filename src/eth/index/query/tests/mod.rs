@@ -1,4 +1,4 @@
-//! Queries over files that are written here against row scans.
+//! Compares queries of an index with row-by-row scans of the same filters.
 
 mod files;
 mod hostile;
@@ -19,13 +19,14 @@ use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
 use testkit::Rng;
 
-/// Values: some in many filters, most in few.
+/// Returns a random value: half of the values are frequent, the others rare.
 fn value(rng: &mut Rng) -> BitPositions {
     let number = if rng.below(2) == 0 { rng.below(8) } else { rng.below(4_000) };
     bloom::positions(&number.to_be_bytes())
 }
 
-/// Filters of one kind for a section or so: empty, sparse, half full, dense; a few with all bits.
+/// Returns random filters in runs of one kind: empty, sparse, half full, dense; some runs contain a
+/// few filters with all bits set.
 fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
     let mut blooms = Vec::with_capacity(count);
     while blooms.len() < count {
@@ -36,7 +37,7 @@ fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
             let mut bloom = [0; BYTES];
             match kind {
                 0 => {}
-                // Few values.
+                // At most three values in each filter.
                 1 | 2 => (0..rng.below(4)).for_each(|_| bloom::accrue(&mut bloom, &value(rng))),
                 3 => {
                     bloom
@@ -81,7 +82,7 @@ fn numbers(candidates: &Candidates, first: u64) -> Vec<usize> {
     candidates.iter().map(|number| usize::try_from(number - first).unwrap()).collect()
 }
 
-/// Every way to ask gives what a row scan gives.
+/// Asserts that every query function returns the same candidates as a row-by-row scan.
 fn check(
     index: &Index<Files>,
     blooms: &[[u8; BYTES]],
@@ -132,7 +133,7 @@ fn as_a_row_scan() {
     }
 }
 
-/// The largest segment, the next section, and the tail behind them.
+/// Ranges at the end of the largest segment, in the next section, and in the tail.
 #[test]
 fn around_the_largest_segment() {
     let mut rng = Rng::new(2);
@@ -162,7 +163,7 @@ fn around_the_largest_segment() {
     }
 }
 
-/// Many queries in one pass, and segments on all cores, give what one by one gives.
+/// Queries evaluated together, or in parallel, return the same candidates as separate queries.
 #[test]
 fn many_at_once_and_in_parallel() {
     let mut rng = Rng::new(3);
@@ -196,12 +197,13 @@ fn many_at_once_and_in_parallel() {
     }
 }
 
-/// Sections without a bit that is needed, and rows behind an empty mask, are not read.
+/// Sections without a required bit, and rows after the mask is empty, are not read.
 #[test]
 fn what_can_not_match_is_not_read() {
     let (a, b, c) = ([1, 2, 3], [4, 5, 6], [7, 8, 9]);
     let mut blooms = vec![[0; BYTES]; 4 * SECTION];
-    // Section 0 has a, section 1 has b, section 2 both in different blocks, section 3 in one.
+    // Section 0 contains `a`, section 1 `b`, section 2 both in different blocks, section 3
+    // both in one block.
     let mut add = |at: usize, value: &BitPositions| bloom::accrue(&mut blooms[at], value);
     add(7, &a);
     add(SECTION + 7, &b);
@@ -224,9 +226,11 @@ fn what_can_not_match_is_not_read() {
         let reads = files.reads.lock().unwrap().clone();
         let stats = *candidates.stats();
         assert_eq!((stats.sections, stats.skipped_sections, stats.unsealed_blocks), (4, 2, 0));
-        // The rows of b have 301 bits there and come first, those of a 600.
+        // The rows of `b` have 301 bits in the remaining sections and are read first; those of `a`
+        // have 600.
         let bytes = 3 * (1024 + 1024) + 3 * (1024 + 2);
-        // The first row of a leaves nothing of section 2, so the others are not read there.
+        // The first row of `a` leaves no candidate in section 2, so its other rows are not read
+        // there.
         assert_eq!((stats.rows, stats.bytes), (6, bytes - 2 * 1024));
         let explained = index.explain(&query, all.clone()).unwrap();
         assert_eq!((explained.sections, explained.skipped_sections), (4, 2));
@@ -237,13 +241,14 @@ fn what_can_not_match_is_not_read() {
         if in_memory {
             assert_eq!(reads, []);
         } else {
-            // Of each row the entry and what counts, with b's list of section 1 in between.
+            // Reads one entry and one range of data for each row; the list of `b` in section 1 lies
+            // in between.
             assert_eq!(reads.len(), 6 + 6);
             let entries = reads.iter().filter(|read| read.1 == 8 + 6 * 4).count();
             let read: u64 = reads.iter().map(|read| read.1 as u64).sum();
             assert_eq!((entries, read), (6, 6 * 32 + stats.bytes + 3 * 2));
         }
-        // Nothing is left of section 2 and 3 after a few rows of nine.
+        // No candidate remains in sections 2 and 3 after a few of the nine rows.
         let more = CompiledQuery::new(vec![vec![a], vec![b], vec![c]]);
         let candidates = index.candidates(&more, all.clone()).unwrap();
         assert_eq!(candidates.count(), 0);
@@ -253,7 +258,7 @@ fn what_can_not_match_is_not_read() {
     }
 }
 
-/// What is in memory is asked for before it is read for the first time, and not again.
+/// Data in memory are announced before their first use, and not again.
 #[test]
 fn storage_is_told_what_is_needed_next() {
     let mut rng = Rng::new(9);
@@ -268,7 +273,7 @@ fn storage_is_told_what_is_needed_next() {
     let took = index.candidates(&query, all.clone()).unwrap();
     assert_eq!(took.stats().bytes, 9 * 1024);
     let hints = core::mem::take(&mut *files.hints.lock().unwrap());
-    // Three rows of two segments, and the entries of the second.
+    // The data of three rows in two segments, and the three entries of the second segment.
     let lengths = |length| hints.iter().filter(|hint| hint.end - hint.start == length).count();
     assert_eq!((lengths(2 * 1024), lengths(8 + 6)), (3, 3), "{hints:?}");
     assert!(lengths(1024) >= 3 && hints.len() == 6 + lengths(1024), "{hints:?}");
@@ -276,7 +281,7 @@ fn storage_is_told_what_is_needed_next() {
     assert_eq!(*files.hints.lock().unwrap(), []);
 }
 
-/// Alternatives that every block has are found without reading the others.
+/// If every block has one of the first alternatives, the other alternatives are not read.
 #[test]
 fn alternatives_stop_when_all_blocks_have_one() {
     let mut rng = Rng::new(4);
@@ -319,7 +324,7 @@ fn what_is_explained() {
         let positions: BTreeSet<_> = explained.rows.iter().map(|row| row.position).collect();
         assert_eq!(positions.len(), explained.rows.len(), "each row once");
         assert!(explained.rows.iter().all(|row| (0.0..=1.0).contains(&row.density())));
-        // Half of a section counts half.
+        // Half of a section contributes half of its expected number.
         let whole = index.explain(&query, 0..=8191).unwrap().expected_false;
         let half = index.explain(&query, 4096..=8191).unwrap().expected_false;
         assert!((half * 2.0 - whole).abs() <= whole * 1e-9);

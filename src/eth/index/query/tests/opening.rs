@@ -1,4 +1,4 @@
-//! Opening an index whose files are being replaced.
+//! Opening an index while a writer replaces its files.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -9,13 +9,13 @@ use crate::eth::bloom::BYTES;
 use crate::eth::index::format::SECTION;
 use crate::eth::index::{FileKind, Index, IndexError, Operation, Storage};
 
-/// Files of which the manifest is that of one generation after the other, each as often as said,
-/// while only the files of the last one are there.
+/// Storage that shows the manifests of several generations in turn, each a given number of times;
+/// only the files of the last generation exist.
 #[derive(Debug, Clone)]
 struct Replaced {
     generations: Vec<Files>,
     each: usize,
-    /// How often the manifest was opened.
+    /// Number of times that the manifest was opened.
     opened: Arc<AtomicUsize>,
 }
 
@@ -43,7 +43,7 @@ fn a_manifest_that_is_replaced_is_read_again() {
     for each in [1, 2] {
         let generations = generations(3);
         let replaced = Replaced { generations, each, opened: Arc::default() };
-        // Every manifest that is read twice says that its missing files are damage.
+        // If the same manifest is read twice, its missing files are an error.
         let opened = Index::open(replaced.clone());
         if each == 1 {
             assert_eq!(opened.unwrap().sealed(), 3 * SECTION as u64);
@@ -56,11 +56,11 @@ fn a_manifest_that_is_replaced_is_read_again() {
     }
 }
 
-/// A writer that is always faster, or a folder that never stops changing: an error.
+/// If the manifest changes at every attempt, opening ends with an error.
 #[test]
 fn an_index_that_never_stands_still() {
     let mut generations = generations(5);
-    // Manifests that take turns.
+    // Two manifests that alternate.
     for _ in 0..6 {
         generations.extend(generations.clone());
     }

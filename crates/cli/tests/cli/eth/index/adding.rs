@@ -1,10 +1,10 @@
-//! Building, going on, and reorganisations.
+//! Tests of building and extending an index, and of reorganisations.
 
 use std::io::{BufRead as _, BufReader};
 
 use super::*;
 
-/// The files of an index that are sealed, with their bytes.
+/// Returns the sealed files of an index, with their bytes.
 fn segments(index: &str) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(index).expect("a folder") {
@@ -68,7 +68,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
         .spawn()
         .expect("it starts");
     let mut stdin = child.stdin.take().expect("piped");
-    // A batch and a little of the next, which it waits for.
+    // One batch, and part of the next one, for which the command waits.
     stdin.write_all(&all[..8200].concat()).expect("it reads");
     stdin.flush().expect("it reads");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -77,7 +77,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
     let last = synced["synced"].as_u64().expect("a number");
     let of = |number: u64| keccak256(&all[usize::try_from(number - START).expect("small")]);
     assert_eq!(synced["hash"], json!(of(last)));
-    // Another writer is told, readers are not in the way.
+    // A second writer is refused; readers are not blocked.
     let again = ["eth", "index", "build", &index, &headers];
     fails(&again, b"", BAD_INPUT, &["another process"]);
     assert_eq!(json_of(&["eth", "index", "info", &index], YES)["last"], last);
@@ -94,7 +94,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
         assert_eq!(info[field], whole_info[field], "{field}");
     }
     assert_eq!(json_of(&["eth", "index", "verify", &index, &headers], YES)["valid"], true);
-    // Once more, and there is nothing to add.
+    // In a second run there is nothing to add.
     let (lines, summary) = lines_of(&again, YES);
     assert_eq!((lines.len(), &summary["added"]), (0, &json!(0)));
     assert!(text(&summary["warnings"][0]).contains("nothing was added"), "{summary}");
@@ -117,7 +117,7 @@ fn headers_must_go_on_from_the_index() {
         }
     };
     refused(&of("gap", &all[102..105]), &["block 1102 comes after block 1099", "2 are missing"]);
-    // What is good before what is not is kept.
+    // Headers before the faulty one are kept.
     let bad = [&all[90..110], &all[111..112]].concat();
     let output = run(&["eth", "index", "build", &index, &of("bad", &bad)]);
     assert_eq!(output.code, BAD_INPUT);
@@ -125,10 +125,10 @@ fn headers_must_go_on_from_the_index() {
     let (_, summary) =
         lines_of(&["eth", "index", "append", &index, &of("next", &all[90..150])], YES);
     assert_eq!(summary["last"], 1149);
-    // From below the first block.
+    // Headers that start before the first block of the index.
     let below = made_up(START - 1, 3, B256::ZERO, 3);
     let (_, summary) = lines_of(&["eth", "index", "build", &index, &of("below", &below)], YES);
-    assert_eq!(summary["added"], 0, "not looked at");
+    assert_eq!(summary["added"], 0, "known blocks are skipped");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn a_reorganisation_is_taken_back() {
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);
     let hash = |headers: &[Vec<u8>], index: usize| keccak256(&headers[index]);
-    // From block 8,400 of the chain on others, to the same height and one more.
+    // A branch that replaces the chain from position 8,400 on, and is one block longer.
     let fork = 8_400;
     let other = made_up(START + fork as u64, 101, hash(&all, fork - 1), 1);
     let branch = folder.write("branch.rlp", [&all[fork - 20..fork], &other].concat().concat());
@@ -164,7 +164,7 @@ fn a_reorganisation_is_taken_back() {
     let old = json_of(&["eth", "index", "verify", &index, &headers], WRONG);
     let words = format!("block {}", START + fork as u64);
     assert!(text(&old["error"]).contains(&words), "{old}");
-    // The first block is another: its parent is still the index's.
+    // The branch starts at its first new block, whose parent is in the index.
     let again = made_up(START + fork as u64, 2, hash(&all, fork - 1), 2);
     let (_, summary) = lines_of(
         &["eth", "index", "append", &index, &folder.write("short.rlp", again.concat())],
@@ -189,13 +189,13 @@ fn a_reorganisation_that_reaches_too_far_changes_nothing() {
         let info = json_of(&["eth", "index", "info", &index], YES);
         assert_eq!(info["last_hash"], before["last_hash"]);
     };
-    // Below the seal, with and without the headers down there.
+    // A branch that starts before the sealed blocks end, with and without the common headers.
     let deep = made_up(START + 8_000, 520, keccak256(&all[7_999]), 1);
-    refused(&deep, &["blocks up to 9191 are sealed", "built anew"]);
+    refused(&deep, &["blocks up to 9191 are sealed", "rebuild the index"]);
     refused(&deep[300..], &["the headers begin at block 9300", "the branches part"]);
     let unsealed = made_up(START + 8_300, 400, B256::repeat_byte(9), 1);
     refused(&unsealed, &["the headers begin at block 9300", "the branches part"]);
-    // A deeper tail takes it.
+    // An index with a deeper unsealed tail accepts the same branch.
     let deeper = folder.path("deeper");
     let args = ["eth", "index", "build", &deeper, &headers, "--confirmations", "1000"];
     assert_eq!(lines_of(&args, YES).1["sealed_sections"], 0);

@@ -1,4 +1,4 @@
-//! Queries and what they will cost.
+//! Tests of index queries and of their predicted cost.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn real_headers_in_two_commands() {
             &["--address", &every(5).to_string(), "--event", "NeverHeardOf(uint256)"],
         ] {
             let (candidates, hashes) = same_as_scan(&index, &headers, query);
-            // Unsealed blocks have theirs.
+            // Unsealed blocks have their hashes in the index.
             assert_eq!(hashes, candidates);
             found += candidates;
         }
@@ -72,7 +72,7 @@ fn sealed_sections_answer_as_headers_do() {
             let (found, known) = same_as_scan(&index, &headers, &query);
             assert!(known <= found && (!hashes || known == found), "{query:?}: {known} of {found}");
         }
-        // How the last candidate is linked.
+        // The link that authenticates the last candidate.
         let address = every(3000).to_string();
         let args = ["eth", "index", "query", &index, "--address", &address, "--to", "6,000"];
         let (found, summary) = lines_of(&args, YES);
@@ -126,14 +126,15 @@ fn explained_as_forecast_from_headers() {
             rows.map(|row| row["bytes"].as_u64().expect("a number")).sum()
         };
         assert_eq!(plan["bytes"], sum(&plan["rows"]));
-        // At most three rows of a section for each value.
+        // At most three rows per section for each value.
         let values = query.iter().filter(|word| word.starts_with("--")).count() - range.len() / 2;
         let rows = plan["rows"].as_array().map_or(0, Vec::len);
         assert!(rows <= 3 * values && rows >= values, "{query:?}: {rows}");
         let [most, least] = [&explained, &forecast].map(|json| json["most_receipts"].as_u64());
         assert!(most >= least, "{query:?}");
     }
-    // Every second block has the address, so the rows are no sparser than that, in order.
+    // Every second block contains the address, so the rows have at least that density, in ascending
+    // order.
     let args = ["eth", "index", "explain", &index, "--address", &two];
     let plan = json_of(&args, YES)["plan"].take();
     let density = plan["rows"].as_array().expect("rows").iter().map(|row| row["density"].as_f64());
@@ -218,9 +219,9 @@ fn slips() {
     let other = folder.path("nothing.rlp");
     fails(&["eth", "index", "build", &absent, &other], b"", BAD_INPUT, &["no such file"]);
     assert!(!Path::new(&absent).exists(), "nothing is made for headers that can't be read");
-    // Another chain, or another column.
+    // Another chain, or another set of columns.
     let again = ["eth", "index", "build", &index, &headers];
-    let words = ["the index is of chain mainnet, and sepolia was asked for"];
+    let words = ["the index is for chain mainnet, but chain sepolia was requested"];
     fails(&[&again[..], &["--chain", "sepolia"]].concat(), b"", BAD_INPUT, &words);
     let words = ["without a column of block hashes"];
     fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);

@@ -1,4 +1,4 @@
-//! Indexes verified, whole and damaged.
+//! Tests of `eth index verify`, on intact and on damaged indexes.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn an_index_is_compared_with_its_headers() {
             whole["compared"],
             json!({ "blocks": BLOCKS, "first": START, "last": START + BLOCKS - 1, "sections": 1 })
         );
-        // A part, in which no section is whole.
+        // A part of the blocks, which contains no whole section.
         let part = folder.write("part.rlp", all[4_000..8_300].concat());
         fails(&[&verify[..], &[&part]].concat(), b"", BAD_INPUT, &["--part", "5000 to 9299"]);
         let some = json_of(&[&verify[..], &[&part, "--part"]].concat(), YES);
@@ -27,11 +27,11 @@ fn an_index_is_compared_with_its_headers() {
             (&some["compared"]["blocks"], &some["compared"]["sections"]),
             (&json!(4_300), &json!(0))
         );
-        // Blocks that the index doesn't have.
+        // Blocks that the index does not have.
         let more = made_up(START + BLOCKS, 2, keccak256(all.last().expect("a header")), 0);
         let more = folder.write("more.rlp", [&all[..], &more].concat().concat());
         fails(&[&verify[..], &[&more]].concat(), b"", BAD_INPUT, &["the index has 1000 to 9499"]);
-        // Another chain: the first block is another, or the whole.
+        // Headers of another chain, for the whole range.
         let other = made_up(START, BLOCKS, B256::repeat_byte(7), 9);
         let other = folder.write("other.rlp", other.concat());
         let differs = json_of(&[&verify[..], &[&other]].concat(), WRONG);
@@ -41,7 +41,7 @@ fn an_index_is_compared_with_its_headers() {
             "{error}"
         );
         assert_eq!((&differs["valid"], &differs["compared"]), (&json!(false), &Value::Null));
-        // In a part of it only bits can differ, or hashes.
+        // Headers of another chain for a part of the range: only bloom bits or hashes can differ.
         let other = folder.write("other.rlp", made_up(START + 5, 50, B256::ZERO, 9).concat());
         let differs = json_of(&[&verify[..], &[&other, "--part"]].concat(), WRONG);
         let error = text(&differs["error"]).to_owned();
@@ -70,7 +70,7 @@ fn damage_is_named() {
         let path = Path::new(&index).join(&name);
         let whole = fs::read(&path).expect("a file");
         let is_tail = path.extension().is_some_and(|extension| extension == "tail");
-        // Here and there, in every part.
+        // Change single bytes all over the file.
         let step = whole.len() / 40 + 1;
         let mut named = 0;
         for at in (0..whole.len()).step_by(step) {
@@ -78,7 +78,7 @@ fn damage_is_named() {
             damaged[at] ^= 0x10;
             fs::write(&path, &damaged).expect("written");
             let found = run(&["eth", "index", "verify", &index, "--json"]);
-            // The end of a tail may be an interrupted writer's, and is not there then.
+            // The end of a tail may come from an interrupted writer, and is ignored then.
             let cut = found.code == YES && is_tail;
             assert!(cut || found.code == BAD_INPUT, "{name} {at}: {}", found.stderr);
             if !found.stdout.is_empty() {
@@ -92,7 +92,7 @@ fn damage_is_named() {
             assert!(!found.stderr.contains("panicked"), "{}", found.stderr);
         }
         assert!(named > 10 || is_tail, "{name}: {named}");
-        // Cut off.
+        // A file that is cut off.
         fs::write(&path, &whole[..whole.len() / 2]).expect("written");
         let found = run(&["eth", "index", "verify", &index]);
         assert_ne!(found.code, YES, "{name}");
@@ -100,11 +100,11 @@ fn damage_is_named() {
         fs::write(&path, &whole).expect("written");
     }
     assert_eq!(json_of(&["eth", "index", "verify", &index], YES)["valid"], true);
-    // A query says it, too, if it is in what it reads.
+    // A query reports the damage too, if it reads the damaged part.
     let path = Path::new(&index).join("00000000-01.segment");
     let whole = fs::read(&path).expect("a file");
     let mut damaged = whole.clone();
-    // Behind the section's record, the rows' entries and the block hashes.
+    // The row data comes after the section's record, the row entries and the block hashes.
     let data = 64 + 4_496 + 2_048 * 14 + 8_192 * 32;
     damaged[data + 4_096..].iter_mut().for_each(|byte| *byte ^= 1);
     fs::write(&path, &damaged).expect("written");
@@ -119,7 +119,7 @@ fn damage_is_named() {
         "{}",
         page.stdout
     );
-    // And a file of something else, or of a later version.
+    // A file that is no index, and a file of a later version.
     fs::write(&path, b"not an index, and long enough to be read as its first sixty-four bytes")
         .expect("written");
     let found = run(&["eth", "index", "query", &index]);

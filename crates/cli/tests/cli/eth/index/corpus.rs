@@ -1,4 +1,4 @@
-//! Every run of real headers in the corpus, and the archive of the first epoch.
+//! Index tests on every run of real headers in the corpus, and on the archive of the first epoch.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn every_run_of_headers_and_the_first_epoch() {
         }
         assert_eq!(json_of(&["eth", "index", "verify", &index, headers], YES)["valid"], true);
         if file["count"] == 8192 {
-            // With nothing to wait for, the epoch is one section.
+            // With no confirmations to wait for, the epoch becomes one section.
             let index = folder.path("sealed");
             let args = ["eth", "index", "build", &index, headers, "--confirmations", "0"];
             let (_, summary) = lines_of(&args, YES);

@@ -1,4 +1,5 @@
-//! `eth index`: built, asked, checked and mistreated, against `eth scan` over the same headers.
+//! Tests of `eth index`: building, queries, verification and misuse, compared with `eth scan` over
+//! the same headers.
 
 mod adding;
 mod asking;
@@ -14,14 +15,14 @@ use testkit::eth::linked_headers::linked_rlp;
 use super::*;
 use crate::compact::Folder;
 
-/// The lines of a command, the last one apart.
+/// Returns the lines of a command, with the last one separate.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let mut lines = json_lines(args, code);
     let last = lines.pop().expect("a summary");
     (lines, last)
 }
 
-/// The linked headers of `fixtures/` from one number to another.
+/// Returns the linked headers of `fixtures/` from block `first` to block `last`.
 fn run_of(first: u64, last: u64) -> Vec<u8> {
     let rows = eth_fixture("headers.json");
     let rows = rows.as_array().expect("a list");
@@ -33,14 +34,14 @@ fn run_of(first: u64, last: u64) -> Vec<u8> {
     rlp
 }
 
-/// The address that is in every `period`th block of a made-up chain.
+/// Returns the address that is in every `period`th block of a simulated chain.
 fn every(period: u64) -> Address {
     Address::left_padding_from(&[&[0xee][..], &period.to_be_bytes()].concat())
 }
 
 const PERIODS: [u64; 5] = [2, 7, 100, 3000, 8193];
 
-/// Made-up headers with filters of their own. `salt` makes another branch.
+/// Returns simulated headers with distinct blooms. Another `salt` gives another branch.
 fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
     let bloom = |number: u64| {
         if number % 5000 == 4321 {
@@ -59,10 +60,10 @@ fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
     linked_rlp(first, parent, salt, (first..first + count).map(bloom))
 }
 
-/// The number from which on made-up chains go.
+/// Number of the first block of simulated chains.
 const START: u64 = 1_000;
 
-/// A section and 308 blocks behind, of which 256 don't count yet.
+/// A section of 8,192 blocks and 308 more, of which 256 are unconfirmed.
 const BLOCKS: u64 = 8_500;
 
 fn chain() -> Vec<Vec<u8>> {
@@ -76,8 +77,8 @@ fn build(folder: &Folder, headers: &str, more: &[&str]) -> (String, Value) {
     (index, summary)
 }
 
-/// The same candidates by the index as by a scan of the headers. Hashes are compared where the
-/// index has them.
+/// Asserts that the index returns the same candidates as a scan of the headers. Hashes are compared
+/// if the index has them. Returns the number of candidates and of compared hashes.
 fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
     let scan = run(&[&["eth", "scan", headers, "--json"], query].concat());
     let code = scan.code;
@@ -103,7 +104,7 @@ fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
     let expected = of_scan["rate"].as_f64().expect("a number") * blocks;
     let stated = summary["expected_false"].as_f64().expect("a number");
     assert!((stated - expected).abs() <= expected * 1e-9, "{query:?}: {stated} {expected}");
-    // Counts alone are the same.
+    // With `--count` only, the counts are the same.
     let (lines, counted) = lines_of(&[&args[..], &["--count"]].concat(), code);
     assert!(lines.is_empty());
     assert_eq!(counted["candidates"], summary["candidates"], "{query:?}");

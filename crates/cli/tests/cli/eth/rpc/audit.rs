@@ -1,4 +1,4 @@
-//! One provider, honest or not, and what is said of it.
+//! Audits of one provider, honest or not.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,7 @@ fn an_honest_provider_is_complete() {
     let provider = json!({ "name": "A", "host": server.host(), "receipts_of_blocks": 2 });
     assert_eq!(json["providers"], json!([provider]));
     assert_eq!(json["finalized"]["number"], 17_686_115);
-    // As of files.
+    // The result is the same as that of an audit of files.
     let case = super::super::audit::Case::new("as-of-files");
     let more = ["--receipts", case.receipts.path(), "--anchor", &case.anchor];
     let files = case.audit_with(&answer(), &more, YES);
@@ -42,7 +42,7 @@ fn without_an_anchor_it_is_the_providers_own_word() {
     let page = discreet(&audit_args(&urls, &[])).stdout;
     assert!(page.starts_with("warning: no --anchor"), "{page}");
     assert!(page.contains("\ncomplete by its own chain"), "{page}");
-    // What contradicts its own chain is wrong all the same.
+    // An answer that contradicts the provider's own chain is wrong all the same.
     let liar = provider(Chain::real_and(0), |_, method, _| {
         (method == "eth_getLogs").then(|| Ok(json!(answer()[1..])))
     });
@@ -114,7 +114,7 @@ fn headers_come_raw_where_they_are_served() {
     });
     let end = Chain::real_and(4).last().hash.clone();
     let json = audit(&[&server], &["--anchor", &end, "--batch", "2"], YES);
-    assert_eq!(json["anchored_to"], 17_686_116, "an anchor behind the range");
+    assert_eq!(json["anchored_to"], 17_686_116, "an anchor after the range");
     assert_eq!(json["last"], 17_686_112);
     let raw = server.params("debug_getRawHeader");
     assert_eq!(raw.len(), 6);
@@ -150,7 +150,7 @@ fn a_range_ends_at_the_finalised_block() {
     let beyond = run(&["--to", "17686199", "--unfinalized"]);
     assert!(beyond.stderr.contains("the head is 17686122"), "{}", beyond.stderr);
     assert_eq!(run(&["--to", "17686199"]).code, BAD_INPUT);
-    // Behind it, each block is asked about by its hash.
+    // After the finalised block, each block's logs are requested by block hash.
     let before = server.params("eth_getLogs").len();
     let json: Value =
         serde_json::from_str(&run(&["--unfinalized", "--json"]).stdout).expect("JSON");
@@ -183,7 +183,7 @@ fn a_node_that_knows_no_finalised_block_is_not_believed_blindly() {
             assert_eq!(text(&filter[0]["blockHash"]).len(), 66, "by hash: {filter}");
         }
     }
-    // One that can't be asked is an error, and no node without finality.
+    // A malformed answer is an error, and does not mean that the node lacks finality.
     let broken = provider(Chain::real_and(0), |_, _, params| {
         (params[0] == "finalized").then(|| Ok(json!([])))
     });
@@ -281,8 +281,8 @@ fn what_makes_no_sense_is_said() {
     assert_eq!(json["chain"], "assumed");
 }
 
-/// An anchor says nothing of what the filters of its chain are, and whoever answers says it: with
-/// those of mainnet, a chain whose filters are empty would have no logs at all.
+/// An anchor does not tell which rules the blooms of its chain follow; without `--chain`, that is
+/// the provider's claim. By mainnet's rules, a chain whose blooms are all empty would have no logs.
 #[test]
 fn whose_word_the_chain_is_is_said() {
     let server = honest(Chain::real_and(0));
@@ -309,7 +309,7 @@ fn an_anchor_that_nobody_has_leaves_it_undecided() {
     assert!(json["warnings"].to_string().contains("no provider has the block of --anchor"));
 }
 
-/// The chain gets another branch while its headers are fetched.
+/// The chain is reorganised while its headers are fetched.
 #[test]
 fn a_reorganisation_meanwhile_is_followed() {
     let old = Chain::real_and(8);
@@ -371,7 +371,7 @@ fn a_url_may_stand_in_a_file() {
     assert!(missing.stderr.contains("--rpc @…, a file with the URL"), "{}", missing.stderr);
 }
 
-/// A node with a fault in one of its methods.
+/// A node that returns incomplete receipts by one method.
 #[test]
 fn receipts_are_asked_for_by_another_way_if_they_are_not_the_blocks() {
     let server = provider(Chain::real_and(0), |chain, method, params| {

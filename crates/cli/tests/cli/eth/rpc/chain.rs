@@ -1,21 +1,22 @@
-//! A chain that a provider has: real blocks of mainnet, and empty ones made up behind them.
+//! A provider's chain: real blocks of mainnet, followed by simulated empty blocks.
 
 use chainsieve::alloy_primitives::b256;
 
 use super::server::{Answer, error};
 use super::*;
 
-/// Root of no receipts, by the Yellow Paper: the hash of RLP's empty string.
+/// Receipts root of a block without receipts, by the Yellow Paper: the hash of the RLP of the empty
+/// string.
 const EMPTY_ROOT: B256 = b256!("56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421");
 
-/// What a node knows.
+/// The data of a simulated node.
 pub(super) struct Chain {
     pub(super) blocks: Vec<Block>,
     pub(super) finalized: u64,
 }
 
 impl Chain {
-    /// The two real blocks and so many empty ones behind them; all are final.
+    /// Returns the two real blocks, followed by `empty` empty blocks; all are final.
     pub(super) fn real_and(empty: usize) -> Self {
         let mut blocks: Vec<Block> = Block::both().into();
         for _ in 0..empty {
@@ -41,7 +42,7 @@ impl Chain {
         self.blocks.iter().find(|block| block.number == number)
     }
 
-    /// What an honest node without debug methods answers.
+    /// Returns the answer of an honest node without debug methods.
     pub(super) fn answer(&self, method: &str, params: &Value) -> Answer {
         match method {
             "eth_chainId" => Ok(json!("0x1")),
@@ -69,7 +70,7 @@ impl Chain {
         }
     }
 
-    /// All that match, by the rules of the method.
+    /// Returns all logs that match, by the rules of `eth_getLogs`.
     fn logs(&self, filter: &Value) -> Answer {
         let blocks: Vec<&Block> = if filter["blockHash"].is_null() {
             let at = |tag: &Value| u64::from_str_radix(&text(tag)[2..], 16).expect("a number");
@@ -100,7 +101,7 @@ impl Chain {
     }
 }
 
-/// A made-up hash of a transaction: nothing under the receipts' root holds it.
+/// Returns an invented transaction hash, which nothing under the receipts root can prove.
 fn transaction(block: &Block, index: &str) -> B256 {
     keccak256(format!("{} {index}", block.hash))
 }
@@ -110,7 +111,7 @@ fn named(mut receipt: Value, block: &Block) -> Value {
     receipt
 }
 
-/// A block as `eth_getBlockByNumber` returns it.
+/// Returns a block as `eth_getBlockByNumber` returns it.
 fn object(block: &Block) -> Value {
     let mut object = write::rpc_header(&block.header);
     let transactions = 0..block.receipts.len();
@@ -119,7 +120,7 @@ fn object(block: &Block) -> Value {
     object
 }
 
-/// An empty block behind another one; another `mark`, another block.
+/// Returns an empty block after `parent`; another `mark` gives another block.
 pub(super) fn child(parent: &Block, mark: &str) -> Block {
     let mut fields = items(&parent.header);
     let number = parent.number + 1;
@@ -135,14 +136,14 @@ pub(super) fn child(parent: &Block, mark: &str) -> Block {
     Block { number, hash: keccak256(&header).to_string(), header, receipts: Vec::new() }
 }
 
-/// The same block with another number.
+/// Returns the same block with another number.
 pub(super) fn numbered(block: &Block, number: u64) -> Block {
     let digits = number.to_be_bytes();
     let digits = &digits[digits.iter().take_while(|byte| **byte == 0).count()..];
     Block { number, ..with_field(block, 8, digits) }
 }
 
-/// The same block with another string in this field of its header.
+/// Returns the same block with another string in field `at` of its header.
 pub(super) fn with_field(block: &Block, at: usize, bytes: &[u8]) -> Block {
     let mut fields = items(&block.header);
     fields[at] = write::string(bytes);

@@ -1,8 +1,8 @@
-//! `eth follow --abi` and `--csv`: what logs say, in the words of a contract.
+//! Tests of `eth follow --abi` and `--csv`: logs decoded by the ABI of a contract.
 
 use super::*;
 
-/// As EIP-20 and EIP-721 declare it, and WETH9's Deposit.
+/// The events as EIP-20 declares them, and WETH9's Deposit.
 const ABI: &str = r#"{"contractName":"any","abi":[
  {"type":"event","name":"Transfer","anonymous":false,"inputs":[
   {"name":"from","type":"address","indexed":true},{"name":"to","type":"address","indexed":true},
@@ -21,7 +21,7 @@ fn follow(url: &str, abi: &TempFile, more: &[&str]) -> Output {
     discreet(&args)
 }
 
-/// An argument out of a log, by the rules of the ABI for words of 32 bytes.
+/// Returns word `at` of a log's data, which the ABI encodes in words of 32 bytes.
 fn word(hex: &str, at: usize) -> &str {
     &hex[2 + 64 * at..2 + 64 * (at + 1)]
 }
@@ -45,7 +45,7 @@ fn logs_are_decoded_by_an_abi() {
             continue;
         }
         if topics.len() != 3 {
-            // EIP-721 has the third argument indexed as well.
+            // In EIP-721 the third argument is indexed as well.
             of_tokens += 1;
             assert!(
                 log["decoded"].is_null() && text(&log["undecoded"]).contains("Transfer"),

@@ -1,4 +1,4 @@
-//! `eth follow` whose reader or file is not as it was.
+//! Tests of `eth follow` with readers that go away, and with changed cursor files.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader};
@@ -13,7 +13,7 @@ fn args<'a>(url: &'a str, state: &'a TempFile) -> Vec<&'a str> {
     args
 }
 
-/// The blocks with others in their place, which have the same receipts.
+/// Returns the chain with both blocks replaced by others that have the same receipts.
 fn replaced() -> Chain {
     let mut chain = Chain::real_and(0);
     let first = chain::with_field(&chain.blocks[0], 12, b"replaced");
@@ -23,8 +23,8 @@ fn replaced() -> Chain {
     chain
 }
 
-/// A reader that goes away in the midst of a block has seen some of its logs: if the block leaves
-/// the chain, they are taken back.
+/// A reader that goes away in the middle of a block has seen some of its logs. If the block leaves
+/// the chain, those logs must be withdrawn.
 #[test]
 fn what_a_reader_saw_who_went_away_is_taken_back() {
     let state = TempFile::absent("reader-gone.json");
@@ -59,7 +59,7 @@ fn what_a_reader_saw_who_went_away_is_taken_back() {
             && line["logIndex"] == seen["logIndex"]
     };
     assert_eq!(lines.iter().filter(is_removal).count(), 1);
-    // The last word on each log: those that are on the chain are there, and no others.
+    // The final state of each log: exactly the logs on the chain remain.
     let logs = lines.iter().filter(|line| line["logIndex"].is_string());
     let key = |log: &Value| (text(&log["blockHash"]).to_owned(), text(&log["logIndex"]).to_owned());
     let last: HashMap<_, _> = logs.map(|log| (key(log), log["removed"] == true)).collect();
@@ -71,7 +71,7 @@ fn what_a_reader_saw_who_went_away_is_taken_back() {
     assert_eq!(kept, expected);
 }
 
-/// Wherever a file was cut off, it is refused, and stays as it is.
+/// A cursor file that is cut off at any position is refused, and stays unchanged.
 #[test]
 fn a_file_that_is_cut_off_is_refused() {
     let state = TempFile::absent("cut-off.json");
@@ -92,11 +92,11 @@ fn a_file_that_is_cut_off_is_refused() {
     assert_eq!(run().code, YES);
 }
 
-/// Where it starts holds from its first line on, wherever the head has got to since: with the chain's
-/// tags for a start as well, and with lines that wait for confirmations.
+/// The start block is stored before the first line is printed, however far the head has moved
+/// since. The same holds for start tags, and for lines that wait for confirmations.
 #[test]
 fn a_start_is_kept_before_anything_is_printed() {
-    // The second real block and twelve empty ones come after the start.
+    // The second real block and twelve empty blocks come after the start.
     const LATER: usize = 13;
     for tag in ["", "latest", "safe", "finalized", "0x10dde5f"] {
         let state = TempFile::absent("start.json");
@@ -143,7 +143,7 @@ fn a_start_is_kept_before_anything_is_printed() {
     }
 }
 
-/// The same file, and a start or an end that it can't have.
+/// A cursor file is refused with another start block, or with an unsuitable end.
 #[test]
 fn another_start_than_that_of_the_file_is_refused() {
     let state = TempFile::absent("other-start.json");

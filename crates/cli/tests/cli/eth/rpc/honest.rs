@@ -1,10 +1,11 @@
-//! Of what an honest provider is never accused, whatever the other one says and whenever it is asked.
+//! An honest provider is never accused, whatever the other provider claims and whenever it is
+//! asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A chain whose second block is another than mainnet's, with the same receipts.
+/// Returns a chain whose second block is not mainnet's, but has the same receipts.
 fn made_up() -> Chain {
     let mut chain = Chain::real_and(0);
     let real = chain.blocks.remove(1);
@@ -12,7 +13,7 @@ fn made_up() -> Chain {
     chain
 }
 
-/// Without an anchor of the user, one provider's word proves nothing against the other.
+/// Without an anchor of the user, the claims of one provider prove nothing against the other.
 #[test]
 fn a_chain_that_one_provider_made_up_proves_nothing_against_the_other() {
     let (liar, right) = (honest(made_up()), honest(Chain::real_and(0)));
@@ -29,7 +30,7 @@ fn a_chain_that_one_provider_made_up_proves_nothing_against_the_other() {
         assert!(warnings.contains("the own word of"), "{warnings}");
         assert!(warnings.contains("has another block 17,686,112"), "{warnings}");
     }
-    // What an answer shows by itself needs no chain.
+    // A duplicate is visible in the answer itself, whatever the chain is.
     let doubles = provider(made_up(), |_, method, _| {
         let mut logs = answer();
         logs.push(logs[0].clone());
@@ -39,7 +40,7 @@ fn a_chain_that_one_provider_made_up_proves_nothing_against_the_other() {
     assert!(kinds(&json["audits"][1]).contains(&"duplicate"), "{json}");
 }
 
-/// Who says nothing of a block does not agree on it.
+/// A provider that does not return a block has not agreed on it.
 #[test]
 fn silence_is_no_agreement() {
     let silent = provider(Chain::real_and(0), |_, method, params| {
@@ -52,7 +53,7 @@ fn silence_is_no_agreement() {
     assert!(warnings.contains("does not have block 17,686,112"), "{warnings}");
 }
 
-/// The anchor that is shown is one that the chain has.
+/// The report shows an anchor only if the chain contains it.
 #[test]
 fn an_anchor_that_is_not_on_the_chain_is_not_shown_as_the_users() {
     let stranger = B256::repeat_byte(7).to_string();
@@ -60,8 +61,8 @@ fn an_anchor_that_is_not_on_the_chain_is_not_shown_as_the_users() {
     assert_eq!((&json["anchor"], &json["anchor_from"]), (&Value::Null, &json!("user")));
 }
 
-/// Nodes as Besu and anvil answer with an empty list for the hash of a block that they don't have:
-/// behind one address, one of several nodes may lag behind the others.
+/// Nodes such as Besu and anvil answer with an empty list for the hash of a block that they don't
+/// have. Behind one address, one of several nodes may lag behind the others.
 #[test]
 fn a_node_that_lags_omits_nothing() {
     for lags in [1, 3] {
@@ -70,7 +71,7 @@ fn a_node_that_lags_omits_nothing() {
         chain.finalized = 0;
         let server = Server::start(move |post| {
             let by_hash = |params: &Value| !params[0]["blockHash"].is_null();
-            // The node of the first requests for logs has only the blocks before.
+            // The node that serves the first log requests does not have the newest blocks yet.
             let of_logs = post.body.to_string().contains("blockHash");
             let is_behind = of_logs && asked.fetch_add(1, Ordering::SeqCst) < lags;
             let answer = |method: &str, params: &Value| match method {
@@ -84,13 +85,13 @@ fn a_node_that_lags_omits_nothing() {
         let json = audit(&[&server], &more, YES);
         assert_eq!((&json["logs"], &json["findings"]), (&json!(7), &json!([])), "{lags}");
     }
-    // One that stays empty is asked again, and not believed for it.
+    // A node whose answer stays empty is asked again, and is not believed.
     let mut chain = Chain::real_and(0);
     chain.finalized = 0;
     let liar = provider(chain, |_, method, _| (method == "eth_getLogs").then(|| Ok(json!([]))));
     let json = audit(&[&liar], &["--unfinalized", "--anchor", &anchor()], WRONG);
     assert!(kinds(&json).iter().all(|kind| *kind == "omitted_log"), "{json}");
-    // One that never has the block has not answered.
+    // A node that never has the block has not answered.
     let mut chain = Chain::real_and(0);
     chain.finalized = 0;
     let behind = provider(chain, |_, method, params| match method {

@@ -1,9 +1,9 @@
-//! Answers that are not what was asked for: each is refused by name, and nothing secret is shown.
+//! Malformed answers of providers: each is refused by name, and no secret is shown.
 
 use super::server::http;
 use super::*;
 
-/// CRC-32 of gzip (RFC 1952, section 8).
+/// The CRC-32 of gzip (RFC 1952, section 8).
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
@@ -12,7 +12,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A gzip file that stores its bytes.
+/// Returns a gzip file that contains the bytes uncompressed.
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let mut chunks = bytes.chunks(0xffff).peekable();
@@ -47,7 +47,7 @@ fn compressed_answers_are_read() {
     audit_fails(&broken, &[], BAD_INPUT, &["eth_chainId"]);
 }
 
-/// What is sent for a request in place of the truth.
+/// Returns a server that sends what `serve` returns; if `serve` returns `None`, it sends the truth.
 fn audit_of(serve: impl Fn(&Post) -> Option<Sent> + Send + Sync + 'static) -> Server {
     let chain = Chain::real_and(0);
     Server::start(move |post| {
@@ -61,11 +61,11 @@ fn audit_of(serve: impl Fn(&Post) -> Option<Sent> + Send + Sync + 'static) -> Se
 fn what_is_no_answer_is_refused() {
     type Answer = fn(&Post) -> Sent;
     let answers: [(&str, Answer, &str); 15] = [
-        ("no JSON", |_| Sent::Bytes(http(200, "", b"<html>welcome</html>")), "no JSON-RPC"),
-        ("nothing", |_| Sent::Bytes(http(200, "", b"")), "no JSON-RPC"),
+        ("no JSON", |_| Sent::Bytes(http(200, "", b"<html>welcome</html>")), "not JSON-RPC"),
+        ("nothing", |_| Sent::Bytes(http(200, "", b"")), "not JSON-RPC"),
         ("no UTF-8", |_| Sent::Bytes(http(200, "", b"{\"id\":\"\xff\"}")), "not UTF-8"),
         ("an empty object", |_| Sent::Json(json!({})), "another id"),
-        ("a list", |_| Sent::Json(json!([])), "no JSON-RPC"),
+        ("a list", |_| Sent::Json(json!([])), "not JSON-RPC"),
         (
             "another id",
             |post| {
@@ -105,7 +105,7 @@ fn what_is_no_answer_is_refused() {
             },
             "duplicate field",
         ),
-        ("depth", |_| Sent::Bytes(http(200, "", "[".repeat(1 << 20).as_bytes())), "no JSON-RPC"),
+        ("depth", |_| Sent::Bytes(http(200, "", "[".repeat(1 << 20).as_bytes())), "not JSON-RPC"),
         (
             "depth within",
             |post| {
@@ -123,7 +123,7 @@ fn what_is_no_answer_is_refused() {
         (
             "not allowed",
             |post| {
-                // A provider that repeats what it was sent.
+                // A provider that repeats the request, which contains the secret.
                 Sent::Status(401, "", format!("no such key: {}", post.head))
             },
             "HTTP status 401",
@@ -140,7 +140,7 @@ fn what_is_no_answer_is_refused() {
     }
 }
 
-/// A node that repeats the URL and its parts in its errors, and words that steer a terminal.
+/// A node whose errors repeat the URL and its parts, and contain terminal control characters.
 #[test]
 fn a_nodes_words_hold_no_secret() {
     let server = audit_of(|post| {
@@ -167,7 +167,7 @@ fn headers_of_the_user_are_sent() {
     let server = audit_of(|post| {
         let head = post.head.to_ascii_lowercase();
         let has = |line: &str| head.contains(&line.to_ascii_lowercase());
-        // user and the secret of the URL, as RFC 7617 has it.
+        // The user and the secret of the URL, encoded as in RFC 7617.
         let basic = has("authorization: Basic dXNlcjpT");
         (!basic || !has(&format!("x-key: {SECRET}4")) || !has("post /v3/"))
             .then(|| Sent::Status(403, "", String::new()))
@@ -177,7 +177,7 @@ fn headers_of_the_user_are_sent() {
     audit_fails(&server, &[], BAD_INPUT, &["HTTP status 403"]);
 }
 
-/// Changes the replies to batches.
+/// Returns a server that changes the replies to batches.
 fn of_batches(change: impl Fn(&mut Vec<Value>) + Send + Sync + 'static) -> Server {
     let chain = Chain::real_and(0);
     Server::start(move |post| {
@@ -193,7 +193,7 @@ fn batches_must_be_answered_call_by_call() {
     let changes: [(&str, Change, &str); 4] = [
         ("one is missing", |replies| drop(replies.pop()), "not answered"),
         ("two of one", |replies| replies[1] = replies[0].clone(), "two answers to one call"),
-        ("another id", |replies| replies[1]["id"] = json!(1_000_000), "the id of no call"),
+        ("another id", |replies| replies[1]["id"] = json!(1_000_000), "an id that no call has"),
         ("one more", |replies| replies.push(replies[0].clone()), "a list of more than 2"),
     ];
     for (name, change, words) in changes {
@@ -236,7 +236,7 @@ fn headers_that_are_not_the_chains_are_refused() {
         assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{name}");
         assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
     }
-    // A header of the right number and another parent, at every try.
+    // A header with the right number but another parent, on every attempt.
     let forked = provider(Chain::real_and(2), |chain, method, params| {
         let stranger = chain::child(&chain::child(&chain.blocks[0], "x"), "y");
         (method == "eth_getBlockByNumber" && params[0] == "0x10dde61")
@@ -251,7 +251,7 @@ fn headers_that_are_not_the_chains_are_refused() {
     );
 }
 
-/// Whether the second block is meant, by hash or by number.
+/// Returns `true` if the value names the second block, by hash or by number.
 fn of_second(block: &Value) -> bool {
     text(block) == anchor() || block == "0x10dde60"
 }
@@ -302,14 +302,14 @@ fn receipts_that_are_not_the_blocks_leave_it_undecided() {
             .or((method == "eth_getTransactionReceipt").then_some(Ok(Value::Null)))
     });
     let json = audit(&[&none], &["--anchor", &anchor()], UNDECIDED);
-    assert!(json["warnings"].to_string().contains("it has none"), "{json}");
+    assert!(json["warnings"].to_string().contains("the node does not have them"), "{json}");
 }
 
 #[test]
 fn a_provider_that_does_not_answer_is_given_up() {
     let silent = Server::start(|_| Sent::Nothing);
     let words =
-        ["eth_chainId", "no whole answer within 1 s", "2 times in a row", "http://127.0.0.1"];
+        ["eth_chainId", "no complete answer within 1 s", "2 times in a row", "http://127.0.0.1"];
     audit_fails(&silent, &["--timeout", "1"], BAD_INPUT, &words);
     assert_eq!(silent.posts().len(), 2);
     let dies = audit_of(|post| {
@@ -325,7 +325,7 @@ fn a_provider_that_does_not_answer_is_given_up() {
     assert_eq!(busy.posts().len(), 4);
 }
 
-/// A provider that is silent about some receipts does not hide with that what the others prove.
+/// Missing receipts do not hide what other receipts prove.
 #[test]
 fn what_is_proven_is_said_though_some_receipts_do_not_come() {
     let chain = Chain::real_and(0);
@@ -356,7 +356,7 @@ fn what_is_proven_is_said_though_some_receipts_do_not_come() {
     }
 }
 
-/// A program that listens where a proxy would, and notes how each connection begins.
+/// Starts a program that listens as a proxy, and records the start of each connection.
 fn proxy() -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();

@@ -1,4 +1,4 @@
-//! Providers with limits, and providers that fail for a while.
+//! Providers with limits, and providers that fail temporarily.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ fn number(value: &Value) -> u64 {
     u64::from_str_radix(&text(value)[2..], 16).expect("a number")
 }
 
-/// The ranges of `eth_getLogs` by number.
+/// Returns the block ranges of the `eth_getLogs` calls by number.
 fn ranges(server: &Server) -> Vec<(u64, u64)> {
     let calls = server.params("eth_getLogs");
     calls.iter().map(|call| (number(&call[0]["fromBlock"]), number(&call[0]["toBlock"]))).collect()
 }
 
-/// An audit of the two blocks and forty empty ones behind them.
+/// Runs an audit of the two real blocks and forty empty ones after them.
 fn long_audit(server: &Server, more: &[&str]) -> Value {
     let end = Chain::real_and(40).last().hash.clone();
     let url = server.url();
@@ -31,7 +31,7 @@ fn long_audit(server: &Server, more: &[&str]) -> Value {
     json
 }
 
-/// Windows follow what each provider says of its limits, in its own words.
+/// The block ranges of requests adapt to the limits that providers report, each in its own words.
 #[test]
 fn windows_shrink_to_what_a_provider_takes() {
     type Words = fn(u64, u64) -> Value;
@@ -60,7 +60,7 @@ fn windows_shrink_to_what_a_provider_takes() {
             (to - from + 1 > most).then(|| Err(words(from, to)))
         });
         long_audit(&server, &[]);
-        // What was taken covers each block once and in order.
+        // The ranges that the provider accepted cover each block once and in order.
         let mut next = 17_686_111;
         let ranges = ranges(&server);
         for &(from, to) in ranges.iter().filter(|(from, to)| to - from < most) {
@@ -87,7 +87,7 @@ fn a_limit_that_one_block_passes_is_said() {
     assert_eq!(ranges(&server), [(17_686_111, 17_686_112), (17_686_111, 17_686_111)]);
 }
 
-/// Batches of any size that a provider takes, and none at all.
+/// Batches adapt to the size that a provider accepts, down to single calls.
 #[test]
 fn batches_shrink_to_what_a_provider_takes() {
     type Refusal = fn(usize) -> Sent;
@@ -153,7 +153,7 @@ fn answers_of_a_batch_come_in_any_order() {
     let chain = Chain::real_and(0);
     let server = Server::start(move |post| {
         let mut replies = replies(&post.body, |method, params| chain.answer(method, params));
-        // As some write numbers.
+        // Some nodes return the id as a string.
         for reply in replies.as_array_mut().into_iter().flatten() {
             reply["id"] = json!(reply["id"].to_string());
         }
@@ -162,7 +162,7 @@ fn answers_of_a_batch_come_in_any_order() {
     audit(&[&server], &["--anchor", &anchor()], YES);
 }
 
-/// Every request fails once, in one way after the other, and is sent again.
+/// Every request fails once, in one of these ways, and is sent again.
 #[test]
 fn what_may_pass_is_tried_again() {
     let failures: [fn(&Post) -> Sent; 8] = [
@@ -190,7 +190,7 @@ fn what_may_pass_is_tried_again() {
     let seen = std::sync::Mutex::new(HashSet::new());
     let server = Server::start(move |post| {
         let mut body = post.body.clone();
-        // The same call again, whatever its id is.
+        // Recognise a repeated call, whatever its id is.
         match &mut body {
             Value::Array(calls) => {
                 for call in calls {

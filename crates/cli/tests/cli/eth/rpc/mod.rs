@@ -1,7 +1,7 @@
-//! `eth audit --rpc` and `eth scan --rpc` against providers of every kind.
+//! Tests of `eth audit --rpc` and `eth scan --rpc` against providers of every kind.
 //!
-//! The blocks are mainnet's; the providers are played by a server here. Whatever a run prints, it
-//! never prints what is secret in the URL.
+//! The blocks are mainnet's; a local server simulates the providers. No run may print a secret part
+//! of the URL.
 
 mod audit;
 mod chain;
@@ -19,10 +19,10 @@ use super::*;
 use chain::Chain;
 use server::{Answer, Post, Sent, Server, error, replies};
 
-/// What must never be printed.
+/// Text that must never be printed.
 const SECRET: &str = "S3CR3T-k3y-0f-th3-us3r-";
 
-/// A provider that answers call by call; `lie` goes before the truth.
+/// Returns a provider that answers call by call. If `lie` returns `None`, it sends the truth.
 fn provider(
     chain: Chain,
     lie: impl Fn(&Chain, &str, &Value) -> Option<Answer> + Send + Sync + 'static,
@@ -39,7 +39,7 @@ fn honest(chain: Chain) -> Server {
     provider(chain, |_, _, _| None)
 }
 
-/// Runs a command and sees to it that no secret is printed.
+/// Runs a command, and checks that it prints no secret.
 fn discreet(args: &[&str]) -> Output {
     let output = run(args);
     for printed in [&output.stdout, &output.stderr] {
@@ -49,7 +49,7 @@ fn discreet(args: &[&str]) -> Output {
     output
 }
 
-/// The arguments of an audit of the query over the two real blocks.
+/// Returns the arguments of an audit of the query over the two real blocks.
 fn audit_args<'a>(urls: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     let mut args = vec!["eth", "audit"];
     args.extend(urls.iter().flat_map(|url| ["--rpc", url.as_str()]));
@@ -62,7 +62,7 @@ fn audit_args<'a>(urls: &'a [String], more: &[&'a str]) -> Vec<&'a str> {
     args
 }
 
-/// Runs an audit with `--json`.
+/// Runs an audit with `--json`, and returns its report.
 fn audit(servers: &[&Server], more: &[&str], code: i32) -> Value {
     let urls: Vec<String> = servers.iter().map(|server| server.url()).collect();
     let output = discreet(&audit_args(&urls, &[more, &["--json"]].concat()));
@@ -70,7 +70,7 @@ fn audit(servers: &[&Server], more: &[&str], code: i32) -> Value {
     serde_json::from_str(&output.stdout).expect("--json prints JSON")
 }
 
-/// Runs an audit that fails, and says each of `words`.
+/// Runs an audit that must fail with an error that contains each of `words`.
 fn audit_fails(server: &Server, more: &[&str], code: i32, words: &[&str]) {
     let urls = [server.url()];
     let output = discreet(&audit_args(&urls, more));
@@ -85,7 +85,7 @@ fn kinds(json: &Value) -> Vec<&str> {
     json["findings"].as_array().expect("findings").iter().map(|f| text(&f["kind"])).collect()
 }
 
-/// The hash of the second real block.
+/// Returns the hash of the second real block.
 fn anchor() -> String {
     Block::read(SECOND).hash
 }

@@ -1,8 +1,8 @@
-//! Numbers at the ends of what numbers can be: whatever a provider makes up, nothing overflows.
+//! Block numbers at the ends of their range: no number from a provider causes an overflow.
 
 use super::*;
 
-/// A provider whose chain is one block of this number, without parent and logs.
+/// Returns a provider whose chain is one block with this number, without parent and logs.
 fn single(number: u64) -> (Server, String) {
     let mut chain = Chain::real_and(1);
     let block = chain::numbered(&chain.blocks[2], number);
@@ -21,7 +21,7 @@ fn a_head_of_any_number_is_taken() {
             if number == 0 && code == BAD_INPUT {
                 continue;
             }
-            // Errors of an audit have the code 1, those of other commands 3.
+            // Errors of an audit have exit code 1, those of other commands 3.
             let code = |usual, is_audit| match (code, is_audit) {
                 (YES, _) => usual,
                 (_, true) => BAD_INPUT,

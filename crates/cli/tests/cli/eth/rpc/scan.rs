@@ -1,8 +1,8 @@
-//! `eth scan --rpc`.
+//! Tests of `eth scan --rpc`.
 
 use super::*;
 
-/// The lines of a scan.
+/// Runs a scan, and returns its lines.
 fn scan(server: &Server, more: &[&str], code: i32) -> Vec<Value> {
     let url = server.url();
     let mut args = vec!["eth", "scan", "--rpc", &url, "--json", "--retries", "1"];
@@ -35,7 +35,7 @@ fn candidates_are_those_of_files() {
     let summary = lines.last().expect("a summary");
     assert_eq!((&summary["blocks"], &summary["candidates"]), (&json!(32), &json!(2)));
     assert_eq!(summary["anchored_to"], 17_686_142);
-    // The anchor is behind the range.
+    // An anchor after the end of the range.
     let mut more = vec!["--from", "17686113", "--to", "17686115", "--anchor", &end];
     more.extend(QUERY);
     let lines = scan(&server, &more, NO);

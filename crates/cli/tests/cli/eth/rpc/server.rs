@@ -1,4 +1,4 @@
-//! A small HTTP server that plays a provider: as honest, slow, broken or false as a test wants.
+//! A small HTTP server that simulates a provider: honest, slow, broken or lying.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,28 +9,28 @@ use std::time::Duration;
 
 use super::*;
 
-/// Longer than any test runs.
+/// A timeout longer than any test runs.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// One request.
+/// One HTTP request.
 pub(super) struct Post {
-    /// The first line and the headers.
+    /// The request line and the headers.
     pub(super) head: String,
     pub(super) body: Value,
 }
 
-/// What is sent for it.
+/// Response to a request.
 pub(super) enum Sent {
     Json(Value),
-    /// A status, headers each with its line break, and a body.
+    /// A status, headers (each with its line break), and a body.
     Status(u16, &'static str, String),
-    /// The bytes of an answer, headers included; then the connection ends.
+    /// The raw bytes of a response with its headers; the connection closes afterwards.
     Bytes(Vec<u8>),
-    /// Nothing, until the other side is gone.
+    /// No response; the connection stays open until the client closes it.
     Nothing,
 }
 
-/// A server on loopback; it ends with its test.
+/// A server on loopback, which ends with its test.
 pub(super) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -59,29 +59,29 @@ impl Server {
                     return;
                 }
                 let shared = Arc::clone(&of_thread);
-                // A client that goes away is no error of the server's.
+                // A client that disconnects is not an error of the server.
                 std::thread::spawn(move || drop(stream.map(|stream| shared.answer(stream))));
             }
         });
         Self { address, shared, thread: Some(thread) }
     }
 
-    /// With secrets at every place that a URL has for them.
+    /// Returns a URL with secrets in every part that can contain one.
     pub(super) fn url(&self) -> String {
         format!("http://user:{SECRET}1@{}/v3/{SECRET}2?apikey={SECRET}3", self.address)
     }
 
-    /// What may be shown of it.
+    /// Returns the part of the URL that may be printed.
     pub(super) fn host(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The bodies that came so far.
+    /// Returns the bodies of all requests so far.
     pub(super) fn posts(&self) -> Vec<Value> {
         self.shared.posts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The calls that came so far, those of batches one by one.
+    /// Returns all calls so far, with batches split into calls.
     pub(super) fn calls(&self) -> Vec<Value> {
         let calls = |post| match post {
             Value::Array(calls) => calls,
@@ -90,7 +90,7 @@ impl Server {
         self.posts().into_iter().flat_map(calls).collect()
     }
 
-    /// The parameters of the calls of a method.
+    /// Returns the parameters of all calls of a method.
     pub(super) fn params(&self, method: &str) -> Vec<Value> {
         let calls = self.calls().into_iter().filter(|call| call["method"] == method);
         calls.map(|call| call["params"].clone()).collect()
@@ -142,7 +142,7 @@ impl Shared {
     }
 }
 
-/// An HTTP answer.
+/// Returns an HTTP response.
 pub(super) fn http(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 {status} x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -152,15 +152,15 @@ pub(super) fn http(status: u16, headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The answer to a call.
+/// The answer to one call.
 pub(super) type Answer = Result<Value, Value>;
 
-/// A node's error.
+/// Returns an error object of a node.
 pub(super) fn error(code: i64, message: &str) -> Value {
     json!({ "code": code, "message": message })
 }
 
-/// The replies to a request, call by call.
+/// Returns the replies to a request, call by call.
 pub(super) fn replies(body: &Value, answer: impl Fn(&str, &Value) -> Answer) -> Value {
     let reply = |call: &Value| {
         let mut reply = json!({ "jsonrpc": "2.0", "id": call["id"] });

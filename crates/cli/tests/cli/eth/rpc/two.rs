@@ -1,4 +1,4 @@
-//! Two providers beside each other.
+//! Audits of two providers at once.
 
 use super::*;
 
@@ -77,9 +77,9 @@ fn the_chain_comes_from_the_one_that_has_the_anchor() {
     assert_eq!(json["audits"][0]["status"], "wrong");
     assert_eq!(json["anchor_agreed"], false);
     let warnings = json["warnings"].to_string();
-    assert!(warnings.contains("does not hold the anchor"), "{warnings}");
+    assert!(warnings.contains("does not contain the anchor"), "{warnings}");
     assert!(warnings.contains("has another block 17,686,112"), "{warnings}");
-    // Without an anchor, whose word it is is said.
+    // Without an anchor, the report names the provider whose claim the chain is.
     let json = audit(&[&right, &other], &[], UNDECIDED);
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains(&format!("the own word of {} alone", right.host())), "{warnings}");
@@ -99,7 +99,7 @@ fn providers_of_two_chains_are_refused() {
     assert!(output.stderr.contains("two chains, with ids 1 and 11155111"), "{}", output.stderr);
 }
 
-/// A header for one provider is not for the other.
+/// Headers for one provider are not sent to the other.
 #[test]
 fn each_provider_gets_its_own_headers() {
     let needs = |line: String, not: String| {

@@ -1,5 +1,5 @@
-//! Four lanes of 64 bits in one register: eight in two make Keccak a tenth faster where all are
-//! busy, but take twice as long where they are not.
+//! Four lanes of 64 bits in one register. Eight lanes in two registers make Keccak a tenth faster
+//! when all lanes are busy, but take twice as long when they are not.
 
 use core::arch::x86_64::{
     __m256i, _mm_crc32_u64, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256,
@@ -15,7 +15,7 @@ use super::Avx2;
 use crate::simd::Lanes64;
 
 impl Avx2 {
-    /// Word `i` of each row.
+    /// Transposes 4 by 4 words: lane `i` of result `j` is lane `j` of row `i`.
     #[inline(always)]
     fn turn_64(self, [a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
         let even = (op!(_mm256_unpacklo_epi64(a, b)), op!(_mm256_unpacklo_epi64(c, d)));
@@ -40,14 +40,15 @@ impl Lanes64 for Avx2 {
 
     #[inline(always)]
     fn load_64(self, from: &[u64; 8]) -> __m256i {
-        // SAFETY: the array is more than the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has more than the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store_64(self, value: __m256i, to: &mut [u64; 8]) {
-        // SAFETY: the array is more than the 32 bytes that are written; no alignment is asked
-        // for.
+        // SAFETY: the array has more than the 32 bytes that are written, and the intrinsic requires
+        // no alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
     }
 
@@ -73,7 +74,7 @@ impl Lanes64 for Avx2 {
         self.xor_64(a, op!(_mm256_andnot_si256(b, c)))
     }
 
-    // The compiler turns the counts for each lane into immediates.
+    // The compiler turns the counts of the lanes into immediates.
     #[inline(always)]
     fn rotate_left_64<const BITS: u32>(self, a: __m256i) -> __m256i {
         let up = op!(_mm256_sllv_epi64(a, self.splat_64(BITS.into())));
@@ -85,7 +86,8 @@ impl Lanes64 for Avx2 {
     fn transpose_64(self, rows: [&[u8; 64]; 8]) -> [__m256i; 8] {
         let load = |row: usize, half: usize| {
             let row: &[u8; 32] = &rows[row].as_chunks().0[half];
-            // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+            // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+            // alignment.
             unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
         };
         let turn =
@@ -97,21 +99,23 @@ impl Lanes64 for Avx2 {
     #[inline(always)]
     fn load_slice_64(self, from: &[u64]) -> __m256i {
         let from: &[u64; 4] = from.first_chunk().expect("four words");
-        // SAFETY: the array is the 32 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_loadu_si256(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store_slice_64(self, value: __m256i, to: &mut [u64]) {
         let to: &mut [u64; 4] = to.first_chunk_mut().expect("four words");
-        // SAFETY: the array is the 32 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 32 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), value) }
     }
 
     #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m256i) -> __m256i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
-        // SAFETY: every index was brought down to at most `words.len() - 1`.
+        // SAFETY: every index is at most `words.len() - 1` after the mask.
         unsafe { _mm256_i64gather_epi64::<8>(words.as_ptr().cast(), indices) }
     }
 
@@ -122,7 +126,7 @@ impl Lanes64 for Avx2 {
 
     #[inline(always)]
     fn test_bit_64(self, a: __m256i, position: __m256i) -> u8 {
-        // The bit goes to the sign: left by 63 - position.
+        // Shift the bit to the sign position, left by 63 - position: `movemask` collects the signs.
         let count = op!(_mm256_sub_epi64(self.splat_64(63), position));
         let shifted = op!(_mm256_sllv_epi64(a, count));
         let signs = op!(_mm256_castsi256_pd(shifted));
@@ -131,7 +135,8 @@ impl Lanes64 for Avx2 {
 
     #[inline(always)]
     fn leading_zeros_64(self, mut a: __m256i) -> __m256i {
-        // Halves that are zero are passed over; a last bit of zero is one more.
+        // AVX2 has no count of leading zeros: search by halves. The second step of 1 adds the 64th
+        // zero of a zero word.
         let mut zeros = self.splat_64(0);
         for half in [32, 16, 8, 4, 2, 1, 1] {
             let top = self.shr_each_64(a, self.splat_64(64 - half));
@@ -146,12 +151,13 @@ impl Lanes64 for Avx2 {
     #[inline(always)]
     fn gather_big_endian_64(self, bytes: &[u8], offsets: __m256i) -> __m256i {
         let last = self.splat_64(last_offset_64(bytes));
-        // The order of signed numbers is that of unsigned ones with the top bit flipped.
+        // AVX2 compares signed numbers only. With the top bit flipped, signed order is unsigned
+        // order.
         let flip = self.splat_64(1 << 63);
         let is_past = op!(_mm256_cmpgt_epi64(self.xor_64(offsets, flip), self.xor_64(last, flip)));
         let offsets = op!(_mm256_blendv_epi8(offsets, last, is_past));
-        // SAFETY: every offset was brought down to at most `bytes.len() - 8`, so that the eight
-        // bytes there are inside.
+        // SAFETY: every offset is at most `bytes.len() - 8` after the blend, so the eight bytes at
+        // it are inside `bytes`.
         let words = unsafe { _mm256_i64gather_epi64::<1>(bytes.as_ptr().cast(), offsets) };
         op!(_mm256_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }

@@ -15,10 +15,10 @@ use crate::simd::Lanes64;
 
 #[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
 impl Avx512 {
-    /// Word `i` of each row.
+    /// Transposes 8 by 8 words: lane `i` of result `j` is lane `j` of row `i`.
     #[inline(always)]
     fn turn_64(self, rows: &[__m512i; 8]) -> [__m512i; 8] {
-        // Of two rows, the even words of both and the odd ones, in pairs.
+        // For each pair of rows, interleave the even words of both, and the odd words of both.
         let [a, b] = self.pairs_64(rows[0], rows[1]);
         let [c, d] = self.pairs_64(rows[2], rows[3]);
         let [e, f] = self.pairs_64(rows[4], rows[5]);
@@ -33,7 +33,7 @@ impl Avx512 {
         [op!(_mm512_unpacklo_epi64(a, b)), op!(_mm512_unpackhi_epi64(a, b))]
     }
 
-    /// Four times four pairs turned around.
+    /// Transposes 4 by 4 pairs of words.
     #[inline(always)]
     fn turn_pairs_64(self, [a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
         let low_0_4 = op!(_mm512_shuffle_i64x2::<0b10_00_10_00>(a, b));
@@ -60,13 +60,15 @@ impl Lanes64 for Avx512 {
 
     #[inline(always)]
     fn load_64(self, from: &[u64; 8]) -> __m512i {
-        // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_loadu_si512(from.as_ptr().cast()) }
     }
 
     #[inline(always)]
     fn store_64(self, value: __m512i, to: &mut [u64; 8]) {
-        // SAFETY: the array is the 64 bytes that are written; no alignment is asked for.
+        // SAFETY: the array has the 64 bytes that are written, and the intrinsic requires no
+        // alignment.
         unsafe { _mm512_storeu_si512(to.as_mut_ptr().cast(), value) }
     }
 
@@ -82,7 +84,8 @@ impl Lanes64 for Avx512 {
         shl_each_64 = _mm512_sllv_epi64,
     }
 
-    // The table of the three inputs' function: bit 4a + 2b + c is its value there.
+    // The constant is the truth table of the three inputs: bit 4a + 2b + c is the result for a, b,
+    // c.
 
     #[inline(always)]
     fn xor3_64(self, a: __m512i, b: __m512i, c: __m512i) -> __m512i {
@@ -103,7 +106,8 @@ impl Lanes64 for Avx512 {
     fn transpose_64(self, rows: [&[u8; 64]; 8]) -> [__m512i; 8] {
         let load = |row: usize| {
             let row: &[u8; 64] = rows[row];
-            // SAFETY: the array is the 64 bytes that are read; no alignment is asked for.
+            // SAFETY: the array has the 64 bytes that are read, and the intrinsic requires no
+            // alignment.
             unsafe { _mm512_loadu_si512(row.as_ptr().cast()) }
         };
         let rows = [load(0), load(1), load(2), load(3), load(4), load(5), load(6), load(7)];
@@ -123,7 +127,7 @@ impl Lanes64 for Avx512 {
     #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m512i) -> __m512i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
-        // SAFETY: every index was brought down to at most `words.len() - 1`.
+        // SAFETY: every index is at most `words.len() - 1` after the mask.
         unsafe { _mm512_i64gather_epi64::<8>(indices, words.as_ptr().cast()) }
     }
 
@@ -147,8 +151,8 @@ impl Lanes64 for Avx512 {
     fn gather_big_endian_64(self, bytes: &[u8], offsets: __m512i) -> __m512i {
         let last = self.splat_64(last_offset_64(bytes));
         let offsets = op!(_mm512_min_epu64(offsets, last));
-        // SAFETY: every offset was brought down to at most `bytes.len() - 8`, so that the eight
-        // bytes there are inside.
+        // SAFETY: every offset is at most `bytes.len() - 8` after the minimum, so the eight bytes
+        // at it are inside `bytes`.
         let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
         op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }
