@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Any number of others read while one writes.
     let index = Index::open(Folder::new(&path))?;
     let blocks = index.numbers().ok_or("no blocks")?;
-    println!("blocks {} to {} of {}", blocks.start(), blocks.end(), index.settings().chain());
+    println!("blocks {} to {} of {}", blocks.start(), blocks.end(), index.settings().label());
 
     // Transfers of the DAI stablecoin.
     let query = LogQuery::new()

@@ -77,7 +77,7 @@ impl Drop for Store {
 
 fn is_whole(path: &Path, blocks: usize) -> bool {
     Index::open(Folder::new(path)).is_ok_and(|index| {
-        index.settings().chain() == LABEL && index.numbers() == Some(0..=blocks as u64 - 1)
+        index.settings().label() == LABEL && index.numbers() == Some(0..=blocks as u64 - 1)
     })
 }
 

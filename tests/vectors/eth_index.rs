@@ -136,7 +136,7 @@ fn the_golden_index_is_written_byte_for_byte() {
 #[test]
 fn the_golden_index_answers_as_its_filters() {
     let index = Index::open(Folder::new(golden())).expect("the golden index");
-    assert_eq!(index.settings().chain(), "golden");
+    assert_eq!(index.settings().label(), "golden");
     assert_eq!(index.numbers(), Some(FIRST..=FORK + 4));
     let [stem, _, new] = chains();
     let sealed = stem.block(FIRST + SECTION - 1).expect("a block").hash;

@@ -23,9 +23,8 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use args::compact::HeadersCommand;
 use args::eth::EthCommand;
-use args::{BtcCommand, Cli, Command, FilterCommand, ProveCommand};
+use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
 use exit::Exit;
 use output::Report;
 
@@ -55,16 +54,14 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<Report> {
     match &cli.command {
-        Command::Btc(BtcCommand::Filter(command)) => match command {
-            FilterCommand::New(args) => btc::filter_new::run(args),
-            FilterCommand::Inspect(args) => btc::filter_inspect::run(args),
-            FilterCommand::Build(args) => btc::compact::build::run(args, cli.json),
-            FilterCommand::Scan(args) => btc::compact::scan::run(args, cli.json),
-            FilterCommand::Audit(args) => btc::compact::audit::run(args),
-            FilterCommand::VerifyProof(args) => btc::compact::audit::verify_proof(args),
-            FilterCommand::Headers(HeadersCommand::Verify(args)) => {
-                btc::compact::headers::run(args)
-            }
+        Command::Btc(BtcCommand::Bloom(BloomCommand::New(args))) => btc::bloom::new::run(args),
+        Command::Btc(BtcCommand::Bloom(BloomCommand::Info(args))) => btc::bloom::info::run(args),
+        Command::Btc(BtcCommand::Cf(command)) => match command {
+            CfCommand::Build(args) => btc::cf::build::run(args, cli.json),
+            CfCommand::Scan(args) => btc::cf::scan::run(args, cli.json),
+            CfCommand::Audit(args) => btc::cf::audit::run(args),
+            CfCommand::VerifyProof(args) => btc::cf::audit::verify_proof(args),
+            CfCommand::VerifyHeaders(args) => btc::cf::headers::run(args),
         },
         Command::Btc(BtcCommand::Match(args)) => btc::matching::run(args),
         Command::Btc(BtcCommand::Prove(ProveCommand::Make(args))) => btc::prove::make(args),

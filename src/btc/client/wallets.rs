@@ -100,6 +100,9 @@ impl Wallet {
         Self { birthday, history: History::Complete, items, gap: 20 }
     }
 
+    /// Checks that every item can be watched by this protocol.
+    ///
+    /// # Errors
     /// [`ItemError`] with the number of the first item that cannot be watched, and the cause.
     pub fn check(&self, protocol: Protocol) -> Result<(), ItemError> {
         self.items.iter().enumerate().try_for_each(|(number, item)| {

@@ -6,8 +6,9 @@ use chainsieve::bitcoin::Network;
 use chainsieve_client::{Birthday, Protocol};
 use clap::Args;
 
-use super::compact::HeaderAt;
+use super::cf::HeaderAt;
 use super::{Choice, WatchArgs, choice, network};
+use crate::args::number::count;
 use crate::calendar;
 
 /// Peers, and where the state is kept.
@@ -20,13 +21,13 @@ pub(crate) struct PeerArgs {
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) peer: Vec<String>,
     /// As many peers at a time
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1..=8_u8))]
     pub(crate) max_peers: u8,
-    /// How long an answer may take before another peer is asked
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
-    pub(crate) patience: u32,
+    /// Seconds that a response may take before another peer is asked
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=3600_u32))]
+    pub(crate) timeout: u32,
     /// Where the command is to end by itself: end after as long without any progress, with exit code 4
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct TrustArgs {
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) checkpoint: Vec<HeaderAt>,
     /// Of so many blocks, fetch one at random and audit its filter; 0 for none
-    #[arg(long, value_name = "COUNT", default_value_t = 1_000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = count(0..=u32::MAX))]
     pub(crate) spot_audits: u32,
 }
 
@@ -66,7 +67,7 @@ const PROTOCOLS: [Choice<Protocol>; 2] = [
 
 const SYNC_HELP: &str = "\
 Headers are checked as a node checks them, and kept in --data: a command that is killed goes on
-where it stopped. Filter headers and filters are then compared between the peers, from --from on;
+where it stopped. Filter headers and filters are then compared between the peers, from --birthday on;
 where they differ, the block decides. The filters are not kept.
 
 Memory: headers take 90 bytes for each block, and what is known of its filter 33; each peer has at most
@@ -85,7 +86,7 @@ Grades: scanned (the block itself was looked at) > audited (equals the filter bu
 
 /// Fetch headers, filter headers and filters, and compare what the peers say.
 #[derive(Debug, Args)]
-#[command(after_help = SYNC_HELP)]
+#[command(after_long_help = SYNC_HELP)]
 pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
@@ -93,11 +94,11 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
     /// Block headers, and nothing about filters
-    #[arg(long, conflicts_with_all = ["from", "checkpoint", "spot_audits"])]
+    #[arg(long, conflicts_with_all = ["birthday", "checkpoint", "spot_audits"])]
     pub(crate) headers_only: bool,
     /// The first height whose filter is wanted, or a day
     #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
-    pub(crate) from: Birthday,
+    pub(crate) birthday: Birthday,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 }
@@ -107,10 +108,10 @@ Items are told apart by their form: an address, a public key (stands for its P2P
 P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), TXID:VOUT; other hex is written
 script:HEX. Compact filters hold scripts only, so that a coin is written outpoint:TXID:VOUT=SCRIPT,
 where SCRIPT is hex or an address. Files and standard input hold one item per line; # starts a
-comment. Ranged descriptors go on --gap indices past the last one used.
+comment. Ranged descriptors go on --gap-limit indices past the last one used.
 
 The past comes first, from --birthday on, and then what is new, until Ctrl-C. The same items with
-the same --data go on where they stopped; others start over, and so do descriptors with another --gap. A
+the same --data go on where they stopped; others start over, and so do descriptors with another --gap-limit. A
 transaction in a block comes once with \"again\" false; it comes with \"again\" true where it may have been
 printed before the command was killed, or was printed with less of it.
 
@@ -156,18 +157,18 @@ pub(crate) struct LookArgs {
     #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
     /// Look this many indices past the last one used of each ranged descriptor
-    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) gap: u32,
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = count(1..=10_000_u32))]
+    pub(crate) gap_limit: u32,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
     /// bip37: the share of others' elements that match as well; more hides better and costs more
-    #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::filter::fpr)]
+    #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::bloom::fpr)]
     pub(crate) fpr: f64,
 }
 
 /// Watch addresses, scripts, keys and coins: the past, then live.
 #[derive(Debug, Args)]
-#[command(after_help = WATCH_HELP)]
+#[command(after_long_help = WATCH_HELP)]
 pub(crate) struct WatchLiveArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
@@ -186,7 +187,7 @@ called again with the same items and heights, it goes on where it was.";
 
 /// Go over past blocks again for more items.
 #[derive(Debug, Args)]
-#[command(after_help = RESCAN_HELP)]
+#[command(after_long_help = RESCAN_HELP)]
 pub(crate) struct RescanArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
@@ -194,6 +195,6 @@ pub(crate) struct RescanArgs {
     #[arg(long, value_name = "HEIGHT|DAY", value_parser = birthday)]
     pub(crate) from: Birthday,
     /// The last height [default: the tip]
-    #[arg(long, value_name = "HEIGHT")]
+    #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
 }

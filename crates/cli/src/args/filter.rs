@@ -1,150 +1,304 @@
-//! `btc filter …`.
+//! `filter …`.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::str::FromStr;
 
-use chainsieve::bitcoin::Network;
-use chainsieve::btc::bip37::UpdateMode;
-use clap::Args;
+use chainsieve_filter::Kind;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
 
-use super::{Choice, choice, network};
+use super::number::count;
 
-const NEW_HELP: &str = "\
-Items are told apart by their form: an address, TXID:VOUT, a public key, a descriptor (anything
-with a parenthesis). Other hex looks alike, so write script:HEX, data:HEX or txid:HEX. Any item may
-be written KIND:VALUE. Files and standard input hold one item per line; # starts a comment.
-
-The payload goes to standard output as hex, the table to standard error. Matching is described by
-`chainsieve btc match --help`.
-
-JSON: payload, elements[{kind, item, index, data}], sized_for, bytes, hash_funcs, tweak,
-tweak_random, update, target_rate, rate, privacy{own, others} (addresses expected to match),
-warnings[]";
-
-/// Build the filter of a wallet: the payload of a filterload message.
-#[derive(Debug, Args)]
-#[command(after_help = NEW_HELP)]
-pub(crate) struct NewArgs {
-    /// What to watch, the kind detected; - reads standard input
-    #[arg(value_name = "ITEM")]
-    pub(crate) items: Vec<String>,
-    /// An address
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) address: Vec<String>,
-    /// An output script: each of its data pushes is inserted
-    #[arg(long, value_name = "HEX")]
-    pub(crate) script: Vec<String>,
-    /// A public key: its hash is inserted, the key itself only --with-keys
-    #[arg(long, value_name = "HEX")]
-    pub(crate) key: Vec<String>,
-    /// A coin: the transaction that spends it matches
-    #[arg(long, value_name = "TXID:VOUT")]
-    pub(crate) outpoint: Vec<String>,
-    /// A transaction
-    #[arg(long, value_name = "TXID")]
-    pub(crate) txid: Vec<String>,
-    /// Bytes that a script pushes
-    #[arg(long, value_name = "HEX")]
-    pub(crate) data: Vec<String>,
-    /// An output descriptor with public keys; ranged and multipath ones too
-    #[arg(long, value_name = "DESCRIPTOR")]
-    pub(crate) descriptor: Vec<String>,
-    /// A file of items, one per line; - is standard input
-    #[arg(long, value_name = "FILE")]
-    pub(crate) file: Vec<PathBuf>,
-
-    /// The indices of ranged descriptors: one, or FIRST-LAST
-    #[arg(long, value_name = "RANGE", default_value = "0-99")]
-    pub(crate) range: Range,
-    /// Insert public keys beside their hashes: finds P2PK and multisig, costs privacy
-    #[arg(long)]
-    pub(crate) with_keys: bool,
-    /// The share of other elements that match as well
-    #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true, value_parser = fpr)]
-    pub(crate) fpr: f64,
-    /// Size the filter for this many elements [default: those inserted, and 100 more as room for
-    /// outpoints unless --update none]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) elements: Option<u32>,
-    /// The wallet's own number, decimal or 0x…, kept for good [default: random]
-    #[arg(long, value_name = "NUMBER", value_parser = tweak)]
-    pub(crate) tweak: Option<u32>,
-    /// The outputs whose outpoints the node inserts when they match
-    #[arg(long, value_parser = choice(&UPDATES), default_value = "all")]
-    pub(crate) update: UpdateMode,
-    /// The chain of the addresses
-    #[arg(long, value_parser = network(), default_value = "mainnet")]
-    pub(crate) network: Network,
-    /// Write the payload to a file in place of standard output
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
-    /// Write the payload to the file as raw bytes, not hex
-    #[arg(long, requires = "out")]
-    pub(crate) raw: bool,
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// What a number of keys and a rate of false positives cost in each kind of filter
+    Size(SizeArgs),
+    /// Build a filter of the keys in files or standard input
+    Build(Box<BuildArgs>),
+    /// Ask a filter for keys
+    Test(TestArgs),
+    /// Show a filter's kind, parameters, hash function, fill and rate
+    Info(InfoArgs),
+    /// Fold a filter, compress it, or turn it into another program's format and back
+    Convert(ConvertArgs),
 }
 
-const INSPECT_HELP: &str = "\
-Exits with 1 if a node refuses the filter for its size.
+const SIZE_HELP: &str = "\
+Sizes are exact: of the filter that `filter build` makes for so many distinct keys, its header left
+out. The rate is what that filter has when all keys are in it: at most the rate asked for, and lower
+where the kind's fingerprints come in few sizes. The least that any filter of a fixed set can have is
+log2(1/rate) bits per key.
 
-JSON: bytes, hash_funcs, tweak, flags, update, bits, bits_set, fill, rate, estimated_elements (null
-without bound), matches_everything, accepted_by_nodes, trailing_bytes, warnings[]";
+JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (where not), bits_per_key, bytes,
+hash_funcs, rate, lines_absent, lines_present (cache lines that a probe of a key that is not there, and
+of one that is, reads), insert, remove, merge}]";
 
-/// Show a filter's fields, fill, rate and what is odd about it.
+/// What a number of keys and a rate of false positives cost in each kind of filter.
 #[derive(Debug, Args)]
-#[command(after_help = INSPECT_HELP)]
-pub(crate) struct InspectArgs {
-    /// The payload of a filterload message: hex, a file, or - for standard input
+#[command(after_long_help = SIZE_HELP)]
+pub(crate) struct SizeArgs {
+    /// Distinct keys
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=u64::MAX))]
+    pub(crate) keys: u64,
+    /// The share of other keys that may be in the filter wrongly
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
+    pub(crate) fpr: f64,
+    /// Draw bits per key against rates, readable on light and on dark pages
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+const BUILD_HELP: &str = "\
+Keys are the lines as they are, without their line break, or with --hex the bytes that they stand
+for. Empty lines are passed over. Keys that come twice are one: for that the hashes of all keys are held,
+8 bytes for each (16 for wide-bloom), until the number of distinct ones is known, which the filter is sized
+for. With --capacity nothing is held but the filter, where its kind can be filled as keys come: not so
+fuse8, fuse16 and ribbon. scalable is filled as keys come in any case; --capacity is the room that it
+begins with, 1,024 if not given. rolling remembers the last --capacity keys.
+
+guava is written as Guava's BloomFilter.writeTo does, for Funnels.byteArrayFunnel().
+
+The seed is written into the filter. Whoever has the filter can look for keys that are in it wrongly,
+under any hash function; whoever has not, only where the seed is known or does not matter: keep
+siphash13 where strangers choose keys. A seed is its number in hex; that of siphash13 is its 16 bytes.
+
+The file is written beside its place and then renamed: it is there whole or not at all.
+
+JSON: kind, keys (distinct), lines, empty, duplicates (null with --capacity where it can't be told),
+hash, seed, seed_random, target_rate (null: as the kind has it), rate, fill, bits, bits_per_key, bytes,
+parameters{}, out, warnings[]";
+
+/// Build a filter of the keys in files or standard input.
+#[derive(Debug, Args)]
+#[command(after_long_help = BUILD_HELP)]
+pub(crate) struct BuildArgs {
+    /// Files of keys, one on each line; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) keys: Vec<PathBuf>,
+    /// The kind of filter; `filter size` compares them
+    #[arg(long, value_name = "KIND", value_parser = kind())]
+    pub(crate) kind: Made,
+    /// The share of other keys that may be in the filter wrongly [default: 0.001, or what the
+    /// kind's fingerprints have]
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
+    pub(crate) fpr: Option<f64>,
+    /// Memory per key in place of a rate
+    #[arg(long, value_name = "BITS", conflicts_with = "fpr", value_parser = bits_per_key)]
+    pub(crate) bits_per_key: Option<f64>,
+    /// Size the filter for this many keys and fill it while they come
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=u64::MAX))]
+    pub(crate) capacity: Option<u64>,
+    /// Round the number of blocks up to a power of two, as Parquet's readers take them
+    #[arg(long)]
+    pub(crate) power_of_two: bool,
+    /// Lines are hex
+    #[arg(long)]
+    pub(crate) hex: bool,
+    /// The hash function of keys [default: siphash13; guava has murmur3]
+    #[arg(long, value_enum, value_name = "FUNCTION")]
+    pub(crate) hash: Option<HashName>,
+    /// Its seed or key [default: random]
+    #[arg(long, value_name = "HEX")]
+    pub(crate) seed: Option<String>,
+    /// Write the filter to this file; - is standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+}
+
+/// `--kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// In our format.
+    Native(Kind),
+    /// In Guava's.
+    Guava,
+}
+
+/// How the keys of a filter were hashed whose format doesn't say.
+#[derive(Debug, Args)]
+pub(crate) struct KeyHashArgs {
+    /// How the keys of an xor8 or xor16 filter were hashed
+    #[arg(long, value_enum, value_name = "FUNCTION", requires = "seed")]
+    pub(crate) hash: Option<HashName>,
+    /// The seed or key of that function
+    #[arg(long, value_name = "HEX", requires = "hash")]
+    pub(crate) seed: Option<String>,
+}
+
+/// `--hash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HashName {
+    /// SipHash-1-3, key of 16 bytes: for keys that strangers choose
+    Siphash13,
+    /// XXH3, seed of 8 bytes: the fastest
+    Xxh3,
+    /// XXH64, seed of 8 bytes: Parquet's, with seed 0
+    Xxh64,
+    /// murmur3 of 128 bits, seed of 4 bytes: Guava's, with seed 0
+    Murmur3,
+    /// FNV-1a, no seed
+    Fnv1a,
+}
+
+const TEST_HELP: &str = "\
+Prints a line for each key: \"maybe\" or \"no\", and the key. \"no\" is certain; \"maybe\" is wrong for
+as many keys as the filter's rate says. The summary goes to standard error.
+
+Exits with 0 if any key may be in the filter, with 1 if none is.
+
+JSON: a line for each key: key, may_contain, and where the key is not UTF-8 key_hex; then asked,
+maybe, no, empty, rate (of the filter), expected_by_chance (maybes, if none of the keys is in the
+filter), warnings[]";
+
+/// Ask a filter for keys.
+#[derive(Debug, Args)]
+#[command(after_long_help = TEST_HELP)]
+pub(crate) struct TestArgs {
+    /// The filter: a file, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
+    /// Keys; - reads them from standard input, one on each line
+    #[arg(value_name = "KEY", required_unless_present = "file")]
+    pub(crate) keys: Vec<String>,
+    /// A file of keys, one on each line
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Vec<PathBuf>,
+    /// Keys are hex
+    #[arg(long)]
+    pub(crate) hex: bool,
+    /// The answers to print
+    #[arg(long, value_enum, default_value_t = Answers::All, value_name = "ANSWERS")]
+    pub(crate) show: Answers,
+    /// What the filter is written in
+    #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
+    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) key_hash: KeyHashArgs,
 }
 
-/// `--update`.
-const UPDATES: [Choice<UpdateMode>; 3] = [
-    ("none", UpdateMode::None, "No output: spends of what matches go unseen"),
-    ("all", UpdateMode::All, "Every output that matches"),
-    ("p2pubkey-only", UpdateMode::P2PubkeyOnly, "Only outputs to a bare public key or multisig"),
-];
-
-/// The word for an update mode, as `--update` takes it.
-pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
-    match mode {
-        UpdateMode::None => "none",
-        UpdateMode::All => "all",
-        UpdateMode::P2PubkeyOnly => "p2pubkey-only",
-    }
+/// `--show`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Answers {
+    /// Every key
+    All,
+    /// Keys that may be in the filter
+    Maybe,
+    /// Keys that are not
+    No,
+    /// None, only the summary
+    None,
 }
 
-pub(super) fn fpr(text: &str) -> Result<f64, String> {
-    let rate = text.parse().ok().filter(|rate| (0.0..=1.0).contains(rate) && *rate > 0.0);
-    rate.ok_or_else(|| String::from("not a rate between 0 and 1"))
+const INFO_HELP: &str = "\
+The checksum is compared, and every parameter with the length, before anything is shown.
+
+JSON: format, kind, version, checksum, hash, seed, keys (as counted), estimated_keys (null where the
+fill says nothing), bytes, bits, bits_per_key (null for none), fill, rate, parameters{}, warnings[]";
+
+/// Show a filter's kind, parameters, hash function, fill and rate.
+#[derive(Debug, Args)]
+#[command(after_long_help = INFO_HELP)]
+pub(crate) struct InfoArgs {
+    /// The filter: a file, or - for standard input
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// What the file is written in
+    #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
+    pub(crate) format: Format,
 }
 
-fn tweak(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|_| String::from("not a number from 0 to 4294967295"))
+const CONVERT_HELP: &str = "\
+What maps exactly is converted, and nothing else:
+  parquet     split-block-256 under xxh64 with seed 0 and of a power of two blocks, and back
+  xor8        fuse8, and back; xor16 the same of fuse16. The format says nothing of how keys become
+              numbers: a filter that is read takes the --hash and --seed that its keys were hashed by
+  compressed  out of bloom
+  bloom       out of compressed
+Nothing is converted into Guava's format or out of it: the bits of a key lie elsewhere in it. `filter
+build --kind guava` makes such filters, `filter test --as guava` asks them.
+
+--fold halves a bloom, wide-bloom, partitioned, split-block-512 or split-block-256 filter so many times:
+half the memory, and a rate that is a multiple of what it was. No key is lost.
+
+JSON: from, to, kind, bytes_before, bytes, rate_before, rate, folds, out, warnings[]";
+
+/// Fold a filter, compress it, or turn it into another program's format and back.
+#[derive(Debug, Args)]
+#[command(after_long_help = CONVERT_HELP)]
+pub(crate) struct ConvertArgs {
+    /// The filter: a file, or - for standard input
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: String,
+    /// What the file is written in
+    #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
+    pub(crate) format: Format,
+    /// What to write [default: native]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) to: Option<Target>,
+    /// Halve it so many times
+    #[arg(long, value_name = "TIMES", conflicts_with = "fold_to_fpr",
+        value_parser = count(1..=63_u32))]
+    pub(crate) fold: Option<u32>,
+    /// Halve it as often as its rate stays at most this
+    #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
+    pub(crate) fold_to_fpr: Option<f64>,
+    #[command(flatten)]
+    pub(crate) key_hash: KeyHashArgs,
+    /// Write it to this file; - is standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) out: PathBuf,
 }
 
-/// The indices of a descriptor: `7` or `0-99`.
-#[derive(Debug, Clone)]
-pub(crate) struct Range(pub(crate) RangeInclusive<u32>);
+/// `--as`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// chainsieve's own
+    Native,
+    /// Parquet's split-block filter: its header and bits
+    Parquet,
+    /// Guava's `BloomFilter.writeTo`
+    Guava,
+    /// `xor_singleheader`'s binary fuse filter of 8 bits
+    Xor8,
+    /// The same of 16 bits
+    Xor16,
+}
 
-impl FromStr for Range {
-    type Err = &'static str;
+/// `--to`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// chainsieve's own
+    Native,
+    /// The same, compressed
+    Compressed,
+    /// The same, not compressed
+    Bloom,
+    /// Parquet's split-block filter: its header and bits
+    Parquet,
+    /// Guava's: refused, with the reason
+    Guava,
+    /// `xor_singleheader`'s binary fuse filter of 8 bits
+    Xor8,
+    /// The same of 16 bits
+    Xor16,
+}
 
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
-            return Err("not an index or FIRST-LAST");
-        };
-        // More than a node's largest filter has bits is a slip of the pen.
-        match last.checked_sub(first) {
-            None => Err("the first index is greater than the last"),
-            Some(288_000..) => Err("more indices than the largest filter has bits, 288000"),
-            Some(_) => Ok(Self(first..=last)),
-        }
-    }
+/// A kind by its name. `CountMin` is left out: the command has no input for counts.
+fn kind() -> impl TypedValueParser<Value = Made> {
+    let kinds = || Kind::ALL.into_iter().filter(|kind| *kind != Kind::CountMin);
+    let by_name = move |name: String| kinds().find(|kind| kind.name() == name);
+    PossibleValuesParser::new(kinds().map(Kind::name).chain([GUAVA]))
+        .map(move |name| by_name(name).map_or(Made::Guava, Made::Native))
+}
+
+const GUAVA: &str = "guava";
+
+/// As `btc bloom new` takes it, but that nothing is asked of a filter that all keys are in.
+fn fpr(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| *rate > 0.0 && *rate < 1.0);
+    rate.ok_or_else(|| "not a rate between 0 and 1".into())
+}
+
+fn bits_per_key(text: &str) -> Result<f64, String> {
+    let bits = text.parse().ok().filter(|bits| (0.1..=1000.0).contains(bits));
+    bits.ok_or_else(|| "not a number of bits from 0.1 to 1000".into())
 }

@@ -19,7 +19,7 @@ output, vout, push, data, script, address, satoshis, inserted}, {kind: spent, vi
 
 /// Match blocks or transactions against a filter, as a node does.
 #[derive(Debug, Args)]
-#[command(after_help = MATCH_HELP)]
+#[command(after_long_help = MATCH_HELP)]
 pub(crate) struct MatchArgs {
     /// The payload of a filterload message: hex, a file, or - for standard input
     #[arg(value_name = "FILTER")]

@@ -1,11 +1,12 @@
 //! The command line: what `--help` says and what each command takes.
 
+pub(crate) mod bloom;
+pub(crate) mod cf;
 pub(crate) mod client;
-pub(crate) mod compact;
 pub(crate) mod eth;
-mod filter;
+pub(crate) mod filter;
 mod matching;
-pub(crate) mod membership;
+pub(crate) mod number;
 mod prove;
 mod serve;
 
@@ -17,8 +18,8 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use compact::WatchArgs;
-pub(crate) use filter::{InspectArgs, NewArgs, Range, update_name};
+pub(crate) use bloom::{InfoArgs, NewArgs, Range, update_name};
+pub(crate) use cf::WatchArgs;
 pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 pub(crate) use serve::ServeArgs;
@@ -61,17 +62,20 @@ pub(crate) enum Command {
     Eth(eth::EthCommand),
     /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
     #[command(subcommand)]
-    Filter(membership::MembershipCommand),
+    Filter(filter::FilterCommand),
     /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
-    #[command(after_help = DEMO_HELP)]
+    #[command(after_long_help = DEMO_HELP)]
     Demo,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum BtcCommand {
-    /// Bloom filters (new, inspect) and compact block filters (all others)
+    /// Bloom filters, BIP37: build, describe
     #[command(subcommand)]
-    Filter(FilterCommand),
+    Bloom(BloomCommand),
+    /// Compact block filters, BIP158: build, scan, audit
+    #[command(subcommand)]
+    Cf(CfCommand),
     /// Match blocks or transactions against a filter, as a node does
     Match(MatchArgs),
     /// Make merkleblocks and verify them
@@ -96,22 +100,25 @@ pub(crate) enum ProveCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum FilterCommand {
+pub(crate) enum BloomCommand {
     /// Build the Bloom filter of a wallet: the payload of a filterload message
     New(Box<NewArgs>),
-    /// Show a Bloom filter's fields, fill, rate and what is odd about it
-    Inspect(InspectArgs),
+    /// Show the fields, fill and false-positive rate of a Bloom filter
+    Info(InfoArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CfCommand {
     /// Build the compact filters of blocks and the headers over them
-    Build(compact::BuildArgs),
+    Build(cf::BuildArgs),
     /// Look for scripts in the compact filters of many blocks
-    Scan(compact::ScanArgs),
-    /// Compare a compact filter with its block: valid, proven wrong, or not to be decided
-    Audit(compact::AuditArgs),
+    Scan(cf::ScanArgs),
+    /// Compare a compact filter with its block: valid, proven wrong, or not decided
+    Audit(cf::AuditArgs),
     /// Verify what `audit --proof-out` wrote, without the block
-    VerifyProof(compact::VerifyProofArgs),
-    /// Filter headers
-    #[command(subcommand)]
-    Headers(compact::HeadersCommand),
+    VerifyProof(cf::VerifyProofArgs),
+    /// Recompute the headers over a file of filters and compare them
+    VerifyHeaders(cf::VerifyHeadersArgs),
 }
 
 /// A word of the command line, what it stands for, and what `--help` says of it.
@@ -127,18 +134,22 @@ where
     PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
 }
 
-/// The chain that addresses and limits of work belong to.
+/// The chain that addresses and proof-of-work limits belong to, also by Bitcoin Core's names.
 fn network() -> impl TypedValueParser<Value = Network> {
-    let networks = [
-        ("mainnet", Network::Bitcoin),
-        ("testnet", Network::Testnet),
-        ("testnet4", Network::Testnet4),
-        ("signet", Network::Signet),
-        ("regtest", Network::Regtest),
+    const NETWORKS: [(&str, Network, &[&str]); 5] = [
+        ("mainnet", Network::Bitcoin, &["main", "bitcoin"]),
+        ("testnet", Network::Testnet, &["test", "testnet3"]),
+        ("testnet4", Network::Testnet4, &[]),
+        ("signet", Network::Signet, &[]),
+        ("regtest", Network::Regtest, &[]),
     ];
-    let named = move |name: String| networks.into_iter().find(|(known, _)| *known == name);
-    PossibleValuesParser::new(networks.map(|(name, _)| name))
-        .map(move |name| named(name).expect("a possible name").1)
+    let words = NETWORKS.map(|(name, _, aliases)| PossibleValue::new(name).aliases(aliases));
+    PossibleValuesParser::new(words).map(|word| {
+        let named = |(name, _, aliases): &(&str, _, &[&str])| {
+            *name == word || aliases.contains(&word.as_str())
+        };
+        NETWORKS.into_iter().find(named).expect("a possible word").1
+    })
 }
 
 /// The name of a chain as `--network` takes it.

@@ -50,7 +50,9 @@ mod tests {
         ] {
             assert_eq!(parse(text), Some(number), "{text}");
         }
-        for text in ["", "-1", "+1", "1.5", "1.55e1", "e3", "_1", "1e20", "1e", "0x10", "1 000", "²"] {
+        for text in
+            ["", "-1", "+1", "1.5", "1.55e1", "e3", "_1", "1e20", "1e", "0x10", "1 000", "²"]
+        {
             assert_eq!(parse(text), None, "{text}");
         }
         assert_eq!(count(1..=64_u16)("1e1"), Ok(10));

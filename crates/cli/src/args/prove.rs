@@ -18,7 +18,7 @@ payload (the filter afterwards, null without --filter), warnings[]. Reasons are 
 
 /// Make the merkleblock of a block: the proof that transactions are in it.
 #[derive(Debug, Args)]
-#[command(after_help = MAKE_HELP)]
+#[command(after_long_help = MAKE_HELP)]
 pub(crate) struct MakeArgs {
     /// The block: hex, a file, or - for standard input
     #[arg(value_name = "BLOCK")]
@@ -59,7 +59,7 @@ not_proven[], warnings[]";
 
 /// Verify a merkleblock, and say what it proves and what it does not.
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_HELP)]
+#[command(after_long_help = VERIFY_HELP)]
 pub(crate) struct VerifyArgs {
     /// The payload of a merkleblock message: hex, a file, or - for standard input
     #[arg(value_name = "MERKLEBLOCK")]

@@ -7,6 +7,7 @@ use chainsieve::bitcoin::Network;
 use clap::Args;
 
 use super::network;
+use crate::args::number::count;
 
 const HELP: &str = "\
 The folder holds files of blocks, raw one behind the other or hex on lines, in any order; together
@@ -32,7 +33,7 @@ warning; then connections, blocks, height, tip";
 
 /// Serve a folder of blocks to wallets' tests.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(after_long_help = HELP)]
 pub(crate) struct ServeArgs {
     /// The folder of blocks
     #[arg(value_name = "BLOCKS_DIR")]
@@ -57,6 +58,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
     /// How many peers may be connected at once
-    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = count(1..=1000_u16))]
     pub(crate) max_connections: u16,
 }

@@ -1,10 +1,9 @@
 //! The `btc` commands.
 
+pub(crate) mod bloom;
+pub(crate) mod cf;
 pub(crate) mod client;
-pub(crate) mod compact;
 pub(crate) mod describe;
-pub(crate) mod filter_inspect;
-pub(crate) mod filter_new;
 pub(crate) mod matching;
 pub(crate) mod prove;
 pub(crate) mod serve;

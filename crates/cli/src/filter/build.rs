@@ -21,7 +21,7 @@ use super::hasher::{hasher, seed_hex};
 use super::keys::stdin_once;
 use super::{bits_per_key, out, param_words, params_json, size_words};
 use crate::args::UsageError;
-use crate::args::membership::{BuildArgs, HashName, Made};
+use crate::args::filter::{BuildArgs, HashName, Made};
 use crate::exit::Exit;
 use crate::input::named;
 use crate::output::{Page, Report, grouped, rate};

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::foreign::{self, Asked};
 use super::{out, params_json, size_words};
-use crate::args::membership::{ConvertArgs, Target};
+use crate::args::filter::{ConvertArgs, Target};
 use crate::exit::Exit;
 use crate::input::{Reader, named};
 use crate::output::{Page, Report, count, rate};

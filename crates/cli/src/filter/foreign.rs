@@ -11,7 +11,7 @@ use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher};
 
 use super::hasher::hasher;
 use crate::args::UsageError;
-use crate::args::membership::{Format, KeyHashArgs, Target};
+use crate::args::filter::{Format, KeyHashArgs, Target};
 use crate::input::Input;
 
 /// A filter that can be asked.

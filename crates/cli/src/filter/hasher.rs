@@ -4,7 +4,7 @@ use anyhow::{Context as _, anyhow, bail};
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::hashing::HashFunction;
 
-use crate::args::membership::HashName;
+use crate::args::filter::HashName;
 use crate::input::decode_hex;
 
 /// The hasher of a function and a seed in hex, drawn at random where none is given.

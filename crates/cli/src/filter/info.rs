@@ -6,7 +6,7 @@ use serde_json::json;
 use super::foreign;
 use super::hasher::seed_hex;
 use super::{bits_per_key, param_words, params_json, size_words};
-use crate::args::membership::{Format, InfoArgs};
+use crate::args::filter::{Format, InfoArgs};
 use crate::exit::Exit;
 use crate::input::Reader;
 use crate::output::{Page, Report, count, estimate, grouped, rate, share};

@@ -15,17 +15,17 @@ mod test;
 use chainsieve_filter::any::Param;
 use serde_json::{Map, Value, json};
 
-use crate::args::membership::MembershipCommand;
+use crate::args::filter::FilterCommand;
 use crate::input::{Input, Reader};
 use crate::output::{Report, bytes, grouped};
 
-pub(crate) fn run(command: &MembershipCommand, json: bool) -> anyhow::Result<Report> {
+pub(crate) fn run(command: &FilterCommand, json: bool) -> anyhow::Result<Report> {
     match command {
-        MembershipCommand::Size(args) => size::run(args),
-        MembershipCommand::Build(args) => build::run(args, json),
-        MembershipCommand::Test(args) => test::run(args, json),
-        MembershipCommand::Info(args) => info::run(args),
-        MembershipCommand::Convert(args) => convert::run(args, json),
+        FilterCommand::Size(args) => size::run(args),
+        FilterCommand::Build(args) => build::run(args, json),
+        FilterCommand::Test(args) => test::run(args, json),
+        FilterCommand::Info(args) => info::run(args),
+        FilterCommand::Convert(args) => convert::run(args, json),
     }
 }
 

@@ -5,7 +5,7 @@ use chainsieve_filter::sizing::{self, Cost, SizingError};
 use serde_json::{Value, json};
 
 use super::chart::{self, Chart, Line, Stroke};
-use crate::args::membership::SizeArgs;
+use crate::args::filter::SizeArgs;
 use crate::exit::Exit;
 use crate::input::write;
 use crate::output::{Page, Report, bytes, grouped, rate};

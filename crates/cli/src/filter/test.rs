@@ -5,7 +5,7 @@ use serde_json::json;
 use super::foreign::{self, Asked};
 use super::keys::{KeyBatch, KeyLines, stdin_once};
 use crate::args::UsageError;
-use crate::args::membership::{Answers, TestArgs};
+use crate::args::filter::{Answers, TestArgs};
 use crate::input::{Reader, decode_hex, shorten};
 use crate::output::{Lines, Page, Report, estimate, grouped, printable, rate};
 use crate::progress::Progress;

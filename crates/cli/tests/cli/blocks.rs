@@ -25,7 +25,7 @@ fn match_and_prove_agree_with_the_published_blocks() {
                 Value::Array(many) => data.extend(many.iter().map(|one| text(one).to_owned())),
                 _ => {}
             }
-            let mut new = vec!["btc", "filter", "new", "--elements", "10", "--fpr", "0.000001"];
+            let mut new = vec!["btc", "bloom", "new", "--elements", "10", "--fpr", "0.000001"];
             new.extend(["--tweak", "0", "--update", update]);
             new.extend(data.iter().flat_map(|one| ["--data", one]));
             let filter = run(&new).stdout;
@@ -60,7 +60,7 @@ fn match_says_why_and_carries_the_filter_from_input_to_input() {
     // The key hash is in the first transaction only; the second spends its output.
     let new = [
         "btc",
-        "filter",
+        "bloom",
         "new",
         "--tweak",
         "0",

@@ -2,9 +2,9 @@
 //! codes.
 
 mod blocks;
-mod compact;
+mod bloom;
+mod cf;
 mod eth;
-mod filter;
 mod filter_build;
 mod filter_convert;
 mod filter_hostile;
@@ -157,8 +157,8 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
     assert_eq!(help.code, YES);
     assert!(help.stdout.contains("Exit codes:"), "{}", help.stdout);
     for command in [
-        &["btc", "filter", "new"][..],
-        &["btc", "filter", "inspect"],
+        &["btc", "bloom", "new"][..],
+        &["btc", "bloom", "info"],
         &["btc", "match"],
         &["btc", "prove", "make"],
         &["btc", "prove", "verify"],
@@ -222,11 +222,11 @@ fn no_input_panics() {
         for end in (0..payload.len()).step_by(26) {
             let cut = &payload.as_bytes()[..end];
             for args in [
-                &["btc", "filter", "inspect", "-"][..],
+                &["btc", "bloom", "info", "-"][..],
                 &["btc", "match", "00010000000000000001", "-"],
                 &["btc", "prove", "verify", "-", "--policy", "core"],
                 &["btc", "prove", "make", "-", "--filter", "00010000000000000001"],
-                &["btc", "filter", "new", "-"],
+                &["btc", "bloom", "new", "-"],
             ] {
                 let output = run_with(args, cut);
                 assert!((0..=5).contains(&output.code), "{args:?} {end}: {}", output.stderr);

@@ -33,7 +33,7 @@ fn private_keys_are_never_shown() {
         );
         for args in given {
             let args: Vec<_> = args.iter().map(String::as_str).collect();
-            let output = run(&[&["btc", "filter", "new"], &args[..]].concat());
+            let output = run(&[&["btc", "bloom", "new"], &args[..]].concat());
             assert!(output.code >= USAGE, "{args:?}");
             assert!(!output.stderr.contains(&secret[..8]), "{}", output.stderr);
             assert!(output.stderr.contains("a private key, not shown"), "{}", output.stderr);
@@ -49,7 +49,7 @@ fn private_keys_are_never_shown() {
 #[test]
 fn the_payload_goes_out_and_the_exit_code_holds_whatever_is_closed() {
     let closed = || std::io::pipe().expect("a pipe").1;
-    let new = ["btc", "filter", "new", "--tweak", "1", "data:c0ffee00c0ffee00"];
+    let new = ["btc", "bloom", "new", "--tweak", "1", "data:c0ffee00c0ffee00"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
     let output = command.args(new).stderr(closed()).stdout(Stdio::piped()).output();
     let output = output.expect("the binary ends");
@@ -84,7 +84,7 @@ fn filter_out_needs_a_filter() {
 
 #[test]
 fn text_that_is_almost_hex_is_no_raw_bytes() {
-    let inspect = ["btc", "filter", "inspect"];
+    let inspect = ["btc", "bloom", "info"];
     let almost = TempFile::new("almost.hex", "03614e9b05000000\n00g0000001\n");
     let words = ["almost.hex", "not hex: 'g' at position 19"];
     fails(&[&inspect[..], &[almost.path()]].concat(), b"", BAD_INPUT, &words);
@@ -94,13 +94,13 @@ fn text_that_is_almost_hex_is_no_raw_bytes() {
     let marked = TempFile::new("marked.hex", "\u{feff}03614e9b050000000000000001\r\n");
     assert_eq!(run(&[&inspect[..], &[marked.path()]].concat()).code, YES);
     let items = TempFile::new("marked.txt", "\u{feff}data:c0ffee00c0ffee00\n");
-    assert_eq!(run(&["btc", "filter", "new", "--file", items.path()]).code, YES);
+    assert_eq!(run(&["btc", "bloom", "new", "--file", items.path()]).code, YES);
     assert_eq!(run(&[&inspect[..], &[" 03614e9b050000000000000001\n"]].concat()).code, YES);
 }
 
 #[test]
 fn slips_of_the_pen_are_named() {
-    let new = ["btc", "filter", "new"];
+    let new = ["btc", "bloom", "new"];
     let refused = |args: &[&str], code, words: &[&str]| {
         fails(&[&new[..], args].concat(), b"", code, words);
     };

@@ -91,7 +91,7 @@ fn build(scene: &Scene) {
         "index",
         "build",
         index,
-        "--chain",
+        "--label",
         "anvil",
         "--block-hashes",
         "--batch",
@@ -153,14 +153,14 @@ fn build(scene: &Scene) {
     let other = scene.path("other");
     let other = other.to_str().expect("a path");
     let part = [
-        "--json", "eth", "index", "build", other, "--chain", "anvil", "--rpc", &url, "--from",
+        "--json", "eth", "index", "build", other, "--label", "anvil", "--rpc", &url, "--from",
         "40", "--to", "90",
     ];
     let built = last(&run(scene, &part));
     assert_eq!((&built["first"], &built["last"]), (&json!(40), &json!(90)));
     let beyond = run(
         scene,
-        &["eth", "index", "build", other, "--chain", "anvil", "--rpc", &url, "--to", "1000000"],
+        &["eth", "index", "build", other, "--label", "anvil", "--rpc", &url, "--to", "1000000"],
     );
     assert_eq!(beyond.code, 3);
     assert!(beyond.stderr.contains("--to is 1000000"), "{}", beyond.stderr);
@@ -255,10 +255,10 @@ fn reorganisations(scene: &Scene) {
         arguments.extend(more);
         run(scene, &arguments)
     };
-    let built = last(&run_it("build", &["--chain", "anvil"]));
+    let built = last(&run_it("build", &["--label", "anvil"]));
     assert_eq!(built["sealed_sections"], json!(1));
 
-    for (command, depth, more) in [("build", 5, &["--chain", "anvil"][..]), ("append", 20, &[])] {
+    for (command, depth, more) in [("build", 5, &["--label", "anvil"][..]), ("append", 20, &[])] {
         let height = node.height();
         let old: Vec<_> =
             (height + 1 - depth..=height).map(|number| node.hash_at(number)).collect();

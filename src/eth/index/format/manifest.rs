@@ -57,7 +57,7 @@ impl Manifest {
         bytes[12..16].copy_from_slice(&self.sections.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[32..64].copy_from_slice(&self.settings.label());
+        bytes[32..64].copy_from_slice(&self.settings.label_bytes());
         let crc = crc32c::crc32c(&bytes[..64]);
         bytes[64..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -87,14 +87,14 @@ impl Manifest {
         let generation = u64::from_le_bytes(field(&mut rest));
         let label: [u8; LABEL] = field(&mut rest);
         let wrong = |what: &str| contradiction(NAME, 0, Part::Manifest, what);
-        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is invalid"))?;
+        let label = read_label(&label).ok_or_else(|| wrong("its chain label is invalid"))?;
         // The block numbers must fit 64 bits for two sections more than are sealed, because the
         // tail continues after the sealed sections.
         let end = (u64::from(sections) + 2).checked_mul(SECTION as u64);
         if end.and_then(|end| first.checked_add(end)).is_none() {
             return Err(wrong("its block numbers don't fit 64 bits"));
         }
-        let settings = Settings { chain, block_hashes: flags & super::BLOCK_HASHES != 0 };
+        let settings = Settings { label, block_hashes: flags & super::BLOCK_HASHES != 0 };
         Ok(Self { settings, sections, first, generation })
     }
 }

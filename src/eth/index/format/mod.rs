@@ -59,12 +59,12 @@ const BLOCK_HASHES: u16 = 1;
 /// Settings that every file of an index stores: the chain label, and whether block hashes are kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    pub(super) chain: String,
+    pub(super) label: String,
     pub(super) block_hashes: bool,
 }
 
 impl Settings {
-    /// Returns the settings of an index of the chain `chain`, without a column of block hashes.
+    /// Returns the settings of an index whose chain has this label, without a column of block hashes.
     ///
     /// The label has 1 to 32 bytes and should be recognisable by people, such as `mainnet`. The
     /// label is compared when an index is opened for writing. It has no other effect.
@@ -72,12 +72,12 @@ impl Settings {
     /// # Errors
     /// Returns [`IndexError::Label`] if the label has another length or contains control
     /// characters.
-    pub fn new(chain: &str) -> Result<Self, IndexError> {
-        let length = chain.len();
-        if length == 0 || length > LABEL || chain.contains(char::is_control) {
+    pub fn new(label: &str) -> Result<Self, IndexError> {
+        let length = label.len();
+        if length == 0 || length > LABEL || label.contains(char::is_control) {
             return Err(IndexError::Label { length, max: LABEL });
         }
-        Ok(Self { chain: String::from(chain), block_hashes: false })
+        Ok(Self { label: String::from(label), block_hashes: false })
     }
 
     /// Adds a column of block hashes, which costs 32 bytes for each block.
@@ -91,8 +91,8 @@ impl Settings {
     }
 
     /// Returns the label of the chain.
-    pub fn chain(&self) -> &str {
-        &self.chain
+    pub fn label(&self) -> &str {
+        &self.label
     }
 
     /// Returns `true` if the index has a column of block hashes.
@@ -104,9 +104,9 @@ impl Settings {
         if self.block_hashes { BLOCK_HASHES } else { 0 }
     }
 
-    fn label(&self) -> [u8; LABEL] {
+    fn label_bytes(&self) -> [u8; LABEL] {
         let mut label = [0; LABEL];
-        label[..self.chain.len()].copy_from_slice(self.chain.as_bytes());
+        label[..self.label.len()].copy_from_slice(self.label.as_bytes());
         label
     }
 }

@@ -112,7 +112,7 @@ impl SegmentHeader {
         bytes[10..12].copy_from_slice(&self.settings.flags().to_le_bytes());
         bytes[12..16].copy_from_slice(&self.sections.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.first.to_le_bytes());
-        bytes[24..56].copy_from_slice(&self.settings.label());
+        bytes[24..56].copy_from_slice(&self.settings.label_bytes());
         bytes[56..60].copy_from_slice(&self.data_units.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
@@ -138,7 +138,7 @@ impl SegmentHeader {
         let label: [u8; LABEL] = field(&mut rest);
         let data_units = u32::from_le_bytes(field(&mut rest));
         let wrong = |what: String| contradiction(name, 0, Part::SegmentHeader, what);
-        let chain = read_label(&label).ok_or_else(|| wrong("its chain label is invalid".into()))?;
+        let label = read_label(&label).ok_or_else(|| wrong("its chain label is invalid".into()))?;
         if !sections.is_power_of_two() || sections > MAX_SECTIONS {
             return Err(wrong(format!(
                 "{sections} sections, but only 1, 2, 4, 8, 16 or 32 are valid"
@@ -150,7 +150,7 @@ impl SegmentHeader {
                 "{data_units} units of data are too many for {sections} sections"
             )));
         }
-        let settings = Settings { chain, block_hashes: flags & super::BLOCK_HASHES != 0 };
+        let settings = Settings { label, block_hashes: flags & super::BLOCK_HASHES != 0 };
         Ok(Self { settings, sections, first, data_units })
     }
 

@@ -79,7 +79,7 @@ impl TailHeader {
     }
 
     fn checksum(settings: &Settings, bytes: &[u8; HEADER]) -> u32 {
-        crc32c::crc32c_append(crc32c::crc32c(&bytes[..92]), &settings.label())
+        crc32c::crc32c_append(crc32c::crc32c(&bytes[..92]), &settings.label_bytes())
     }
 
     /// Decodes the header of the tail `name` of an index with these settings.

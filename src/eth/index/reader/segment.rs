@@ -65,7 +65,7 @@ impl<F: ReadAt> Segment<F> {
         if header.settings != *settings {
             let with = |settings: &Settings| {
                 let hashes = if settings.block_hashes { "with" } else { "without" };
-                format!("chain {} {hashes} block hashes", settings.chain)
+                format!("chain {} {hashes} block hashes", settings.label)
             };
             let (found, expected) = (with(&header.settings), with(settings));
             return Err(wrong(format!("it is of {found}, but the index is of {expected}")));

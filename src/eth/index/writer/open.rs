@@ -76,8 +76,8 @@ impl<S: WriteStorage> Writer<S> {
     /// Continues the index that the manifest describes.
     fn take_over(&mut self, manifest: Manifest, names: &[String]) -> Result<(), IndexError> {
         let (asked, found) = (&self.settings, &manifest.settings);
-        if found.chain != asked.chain {
-            let (index, asked) = (found.chain.clone(), asked.chain.clone());
+        if found.label != asked.label {
+            let (index, asked) = (found.label.clone(), asked.label.clone());
             return Err(IndexError::OtherChain { index, asked });
         }
         if found.block_hashes != asked.block_hashes {

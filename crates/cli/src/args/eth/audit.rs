@@ -9,6 +9,7 @@ use clap::Args;
 use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::{QueryArgs, hash};
 use super::rpc::RpcArgs;
+use crate::args::number::count;
 use crate::args::{Choice, choice};
 use crate::eth::rpc::Secret;
 
@@ -84,7 +85,7 @@ only_a[], only_b[] (1,000 logs at the most)}, warnings[] and the fields behind c
 
 /// Whether an answer of eth_getLogs is complete and true.
 #[derive(Debug, Args)]
-#[command(after_help = AUDIT_HELP)]
+#[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
     /// The headers of the blocks, in order, up to an anchor: files, - for standard input, or hex
     #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
@@ -131,10 +132,10 @@ pub(crate) struct AskingArgs {
     #[arg(long, requires = "rpc")]
     pub(crate) unfinalized: bool,
     /// Blocks whose receipts are fetched at the most
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000)]
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000, value_parser = count(0..=u64::MAX))]
     pub(crate) max_receipts: u64,
     /// Headers that are fetched at the most, up to the anchor
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000, value_parser = count(0..=u64::MAX))]
     pub(crate) max_headers: u64,
 }
 
@@ -165,7 +166,7 @@ last_hash, parent_hash}, warnings[]."
 
 /// Prove the result of a certificate anew.
 #[derive(Debug, Args)]
-#[command(after_help = CERTIFICATE_HELP)]
+#[command(after_long_help = CERTIFICATE_HELP)]
 pub(crate) struct VerifyCertificateArgs {
     /// The certificate: a file, or - for standard input
     #[arg(value_name = "CERTIFICATE")]

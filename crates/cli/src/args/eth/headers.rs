@@ -71,7 +71,7 @@ rates[…]}]. A fill is a share of 2048 bits, a time is in seconds since 1970."
 
 /// How full the filters of a chain are, and what that costs a query.
 #[derive(Debug, Args)]
-#[command(after_help = STATS_HELP)]
+#[command(after_long_help = STATS_HELP)]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) source: HeadersArgs,

@@ -10,6 +10,7 @@ use super::headers::formats_help;
 use super::query::{QueryArgs, block_number};
 use super::rpc::RpcArgs;
 use super::scan::{LinkedHeaders, headers_or_rpc};
+use crate::args::number::count;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
@@ -52,7 +53,7 @@ macro_rules! added_help {
     () => {
         "\
 JSON: on a line each time that blocks became durable, {synced (the last of them), hash}, then on a
-line {chain, added, removed[{number, hash}] (1,000 at the most), removed_blocks, first, last,
+line {label, added, removed[{number, hash}] (1,000 at the most), removed_blocks, first, last,
 last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the folder),
 bytes_per_header, block_hashes, warnings[]}."
     };
@@ -80,7 +81,7 @@ are sealed, 8,192 at a time.
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = BUILD_HELP)]
+#[command(after_long_help = BUILD_HELP)]
 pub(crate) struct BuildArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -92,7 +93,7 @@ pub(crate) struct BuildArgs {
     pub(crate) from: Option<u64>,
     /// A label for the chain, of 1 to 32 bytes; compared each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
-    pub(crate) chain: String,
+    pub(crate) label: String,
     /// Keep the hash of each block, 32 bytes: candidates then come with it
     #[arg(long)]
     pub(crate) block_hashes: bool,
@@ -119,7 +120,7 @@ skipped: the sealed ones without a look, the others by their hash.
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = APPEND_HELP)]
+#[command(after_long_help = APPEND_HELP)]
 pub(crate) struct AppendArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -160,14 +161,14 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
 #[derive(Debug, Args)]
 pub(crate) struct AddingArgs {
     /// The newest blocks that stay unsealed: how deep a reorganisation can be taken back
-    #[arg(long, value_name = "BLOCKS", default_value_t = 256)]
+    #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = count(0..=u64::MAX))]
     pub(crate) confirmations: u64,
     /// Make what was added durable after so many headers, after some seconds, and at the end
     #[arg(
         long,
         value_name = "HEADERS",
         default_value_t = 262_144,
-        value_parser = clap::value_parser!(u64).range(1..)
+        value_parser = count(1..=u64::MAX)
     )]
     pub(crate) sync_every: u64,
 }
@@ -190,13 +191,13 @@ by its own, else by the headers from it to the next block whose hash the index h
 of its section of 8,192.
 
 JSON: on a line for each candidate, {number, hash (null unless the index has it)}, then on a line
-{chain, blocks, first, last, candidates, share, expected_false (candidates by chance, if none held a
+{label, blocks, first, last, candidates, share, expected_false (candidates by chance, if none held a
 match), link{number, hash} (of the last candidate: the block to which its header is linked; null
 without a candidate), seconds, query, semantics, warnings[]}."
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = QUERY_HELP)]
+#[command(after_long_help = QUERY_HELP)]
 pub(crate) struct QueryIndexArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -221,14 +222,14 @@ index has for each section.
 
 JSON: blocks, first, last, candidates, share, expected_false, fill{median, mean}, receipts,
 most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (how
-many), candidates, share, selects_nothing, each[{value, share}]}], query, chain, plan{rows[{row (the
+many), candidates, share, selects_nothing, each[{value, share}]}], query, label, plan{rows[{row (the
 bit, 0 to 2047; in the order in which they are read), clause (of which it is), density (share of
 blocks that have it, without skipped sections), sections, bytes}], sections, skipped_sections, bytes
 (at the most), unsealed_blocks (tested one by one)}, semantics, warnings[]."
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = EXPLAIN_HELP)]
+#[command(after_long_help = EXPLAIN_HELP)]
 pub(crate) struct ExplainArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -244,7 +245,7 @@ const INFO_HELP: &str = concat!(
 A rate is the share of blocks whose filter says \"maybe\" for values that they do not hold: the mean
 of p^3, p^6 and p^9 over the blocks, p being the fill of each. Values are an address or a topic.
 
-JSON: chain, block_hashes, blocks, first, last, first_hash (null while it is not sealed), last_hash,
+JSON: label, block_hashes, blocks, first, last, first_hash (null while it is not sealed), last_hash,
 first_time, last_time, sealed_sections, segments[{file, sections, first, last, bytes}], unsealed
 (blocks), bytes (of the folder), bytes_per_header, no_information, empty, fill{min, p10, median,
 mean, p90, max}, rates[of 1 to 3 values], buckets[{first, last, blocks, no_information, empty,
@@ -252,7 +253,7 @@ fill{…}, rates[…]}]."
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = INFO_HELP)]
+#[command(after_long_help = INFO_HELP)]
 pub(crate) struct InfoArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -276,12 +277,12 @@ sections of which all headers are given.
 Exit codes: 0 valid · 3 the index differs from the headers · 5 the index is damaged. File, part and
 block are printed.
 
-JSON: valid, error (null if valid), chain, blocks, first, last, sections, bytes, compared{blocks,
+JSON: valid, error (null if valid), label, blocks, first, last, sections, bytes, compared{blocks,
 first, last, sections (whole ones)} (null without headers), warnings[]."
 );
 
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_HELP, mut_arg("headers", |headers| headers.required(false)))]
+#[command(after_long_help = VERIFY_HELP, mut_arg("headers", |headers| headers.required(false)))]
 pub(crate) struct VerifyIndexArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
@@ -295,5 +296,5 @@ pub(crate) struct VerifyIndexArgs {
 
 /// A label of a chain that can be written.
 fn label(text: &str) -> Result<String, String> {
-    Settings::new(text).map(|settings| settings.chain().to_owned()).map_err(|e| e.to_string())
+    Settings::new(text).map(|settings| settings.label().to_owned()).map_err(|e| e.to_string())
 }

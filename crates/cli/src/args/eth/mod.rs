@@ -34,7 +34,7 @@ pub(crate) enum EthCommand {
     /// What a query will cost, before anything is fetched
     Forecast(Box<ForecastArgs>),
     /// Decode headers: hash, layout, every field, how full the filter of logs is
-    #[command(after_help = headers::HEADER_HELP)]
+    #[command(after_long_help = headers::HEADER_HELP)]
     Header(HeadersArgs),
     /// How full the filters of a chain are, and what that costs a query
     Stats(StatsArgs),

@@ -6,7 +6,7 @@ use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::Semantics;
 use clap::Args;
 
-use crate::args::{Choice, choice};
+use crate::args::{Choice, choice, number};
 
 /// Which logs are meant, as flags or as the object that `eth_getLogs` takes.
 #[derive(Debug, Args)]
@@ -54,13 +54,17 @@ pub(crate) struct QueryArgs {
 const SEMANTICS: [Choice<Semantics>; 2] =
     [("geth", Semantics::Geth, "go-ethereum"), ("alloy", Semantics::Alloy, "alloy and reth")];
 
-/// `17686111`, `17,686,111` or `0x10dde5f`.
+fn not_a_number() -> String {
+    String::from("not the number of a block")
+}
+
+/// `17686111`, `17,686,111`, `1e6` or `0x10dde5f`.
 pub(crate) fn block_number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
-        None => text.replace([',', '_'], "").parse(),
+        None => return number::parse(text).ok_or_else(not_a_number),
     };
-    parsed.map_err(|_| String::from("not the number of a block"))
+    parsed.map_err(|_| not_a_number())
 }
 
 /// A topic of the command line; none for `any`.

@@ -5,9 +5,9 @@ use std::fs;
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_provider::Endpoint;
 use clap::Args;
-use clap::builder::RangedU64ValueParser;
 
 use crate::args::UsageError;
+use crate::args::number::count;
 use crate::eth::rpc::Secret;
 
 /// A provider and how it is asked.
@@ -26,26 +26,21 @@ pub(crate) struct RpcArgs {
         long,
         value_name = "SECONDS",
         default_value_t = 30,
-        value_parser = clap::value_parser!(u64).range(1..=3600)
+        value_parser = count(1..=3600_u64)
     )]
     pub(crate) timeout: u64,
     /// How often a request that failed is sent again, after longer and longer waits
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = count(0..=100_u32))]
     pub(crate) retries: u32,
     /// Calls in one request at the most; fewer where the provider takes fewer
-    #[arg(long, value_name = "CALLS", default_value_t = 100, value_parser = count(1, 1000))]
+    #[arg(long, value_name = "CALLS", default_value_t = 100, value_parser = count(1..=1_000_usize))]
     pub(crate) batch: usize,
     /// Requests at a time; an answer has 256 MiB at the most
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1, 64))]
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1..=64_usize))]
     pub(crate) parallel: usize,
     /// Blocks of one eth_getLogs at the most [default: learnt from the provider]
-    #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BLOCKS", value_parser = count(1..=u64::MAX))]
     pub(crate) rpc_log_range: Option<u64>,
-}
-
-/// A whole number from `least` to `most`.
-fn count(least: u64, most: u64) -> RangedU64ValueParser<usize> {
-    RangedU64ValueParser::new().range(least..=most)
 }
 
 impl RpcArgs {

@@ -7,6 +7,7 @@ use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::QueryArgs;
 use super::rpc::RpcArgs;
 use crate::args::choice;
+use crate::args::number::count;
 
 const SCAN_HELP: &str = concat!(
     formats_help!(),
@@ -40,7 +41,7 @@ pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, 
 /// Find the blocks that may have logs of a query.
 #[derive(Debug, Args)]
 #[command(
-    after_help = SCAN_HELP,
+    after_long_help = SCAN_HELP,
     mut_arg("headers", headers_or_rpc),
     mut_arg("format", unless_rpc),
     mut_arg("threads", unless_rpc)
@@ -81,7 +82,7 @@ pub(crate) struct LinkedHeaders {
     #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
     pub(crate) format: HeaderFormat,
     /// Threads that hash and scan, 1024 at most [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=1024_u16))]
     pub(crate) threads: Option<u16>,
 }
 
@@ -100,7 +101,7 @@ many), candidates, share, selects_nothing, each[{value, share}]}], query, semant
 
 /// What a query will cost, before anything is fetched.
 #[derive(Debug, Args)]
-#[command(after_help = FORECAST_HELP)]
+#[command(after_long_help = FORECAST_HELP)]
 pub(crate) struct ForecastArgs {
     #[command(flatten)]
     pub(crate) headers: LinkedHeaders,

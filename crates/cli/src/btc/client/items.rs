@@ -7,7 +7,7 @@ use chainsieve::bitcoin::{Network, OutPoint, PublicKey, ScriptBuf};
 use chainsieve_client::{Birthday, History, Item, Protocol, Wallet};
 
 use crate::args::{UsageError, WatchArgs};
-use crate::btc::compact::scripts;
+use crate::btc::cf::scripts;
 use crate::btc::watch::{Kind, address, check_descriptor_keys};
 use crate::input::{Reader, decode_hex, shorten};
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::drive::Reader;
 use super::summary::{graded_json, work_hex};
-use crate::btc::compact::scan::words;
+use crate::btc::cf::scan::words;
 use crate::output::{Lines, count, grouped, print_log};
 
 /// Prints the updates of one wallet.

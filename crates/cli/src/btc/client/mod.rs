@@ -16,8 +16,8 @@ use chainsieve_client::net::pool::PoolError;
 use chainsieve_client::{Birthday, Builder, Client, Folder, StartError, StorageError};
 
 use crate::args::UsageError;
+use crate::args::cf::HeaderAt;
 use crate::args::client::{PeerArgs, TrustArgs};
-use crate::args::compact::HeaderAt;
 use crate::input::{named, shorten};
 use crate::output::print_log;
 
@@ -34,7 +34,7 @@ fn builder(args: &PeerArgs, network: Network, name: Option<&str>) -> anyhow::Res
     let mut builder = Builder::new(network)
         .storage(folder.map_err(|error| data_error(args, error))?)
         .max_peers(args.max_peers.into())
-        .timeout(Duration::from_secs(args.patience.into()))
+        .timeout(Duration::from_secs(args.timeout.into()))
         .log(|note| print_log(&note.to_string()));
     for peer in &args.peer {
         builder = builder.peer(peer);

@@ -42,8 +42,8 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     let client = if args.headers_only {
         builder(&args.peers, network, None)?.protocol(Protocol::HeadersOnly)
     } else {
-        let name = format!("filters-{}", birthday_name(args.from));
-        let builder = builder(&args.peers, network, Some(&name))?.from(args.from);
+        let name = format!("filters-{}", birthday_name(args.birthday));
+        let builder = builder(&args.peers, network, Some(&name))?.from(args.birthday);
         trusting(builder, &args.trust)
     };
     let client = start(client, &args.peers, network)?;

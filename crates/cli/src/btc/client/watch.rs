@@ -49,7 +49,7 @@ impl Job<'_> {
         // A birthday says that nothing was used before; the start of a rescan does not.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
-        let (items, gap) = (&self.look.watch, self.look.gap);
+        let (items, gap) = (&self.look.watch, self.look.gap_limit);
         let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
         // Ctrl-C from here on ends the run, not the process.
         stop::on_signals()?;

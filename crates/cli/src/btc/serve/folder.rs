@@ -14,7 +14,7 @@ use anyhow::{Context as _, ensure};
 use chainsieve::bitcoin::Transaction;
 use chainsieve::btc::server::IncomingBlock;
 
-use crate::btc::compact::blocks::{SourcedBlock, for_each_block};
+use crate::btc::cf::blocks::{SourcedBlock, for_each_block};
 use crate::btc::decode;
 use crate::input::{Input, named};
 

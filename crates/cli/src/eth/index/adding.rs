@@ -236,7 +236,7 @@ impl<'a> Adding<'a> {
             ));
         }
         let json = json!({
-            "chain": index.settings().chain(),
+            "label": index.settings().label(),
             "added": self.added,
             "removed": self.removed.iter()
                 .map(|(number, hash)| json!({ "number": number, "hash": hash }))

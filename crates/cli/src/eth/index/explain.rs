@@ -30,7 +30,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {
     show(&mut page, &plan, &clauses);
     page.warnings(&warnings);
     let mut json = forecast::json(&forecast, bounds, &clauses, &query);
-    json["chain"] = json!(index.settings().chain());
+    json["label"] = json!(index.settings().label());
     json["plan"] = plan_json(&plan, &clauses);
     json["semantics"] = json!(args.query.semantics);
     json["warnings"] = json!(warnings);

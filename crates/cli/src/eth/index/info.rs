@@ -34,7 +34,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let per_header = float(size) / float(blocks);
 
     let mut json = json!({
-        "chain": settings.chain(),
+        "label": settings.label(),
         "block_hashes": settings.has_block_hashes(),
         "blocks": blocks,
         "first": first,
@@ -65,7 +65,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let hashes = if settings.has_block_hashes() { "of each block" } else { "of section ends" };
     let date = |time: u64| Utc::new(time).date_time();
     page.fields(vec![
-        ("chain", settings.chain().to_owned()),
+        ("label", settings.label().to_owned()),
         ("blocks", span(first, last, blocks)),
         ("first", format!("{first_hash}, {}", date(total.first_time))),
         ("last", format!("{last_hash}, {}", date(total.last_time))),

@@ -37,7 +37,7 @@ pub(crate) fn run(command: &IndexCommand, json: bool) -> anyhow::Result<Report> 
 }
 
 fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
-    let mut settings = Settings::new(&args.chain)?;
+    let mut settings = Settings::new(&args.label)?;
     if args.block_hashes {
         settings = settings.with_block_hashes();
     }

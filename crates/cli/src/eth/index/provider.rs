@@ -50,7 +50,7 @@ pub(super) fn run(
     let provider = builder.build()?;
     let node = provider.nodes()[0].clone();
     let chain_id = node.chain_id().with_context(|| node.endpoint().to_string())?;
-    let label = adding.settings.chain();
+    let label = adding.settings.label();
     ensure!(
         label != "mainnet" || chain_id == 1,
         "the provider's chain id is {chain_id}, and the index is of mainnet: give another one a \

@@ -48,7 +48,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
     let by_chance = expected_false(&compiled, &fills);
     let warnings = warnings(&compiled, search.last, link);
     let json = json!({
-        "chain": index.settings().chain(),
+        "label": index.settings().label(),
         "blocks": num_blocks,
         "first": first,
         "last": last,

@@ -93,7 +93,7 @@ fn report(
     let json = json!({
         "valid": outcome.is_ok(),
         "error": outcome.err().map(ToString::to_string),
-        "chain": index.map(|index| index.settings().chain()),
+        "label": index.map(|index| index.settings().label()),
         "blocks": range.as_ref().map(|range| range.end() - range.start() + 1),
         "first": range.as_ref().map(RangeInclusive::start),
         "last": range.as_ref().map(RangeInclusive::end),

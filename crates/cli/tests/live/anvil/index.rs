@@ -44,7 +44,7 @@ fn index(scene: &Scene) {
         "--from",
         "0",
         "--block-hashes",
-        "--chain",
+        "--label",
         "anvil",
     ];
     let ended = command::run(scene, &[&build[..], &["--json"]].concat());

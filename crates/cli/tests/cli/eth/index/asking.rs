@@ -17,7 +17,7 @@ fn real_headers_in_two_commands() {
         let (index, summary) = build(&folder, &headers, &[]);
         let blocks = last - first + 1;
         assert_eq!((&summary["added"], &summary["first"]), (&json!(blocks), &json!(first)));
-        assert_eq!((&summary["last"], &summary["chain"]), (&json!(last), &json!("mainnet")));
+        assert_eq!((&summary["last"], &summary["label"]), (&json!(last), &json!("mainnet")));
         let middle = (first + 2).to_string();
         let mut found = 0;
         for query in [
@@ -151,7 +151,7 @@ fn what_an_index_holds() {
     let folder = Folder::new("index-info");
     let all = chain();
     let headers = folder.write("headers.rlp", all.concat());
-    let (index, built) = build(&folder, &headers, &["--chain", "made up", "--block-hashes"]);
+    let (index, built) = build(&folder, &headers, &["--label", "made up", "--block-hashes"]);
     let info = json_of(&["eth", "index", "info", &index], YES);
     let stats = json_of(&["eth", "stats", &headers], YES);
     for field in [
@@ -169,7 +169,7 @@ fn what_an_index_holds() {
     }
     let hashes = [all.first(), all.last()].map(|header| keccak256(header.expect("a header")));
     assert_eq!((&info["first_hash"], &info["last_hash"]), (&json!(hashes[0]), &json!(hashes[1])));
-    assert_eq!((&info["chain"], &info["block_hashes"]), (&json!("made up"), &json!(true)));
+    assert_eq!((&info["label"], &info["block_hashes"]), (&json!("made up"), &json!(true)));
     assert_eq!((&info["sealed_sections"], &info["unsealed"]), (&json!(1), &json!(BLOCKS - 8192)));
     let sizes = fs::read_dir(&index)
         .expect("a folder")
@@ -213,8 +213,8 @@ fn slips() {
         fails(&[&["eth", "index", "build", &index, &headers], more].concat(), b"", code, words);
         assert!(!Path::new(&index).exists(), "{more:?}");
     };
-    build(&["--chain", ""], USAGE, &["0 bytes"]);
-    build(&["--chain", &"x".repeat(33)], USAGE, &["33 bytes"]);
+    build(&["--label", ""], USAGE, &["0 bytes"]);
+    build(&["--label", &"x".repeat(33)], USAGE, &["33 bytes"]);
     build(&["--sync-every", "0"], USAGE, &["--sync-every"]);
     let other = folder.path("nothing.rlp");
     fails(&["eth", "index", "build", &absent, &other], b"", BAD_INPUT, &["no such file"]);
@@ -222,7 +222,7 @@ fn slips() {
     // Another chain, or another set of columns.
     let again = ["eth", "index", "build", &index, &headers];
     let words = ["the index is for chain mainnet, but chain sepolia was requested"];
-    fails(&[&again[..], &["--chain", "sepolia"]].concat(), b"", BAD_INPUT, &words);
+    fails(&[&again[..], &["--label", "sepolia"]].concat(), b"", BAD_INPUT, &words);
     let words = ["without a column of block hashes"];
     fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);
 }

@@ -17,8 +17,8 @@ fn every_run_of_headers_and_the_first_epoch() {
         let headers = corpus.join(text(&file["file"]));
         let headers = headers.to_str().expect("text");
         let chain = text(&file["chain"]);
-        let (index, summary) = build(&folder, headers, &["--chain", chain]);
-        assert_eq!((&summary["added"], &summary["chain"]), (&file["count"], &json!(chain)));
+        let (index, summary) = build(&folder, headers, &["--label", chain]);
+        assert_eq!((&summary["added"], &summary["label"]), (&file["count"], &json!(chain)));
         assert_eq!(summary["last_hash"], file["hash"]);
         for query in [&["--address", WETH][..], &["--event", DEPOSIT], &QUERY, &[]] {
             let (found, hashes) = same_as_scan(&index, headers, query);

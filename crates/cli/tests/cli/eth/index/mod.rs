@@ -13,7 +13,7 @@ use chainsieve::alloy_primitives::{Address, Bloom, BloomInput};
 use testkit::eth::linked_headers::linked_rlp;
 
 use super::*;
-use crate::compact::Folder;
+use crate::cf::Folder;
 
 /// Returns the lines of a command, with the last one separate.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {

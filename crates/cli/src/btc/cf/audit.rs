@@ -1,4 +1,4 @@
-//! `btc filter audit` and `btc filter verify-proof`.
+//! `btc cf audit` and `btc cf verify-proof`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::json;
 use super::blocks::{SourcedBlock, for_each_block};
 use super::files::FilterFiles;
 use crate::args::UsageError;
-use crate::args::compact::{AuditArgs, VerifyProofArgs};
+use crate::args::cf::{AuditArgs, VerifyProofArgs};
 use crate::btc::for_each_transaction;
 use crate::exit::Exit;
 use crate::input::{Input, Reader, decode_hex, named, write};

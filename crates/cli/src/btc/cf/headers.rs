@@ -1,4 +1,4 @@
-//! `btc filter headers verify`.
+//! `btc cf verify-headers`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
-use crate::args::compact::{HeaderAt, VerifyHeadersArgs};
+use crate::args::cf::{HeaderAt, VerifyHeadersArgs};
 use crate::exit::Exit;
 use crate::input::named;
 use crate::output::{Page, Report, grouped};

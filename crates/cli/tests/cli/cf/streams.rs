@@ -19,7 +19,7 @@ fn filters_come_through_pipes() {
         writer.join().expect("no panic").expect("all was read");
         (lines, last)
     };
-    let scan = ["btc", "filter", "scan", &fifo, KEY];
+    let scan = ["btc", "cf", "scan", &fifo, KEY];
     assert_eq!(through(golden(), &scan, YES).0.len(), BLOCKS_OF_KEY.len());
     let block = fixture("blocks/mainnet_757753.json");
     let filter = text(&block["basic_filter"]);
@@ -33,16 +33,16 @@ fn filters_come_through_pipes() {
         report
     };
     for bytes in [filter.as_bytes().to_vec(), hex::decode(filter).expect("hex"), answer.into()] {
-        let report = audit(bytes, &["btc", "filter", "audit", &fifo, BLOCK_757753], YES);
+        let report = audit(bytes, &["btc", "cf", "audit", &fifo, BLOCK_757753], YES);
         assert_eq!(report["verdict"], "valid");
     }
     // A whole file of filters is not itself the filter to audit: that would accuse an honest
     // server.
     let rows = fixture("mainnet_0-255.json");
-    let args = ["btc", "filter", "audit", &fifo, text(&rows[255]["block"])];
+    let args = ["btc", "cf", "audit", &fifo, text(&rows[255]["block"])];
     assert_eq!(audit(golden(), &args, YES)["verdict"], "valid");
     fails(
-        &["btc", "filter", "audit", "-", BLOCK_757753],
+        &["btc", "cf", "audit", "-", BLOCK_757753],
         &golden(),
         BAD_INPUT,
         &["no filter of block"],
@@ -53,7 +53,7 @@ fn filters_come_through_pipes() {
 fn blocks_come_slowly_and_under_any_name() {
     let folder = Folder::new("slow");
     let mut build = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-        .args(["btc", "filter", "build", "-", "--json"])
+        .args(["btc", "cf", "build", "-", "--json"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -71,7 +71,7 @@ fn blocks_come_slowly_and_under_any_name() {
     let named = Path::new(&folder.0).join("hex of a block.json");
     fs::copy(BLOCK_757753, &named).expect("copied");
     let here = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-        .args(["btc", "filter", "build", "hex of a block.json"])
+        .args(["btc", "cf", "build", "hex of a block.json"])
         .current_dir(&folder.0)
         .output()
         .expect("it runs");
@@ -83,7 +83,7 @@ fn lists_that_compare_nothing_are_no_success() {
     let folder = Folder::new("lists");
     let rows = fixture("mainnet_0-255.json");
     let list = folder.write("list.txt", text(&rows[0]["filter_header"]));
-    let verify = ["btc", "filter", "headers", "verify", GOLDEN, "--headers"];
+    let verify = ["btc", "cf", "verify-headers", GOLDEN, "--headers"];
     let other = [&verify[..], &[&list, "--headers-from", "4294967295"]].concat();
     fails(&other, b"", BAD_INPUT, &["nothing to compare", "0 to 255"]);
     let two = folder.write("two.txt", format!("{0}\n{0}\n", text(&rows[0]["filter_header"])));
@@ -104,8 +104,8 @@ fn items_count_once_and_the_gap_limit_from_the_start() {
     let blocks = chain_of(&[vec![script(30)], vec![script(79)]]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
-    assert_eq!(run(&["btc", "filter", "build", &blocks, "--out", &out]).code, YES);
-    let scan = ["btc", "filter", "scan", &out, &descriptor, &descriptor, "--range", "0-9"];
+    assert_eq!(run(&["btc", "cf", "build", &blocks, "--out", &out]).code, YES);
+    let scan = ["btc", "cf", "scan", &out, &descriptor, &descriptor, "--range", "0-9"];
     let (lines, last) = lines_of(&scan, NO);
     assert_eq!((lines.len(), &last["scripts"]), (0, &json!(10)));
     let (lines, last) = lines_of(&[&scan[..], &["--gap-limit", "50"]].concat(), YES);
@@ -123,9 +123,9 @@ fn receiving_and_change_are_told_apart() {
     let blocks = chain_of(&[vec![scripts[0].script.clone()]]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
-    assert_eq!(run(&["btc", "filter", "build", &blocks, "--out", &out]).code, YES);
+    assert_eq!(run(&["btc", "cf", "build", &blocks, "--out", &out]).code, YES);
     let receiving = format!("wpkh({XPUB}/0/*)");
-    let scan = ["btc", "filter", "scan", &out, &both, &receiving, &change];
+    let scan = ["btc", "cf", "scan", &out, &both, &receiving, &change];
     let (lines, _) = lines_of(&scan, YES);
     let found: Vec<_> = lines[0]["scripts"]
         .as_array()
@@ -150,16 +150,16 @@ fn filters_of_other_blocks_are_refused() {
     let raw = folder.write("headers.bin", raw);
     let header = format!("255:{}", text(&rows[255]["filter_header"]));
     let scan = |filters: &str, more: &[&str], code| {
-        let args = ["btc", "filter", "scan", filters, KEY, "--header", &header];
+        let args = ["btc", "cf", "scan", filters, KEY, "--header", &header];
         lines_of(&[&args[..], more].concat(), code)
     };
     let (found, last) = scan(GOLDEN, &["--block-headers", &lines], YES);
     assert_eq!((found.len(), &last["warnings"]), (BLOCKS_OF_KEY.len(), &json!([])));
     let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
     // The scan includes the lower heights, which have no block header in the file.
-    let all = ["btc", "filter", "scan", GOLDEN, KEY];
+    let all = ["btc", "cf", "scan", GOLDEN, KEY];
     fails(&[&all[..], &raw].concat(), b"", BAD_INPUT, &["height 0", "247 from height 9 on"]);
-    assert_eq!(scan(GOLDEN, &[&raw[..], &["--from", "9"]].concat(), YES).0, found);
+    assert_eq!(scan(GOLDEN, &[&raw[..], &["--birthday", "9"]].concat(), YES).0, found);
 
     // The genuine filters, but one under the hash of another block: the filter headers still match.
     let mut file = Vec::new();
@@ -181,8 +181,8 @@ fn filters_of_other_blocks_are_refused() {
             &["height 170", text(&rows[170]["hash"])],
         );
     };
-    refused(&["btc", "filter", "scan", &forged, KEY, "--header", &header]);
-    refused(&["btc", "filter", "headers", "verify", &forged]);
+    refused(&["btc", "cf", "scan", &forged, KEY, "--header", &header]);
+    refused(&["btc", "cf", "verify-headers", &forged]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn a_scan_ends_when_nobody_reads() {
     let fifo = folder.path("pipe");
     assert!(Command::new("mkfifo").arg(&fifo).status().expect("it runs").success());
     let mut scan = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-        .args(["btc", "filter", "scan", &fifo, KEY])
+        .args(["btc", "cf", "scan", &fifo, KEY])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -1,4 +1,4 @@
-//! `btc filter new`.
+//! `btc bloom new`.
 
 use std::collections::HashSet;
 
@@ -7,8 +7,8 @@ use chainsieve::btc::bip37::session::{ADDRESS_POPULATION, PrivacyReport};
 use chainsieve::btc::bip37::{BloomFilter, UpdateMode};
 use serde_json::{Value, json};
 
-use super::watch::{Item, Kind, Policy, read_lines};
 use crate::args::{NewArgs, UsageError, update_name};
+use crate::btc::watch::{Item, Kind, Policy, read_lines};
 use crate::exit::Exit;
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};

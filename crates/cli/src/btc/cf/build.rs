@@ -1,4 +1,4 @@
-//! `btc filter build`.
+//! `btc cf build`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::blocks::{SourcedBlock, for_each_block};
 use super::files::FilterFiles;
 use super::target::Target;
 use crate::args::UsageError;
-use crate::args::compact::BuildArgs;
+use crate::args::cf::BuildArgs;
 use crate::btc::for_each_transaction;
 use crate::exit::Exit;
 use crate::input::{Reader, named};

@@ -1,4 +1,4 @@
-//! `btc filter scan`.
+//! `btc cf scan`.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::block_hashes::BlockHashes;
 use super::files::FilterFiles;
 use super::scripts::{self, WatchedScript};
-use crate::args::compact::{HeaderAt, ScanArgs};
+use crate::args::cf::{HeaderAt, ScanArgs};
 use crate::args::{Range, UsageError, network_name};
 use crate::exit::Exit;
 use crate::input::Reader;
@@ -21,10 +21,10 @@ use crate::output::{Lines, Page, Report, count, grouped};
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
-    if let (Some(from), Some(to)) = (args.from, args.to)
+    if let (Some(from), Some(to)) = (args.birthday, args.to)
         && from > to
     {
-        bail!(UsageError("--from is greater than --to"));
+        bail!(UsageError("--birthday is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
     // Else what stands within the limit of the first index, but behind the range, would be missed.
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         pool.build_global().context("--threads")?;
     }
     let blocks =
-        BlockHashes::read(&args.blocks, args.from.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
+        BlockHashes::read(&args.blocks, args.birthday.unwrap_or(0)..=args.to.unwrap_or(u32::MAX))?;
     let files = FilterFiles::open(&args.filters)?.of_blocks(blocks);
     let network = args.watch.network;
     ensure!(
@@ -50,8 +50,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         network_name(network)
     );
     let start = files.header().start_height;
-    let from = args.from.unwrap_or(start);
-    ensure!(from >= start, "--from {from}: the filters start at height {start}");
+    let from = args.birthday.unwrap_or(start);
+    ensure!(from >= start, "--birthday {from}: the filters start at height {start}");
     let mut look = Look::new(args, scripts, start)?;
     look.over(files, json)?;
     look.report(json)
@@ -85,9 +85,9 @@ struct Watched {
 
 impl<'a> Look<'a> {
     fn new(args: &'a ScanArgs, scripts: Vec<WatchedScript>, start: u32) -> anyhow::Result<Self> {
-        // Filters before --from are read for the headers over them, and not asked.
+        // Filters before --birthday are read for the headers over them, and not asked.
         let mut scan = Scan::new(Cursor::at(start));
-        let wallet = scan.wallets_mut().add(args.from.unwrap_or(start));
+        let wallet = scan.wallets_mut().add(args.birthday.unwrap_or(start));
         scan.wallets_mut().extend(wallet, scripts.iter().map(|watched| &watched.script));
         let mut ranged = HashMap::new();
         for watched in &scripts {
@@ -174,10 +174,10 @@ impl<'a> Look<'a> {
         let Some(first) = self.first else {
             bail!(self.damage.unwrap_or_else(|| "no filter: nothing was asked".into()));
         };
-        let (first, last) = (first.max(self.args.from.unwrap_or(first)), self.next - 1);
+        let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
         ensure!(
             first <= last,
-            "the filters end at height {last}, before --from {first}{}{}",
+            "the filters end at height {last}, before --birthday {first}{}{}",
             if self.damage.is_some() { "; " } else { "" },
             self.damage.as_deref().unwrap_or_default()
         );

@@ -1,14 +1,14 @@
-//! `btc filter inspect`.
+//! `btc bloom info`.
 
 use anyhow::Context as _;
 use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};
 use serde_json::json;
 
-use crate::args::{InspectArgs, update_name};
+use crate::args::{InfoArgs, update_name};
 use crate::input::{Input, Reader};
 use crate::output::{Page, Report, count, grouped, rate};
 
-pub(crate) fn run(args: &InspectArgs) -> anyhow::Result<Report> {
+pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let Input { source, bytes } = Reader::default().one(&args.filter, "filter")?;
     let (filter, rest) =
         BloomFilter::decode_any_size(&bytes).with_context(|| format!("filter, {source}"))?;

@@ -11,7 +11,7 @@ use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::container::Batch;
 
-use crate::args::compact::BlockHeadersArgs;
+use crate::args::cf::BlockHeadersArgs;
 use crate::input::{decode_hex, named};
 use crate::output::{count, grouped};
 

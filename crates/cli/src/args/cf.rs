@@ -1,13 +1,14 @@
-//! `btc filter …` of compact filters, BIP158.
+//! `btc cf …` of compact filters, BIP158.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::{BlockHash, Network};
-use clap::{Args, Subcommand};
+use clap::Args;
 
 use super::{Range, network};
+use crate::args::number::count;
 
 const BUILD_HELP: &str = "\
 Blocks come in the order of the chain, from files, standard input (-) or the command line:
@@ -26,7 +27,7 @@ that of the block before is not known); then blocks, first, last, bytes, filter_
 
 /// Build the filters of blocks and the headers over them.
 #[derive(Debug, Args)]
-#[command(after_help = BUILD_HELP)]
+#[command(after_long_help = BUILD_HELP)]
 pub(crate) struct BuildArgs {
     /// Blocks: hex, files, or - for standard input
     #[arg(value_name = "BLOCKS", required = true)]
@@ -35,7 +36,7 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
     /// The height of the first block [default: what the JSON says, or 0 for the first of a chain]
-    #[arg(long, value_name = "HEIGHT")]
+    #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) height: Option<u32>,
     /// The filter header of the block before the first, as a node's getblockfilter gives it
     #[arg(long, value_name = "HEX")]
@@ -73,22 +74,22 @@ script}] or candidate (why); then filters, first, last, bytes, hits, scripts, ex
 
 /// Look for scripts in the filters of many blocks.
 #[derive(Debug, Args)]
-#[command(after_help = SCAN_HELP)]
+#[command(after_long_help = SCAN_HELP)]
 pub(crate) struct ScanArgs {
-    /// A file of filters as `filter build` writes it, or a folder of them
+    /// A file of filters as `btc cf build` writes it, or a folder of them
     #[arg(value_name = "FILTERS")]
     pub(crate) filters: PathBuf,
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
-    /// Start at this height, the wallet's birthday
-    #[arg(long, value_name = "HEIGHT")]
-    pub(crate) from: Option<u32>,
+    /// Start at this height, before which no script was used
+    #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
+    pub(crate) birthday: Option<u32>,
     /// End with this height
-    #[arg(long, value_name = "HEIGHT")]
+    #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
     /// Look this many indices past the last one found of each ranged descriptor, and at least at
     /// this many
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]
@@ -96,7 +97,7 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) blocks: BlockHeadersArgs,
     /// Threads [default: one for each core]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", value_parser = count(1..=1024_u16))]
     pub(crate) threads: Option<u16>,
 }
 
@@ -131,13 +132,13 @@ proof{evidence, bytes, out}, reason, missing_txids[] (which --prev-txs takes); w
 
 /// Compare a filter with its block: valid, proven wrong, or not to be decided.
 #[derive(Debug, Args)]
-#[command(after_help = AUDIT_HELP)]
+#[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
     /// The filter: hex, what `bitcoin-cli getblockfilter HASH` answers, a file of filters as `filter
     /// build` writes it, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
-    /// The block: JSON, hex or raw as `filter build` takes it, or - for standard input
+    /// The block: JSON, hex or raw as `btc cf build` takes it, or - for standard input
     #[arg(value_name = "BLOCK")]
     pub(crate) block: String,
     /// Transactions whose outputs the block spends: a file of hex, one on each line. Their ids are
@@ -162,9 +163,9 @@ whose it should be.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
-/// Verify what `filter audit --proof-out` wrote, without the block.
+/// Verify what `btc cf audit --proof-out` wrote, without the block.
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_PROOF_HELP)]
+#[command(after_long_help = VERIFY_PROOF_HELP)]
 pub(crate) struct VerifyProofArgs {
     /// The proof: hex, a file, or - for standard input
     #[arg(value_name = "PROOF")]
@@ -189,14 +190,8 @@ pub(crate) struct BlockHeadersArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) block_headers: Option<PathBuf>,
     /// The height of the first of --block-headers
-    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "block_headers")]
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "block_headers", value_parser = count(0..=u32::MAX))]
     pub(crate) block_headers_from: u32,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum HeadersCommand {
-    /// Recompute the filter headers over a file of filters and compare them
-    Verify(VerifyHeadersArgs),
 }
 
 const VERIFY_HEADERS_HELP: &str = "\
@@ -213,9 +208,9 @@ warnings[]";
 
 /// Recompute the filter headers over a file of filters and compare them.
 #[derive(Debug, Args)]
-#[command(after_help = VERIFY_HEADERS_HELP)]
+#[command(after_long_help = VERIFY_HEADERS_HELP)]
 pub(crate) struct VerifyHeadersArgs {
-    /// A file of filters as `filter build` writes it, or a folder of them
+    /// A file of filters as `btc cf build` writes it, or a folder of them
     #[arg(value_name = "FILTERS")]
     pub(crate) filters: PathBuf,
     /// Filter headers from elsewhere: a file of hex, one on each line, or of 32 raw bytes each in
@@ -223,7 +218,7 @@ pub(crate) struct VerifyHeadersArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) headers: Option<PathBuf>,
     /// The height of the first header of --headers
-    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "headers")]
+    #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "headers", value_parser = count(0..=u32::MAX))]
     pub(crate) headers_from: u32,
     /// A filter header that you trust
     #[arg(long, value_name = "HEIGHT:HEX")]

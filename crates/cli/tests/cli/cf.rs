@@ -1,4 +1,4 @@
-//! Tests of `btc filter build`, `scan`, `audit`, `verify-proof` and `headers verify`.
+//! Tests of `btc cf build`, `scan`, `audit`, `verify-proof` and `headers verify`.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ fn golden() -> Vec<u8> {
 fn filters_of_mainnet_have_the_published_headers() {
     let folder = Folder::new("published");
     let out = folder.path("mainnet.cbf");
-    let (lines, last) = lines_of(&["btc", "filter", "build", MAINNET, "--out", &out], YES);
+    let (lines, last) = lines_of(&["btc", "cf", "build", MAINNET, "--out", &out], YES);
     let rows = fixture("mainnet_0-255.json");
     assert_eq!(lines.len(), 256);
     for (line, row) in lines.iter().zip(rows.as_array().expect("rows")) {
@@ -85,7 +85,7 @@ fn filters_of_mainnet_have_the_published_headers() {
     assert_eq!(last["filter_header"], rows[255]["filter_header"]);
     assert!(fs::read(&out).expect("written") == golden(), "the file of the fixtures");
     // A second run would overwrite the file, and is refused.
-    fails(&["btc", "filter", "build", MAINNET, "--out", &out], b"", BAD_INPUT, &["--append"]);
+    fails(&["btc", "cf", "build", MAINNET, "--out", &out], b"", BAD_INPUT, &["--append"]);
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn every_form_of_block_gives_the_same_filter() {
     let raw = folder.write("170.raw", hex::decode(hex).expect("hex"));
     let lines = folder.write("170.hex", format!("\n{hex}\n"));
     for block in [hex, &raw, &lines] {
-        let args = ["btc", "filter", "build", block, "--prev-txs", &previous];
+        let args = ["btc", "cf", "build", block, "--prev-txs", &previous];
         let (lines, _) = lines_of(&[&args[..], &context].concat(), YES);
         assert_eq!(lines[0]["filter_header"], rows[170]["filter_header"]);
         // Without the transaction that the block spends.
-        let args = [&["btc", "filter", "build", block][..], &context].concat();
+        let args = [&["btc", "cf", "build", block][..], &context].concat();
         fails(&args, b"", BAD_INPUT, &["0437cd7f8525ceed2324359c2d0ba260", "--prev-txs"]);
     }
 
@@ -112,13 +112,13 @@ fn every_form_of_block_gives_the_same_filter() {
     let mut document = as_getblock_3(&block, fixture["prevouts"].as_array().expect("a list"));
     let form = folder.write("getblock.json", document.to_string());
     for block in [BLOCK_757753, &form] {
-        let (lines, last) = lines_of(&["btc", "filter", "build", block], YES);
+        let (lines, last) = lines_of(&["btc", "cf", "build", block], YES);
         assert_eq!(lines[0]["filter"], fixture["basic_filter"]);
         assert_eq!((&lines[0]["height"], &last["filter_header"]), (&json!(757_753), &json!(null)));
     }
     document["nonce"] = json!(0);
     let form = folder.write("getblock.json", document.to_string());
-    fails(&["btc", "filter", "build", &form], b"", BAD_INPUT, &["document 1", "hash"]);
+    fails(&["btc", "cf", "build", &form], b"", BAD_INPUT, &["document 1", "hash"]);
 }
 
 /// Returns the fields that matter of a node's answer to `getblock` with verbosity 3.
@@ -164,7 +164,7 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     let rest = folder.write("rest.json", rest.join("\n"));
     let out = folder.path("mainnet.cbf");
     let build = |blocks: &str, more: &[&str]| {
-        run(&[&["btc", "filter", "build", blocks, "--out", &out][..], more].concat())
+        run(&[&["btc", "cf", "build", blocks, "--out", &out][..], more].concat())
     };
     assert_eq!(build(&first, &[]).code, YES);
     let whole = fs::read(&out).expect("written");
@@ -192,7 +192,7 @@ fn scans_find_what_is_known_of_the_chain() {
     let heights = |lines: &[Value]| -> Vec<u64> {
         lines.iter().map(|line| line["height"].as_u64().expect("a height")).collect()
     };
-    let scan = ["btc", "filter", "scan", GOLDEN, KEY];
+    let scan = ["btc", "cf", "scan", GOLDEN, KEY];
     let (lines, last) = lines_of(&scan, YES);
     assert_eq!(heights(&lines), BLOCKS_OF_KEY);
     assert_eq!(lines[1]["hash"], rows[170]["hash"]);
@@ -202,7 +202,7 @@ fn scans_find_what_is_known_of_the_chain() {
         let (same, _) = lines_of(&[&scan[..], &["--threads", threads]].concat(), YES);
         assert_eq!(same, lines);
     }
-    let (lines, last) = lines_of(&[&scan[..], &["--from", "171", "--to", "182"]].concat(), YES);
+    let (lines, last) = lines_of(&[&scan[..], &["--birthday", "171", "--to", "182"]].concat(), YES);
     assert_eq!(heights(&lines), [181, 182]);
     assert_eq!((&last["first"], &last["last"]), (&json!(171), &json!(182)));
 
@@ -219,9 +219,9 @@ fn scans_find_what_is_known_of_the_chain() {
     assert!(output.stderr.contains("height 255"), "{}", output.stderr);
 
     // An item that no filter can match, and an address that was never paid in these blocks.
-    let genesis = ["btc", "filter", "scan", GOLDEN, "script:6a00"];
+    let genesis = ["btc", "cf", "scan", GOLDEN, "script:6a00"];
     fails(&genesis, b"", BAD_INPUT, &["OP_RETURN"]);
-    let absent = ["btc", "filter", "scan", GOLDEN, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"];
+    let absent = ["btc", "cf", "scan", GOLDEN, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"];
     assert_eq!(lines_of(&absent, NO).0, Vec::<Value>::new());
 }
 
@@ -234,36 +234,35 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
     fs::create_dir(&parts).expect("a folder");
     let part = |name: &str| Path::new(&parts).join(name).to_str().expect("text").to_owned();
     let first = folder.write("first.json", Value::from(rows[..120].to_vec()).to_string());
-    let build = ["btc", "filter", "build", &first, "--out", &part("b")];
+    let build = ["btc", "cf", "build", &first, "--out", &part("b")];
     assert_eq!(run(&build).code, YES);
     let second = folder.write("second.json", Value::from(rows[120..170].to_vec()).to_string());
     let header = text(&rows[119]["filter_header"]);
-    let build =
-        ["btc", "filter", "build", &second, "--out", &part("a"), "--previous-header", header];
+    let build = ["btc", "cf", "build", &second, "--out", &part("a"), "--previous-header", header];
     assert_eq!(run(&build).code, YES);
     fs::write(part("notes.txt"), "not a file of filters").expect("written");
-    let (lines, last) = lines_of(&["btc", "filter", "scan", &parts, KEY], YES);
+    let (lines, last) = lines_of(&["btc", "cf", "scan", &parts, KEY], YES);
     assert_eq!((lines.len(), &last["filters"]), (1, &json!(170)));
-    let verified = json_of(&["btc", "filter", "headers", "verify", &parts], YES);
+    let verified = json_of(&["btc", "cf", "verify-headers", &parts], YES);
     assert_eq!(verified["filter_header"], rows[169]["filter_header"]);
 
     let mut damaged = golden();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     let damaged = folder.write("damaged.cbf", damaged);
-    let output = run(&["btc", "filter", "scan", &damaged, KEY]);
+    let output = run(&["btc", "cf", "scan", &damaged, KEY]);
     assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
     assert!(output.stdout.contains("is damaged"), "{}", output.stdout);
     // With and without matches, the last line names the height that the scan reached.
     for item in [KEY, "script:51"] {
-        let (lines, last) = lines_of(&["btc", "filter", "scan", &damaged, item], BAD_INPUT);
+        let (lines, last) = lines_of(&["btc", "cf", "scan", &damaged, item], BAD_INPUT);
         assert_eq!(lines.len(), usize::from(item == KEY));
         assert!(text(&last["damage"]).contains("checksum"), "{last}");
         let next = last["last"].as_u64().expect("a height") + 1;
         assert!(text(&last["damage"]).contains(&format!("(height {next},")), "{last}");
     }
     assert!(output.stdout.contains("intact"), "{}", output.stdout);
-    let verified = json_of(&["btc", "filter", "headers", "verify", &damaged], BAD_INPUT);
+    let verified = json_of(&["btc", "cf", "verify-headers", &damaged], BAD_INPUT);
     assert!(text(&verified["damage"]).contains("checksum"), "{verified}");
 }
 
@@ -280,8 +279,8 @@ fn look_ahead_asks_the_same_filter_again() {
     let blocks = chain_of(&[pays(&[10, 25]), pays(&[50]), pays(&[40]), pays(&[50])]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");
-    assert_eq!(run(&["btc", "filter", "build", &blocks, "--out", &out]).code, YES);
-    let scan = ["btc", "filter", "scan", &out, &descriptor, "--range", "0-19"];
+    assert_eq!(run(&["btc", "cf", "build", &blocks, "--out", &out]).code, YES);
+    let scan = ["btc", "cf", "scan", &out, &descriptor, "--range", "0-19"];
     let found = |more: &[&str]| -> Vec<(u64, u64)> {
         let (lines, _) = lines_of(&[&scan[..], more].concat(), YES);
         let of = |line: &Value| {
@@ -293,7 +292,7 @@ fn look_ahead_asks_the_same_filter_again() {
     };
     assert_eq!(found(&[]), [(0, 10)]);
     assert_eq!(found(&["--gap-limit", "20"]), [(0, 10), (0, 25), (2, 40), (3, 50)]);
-    let fixed = ["btc", "filter", "scan", &out, KEY, "--gap-limit", "20"];
+    let fixed = ["btc", "cf", "scan", &out, KEY, "--gap-limit", "20"];
     fails(&fixed, b"", USAGE, &["ranged"]);
 }
 
@@ -328,7 +327,7 @@ fn audits_and_their_proofs() {
     let filter = fixture_of(757_753);
     let filter = text(&filter["basic_filter"]);
     let audit = |filter: &str, more: &[&str], code| {
-        json_of(&[&["btc", "filter", "audit", filter, BLOCK_757753][..], more].concat(), code)
+        json_of(&[&["btc", "cf", "audit", filter, BLOCK_757753][..], more].concat(), code)
     };
     let valid = audit(filter, &[], YES);
     assert_eq!((text(&valid["verdict"]), text(&valid["basis"])), ("valid", "trusted"));
@@ -343,7 +342,7 @@ fn audits_and_their_proofs() {
     let invalid = audit(other, &["--distrust-prevouts", "--proof-out", &proof], WRONG);
     assert_eq!(invalid["proof"]["out"], proof.as_str());
     let block_hash = fixture_of(757_753)["hash"].clone();
-    let verify = ["btc", "filter", "verify-proof", &proof, "--block-hash"];
+    let verify = ["btc", "cf", "verify-proof", &proof, "--block-hash"];
     let holds = json_of(&[&verify[..], &[text(&block_hash)]].concat(), YES);
     assert_eq!((&holds["holds"], &holds["warnings"]), (&json!(true), &json!([])));
     for (height, code) in [(255_018, YES), (757_753, WRONG)] {
@@ -357,13 +356,13 @@ fn audits_and_their_proofs() {
     let fails_there = json_of(&[&verify[..], &[text(&elsewhere)]].concat(), WRONG);
     assert_eq!(fails_there["holds"], false);
     let cut = fs::read_to_string(&proof).expect("written");
-    fails(&["btc", "filter", "verify-proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
+    fails(&["btc", "cf", "verify-proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
 
     // With the transactions that it spends, block 170 can be decided without trusting the prevouts.
     let rows = fixture("mainnet_0-255.json");
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");
     let previous = folder.write("previous.hex", serialize_hex(&coinbase_9.txdata[0]));
-    let args = ["btc", "filter", "audit", GOLDEN, text(&rows[170]["block"])];
+    let args = ["btc", "cf", "audit", GOLDEN, text(&rows[170]["block"])];
     let open = json_of(&args, UNDECIDED);
     assert_eq!(
         open["missing_txids"],
@@ -375,7 +374,7 @@ fn audits_and_their_proofs() {
     let mut bytes = hex::decode(text(&rows[170]["block"])).expect("hex");
     let last = bytes.len() - 10;
     bytes[last] ^= 1;
-    let args = ["btc", "filter", "audit", "00", &hex::encode(bytes)];
+    let args = ["btc", "cf", "audit", "00", &hex::encode(bytes)];
     fails(&args, b"", BAD_INPUT, &["merkle root"]);
 }
 
@@ -386,7 +385,7 @@ fn filter_headers_are_compared_with_lists() {
     let headers: Vec<_> =
         rows.as_array().expect("rows").iter().map(|row| text(&row["filter_header"])).collect();
     let list = folder.write("headers.txt", headers.join("\n"));
-    let verify = ["btc", "filter", "headers", "verify", GOLDEN];
+    let verify = ["btc", "cf", "verify-headers", GOLDEN];
     let verified = json_of(&[&verify[..], &["--headers", &list]].concat(), YES);
     assert_eq!((&verified["compared"], &verified["mismatch"]), (&json!(256), &json!(null)));
     let raw: Vec<u8> = headers[10..]
@@ -408,29 +407,29 @@ fn filter_headers_are_compared_with_lists() {
 
 #[test]
 fn mistakes_around_compact_filters() {
-    let scan = ["btc", "filter", "scan", GOLDEN];
+    let scan = ["btc", "cf", "scan", GOLDEN];
     let outpoint = format!("{}:0", "ab".repeat(32));
     fails(&[&scan[..], &[&outpoint]].concat(), b"", BAD_INPUT, &["whole scripts", "address"]);
     fails(&scan, b"", USAGE, &["nothing to look for"]);
     let testnet = [&scan[..], &[KEY, "--network", "testnet"]].concat();
     fails(&testnet, b"", BAD_INPUT, &["another network"]);
-    fails(&[&scan[..], &[KEY, "--from", "9", "--to", "8"]].concat(), b"", USAGE, &["--from"]);
+    fails(
+        &[&scan[..], &[KEY, "--birthday", "9", "--to", "8"]].concat(),
+        b"",
+        USAGE,
+        &["--birthday"],
+    );
     let block = text(&fixture("mainnet_0-255.json")[5]["block"]).to_owned();
-    let build = ["btc", "filter", "build", &block];
+    let build = ["btc", "cf", "build", &block];
     fails(&build, b"", USAGE, &["--height"]);
     let out = std::env::temp_dir().join("chainsieve-never-written.cbf");
     let out = out.to_str().expect("text");
     let headless = [&build[..], &["--height", "5", "--out", out]].concat();
     fails(&headless, b"", USAGE, &["--previous-header"]);
     assert!(!Path::new(out).exists());
-    fails(&["btc", "filter", "scan", MAINNET, KEY], b"", BAD_INPUT, &["not a file of filters"]);
-    fails(&["btc", "filter", "build", "nowhere.json"], b"", BAD_INPUT, &["no such file"]);
-    let nothing = run_with(&["btc", "filter", "build", "-"], b"  \n");
+    fails(&["btc", "cf", "scan", MAINNET, KEY], b"", BAD_INPUT, &["not a file of filters"]);
+    fails(&["btc", "cf", "build", "nowhere.json"], b"", BAD_INPUT, &["no such file"]);
+    let nothing = run_with(&["btc", "cf", "build", "-"], b"  \n");
     assert_eq!(nothing.code, BAD_INPUT);
-    fails(
-        &["btc", "filter", "build", "-"],
-        b"{\"blocks\": 1}",
-        BAD_INPUT,
-        &["document 1", "block"],
-    );
+    fails(&["btc", "cf", "build", "-"], b"{\"blocks\": 1}", BAD_INPUT, &["document 1", "block"]);
 }

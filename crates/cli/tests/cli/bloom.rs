@@ -1,4 +1,4 @@
-//! Tests of `btc filter new` and `inspect`.
+//! Tests of `btc bloom new` and `inspect`.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn filter_new_gives_the_published_payloads() {
         let filter = &case["filter"];
         assert_eq!(filter["flags"], 1);
         let numbers = ["elements", "fpr", "tweak"].map(|name| filter[name].to_string());
-        let mut args: Vec<&str> = vec!["btc", "filter", "new"];
+        let mut args: Vec<&str> = vec!["btc", "bloom", "new"];
         for (flag, number) in ["--elements", "--fpr", "--tweak"].iter().zip(&numbers) {
             args.extend([flag, number.as_str()]);
         }
@@ -26,7 +26,7 @@ fn filter_new_gives_the_published_payloads() {
     assert_eq!(count, 2);
     // The public key of that private key.
     let key = "045b81f0017e2091e2edcd5eecf10d5bdd120a5514cb3ee65b8447ec18bfc4575c6d5bf415e54e03b1067934a0f0ba76b01c6b9ab227142ee1d543764b69d901e0";
-    let args = ["btc", "filter", "new", "--elements", "2", "--fpr", "0.001", "--tweak", "0"];
+    let args = ["btc", "bloom", "new", "--elements", "2", "--fpr", "0.001", "--tweak", "0"];
     let both = run(&[&args[..], &["--with-keys", "--key", key]].concat());
     assert_eq!(both.stdout.trim_end(), "038fc16b080000000000000001");
     assert!(both.stderr.contains("keys beside their hashes"), "{}", both.stderr);
@@ -64,7 +64,7 @@ fn filter_new_takes_every_kind_of_item_from_flags_files_and_standard_input() {
         let elements = json["elements"].as_array().expect("elements");
         elements.iter().map(|e| json!([e["kind"], e["index"], e["data"]])).collect()
     };
-    let common = ["btc", "filter", "new", "--json", "--tweak", "0x10", "--range", "0-1"];
+    let common = ["btc", "bloom", "new", "--json", "--tweak", "0x10", "--range", "0-1"];
     let file = TempFile::new("wallet.txt", &lines);
     let from_file = run(&[&common[..], &["--file", file.path()]].concat());
     let from_file: Value = serde_json::from_str(&from_file.stdout).expect("JSON");
@@ -88,7 +88,7 @@ fn filter_new_takes_every_kind_of_item_from_flags_files_and_standard_input() {
 #[test]
 fn filter_new_writes_files_and_makes_random_tweaks() {
     let address = "bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n";
-    let args = ["btc", "filter", "new", "--tweak", "7", address];
+    let args = ["btc", "bloom", "new", "--tweak", "7", address];
     let payload = run(&args).stdout;
     let out = TempFile::absent("filter.hex");
     let silent = run(&[&args[..], &["--out", out.path()]].concat());
@@ -96,7 +96,7 @@ fn filter_new_writes_files_and_makes_random_tweaks() {
     assert_eq!(out.read(), payload);
     run(&[&args[..], &["--out", out.path(), "--raw"]].concat());
     assert_eq!(hex::encode(fs::read(&out.0).expect("written")), payload.trim_end());
-    let random = || json_of(&["btc", "filter", "new", address], YES);
+    let random = || json_of(&["btc", "bloom", "new", address], YES);
     let (one, two) = (random(), random());
     assert_eq!(one["tweak_random"], true);
     assert_ne!(one["tweak"], two["tweak"]);
@@ -106,7 +106,7 @@ fn filter_new_writes_files_and_makes_random_tweaks() {
 #[test]
 fn filter_new_warns_of_what_it_cannot_do() {
     let warnings = |args: &[&str]| {
-        let json = json_of(&[&["btc", "filter", "new", "--tweak", "1"], args].concat(), YES);
+        let json = json_of(&[&["btc", "bloom", "new", "--tweak", "1"], args].concat(), YES);
         json["warnings"].to_string()
     };
     let data = "data:c0ffee00c0ffee00";
@@ -120,7 +120,7 @@ fn filter_new_warns_of_what_it_cannot_do() {
             .contains("sized for 1")
     );
     let address = "1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn";
-    let page = run(&["btc", "filter", "new", "--fpr", "0.01", "--elements", "2", address, data]);
+    let page = run(&["btc", "bloom", "new", "--fpr", "0.01", "--elements", "2", address, data]);
     assert!(page.stderr.contains("fewer than 15"), "{}", page.stderr);
     assert!(warnings(&[address, "--update", "none"]).contains("--update none the node inserts"));
     assert!(warnings(&[address, "--elements", "4"]).contains("little room"));
@@ -128,7 +128,7 @@ fn filter_new_warns_of_what_it_cannot_do() {
 
 #[test]
 fn filter_new_refuses_with_the_place_and_the_reason() {
-    let new = ["btc", "filter", "new"];
+    let new = ["btc", "bloom", "new"];
     let fails = |args: &[&str], code, words: &[&str]| {
         fails(&[&new[..], args].concat(), b"", code, words);
     };
@@ -172,7 +172,7 @@ fn filter_new_refuses_with_the_place_and_the_reason() {
 
 #[test]
 fn filter_inspect_shows_fields_and_what_is_odd() {
-    let inspect = |hex: &str, code| json_of(&["btc", "filter", "inspect", hex], code);
+    let inspect = |hex: &str, code| json_of(&["btc", "bloom", "info", hex], code);
     let json = inspect("03614e9b050000000000000001", YES);
     assert_eq!(json["bytes"], 3);
     assert_eq!(json["hash_funcs"], 5);
@@ -193,11 +193,11 @@ fn filter_inspect_shows_fields_and_what_is_odd() {
     let large = format!("fda18c{}050000000000000001", "00".repeat(36_001));
     let file = TempFile::new("large.hex", &large);
     assert_eq!(inspect(file.path(), NO)["bytes"], 36_001);
-    let page = run_with(&["btc", "filter", "inspect", "-"], b"03614e9b05000000\n0000000001\n");
+    let page = run_with(&["btc", "bloom", "info", "-"], b"03614e9b05000000\n0000000001\n");
     assert_eq!(page.code, YES);
     assert!(page.stdout.contains("50.0 %, 12 of 24 bits"), "{}", page.stdout);
-    fails(&["btc", "filter", "inspect", "0361"], b"", BAD_INPUT, &["hex 0361", "ends early"]);
-    fails(&["btc", "filter", "inspect", "zz"], b"", BAD_INPUT, &["no such file", "not hex"]);
-    fails(&["btc", "filter", "inspect", "-"], b"", BAD_INPUT, &["filter"]);
-    fails(&["btc", "filter", "inspect"], b"", USAGE, &["FILTER"]);
+    fails(&["btc", "bloom", "info", "0361"], b"", BAD_INPUT, &["hex 0361", "ends early"]);
+    fails(&["btc", "bloom", "info", "zz"], b"", BAD_INPUT, &["no such file", "not hex"]);
+    fails(&["btc", "bloom", "info", "-"], b"", BAD_INPUT, &["filter"]);
+    fails(&["btc", "bloom", "info"], b"", USAGE, &["FILTER"]);
 }

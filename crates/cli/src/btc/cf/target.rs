@@ -1,4 +1,4 @@
-//! The file that `btc filter build` writes: made, or cut to what is intact, only when the first filter
+//! The file that `btc cf build` writes: made, or cut to what is intact, only when the first filter
 //! is there, so that a build that fails before leaves nothing behind and loses nothing.
 
 use std::fs::{File, OpenOptions, TryLockError};
