@@ -1,5 +1,46 @@
-//! Runs the programs of the README as documentation tests. They use the packages as users do.
+//! Runs the programs of the README and of `docs/` as documentation tests. They use the packages as
+//! users do.
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+macro_rules! pages {
+    ($($page:ident = $path:literal;)+) => {
+        $(
+            #[cfg(doctest)]
+            #[doc = include_str!(concat!("../../../", $path))]
+            struct $page;
+        )+
+
+        /// The pages whose programs run here.
+        #[cfg(test)]
+        const PAGES: &[&str] = &[$($path),+];
+    };
+}
+
+pages! {
+    Readme = "README.md";
+    Audit = "docs/audit.md";
+    Formats = "docs/formats.md";
+    Logs = "docs/logs.md";
+    MembershipFilters = "docs/membership-filters.md";
+    Security = "docs/security.md";
+    Speed = "docs/speed.md";
+    TestNode = "docs/test-node.md";
+    Wallet = "docs/wallet.md";
+    WhichFilter = "docs/which-filter.md";
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// A page that is not in the list would not be tested.
+    #[test]
+    fn every_page_is_listed() {
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        for entry in docs.read_dir().expect("docs") {
+            let name = entry.expect("an entry").file_name().into_string().expect("text");
+            let is_page = name.ends_with(".md");
+            let path = format!("docs/{name}");
+            assert!(!is_page || super::PAGES.contains(&path.as_str()), "{path}");
+        }
+    }
+}

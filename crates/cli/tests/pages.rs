@@ -1,5 +1,5 @@
-//! Runs the README's commands, and compares their output with the README. Times are removed, as
-//! they differ. A line `…` matches any lines.
+//! Runs the commands of the README and of `docs/`, and compares their output with the pages. Times are
+//! removed, as they differ. A line `…` matches any lines.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -12,22 +12,48 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn commands_print_what_the_readme_shows() {
-    let readme = fs::read_to_string(root().join("README.md")).expect("README");
-    let directory = env::temp_dir().join(format!("chainsieve-readme-{}", std::process::id()));
+fn commands_print_what_the_pages_show() {
+    let pages = pages();
+    assert!(pages.len() >= 10, "{pages:?}");
+    for page in pages {
+        run_page(&page);
+    }
+}
+
+/// Returns the README and every page of `docs/`.
+fn pages() -> Vec<PathBuf> {
+    let docs = fs::read_dir(root().join("docs")).expect("docs");
+    let docs = docs.map(|entry| entry.expect("an entry").path());
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
+    [root().join("README.md")].into_iter().chain(docs.filter(is_page)).collect()
+}
+
+/// A front page is read in five minutes, and a page of the guide in ten.
+#[test]
+fn pages_stay_short() {
+    for page in pages() {
+        let lines = fs::read_to_string(&page).expect("a page").lines().count();
+        let most = if page.ends_with("README.md") { 180 } else { 250 };
+        assert!(lines <= most, "{}: {lines} lines, at most {most}", page.display());
+    }
+}
+
+/// Runs the commands of a page in a directory of its own.
+fn run_page(page: &Path) {
+    let text = fs::read_to_string(page).expect("a page");
+    let name = page.file_stem().expect("a name").to_string_lossy();
+    let directory = env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).expect("a directory");
-    // The README's commands run at the root of the project.
+    // The commands run at the root of the project.
     copy(&root().join("fixtures"), &directory.join("fixtures"));
-    let ports = Ports::of(&readme);
+    let ports = Ports::of(&text);
     let mut servers = Vec::new();
-    let mut ran = 0;
-    for (command, expected) in sessions(&readme) {
+    for (command, expected) in sessions(&text) {
         if let Some(server) = command.strip_suffix(" &") {
             let arguments = arguments(&ports.free(server)).expect("a server of ours");
             let (server, said) = Server::start(&arguments, &directory);
             assert_eq!(ports.shown(&said), expected, "{command}");
             servers.push(server);
-            ran += 1;
         } else if let Some(arguments) = arguments(&ports.free(&command)) {
             let (arguments, is_quiet) = match arguments.as_slice() {
                 [arguments @ .., redirection, _] if redirection == "2>" => (arguments, true),
@@ -41,8 +67,8 @@ fn commands_print_what_the_readme_shows() {
             let [stderr, stdout] = [output.stderr, output.stdout]
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let shown = if is_quiet { stdout } else { stderr + &stdout };
+            let command = format!("{}: {command}", page.display());
             assert_shows(&without_times(&ports.shown(&shown)), &without_times(&expected), &command);
-            ran += 1;
         } else if let Some(folder) = command.strip_prefix("mkdir ") {
             fs::create_dir(directory.join(folder)).expect("made");
         } else if let Some((command, file)) = command.split_once(" > ") {
@@ -58,7 +84,6 @@ fn commands_print_what_the_readme_shows() {
     }
     drop(servers);
     fs::remove_dir_all(&directory).expect("removed");
-    assert!(ran >= 5, "{ran}");
 }
 
 /// A command that runs in the background of the others.
@@ -89,15 +114,15 @@ impl Drop for Server {
     }
 }
 
-/// Ports on this machine's address: the port in the README, and the port used in this run.
+/// Ports on this machine's address: the port in the page, and the port used in this run.
 struct Ports(Vec<(String, String)>);
 
 const HERE: &str = "127.0.0.1:";
 
 impl Ports {
-    fn of(readme: &str) -> Self {
+    fn of(page: &str) -> Self {
         let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let mut shown: Vec<String> = readme.split(HERE).skip(1).map(digits).collect();
+        let mut shown: Vec<String> = page.split(HERE).skip(1).map(digits).collect();
         shown.sort();
         shown.dedup();
         // Open all ports at once, so that they differ.
@@ -109,7 +134,7 @@ impl Ports {
         Self(shown.into_iter().zip(free.into_iter().map(port)).collect())
     }
 
-    /// Replaces the ports of the README by those of this run.
+    /// Replaces the ports of the page by those of this run.
     fn free(&self, text: &str) -> String {
         let place = |text: String, (shown, free): &(String, String)| {
             text.replace(&format!("{HERE}{shown}"), &format!("{HERE}{free}"))
@@ -117,7 +142,7 @@ impl Ports {
         self.0.iter().fold(text.to_owned(), place)
     }
 
-    /// Replaces the ports of this run by those of the README.
+    /// Replaces the ports of this run by those of the page.
     fn shown(&self, text: &str) -> String {
         let place = |text: String, (shown, free): &(String, String)| {
             text.replace(&format!("{HERE}{free}"), &format!("{HERE}{shown}"))
@@ -126,7 +151,7 @@ impl Ports {
     }
 }
 
-/// Compares line by line; a line `…` of the README matches any lines up to the next match.
+/// Compares line by line; a line `…` of the page matches any lines up to the next match.
 fn assert_shows(output: &str, expected: &str, command: &str) {
     let mut pieces = expected.split("\n…\n");
     let first = pieces.next().unwrap_or_default();
@@ -156,7 +181,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Returns what `jq` prints, for the filters that the README uses: a member of each file, a member
+/// Returns what `jq` prints, for the filters that the pages use: a member of each file, a member
 /// of the elements of a slice, the start of a member of each element, or a list without one
 /// element.
 fn jq(arguments: &str) -> String {
@@ -198,10 +223,10 @@ fn jq(arguments: &str) -> String {
 }
 
 /// Returns each `$ command` of the console blocks, with the lines below it.
-fn sessions(readme: &str) -> Vec<(String, String)> {
+fn sessions(page: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut inside = false;
-    for line in readme.lines() {
+    for line in page.lines() {
         if line.starts_with("```") {
             inside = line == "```console";
         } else if let Some(command) = line.strip_prefix("$ ").filter(|_| inside) {
