@@ -1,5 +1,5 @@
-//! "Already seen", for each of many users, in memory that does not grow: no notice twice within
-//! the last 200, whatever happens.
+//! "Already seen" for each of many users, in memory that does not grow: no notice is shown twice
+//! within the last 200.
 //!
 //! `cargo run --example already_seen`
 
@@ -10,15 +10,15 @@ use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 const USERS: u64 = 200;
-/// Notices of each user that must not come twice.
+/// Number of a user's last notices among which none is repeated.
 const REMEMBERED: u64 = 200;
-/// As many as a filter may remember.
+/// Largest number of notices that a filter may remember.
 const MOST: u64 = REMEMBERED * 3 / 2;
-/// Notices sent to each user.
+/// Number of notices sent to each user.
 const NOTICES: u64 = 1_500;
 
-/// Which transaction a user's notice number `number` is about: mostly a new one, one time in
-/// three one of the hundred before, as retries and reorganisations bring it again.
+/// Returns the transaction of a user's notice number `number`. Most are new. One in three is one of
+/// the hundred before, as retries and reorganisations repeat it.
 fn transaction(user: u64, number: u64) -> [u8; 32] {
     let bytes = |user: u64, number: u64| [user.to_le_bytes(), number.to_le_bytes()].concat();
     let draw = KeyHasher::xxh3(9).hash::<u64>(&bytes(user, number));
@@ -31,11 +31,11 @@ fn transaction(user: u64, number: u64) -> [u8; 32] {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // One key for all users is enough; a random one, outside of an example.
+    // One key for all users is enough. Outside of an example, draw it at random.
     let hasher = KeyHasher::siphash_1_3([1, 2]);
     let mut users = Vec::new();
     for _ in 0..USERS {
-        // The filter, and the exact way: the last notices themselves.
+        // The filter, and the exact alternative: the last notices themselves.
         let filter = RollingBloomFilter::with_fpr(REMEMBERED, 0.001, hasher)?;
         users.push((filter, VecDeque::new()));
     }

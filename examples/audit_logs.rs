@@ -1,5 +1,6 @@
-//! A provider answers `eth_getLogs` and leaves one log out. Headers, and the receipts of blocks
-//! that may hold such logs, show which, with a proof for whoever trusts the last block's hash.
+//! A provider answers `eth_getLogs` and leaves one log out. The headers, and the receipts of blocks
+//! that may contain such logs, show which log it is, with a proof for anyone who trusts the last
+//! block's hash.
 //!
 //! `cargo run --example audit_logs`
 
@@ -19,11 +20,11 @@ const BLOCKS: [&str; 2] = [
     include_str!("../fixtures/ethereum/blocks/mainnet_17686112.json"),
 ];
 
-/// What an honest provider returns: WETH's withdrawals in these blocks.
+/// The answer of an honest provider: WETH's withdrawals in these blocks.
 const ANSWER: &str =
     include_str!("../fixtures/ethereum/logs/weth_withdrawals_17686111-17686112.json");
 
-/// Hash of the second block, from a source that the user trusts: never from the provider.
+/// Hash of the second block, from a source that the user trusts, and never from the provider.
 const ANCHOR: B256 = b256!("8873a33f4687bce738171f486cce04ffe060cd0b71b15fe83e047e2815253f7c");
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .address(address!("c02aaa39b223fe8d0a0e5c4f27ead9083c756cc2"))
         .event("Withdrawal(address,uint256)")?;
     let mut answer = LocatedLog::list_from_json(ANSWER)?;
-    answer.remove(11); // this one is not
+    answer.remove(11); // this provider is not honest
     println!("the provider returns {} logs", answer.len());
 
     let question = Question {
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut audit = Audit::new(question, &answer)?;
     for action in audit.handle(Event::Begin) {
         let Action::FetchReceipts { number, block_hash } = action else { continue };
-        // From anyone: the header says whether they are all of the block's.
+        // The receipts may come from anyone: the header shows whether they are complete.
         let (_, receipts) = &blocks[usize::try_from(number - 17_686_111)?];
         let _ = audit.handle(Event::Receipts { block_hash, receipts });
     }

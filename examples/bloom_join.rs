@@ -1,4 +1,4 @@
-//! A Bloom join: of a remote table of transfers only the rows are shipped that a watch set may
+//! A Bloom join: from a remote table of transfers, only the rows are shipped that a watch set may
 //! want.
 //!
 //! `cargo run --example bloom_join`
@@ -10,6 +10,7 @@ use chainsieve_filter::split_block::SplitBlockFilter512;
 use chainsieve_filter::split_block::SplitBlockFilter512Ref;
 use chainsieve_filter::{Filter, Insert, KeyHasher, Portable};
 
+/// Number of accounts in the remote table, of its rows, and of watched accounts.
 const ACCOUNTS: u64 = 50_000;
 const ROWS: u64 = 200_000;
 const WATCHED: u64 = 1_000;
@@ -24,6 +25,7 @@ struct Transfer {
     amount: u64,
 }
 
+/// Size of a row: two accounts and an amount.
 const ROW_BYTES: usize = 20 + 20 + 8;
 
 fn account(number: u64) -> Account {
@@ -43,8 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     let table: Vec<_> = table.collect();
 
-    // The local side: a thousand accounts to watch. It ships their filter, at a rate of 0.1 %. Who
-    // gets that filter can ask it for any account: ship it only to whom the watch set is no secret.
+    // The local side: 1,000 watched accounts. It ships their filter, with a false positive rate of
+    // 0.1 %. Anyone who has the filter can query it for any account, so ship it only to those who
+    // may know the watch set.
     let watched: HashSet<Account> = (0..WATCHED).map(|number| account(number * 50)).collect();
     let mut filter = SplitBlockFilter512::with_fpr(WATCHED, 0.001, KeyHasher::siphash_1_3([1, 2]))?;
     for account in &watched {
@@ -52,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let shipped = filter.encode()?;
 
-    // The remote side again: the hashes of a column at once, the filter asked in a batch.
+    // The remote side again: hash a column at once, and query the filter in a batch.
     let filter = SplitBlockFilter512Ref::view(&shipped)?;
     let mut hashes = Vec::new();
     filter.hasher().hash_each(table.iter().map(|row| row.to.as_slice()), &mut hashes);
@@ -61,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = table.iter().zip(&may_be_watched).filter(|(_, may_be)| **may_be);
     let rows: Vec<Transfer> = rows.map(|(row, _)| row.clone()).collect();
 
-    // The local side: the exact join of what came.
+    // The local side: the exact join of the received rows.
     let received = rows.len();
     let joined: Vec<_> = rows.into_iter().filter(|row| watched.contains(&row.to)).collect();
     let exact: Vec<_> = table.iter().filter(|row| watched.contains(&row.to)).cloned().collect();
@@ -70,9 +73,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{} rows in the table, {received} shipped, {} joined", table.len(), joined.len());
     let (before, rows) = (table.len() * ROW_BYTES, received * ROW_BYTES);
     println!("bytes: {before} before, {} with a filter of {}", rows + shipped.len(), shipped.len());
-    // The watch set itself, 20 bytes an account, would bring the rows of the join alone.
+    // If the watch set itself were shipped, at 20 bytes an account, only the rows of the join would
+    // be returned.
     let plain = joined.len() * ROW_BYTES + watched.len() * size_of::<Account>();
-    println!("with the accounts in its place: {plain}");
-    println!("rows shipped for nothing: {}", received - joined.len());
+    println!("with the accounts instead of a filter: {plain}");
+    println!("false positives among the rows: {}", received - joined.len());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Two nodes tell each other what they have by digests, and send only what the other lacks.
+//! Two nodes exchange digests of their transactions, and send only those that the other one lacks.
 //!
 //! `cargo run --example digest_exchange`
 
@@ -10,7 +10,7 @@ use chainsieve_filter::{Filter, KeyHasher, Portable};
 
 type Txid = [u8; 32];
 
-/// Transactions that both have, and that one of them has.
+/// Number of transactions that both nodes have, and number that only one of them has.
 const SHARED: u64 = 38_000;
 const OWN: u64 = 2_000;
 
@@ -21,14 +21,14 @@ fn txid(number: u64) -> Txid {
     txid
 }
 
-/// What a node says of all that it has: about nine bits for each.
+/// Returns a digest of all transactions of a node, of about nine bits for each.
 fn digest(set: &BTreeSet<Txid>, round: u64) -> Result<Vec<u8>, Box<dyn Error>> {
-    // Another seed in every round, so that another chance meets what was left out.
+    // Use another seed in every round, so that a false positive is not repeated.
     let keys = set.iter().map(<[u8; 32]>::as_slice);
     Ok(BinaryFuse8::build_from_keys(keys, round, KeyHasher::xxh3(round))?.encode()?)
 }
 
-/// What a node has that the digest's owner certainly lacks.
+/// Returns the transactions that the digest's owner certainly lacks.
 fn lacking(set: &BTreeSet<Txid>, digest: &[u8]) -> Result<Vec<Txid>, Box<dyn Error>> {
     let theirs = BinaryFuse8Ref::view(digest)?;
     Ok(set.iter().filter(|txid| !theirs.contains(&txid[..])).copied().collect())
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut theirs: BTreeSet<Txid> = (OWN..SHARED + 2 * OWN).map(txid).collect();
     let union: BTreeSet<Txid> = ours.union(&theirs).copied().collect();
     println!("{} transactions here, {} there, {} in all", ours.len(), theirs.len(), union.len());
-    // The plain way: each sends the ids of all that it has.
+    // Without digests, each node would send the ids of all its transactions.
     let inventory = (ours.len() + theirs.len()) * 32;
 
     let mut on_the_wire = 0;
@@ -48,13 +48,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         on_the_wire += our_digest.len() + their_digest.len();
         let to_send = lacking(&ours, &their_digest)?;
         let to_get = lacking(&theirs, &our_digest)?;
-        // None that the other has already: a "no" is certain.
+        // Nothing is sent that the other node has, because a "no" is certain.
         assert!(to_send.iter().all(|txid| !theirs.contains(txid)));
         assert!(to_get.iter().all(|txid| !ours.contains(txid)));
         let moved = to_send.len() + to_get.len();
         theirs.extend(to_send);
         ours.extend(to_get);
-        // What the false positives leave out, one in 256: for the next round.
+        // False positives, one in 256, leave transactions out until the next round.
         let left_out = 2 * union.len() - ours.len() - theirs.len();
         println!("round {round}: {moved} transactions moved, {left_out} left out");
         if moved == 0 || left_out == 0 {

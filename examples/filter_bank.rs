@@ -1,5 +1,5 @@
-//! A node with many light clients: each loads its filter, and every transaction that is relayed
-//! is tested against all of them at once.
+//! A node with many light clients. Each client loads its filter, and every relayed transaction is
+//! tested against all filters at once.
 //!
 //! `cargo run --example filter_bank`
 
@@ -18,15 +18,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let block: Block = deserialize(&hex::decode(fixture["block"].as_str().ok_or("no block")?)?)?;
 
     let mut bank = FilterBank::new();
-    // Peer 1 looks for one key hash; peers 2 to 1,000 for one that nobody pays to.
+    // Peer 1 looks for one key hash. Peers 2 to 1,000 look for a hash that nobody pays to.
     let hash = hex::decode("44be49d2bb148a12efe5210900ca4936cdff3b3d")?;
     for peer in 1..=1_000_u32 {
         let mut filter = BloomFilter::new(101, 0.00001, peer, UpdateMode::All)?;
         filter.insert(if peer == 1 { &hash } else { &[0xee; 20] });
-        // As it comes in a `filterload` message.
+        // The payload of a `filterload` message.
         bank.load_payload(peer, &filter.encode())?;
     }
-    // Peer 1,001 sends `filterclear`: from now on it hears of everything.
+    // Peer 1,001 sends `filterclear`, so from now on it receives every transaction.
     bank.clear(1_001);
 
     let mut announced: BTreeMap<u32, usize> = BTreeMap::new();
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("peer {peer} hears of {count} of {} transactions", block.txdata.len());
     }
 
-    // A peer that adds more than 520 bytes, or without a filter, misbehaves.
+    // Adding more than 520 bytes, or adding without a filter, is misbehaviour of a peer.
     let error = bank.add(&1_001, &[1; 20]).expect_err("no filter is loaded");
     println!("peer 1001: {error}");
     Ok(())

@@ -1,5 +1,5 @@
-//! An index of headers in a folder, a query to it, and how a candidate's header is shown to be the
-//! one that the index was built from.
+//! An index of headers in a folder, a query to the index, and the check that a candidate's header
+//! is the one from which the index was built.
 //!
 //! `cargo run --example index_logs`
 
@@ -13,7 +13,7 @@ use chainsieve::eth::log_query::LogQuery;
 /// Headers of mainnet, seven consecutive ones of May 2025 among them.
 const HEADERS: &str = include_str!("../fixtures/ethereum/headers.json");
 
-/// The RLP of the headers of some blocks.
+/// Returns the RLP of the headers of some blocks.
 fn headers(numbers: impl Iterator<Item = u64>) -> Result<Vec<u8>, Box<dyn Error>> {
     let rows: Vec<serde_json::Value> = serde_json::from_str(HEADERS)?;
     let mut rlp = Vec::new();
@@ -29,14 +29,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join(format!("chainsieve-index-logs-{}", std::process::id()));
     std::fs::create_dir_all(&path)?;
 
-    // Whoever builds an index verifies the headers: linked here, up to a hash that they trust.
+    // The builder of an index verifies the headers. Here they are linked by hash. The last hash
+    // should also be one that the builder trusts.
     let mut chain = HeaderChain::new();
     chain.extend_from_rlp(&headers(22_431_080..=22_431_086)?)?;
     let mut writer = Writer::open(Folder::new(&path), &Settings::new("mainnet")?)?;
     writer.append(&chain)?;
-    writer.sync()?; // from here on the blocks are there, whatever happens
+    writer.sync()?; // from here on the blocks are durable
 
-    // Any number of others read while one writes.
+    // Other processes may read while one writes.
     let index = Index::open(Folder::new(&path))?;
     let blocks = index.numbers().ok_or("no blocks")?;
     println!("blocks {} to {} of {}", blocks.start(), blocks.end(), index.settings().label());
@@ -51,8 +52,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let forecast = index.forecast(&query, blocks)?;
     println!("about {:.0} kB of receipts to look into", forecast.slim_bytes() / 1e3);
 
-    // A candidate's header comes from anyone. Linked to the next hash that the index has, it is the
-    // one that was indexed; in a sealed section that is the last block's.
+    // A candidate's header may come from anyone. If it is linked to the next hash that the index
+    // has, it is the header that was indexed. In a sealed section, this is the hash of the last
+    // block.
     for number in candidates.iter() {
         let (anchor, hash) = index.anchor(number)?;
         let mut given = HeaderChain::new();

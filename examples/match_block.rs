@@ -1,4 +1,4 @@
-//! A node's part: a filter as a peer sent it, a block as it lies on disk, and the answer.
+//! The node's side: a filter as a peer sent it, a block as it is stored on disk, and the answer.
 //!
 //! `cargo run --example match_block`
 
@@ -13,18 +13,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
     let raw = hex::decode(fixture["block"].as_str().ok_or("no block")?)?;
 
-    // What a wallet might send: one key hash, and its outpoints inserted as they appear.
+    // A wallet's filter with one key hash. Matching inserts the wallet's outpoints as they appear.
     let mut wallet = BloomFilter::new(101, 0.00001, 7, UpdateMode::All)?;
     wallet.insert(&hex::decode("44be49d2bb148a12efe5210900ca4936cdff3b3d")?);
     let payload = wallet.encode();
 
-    // Limits are checked here: at most 36,000 bytes and 50 hash functions.
+    // Decoding checks the limits: at most 36,000 bytes and 50 hash functions.
     let mut filter = BloomFilter::decode(&payload)?;
-    // Taken apart once, matched against as many filters as there are peers.
+    // The block is split into elements once, and matched against as many filters as there are
+    // peers.
     let block = BlockElements::from_raw(&raw)?;
     let found = filter.match_block(&block);
     for found in &found {
-        // The second match spends what the first received: the filter was updated in between.
+        // The second match spends an output of the first: the filter was updated in between.
         println!("{}: {}", found.index, found.txid);
         found.reasons.iter().for_each(|reason| println!("    {reason}"));
     }

@@ -1,7 +1,8 @@
-//! Which addresses and topics are in so many logs that a query for them selects nothing: counted in
-//! a megabyte, however many values there are, and compared with exact counts.
+//! Addresses and topics that are in so many logs that a query for them selects nothing. They are
+//! counted in a megabyte, for any number of values, and compared with exact counts.
 //!
-//! `cargo run --example popular_values`; with `CHAINSIEVE_CORPUS` over the receipts there, too.
+//! `cargo run --example popular_values`. If `CHAINSIEVE_CORPUS` is set, the receipts of the corpus
+//! are counted too.
 #![expect(clippy::cast_precision_loss, reason = "small counts, shown as shares")]
 
 use std::collections::{BTreeSet, HashMap};
@@ -13,14 +14,15 @@ use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve_filter::count_min::{CountMin, Update};
 use chainsieve_filter::{Filter, KeyHasher};
 
-/// Estimates are too high by at most this share of all counts,
+/// Estimates are too high by at most this share of all counts, except for a share of `DELTA`.
 const EPSILON: f64 = 1.1e-4;
-/// but for this share of values.
+/// Share of values whose estimate may be higher.
 const DELTA: f64 = 1e-4;
-/// In one log of twenty: nearly every block has it.
+/// Share of logs from which a value is popular: a value in one log of twenty is in nearly every
+/// block.
 const POPULAR: f64 = 0.05;
 
-/// The receipts of the blocks in a folder: `{receipts}` in JSON, or one RLP list.
+/// Returns the receipts of the blocks in a folder: `{receipts}` in JSON, or one RLP list.
 fn blocks(folder: &Path) -> Result<Vec<BlockReceipts>, Box<dyn Error>> {
     let mut files = fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()?;
     files.sort_by_key(fs::DirEntry::path);
@@ -46,7 +48,7 @@ fn report(source: &str, blocks: &[BlockReceipts]) -> Result<(), Box<dyn Error>> 
     let (mut exact, mut logs) = (HashMap::<Vec<u8>, u32>::new(), 0_u32);
     for log in blocks.iter().flat_map(BlockReceipts::iter).flat_map(|receipt| &receipt.logs) {
         logs += 1;
-        // A value that is twice in a log counts once.
+        // A value that occurs twice in a log counts once.
         let topics = log.topics().iter().map(|topic| &topic[..]);
         let values: BTreeSet<&[u8]> = topics.chain([log.address.as_slice()]).collect();
         for value in values {

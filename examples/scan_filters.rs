@@ -1,6 +1,6 @@
-//! Follows the coins of the first block that was ever spent from, through a file of filters, each
-//! checked against the filter headers that are known. Only blocks that a filter points to are
-//! looked at.
+//! Follows the coins of the first block that was ever spent from, through a file of filters. Each
+//! filter is checked against the known filter headers, and only blocks whose filter matches are
+//! read.
 //!
 //! `cargo run --example scan_filters`
 
@@ -13,7 +13,7 @@ use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
 
-/// The filters of mainnet's first 256 blocks; and the blocks, with their filter headers.
+/// The filters of mainnet's first 256 blocks, and the blocks with their filter headers.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
 const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
 
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Reason::Scripts { indices, .. } => println!("block {height}: scripts {indices:?}"),
             Reason::NoAnswer(why) => println!("block {height} has to be looked at: {why}"),
         }
-        // Whoever is paid by the watched ones is watched too, in this block already.
+        // Scripts that are paid from watched coins are watched too, beginning with this block.
         let block = match block(height as usize) {
             Ok(block) => block,
             Err(error) => return ControlFlow::Break(error),

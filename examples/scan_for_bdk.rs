@@ -1,5 +1,5 @@
-//! A wallet of `bdk_wallet` brought up to date from compact filters: mainnet's blocks 0 to 255, and
-//! the key that received the first coins and made the first payment.
+//! A wallet of `bdk_wallet`, brought up to date from the compact filters of mainnet's blocks 0 to
+//! 255. It has the key that received the first coins and made the first payment.
 //!
 //! `cargo run --example scan_for_bdk`
 
@@ -12,11 +12,12 @@ use bitcoin::{Block, Network};
 use chainsieve::btc::bip158::container::Records;
 use chainsieve::btc::bip158::scan::{Cursor, Scan, WalletId, Wallets};
 
-/// The filters of mainnet's first 256 blocks; and the blocks, as peers would send them.
+/// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
 const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
-/// Addresses behind the last one that was used.
+/// Number of addresses after the last one that was used.
 const LOOK_AHEAD: u32 = 20;
+/// Public key of the coinbase of block 9, which made the first payment in block 170.
 const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,8 +55,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Adds the scripts up to some behind the last one used. Where that adds any, the filter at hand
-/// and all later ones are asked for them.
+/// Adds the scripts up to `LOOK_AHEAD` after the last one used. If any are added, the current
+/// filter and all later ones are matched against them.
 fn look_ahead(wallet: &Wallet, id: WalletId, wallets: &mut Wallets) {
     let external = KeychainKind::External;
     let descriptor = wallet.public_descriptor(external);

@@ -1,5 +1,5 @@
-//! Which blocks of a stretch may hold logs of a query, how sure that is, and what it will cost to
-//! look into them. Nothing but headers is read.
+//! The blocks of a range that may contain logs of a query, the certainty of this, and the cost of
+//! reading their receipts. Only headers are read.
 //!
 //! `cargo run --example scan_headers`
 
@@ -22,7 +22,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         rlp.extend(hex::decode(digits.trim_start_matches("0x"))?);
     }
 
-    // Linked by parent hash: the trusted hash of the last block authenticates all before it.
+    // The headers are linked by parent hash, so the trusted hash of the last block authenticates
+    // all before it.
     let mut chain = HeaderChain::new();
     chain.extend_from_rlp(&rlp)?;
     let trusted: B256 =

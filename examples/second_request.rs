@@ -1,4 +1,4 @@
-//! Caching at the second request: most of what is asked for once is never asked for again, and
+//! Caching at the second request: most items that are requested once are never requested again, and
 //! need not push anything out of a cache.
 //!
 //! `cargo run --example second_request`
@@ -16,10 +16,10 @@ use chainsieve_filter::rolling::RollingBloomFilter;
 use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 const REQUESTS: u64 = 400_000;
-const ROOM: usize = 2_000; // transactions that the cache has room for
-const REMEMBERED: u64 = 20_000; // requests that a first one is remembered for
+const ROOM: usize = 2_000; // transactions that fit into the cache
+const REMEMBERED: u64 = 20_000; // requests during which a first one is remembered
 
-/// A cache that gives up what came first.
+/// A cache that evicts the oldest entry first.
 #[derive(Default)]
 struct Cache {
     kept: HashSet<u64>,
@@ -43,8 +43,9 @@ impl Cache {
     }
 }
 
-/// What an explorer is asked for: one request in two for a transaction that nobody asks for again,
-/// the others for one of 20,000, the popular ones far more often.
+/// Returns the transaction of an explorer's request number `number`. One request in two is for a
+/// transaction that nobody requests again. The others are for one of 20,000, the popular ones far
+/// more often.
 fn requested(number: u64) -> u64 {
     let draw = |what| KeyHasher::xxh3(what).hash::<u64>(&number.to_le_bytes());
     if draw(1) % 2 == 0 {
@@ -55,11 +56,12 @@ fn requested(number: u64) -> u64 {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Strangers choose what they ask for: elsewhere, let `RollingBloomFilter::new` draw a key.
+    // Strangers choose what they request. Outside of an example, let `RollingBloomFilter::new` draw
+    // a key.
     let hasher = KeyHasher::siphash_1_3([1, 2]);
     let mut door = RollingBloomFilter::with_fpr(REMEMBERED, 0.001, hasher)?;
     let (mut every, mut second) = (Cache::default(), Cache::default());
-    // The exact doorkeeper: when each was asked for last.
+    // The exact doorkeeper: the number of the last request for each transaction.
     let (mut last, mut early, mut late) = (HashMap::new(), 0, 0);
     for number in 0..REQUESTS {
         let id = requested(number);

@@ -1,5 +1,5 @@
-//! A gate before each sorted segment of an index (a log-structured merge tree): segments that
-//! can't have a key are not read.
+//! A gate before each sorted segment of an index (a log-structured merge tree): segments that can't
+//! contain a key are not read.
 //!
 //! `cargo run --example segment_gate`
 #![expect(clippy::cast_precision_loss, reason = "counts become an average")]
@@ -9,10 +9,11 @@ use std::error::Error;
 use chainsieve_filter::split_block::SplitBlockFilter512;
 use chainsieve_filter::{Filter, Insert, KeyHasher};
 
+/// Number of segments, and number of keys in each.
 const SEGMENTS: u64 = 20;
 const KEYS: u64 = 5_000;
 
-/// What lies on disk: a sorted file. In memory stays the gate.
+/// A sorted file on disk, and its gate, which stays in memory.
 struct Segment {
     txids: Vec<[u8; 32]>,
     gate: SplitBlockFilter512,
@@ -26,8 +27,8 @@ fn txid(number: u64) -> [u8; 32] {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // An explicit key, so that the figures are the same each time. `KeyHasher::random()` is for
-    // gates that strangers' keys go through.
+    // An explicit key gives the same figures each time. Use `KeyHasher::random()` for gates that
+    // are queried with keys of strangers.
     let hasher = KeyHasher::siphash_1_3([1, 2]);
     let segments = (0..SEGMENTS).map(|segment| -> Result<Segment, Box<dyn Error>> {
         let mut gate = SplitBlockFilter512::with_fpr(KEYS, 0.01, hasher)?;
@@ -41,12 +42,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let bits_each = gate_bits as f64 / (SEGMENTS * KEYS) as f64;
     println!("{SEGMENTS} segments of {KEYS} keys, gates of {bits_each:.1} bits a key");
 
-    // Every second key asked for is nowhere. One hash serves the gates of all segments.
+    // Every second key is in no segment. One hash serves the gates of all segments.
     let (mut reads, mut gated_reads, mut found) = (0_u64, 0_u64, 0_u64);
     for number in (0..2 * SEGMENTS * KEYS).step_by(20) {
         let txid = txid(number);
         let hash = hasher.hash(&txid);
-        // The newest segment first, until the key is found.
+        // Search the newest segment first, until the key is found.
         let mut exact = None;
         for (place, segment) in segments.iter().enumerate().rev() {
             reads += 1;

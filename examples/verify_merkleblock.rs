@@ -1,4 +1,4 @@
-//! A wallet's part: a merkleblock from a node that nobody trusts, and what it proves.
+//! The wallet's side: a merkleblock from an untrusted node, and the proof that it contains.
 //!
 //! `cargo run --example verify_merkleblock`
 
@@ -8,14 +8,14 @@ use chainsieve::bitcoin::consensus::encode::deserialize_hex;
 use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip37::{Depth, HeaderLink, MerkleBlock, Policy, Proof};
 
-/// Block 170 of the main chain, the first that holds a payment.
+/// Block 170 of the main chain, the first that contains a payment.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_170.json");
 
 fn main() -> Result<(), Box<dyn Error>> {
     let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
     let block: Block = deserialize_hex(fixture["block"].as_str().ok_or("no block")?)?;
-    // What the node sends: the merkleblock, then the transactions. The first of a block matches
-    // every filter with the null outpoint in it.
+    // The node sends the merkleblock and then the transactions. A filter that contains the null
+    // outpoint matches the coinbase transaction of every block.
     let txids: Vec<_> = block.txdata.iter().map(Transaction::compute_txid).collect();
     let mut payload = MerkleBlock::new(&block.header, &txids, &[0, 1])?.encode();
 
@@ -28,11 +28,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert!(proof.is_inclusion_in_chain());
     println!("{proof}");
 
-    // Without the transactions nothing shows that the leaves are transactions.
+    // Without the transactions, nothing proves that the leaves are transactions.
     let bare = Proof::verify(&received, Policy::Strict(Network::Bitcoin), [])?;
     println!("{bare}");
 
-    // One bit of one hash, and the root is another.
+    // One changed bit in one hash gives another root.
     payload[90] ^= 1;
     let damaged = MerkleBlock::decode(&payload)?;
     match Proof::verify(&damaged, Policy::Core, []) {

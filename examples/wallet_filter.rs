@@ -1,4 +1,4 @@
-//! A wallet's filter: what it watches, and the `filterload` message for a node.
+//! A wallet's filter: the elements that it watches, and the `filterload` message for a node.
 //!
 //! `cargo run --example wallet_filter`
 
@@ -8,11 +8,11 @@ use chainsieve::bitcoin::{Address, Network, OutPoint, PubkeyHash};
 use chainsieve::btc::bip37::{AddedData, BloomFilter, UpdateMode};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Chosen at random when the wallet is made, and kept with it for good: filters with different
-    // tweaks, laid side by side, leave only what is in both.
+    // Chosen at random when the wallet is created, and never changed. Whoever compares filters with
+    // different tweaks can single out the elements that are in both.
     let tweak = 0x1f2e_3d4c;
-    // Room for 100 elements more than there are: with `UpdateMode::All` every match inserts an
-    // outpoint, and a full filter matches everything.
+    // Room for 100 more elements: with `UpdateMode::All` every match inserts an outpoint, and a
+    // full filter matches everything.
     let elements = 4 + 100;
     let mut filter = BloomFilter::new(elements, 0.0001, tweak, UpdateMode::All)?;
 
@@ -23,10 +23,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let script = address.parse::<Address<_>>()?.require_network(Network::Bitcoin)?;
         filter.insert_script(&script.script_pubkey());
     }
-    // A key's hash finds P2PKH and P2WPKH outputs. The key itself would cost privacy.
+    // The hash of a key finds P2PKH and P2WPKH outputs. The key itself would cost privacy.
     let hash: PubkeyHash = "751e76e8199196d454941c45d1b3a323f1433bd6".parse()?;
     filter.insert_key_hash(&hash);
-    // Coins received earlier: a segwit input shows nothing but its outpoint.
+    // Coins received earlier: the only element of a segwit input is its outpoint.
     let coin: OutPoint =
         "32814b7911b053b7c62c621b70878f3452ab331b2998dc639abf109a407d0a0b:0".parse()?;
     filter.insert_outpoint(&coin);
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("estimated elements {:.1}", filter.estimated_elements());
     assert!(filter.contains_outpoint(&coin));
 
-    // Later, one more element goes to the node in a message of its own.
+    // Later, a `filteradd` message sends one more element to the node.
     let added = AddedData::new(vec![0xab; 20])?;
     filter.insert(added.as_bytes());
     println!("filteradd {}", hex::encode(added.encode()));

@@ -1,6 +1,6 @@
-//! A wallet's session with a node: events in, messages out, findings.
+//! A wallet's session with a node: events in, messages and findings out.
 //!
-//! The library does no I/O. Here the node is a function; a wallet has a socket in its place.
+//! The library does no I/O. Here the node is a function. A real wallet has a socket instead.
 //!
 //! `cargo run --example wallet_session`
 
@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
     let block: Block = deserialize_hex(fixture["block"].as_str().ok_or("no block")?)?;
 
-    // The tweak is random once, and then kept with the wallet. The null outpoint has every
-    // coinbase transaction match, which proves the height of each tree.
+    // The tweak is drawn at random once, and then kept with the wallet. The null outpoint makes
+    // every coinbase transaction match, which proves the height of each tree.
     let policy = FilterPolicy { insert_null_outpoint: true, ..FilterPolicy::new(0x1f2e_3d4c) };
     let mut session = Session::new(Config::new(Network::Bitcoin, policy));
     let script = ScriptBuf::from_hex("76a91444be49d2bb148a12efe5210900ca4936cdff3b3d88ac")?;
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a node with one block answers.
+/// Returns the answers of a node with one block.
 fn node(
     message: Message,
     filter: &mut Option<BloomFilter>,

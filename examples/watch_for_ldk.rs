@@ -1,4 +1,5 @@
-//! What LDK registers with its `chain::Filter`, found through filters: the first coin ever spent.
+//! An output that LDK registers with its `chain::Filter`, found through compact filters: the first
+//! coin ever spent.
 //!
 //! `cargo run --example watch_for_ldk`
 
@@ -14,10 +15,11 @@ use chainsieve::btc::bip158::scan::{Cursor, Scan, Wallets};
 use chainsieve::btc::wallet::{History, Watch};
 use lightning::chain::{Filter, WatchedOutput, transaction};
 
+/// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
 const BLOCKS: &str = include_str!("../fixtures/bitcoin/mainnet_0-255.json");
 
-/// Keeps what is registered until the scan takes it: LDK may call in the midst of one.
+/// Keeps registrations until the scan takes them, because LDK may register during a scan.
 #[derive(Default)]
 struct Registered(Mutex<Vec<(Option<OutPoint>, ScriptBuf)>>);
 
@@ -62,8 +64,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let block = block(candidate.height).expect("a block of the fixture");
         match BoundBlock::bind(&block, candidate.block_hash, Network::Bitcoin) {
             Err(error) => return ControlFlow::Break(error),
-            // `Confirm::transactions_confirmed` hears of them. If it registers a new script, this
-            // block comes again.
+            // Pass them to `Confirm::transactions_confirmed`. If LDK then registers a new script,
+            // the scan reports this block again.
             Ok(bound) => {
                 for tx in watch.scan(candidate.height, &bound).transactions {
                     let spent = tx.relevance.spent.iter().filter(|spent| spent.certain);

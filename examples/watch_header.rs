@@ -1,5 +1,5 @@
-//! A notifier with many customers: each new header is tested against all their watches at once,
-//! and only those that it may concern ask for receipts.
+//! A notifier with many customers. Each new header is tested against all their watches at once, and
+//! only the watches that it may concern need receipts.
 //!
 //! `cargo run --example watch_header`
 
@@ -15,7 +15,7 @@ use chainsieve::eth::scan::WatchList;
 const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // 10,000 customers wait for tokens: the transfer's receiver is topic 2.
+    // 10,000 customers wait for tokens: the receiver of a transfer is topic 2.
     let customer = |number: u64| -> Result<LogQuery, Box<dyn Error>> {
         let account: Address = match number {
             7 => "0x3fc91a3afd70395cd496c647d5a6cc9d4b2b7fad".parse()?,
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let perhaps = watches.matching(header.logs_bloom());
     println!("block {}: {} of {} watches perhaps", header.number(), perhaps.len(), watches.len());
 
-    // One of them at least is a "maybe": all receipts of the block settle it for all.
+    // At least one watch may match. The block's receipts settle all such watches.
     let receipts = block["receipts"].as_array().ok_or("no receipts")?;
     let receipts: Vec<Vec<u8>> = receipts.iter().map(bytes).collect::<Result<_, _>>()?;
     let receipts = BlockReceipts::from_encodings(&receipts)?;

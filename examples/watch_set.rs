@@ -1,4 +1,4 @@
-//! A backend's part: a million watched scripts, and the outputs of a block that pay to them.
+//! The backend's side: a million watched scripts, and the outputs of a block that pay to them.
 //!
 //! `cargo run --example watch_set`
 
@@ -20,24 +20,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
     let block: Block = deserialize_hex(fixture["block"].as_str().ok_or("no block")?)?;
 
-    // Loaded at once; hashed under a random key, because strangers choose scripts.
+    // Load the scripts at once. They are hashed under a random key, because strangers choose
+    // scripts.
     let watch: WatchSet = WatchSetBuilder::new().from_keys((0..1_000_000).map(made_up), |_| ())?;
-    // From here on as customers come and go, from any thread.
+    // From here on, add and remove scripts as customers come and go, from any thread.
     for script in CUSTOMERS {
         assert_eq!(watch.add(&hex::decode(script)?)?, Added::New);
     }
-    // Two wallets may watch one script: it stays until both are gone.
+    // Two wallets may watch one script. The script stays until both have removed it.
     let shared = hex::decode(CUSTOMERS[1])?;
     assert_eq!(watch.add(&shared)?, Added::Again);
     assert_eq!(watch.remove(&shared)?, Removed::StillHeld);
-    // What was never added can't be removed, and takes nobody else's script out.
+    // Removing a script that was never added is an error, and removes no other script.
     assert_eq!(watch.remove(b"nobody's"), Err(WatchError::Unknown));
 
     let outputs: Vec<_> = block.txdata.iter().flat_map(|tx| &tx.output).collect();
     let scripts: Vec<_> = outputs.iter().map(|output| output.script_pubkey.as_bytes()).collect();
-    // The memory of a probe serves for all blocks.
+    // A probe reuses its memory for all blocks.
     let mut probe = Probe::new();
-    // Filters first, the keys where these say perhaps: exact.
+    // The filters are queried first, and then the keys where a filter matches: the result is exact.
     for hit in watch.confirm_batch(&scripts, &mut probe)? {
         println!("output {}: {}", hit.index, outputs[hit.index].value);
     }
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stats = watch.stats();
     println!("{} scripts, exact: {}", stats.keys, stats.is_exact);
     println!("beside the scripts: {:.0} bits each", stats.bits_per_key());
-    // Five hundred blocks of outputs that pay to others.
+    // 500 blocks with outputs that pay to others.
     let mut looked_up = 0;
     for block in 0..500 {
         let first = 1_000_000 + block * 8_000;
@@ -58,7 +59,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A pay-to-witness-public-key-hash script that nobody has the key to.
+/// Returns a P2WPKH script for which nobody has the key.
 fn made_up(index: u64) -> [u8; 22] {
     let mut script = [0; 22];
     script[1] = 20;

@@ -134,7 +134,7 @@ fn upward_imports(path: &Path, text: &str) -> Vec<String> {
     wrong
 }
 
-/// Returns for each `super::` how many stand in a row up to it.
+/// Returns, for each `super::` in `code`, its position in its run of consecutive ones.
 fn runs_of_super(code: &str) -> Vec<usize> {
     let mut run = 0;
     let count = |behind: &str| {

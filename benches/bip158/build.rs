@@ -1,4 +1,5 @@
-//! Filters encoded from raw elements, and that of a block built, against `bitcoin`'s writers.
+//! Encoding sets of raw elements, and building the filter of a block, compared with `bitcoin`'s
+//! writers.
 
 use std::cell::Cell;
 use std::hint::black_box;
@@ -20,7 +21,7 @@ pub(crate) fn run(report: &mut Report) {
     block(report);
 }
 
-/// Raw elements, all different.
+/// Measures the encoding of raw elements, all of them different.
 fn elements(report: &mut Report, count: usize) {
     let key = SipKey { k0: 158, k1: 157 };
     let sets: Vec<_> = (0..16).map(|seed| filters::scripts(&mut Rng::new(seed), count)).collect();
@@ -50,12 +51,12 @@ fn elements(report: &mut Report, count: usize) {
     }
 }
 
-/// A block and the scripts that it spends, made up.
+/// Measures building the filter of a block. The scripts that the block spends are made up.
 fn block(report: &mut Report) {
     let (height, raw) = filters::raw_block();
     let block: Block = deserialize(&raw).expect("a block");
     let spent = filters::spent_scripts(&block, height.into());
-    // Bitcoin asks for the scripts in the order of the inputs.
+    // `bitcoin` asks for the scripts in the order of the inputs.
     let build = |block: &Block| {
         let next = Cell::new(0);
         let script = |_: &OutPoint| {

@@ -1,5 +1,5 @@
-//! All values of filters, against `bitcoin`'s reader on its way to the last one. Bitcoin Core's
-//! own bench `GCSFilterDecode` gives 25.4 ns a value, on another machine.
+//! Decoding all values of filters, compared with `bitcoin`'s reader, which reads up to the last
+//! value. Bitcoin Core's own bench `GCSFilterDecode` gives 25.4 ns a value, on another machine.
 
 use chainsieve::simd::Backend;
 
@@ -36,7 +36,8 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// A script with a value after `last`: bitcoin reads all the others before it answers.
+/// Returns a script whose value is after `last`, so that `bitcoin` reads all values before it
+/// answers.
 fn script_behind(filter: &Filter, last: u64, random: &mut Rng) -> Vec<u8> {
     loop {
         let script = filters::taproot(random);

@@ -1,4 +1,4 @@
-//! Filters decoded once and asked again and again.
+//! Filters that are decoded once and queried many times.
 
 use std::hint::black_box;
 
@@ -9,7 +9,7 @@ use crate::filters::{self, Family, Filter};
 use testkit::Rng;
 use testkit::timer::Report;
 
-/// What a wallet adds when it finds its last scripts used.
+/// Number of scripts that a wallet adds when it finds its last scripts used.
 const ADDED: usize = 20;
 
 pub(crate) fn run(report: &mut Report) {
@@ -21,7 +21,7 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// Scripts that the filters do not contain, per script, against `bitcoin` from the bytes.
+/// Measures absent scripts, per script, compared with `bitcoin`, which reads the bytes each time.
 fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) {
     let mut random = Rng::new(count as u64);
     let questions = family.absent(questions, || filters::scripts(&mut random, count));
@@ -47,7 +47,7 @@ fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) 
     }
 }
 
-/// A set that grows by some scripts, which alone the filter is asked for.
+/// Measures a set of scripts that grows. The filter is queried for the new scripts alone.
 fn recovery(report: &mut Report, family: &Family) {
     let mut random = Rng::new(452);
     let questions = family.absent(16, || filters::scripts(&mut random, ADDED));

@@ -1,4 +1,4 @@
-//! What is asked: a synthetic filter, that of a block, and scripts that wallets have.
+//! The inputs of the benches: synthetic filters, filters of a block, and scripts of wallets.
 
 use std::path::Path;
 
@@ -10,26 +10,27 @@ use chainsieve::btc::bip158::{
 };
 use testkit::Rng;
 
-/// Filters of one kind: so many that the CPU cannot learn their branches by heart, as a client
+/// Filters of one kind. There are so many that the CPU can't learn their branches, because a client
 /// reads each filter once.
 pub(crate) struct Family {
     pub(crate) name: String,
     pub(crate) filters: Vec<Filter>,
 }
 
-/// A filter in both forms.
+/// A filter in the library's form and in `bitcoin`'s.
 pub(crate) struct Filter {
     ours: BlockFilter,
     peer: bitcoin::bip158::BlockFilter,
 }
 
-/// A filter, and scripts that it does not contain, packed and as bytes.
+/// A filter, and scripts that it does not contain, prepared and as bytes.
 pub(crate) struct Question<'f> {
     pub(crate) filter: &'f Filter,
     pub(crate) scripts: Vec<Vec<u8>>,
     pub(crate) prepared: PreparedScripts,
 }
 
+/// Number of filters in a family.
 const FILTERS: u64 = 64;
 
 impl Filter {
@@ -42,7 +43,7 @@ impl Filter {
         self.ours.gcs(Acceptance::Strict).expect("a filter")
     }
 
-    /// Bitcoin's answer, its arguments in the form that costs it least.
+    /// Returns `bitcoin`'s answer. The arguments have the form that costs it least.
     pub(crate) fn peer_matches(&self, scripts: &[Vec<u8>]) -> bool {
         let scripts = scripts.iter().map(Vec::as_slice);
         self.peer.match_any(&self.ours.block_hash, scripts).expect("a filter")
@@ -59,14 +60,14 @@ impl Family {
         self.filters.iter()
     }
 
-    /// The first filter alone.
+    /// Keeps the first filter alone.
     pub(crate) fn into_first(mut self) -> Self {
         self.filters.truncate(1);
         Self { name: format!("{}, again and again", self.name), ..self }
     }
 
-    /// Sets of `scripts`, each for one filter after the other, none of which it may contain: no
-    /// false positive ends a walk early.
+    /// Returns sets of `scripts`, each for one of the filters in turn. No filter matches its set,
+    /// because a false positive would end a walk early.
     pub(crate) fn absent<'f>(
         &'f self,
         questions: usize,
@@ -83,7 +84,7 @@ impl Family {
     }
 }
 
-/// Filters of 5,000 scripts.
+/// Returns filters of 5,000 scripts each.
 pub(crate) fn synthetic() -> Family {
     let filter = |seed| {
         let mut random = Rng::new(seed << 32);
@@ -96,8 +97,8 @@ pub(crate) fn synthetic() -> Family {
     Family::new("synthetic", (0..FILTERS).map(filter).collect())
 }
 
-/// The filter of [`raw_block`]. The scripts that it spends are made up, one for each input, and
-/// others in each filter.
+/// Returns filters of [`raw_block`]. The scripts that the block spends are made up: one for each
+/// input, and different ones for each filter.
 pub(crate) fn block() -> Family {
     let (height, raw) = raw_block();
     let block: Block = deserialize(&raw).expect("a block");
@@ -107,8 +108,8 @@ pub(crate) fn block() -> Family {
     Family::new(&format!("block {height}"), filters.collect())
 }
 
-/// Block 413,567 of the corpus that `CHAINSIEVE_CORPUS` names, without it a small block of the
-/// fixtures, with its height.
+/// Returns the height and the bytes of block 413,567, from the corpus that `CHAINSIEVE_CORPUS`
+/// names, or of a small block of the fixtures if there is no corpus.
 pub(crate) fn raw_block() -> (u32, Vec<u8>) {
     if let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") {
         let file = Path::new(&corpus).join("bitcoin/mainnet/blocks/block_413567.raw");
@@ -121,14 +122,14 @@ pub(crate) fn raw_block() -> (u32, Vec<u8>) {
     (757_753, hex::decode(fixture["block"].as_str().expect("a block")).expect("hex"))
 }
 
-/// A script for each input of a block, made up.
+/// Returns a made-up script for each input of a block.
 pub(crate) fn spent_scripts(block: &Block, seed: u64) -> Vec<ScriptBuf> {
     let inputs = block.txdata.iter().skip(1).map(|tx| tx.input.len()).sum();
     scripts(&mut Rng::new(seed), inputs).into_iter().map(ScriptBuf::from_bytes).collect()
 }
 
-/// Scripts to look for, as many of each kind as wallets have: two fifths P2WPKH, a fifth each
-/// of P2TR, P2SH and P2PKH.
+/// Returns scripts of the kinds that wallets have: two fifths P2WPKH, and a fifth each of P2TR,
+/// P2SH and P2PKH.
 pub(crate) fn scripts(random: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     let script = |_| match random.u64() % 5 {
         0 | 1 => [&[0x00, 0x14], &random.packed::<20>()[..]].concat(),
@@ -139,7 +140,7 @@ pub(crate) fn scripts(random: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(script).collect()
 }
 
-/// A P2TR script.
+/// Returns a P2TR script.
 pub(crate) fn taproot(random: &mut Rng) -> Vec<u8> {
     [&[0x51, 0x20], &random.packed::<32>()[..]].concat()
 }

@@ -1,4 +1,4 @@
-//! BIP158 against `bitcoin`'s `bip158`: filters matched, and asked again and again.
+//! BIP158 against `bitcoin`'s `bip158`: matching, building, decoding and rescanning.
 //!
 //! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
 

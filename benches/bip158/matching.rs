@@ -1,4 +1,4 @@
-//! Filters asked for scripts that they do not contain.
+//! Matching filters against scripts that they do not contain.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report) {
     for family in [filters::synthetic(), filters::block()] {
-        // Few scripts fall early or late into bitcoin's walk, so many questions count.
+        // With few scripts, `bitcoin`'s walk ends early or late by chance, so measure many queries.
         let cells = if report.is_quick() {
             [(1, 128), (10, 128), (100, 32), (1_000, 16), (10_000, 4), (100_000, 1)]
         } else {
@@ -23,12 +23,12 @@ pub(crate) fn run(report: &mut Report) {
         for count in [100, 1_000] {
             fresh(report, &family, count);
         }
-        // The CPU learns the branches of bitcoin's reader by heart.
+        // With a single filter, the CPU learns the branches of `bitcoin`'s reader.
         absent(report, &family.into_first(), 1, cells[0].1);
     }
 }
 
-/// `match_any` of scripts prepared before.
+/// Measures `match_any` of scripts that were prepared before.
 fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) {
     let mut random = Rng::new(count as u64);
     let questions = family.absent(questions, || filters::scripts(&mut random, count));
@@ -48,7 +48,8 @@ fn absent(report: &mut Report, family: &Family, count: usize, questions: usize) 
     }
 }
 
-/// P2TR scripts new for each block, as a silent payments wallet has them: prepared and asked.
+/// Measures preparing and matching P2TR scripts that are new for each block, as in a silent
+/// payments wallet.
 fn fresh(report: &mut Report, family: &Family, count: usize) {
     let mut random = Rng::new(352);
     let questions =

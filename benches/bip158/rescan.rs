@@ -1,4 +1,4 @@
-//! A wallet rescans a chain of full blocks: how long that takes.
+//! The time that a wallet needs to rescan a chain of full blocks.
 
 use std::ops::ControlFlow;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::filters;
 use testkit::Rng;
 use testkit::timer::Report;
 
-/// The elements of a full block's filter: 26 kB.
+/// Number of elements in the filter of a full block, which takes 26 kB.
 const ELEMENTS: usize = 10_000;
 /// About the height of mainnet in January 2026.
 const CHAIN: f64 = 930_000.0;
@@ -46,7 +46,7 @@ fn item(
     }
 }
 
-/// Times passes over all filters: on one core, then by threads.
+/// Measures passes over all filters, on one core and then with threads.
 fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
     report: &mut Report,
     scripts_named: &str,
@@ -74,7 +74,7 @@ fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
         assert_eq!(*found.get_or_insert(candidates), candidates);
         candidates
     });
-    // All of these were found by chance: about as many as that has it.
+    // All matches are by chance, so their number must be close to the expected one.
     let float = |number: usize| f64::from(u32::try_from(number).expect("few"));
     let chance = -(-float(scripts.len()) / f64::from(GcsParams::BASIC.m())).exp_m1();
     let expected = float(count) * chance;
@@ -94,7 +94,7 @@ fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
     }
 }
 
-/// A part of the filters, against `bitcoin`'s `match_any` on each.
+/// Measures a part of the filters, against `bitcoin`'s `match_any` on each.
 fn compare(report: &mut Report, filters: &[BlockFilter], scripts: &[Vec<u8>]) {
     let part = &filters[..(20_000 / scripts.len()).clamp(4, 100)];
     let mut scan = Scan::new(Cursor::at(0));
@@ -125,7 +125,7 @@ fn compare(report: &mut Report, filters: &[BlockFilter], scripts: &[Vec<u8>]) {
     report.ratio(&name, part.len(), ours, peer);
 }
 
-/// Filters of blocks that are nothing but a hash, by as many threads as there are cores.
+/// Returns filters of made-up blocks that have nothing but a hash, built on all cores.
 fn filters(count: usize) -> Vec<BlockFilter> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let part = |thread: usize| {

@@ -20,7 +20,7 @@ pub(crate) fn run(report: &mut Report) {
     large(report, *height, raw);
 }
 
-/// Transactions one at a time against 1,000 filters of 1,000 elements.
+/// Measures single transactions against 1,000 filters of 1,000 elements.
 fn relay(report: &mut Report, height: u32, raw: &[u8]) {
     let (num_filters, num_transactions) = if report.is_quick() { (250, 25) } else { (1_000, 100) };
     let block: Block = deserialize(raw).expect("a block of the corpus");
@@ -66,7 +66,7 @@ fn relay(report: &mut Report, height: u32, raw: &[u8]) {
     }
 }
 
-/// A whole block against filters of 36,000 bytes.
+/// Measures a whole block against filters of 36,000 bytes.
 fn large(report: &mut Report, height: u32, raw: &[u8]) {
     let num_filters = if report.is_quick() { 4 } else { 32 };
     let block: Block = deserialize(raw).expect("a block of the corpus");
@@ -118,7 +118,7 @@ fn alone(block: &Block, transaction: &Transaction) -> Extracted {
     Extracted::new(&Block { header: block.header, txdata: vec![transaction.clone()] })
 }
 
-/// A filter sized for 1,000 elements at 1e-4, with 1,000 of them in.
+/// Returns a filter sized for 1,000 elements at 1e-4, with 1,000 elements in it.
 fn thousand(random: &mut Rng) -> PlainFilter {
     let tweak = u32::try_from(random.u64() >> 32).expect("32 bits");
     let mut filter = BloomFilter::new(1_000, 1e-4, tweak, UpdateMode::None).expect("sized");

@@ -27,7 +27,8 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
     assert_eq!(count, extracted.num_elements());
     println!("# block {height}: {} transactions, {count} elements", block.txdata.len());
 
-    // Several filters each: what a branch predictor learns of one does not help with the next.
+    // Several filters each: what a branch predictor learns of one filter does not help with the
+    // next.
     let mut random = Rng::new(11);
     let cases: [(&str, Vec<PlainFilter>); 3] = [
         ("36,000 B half full, k = 10", (0..4).map(|_| half_full(10, &mut random).1).collect()),
@@ -80,7 +81,7 @@ fn block(report: &mut Report, height: u32, raw: &[u8]) {
     report.figure(&format!("take apart block {height}"), 1, || BlockElements::from_raw(raw));
 }
 
-/// A filter sized for 1,000 elements at 1e-4, with 1,000 of them in.
+/// Returns a filter sized for 1,000 elements at 1e-4, with 1,000 elements in it.
 fn thousand(random: &mut Rng) -> PlainFilter {
     let mut filter = BloomFilter::new(1_000, 1e-4, 99, UpdateMode::None).expect("sized");
     (0..1_000).for_each(|_| filter.insert(&random.bytes(20)));

@@ -1,4 +1,4 @@
-//! One element at a time: insert, a present and an absent one.
+//! One element at a time: an insertion, a present element and an absent element.
 
 use chain_gang::util::BloomFilter as ChainGangFilter;
 use chainsieve::btc::bip37::BloomFilter;
@@ -8,7 +8,7 @@ use crate::plain::PlainFilter;
 use testkit::Rng;
 use testkit::timer::Report;
 
-/// A filter of 36,000 bytes, half full, in both forms.
+/// Returns a half-full filter of 36,000 bytes in both forms.
 pub(crate) fn half_full(hash_funcs: u32, random: &mut Rng) -> (BloomFilter, PlainFilter) {
     let data = random.bytes(36_000);
     let tweak = 0x1234_5678;
@@ -16,7 +16,7 @@ pub(crate) fn half_full(hash_funcs: u32, random: &mut Rng) -> (BloomFilter, Plai
     (ours(&plain, 0), plain)
 }
 
-/// The library's filter with the same data, through the wire form.
+/// Returns the library's filter with the same data, decoded from the wire form.
 pub(crate) fn ours(plain: &PlainFilter, flags: u8) -> BloomFilter {
     let mut payload = vec![0xfd];
     payload.extend(u16::try_from(plain.data.len()).expect("at most 36,000").to_le_bytes());
@@ -31,7 +31,7 @@ pub(crate) fn ours(plain: &PlainFilter, flags: u8) -> BloomFilter {
 }
 
 pub(crate) fn run(report: &mut Report) {
-    // Of a few thousand, a branch predictor learns where each one ends.
+    // With a few thousand elements only, a branch predictor learns where each query ends.
     let count = 200_000;
     let mut random = Rng::new(7);
     for length in [20, 36] {
@@ -50,7 +50,7 @@ pub(crate) fn run(report: &mut Report) {
                     || absent.iter().filter(|element| plain.contains(element)).count(),
                 );
             }
-            // 4,096 elements fill as much again as they find.
+            // A filter that contains only these 4,096 elements.
             let present = &absent[..4_096];
             let mut plain = PlainFilter { data: vec![0; 36_000], ..plain };
             for element in present {
@@ -86,7 +86,7 @@ pub(crate) fn run(report: &mut Report) {
     chain_gang(report, &mut random);
 }
 
-/// The one other crate that has BIP37's `contains` and `add`.
+/// Compares with `chain-gang`, the one other crate that has BIP37's `contains` and `add`.
 fn chain_gang(report: &mut Report, random: &mut Rng) {
     let elements: Vec<Vec<u8>> = (0..4_096).map(|_| random.bytes(20)).collect();
     let empty = PlainFilter { data: vec![0; 36_000], hash_funcs: 17, tweak: 0x1234_5678 };

@@ -26,8 +26,8 @@ fn main() {
     report.finish();
 }
 
-/// The mainnet blocks to measure on, by height: those of the corpus that `CHAINSIEVE_CORPUS`
-/// names, without it a small one of the fixtures.
+/// Returns the heights and the bytes of mainnet blocks, from the corpus that `CHAINSIEVE_CORPUS`
+/// names, or of a small block of the fixtures if there is no corpus.
 fn blocks(heights: &[u32]) -> Vec<(u32, Vec<u8>)> {
     let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") else {
         println!("# CHAINSIEVE_CORPUS is not set: a small block of the fixtures instead");

@@ -1,4 +1,4 @@
-//! Merkle blocks from known txids, against `bitcoin`'s.
+//! Merkle blocks from known txids, compared with `bitcoin`'s.
 
 use bitcoin::consensus::serialize;
 use bitcoin::{MerkleBlock as BitcoinMerkleBlock, Txid};
@@ -13,7 +13,7 @@ pub(crate) fn run(report: &mut Report) {
     let count = u32::try_from(txids.len()).expect("transactions of a block");
     for (name, step) in [("1", count), ("1/64", 64), ("1/2", 2), ("all", 1)] {
         let matched: Vec<u32> = (0..count).step_by(step as usize).collect();
-        // The peer asks a predicate for each txid; this one costs it nothing.
+        // `bitcoin` calls a predicate for each txid. This predicate costs almost nothing.
         let flags: Vec<bool> = (0..count).map(|index| index % step == 0).collect();
         let theirs = || {
             let next = std::cell::Cell::new(0);

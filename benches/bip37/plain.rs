@@ -1,4 +1,4 @@
-//! The peer: BIP37 as a plain loop over crate `mur3`.
+//! The peer of the benches: BIP37 as a plain loop over crate `mur3`.
 
 use std::ops::Range;
 
@@ -41,7 +41,7 @@ impl PlainFilter {
     }
 }
 
-/// A block's elements, one behind the other in the order of Core's `IsRelevantAndUpdate`.
+/// A block's elements, concatenated in the order of Core's `IsRelevantAndUpdate`.
 pub(crate) struct Extracted {
     bytes: Vec<u8>,
     transactions: Vec<ExtractedTransaction>,
@@ -49,7 +49,7 @@ pub(crate) struct Extracted {
 
 struct ExtractedTransaction {
     txid: [u8; 32],
-    /// Output number and place of each push.
+    /// Output number and byte range of each push.
     outputs: Vec<(u32, Range<usize>)>,
     inputs: Vec<Range<usize>>,
 }
@@ -84,8 +84,8 @@ impl Extracted {
         self.transactions.iter().map(|tx| 1 + tx.outputs.len() + tx.inputs.len()).sum()
     }
 
-    /// The transactions that match, in order; with `update_all`, outpoints of matched outputs are
-    /// inserted.
+    /// Returns the transactions that match, in order. If `update_all` is true, inserts the
+    /// outpoints of matched outputs.
     pub(crate) fn matches(&self, filter: &mut PlainFilter, update_all: bool) -> Vec<u32> {
         let mut matches = Vec::new();
         for (index, transaction) in (0..).zip(&self.transactions) {
@@ -112,7 +112,7 @@ impl Extracted {
     }
 }
 
-/// The non-empty pushes before the first malformed one.
+/// Returns the non-empty pushes before the first malformed one.
 fn pushes(script: &Script) -> impl Iterator<Item = &[u8]> {
     script.instructions().map_while(Result::ok).filter_map(|instruction| match instruction {
         Instruction::PushBytes(data) if !data.is_empty() => Some(data.as_bytes()),

@@ -1,4 +1,4 @@
-//! A chain of headers from RLP: read, hashed, linked.
+//! A chain of headers from RLP: decoded, hashed and linked.
 
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::Decodable as _;
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report) {
         assert_eq!(bloom_at_fixed_place(header), Some(view.logs_bloom()));
     }
     println!("# {} bytes of headers", rlp.len());
-    // Sixty-four headers, so that they are in the cache.
+    // 64 headers, few enough to stay in the cache.
     let cached = &views[..views.len().min(64)];
     let times = |run: &dyn Fn(&[u8])| {
         for _ in 0..64 {
@@ -53,14 +53,14 @@ pub(crate) fn run(report: &mut Report) {
     });
 }
 
-/// How many of the headers follow on one another from the first on.
+/// Returns the number of headers, from the first on, that are linked to one another.
 fn consecutive(headers: &[Vec<u8>]) -> usize {
     let parent = |header: &Vec<u8>| HeaderView::decode(header).expect("a header").parent_hash();
     let pairs = headers.windows(2);
     1 + pairs.take_while(|pair| parent(&pair[1]) == keccak256(&pair[0])).count()
 }
 
-/// As one would with `alloy-consensus` and one hash after the other.
+/// Checks the links with `alloy-consensus`, hashing one header after the other.
 fn check_links(mut rlp: &[u8]) -> B256 {
     let mut last: Option<(u64, B256)> = None;
     while !rlp.is_empty() {

@@ -18,7 +18,7 @@ pub(crate) fn run(report: &mut Report) {
     }
     let header = &headers[0].1[0];
     report.figure("keccak256 of one header alone", 1, || keccak256(header));
-    // Addresses and topics, as a node asks for them, and as one log has them.
+    // Addresses and topics: many, as a node hashes them, and four, as one log has them.
     for (name, length) in [("addresses of 20 bytes", 20), ("topics of 32 bytes", 32)] {
         let bytes: Vec<u8> = headers[0].1.concat().repeat(length * count / 500 + 1);
         let values: Vec<&[u8]> = bytes.chunks_exact(length).take(count).collect();
@@ -27,12 +27,12 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// All of `messages` at once against one by one.
+/// Measures all of `messages` in one batch, against one by one.
 fn each(report: &mut Report, name: &str, messages: &[&[u8]]) {
     let one_by_one = || messages.iter().map(|bytes| keccak256(bytes)).collect::<Vec<_>>();
     let alloy = || messages.iter().map(alloy_primitives::keccak256).collect::<Vec<B256>>();
     assert!(alloy().iter().eq(one_by_one().iter()), "{name}");
-    // A few many times, so that the clock does not count.
+    // Repeat small batches, so that reading the clock costs nothing in comparison.
     let repeat = 256_usize.div_ceil(messages.len());
     let per = messages.len() * repeat;
     let title = format!("keccak256 of {} {name}", messages.len());
@@ -60,8 +60,8 @@ fn repeated<T>(times: usize, run: impl Fn() -> T) {
     }
 }
 
-/// Real headers: the first of mainnet and some of every fork from the corpus that
-/// `CHAINSIEVE_CORPUS` names, without it those of the fixtures.
+/// Returns real headers: the first of mainnet and some of every fork, from the corpus that
+/// `CHAINSIEVE_CORPUS` names, or those of the fixtures if there is no corpus.
 pub(crate) fn headers() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let fixture = include_str!("../../fixtures/ethereum/headers.json");
     let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
@@ -90,7 +90,7 @@ fn of_json(text: &str, field: &str) -> Vec<Vec<u8>> {
     json.as_array().expect("headers").iter().map(header).collect()
 }
 
-/// RLP lists one behind the other.
+/// Splits concatenated RLP lists.
 fn of_rlp(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut headers = Vec::new();
     while !bytes.is_empty() {

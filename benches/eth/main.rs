@@ -1,4 +1,5 @@
-//! Ethereum: hashes, headers, and queries over their filters, against what one would use otherwise.
+//! Ethereum: hashes, headers, receipts and queries over blooms, compared with the usual
+//! alternatives.
 //!
 //! `cargo bench --bench eth -- [--quick] [--json FILE] [PART …]`
 

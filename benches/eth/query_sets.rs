@@ -1,4 +1,4 @@
-//! Many pairs of address and topic over the history of a chain: an indexer with its contracts.
+//! An indexer: many pairs of address and topic over the history of a chain.
 
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::log_query::CompiledQuery;
@@ -9,6 +9,7 @@ use crate::scan::{as_alloy, blooms, positions};
 use testkit::Rng;
 use testkit::timer::Report;
 
+/// Number of queries, each for an address and a topic.
 const PAIRS: usize = 1_000;
 
 pub(crate) fn run(report: &mut Report) {

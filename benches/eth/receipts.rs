@@ -1,4 +1,4 @@
-//! All receipts of a block from RLP: root, filters, and the logs that a query matches.
+//! All receipts of a block from RLP: the root, the blooms, and the logs that a query matches.
 
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_consensus::{Header, ReceiptEnvelope};
@@ -62,7 +62,8 @@ fn decode(rlp: &[u8]) -> Vec<ReceiptEnvelope> {
     Vec::<ReceiptEnvelope>::decode(&mut &rlp[..]).expect("receipts")
 }
 
-/// Blocks of the corpus with about 200 receipts, without it a smaller one of the fixtures.
+/// Returns blocks of the corpus with about 200 receipts, or a smaller block of the fixtures if
+/// there is no corpus.
 fn blocks() -> Vec<Block> {
     let Some(corpus) = std::env::var_os("CHAINSIEVE_CORPUS") else {
         println!("# CHAINSIEVE_CORPUS is not set: a block of the fixtures instead");

@@ -1,4 +1,4 @@
-//! One query over many filters.
+//! One query over many blooms.
 
 use alloy_primitives::{Address, Bloom, BloomInput};
 use alloy_rpc_types_eth::Filter;
@@ -10,7 +10,7 @@ use chainsieve::simd::Backend;
 use testkit::Rng;
 use testkit::timer::Report;
 
-/// Filters of which `least` to `most` percent of the bits are set.
+/// Returns blooms in which `least` to `most` percent of the bits are set.
 pub(crate) fn blooms(random: &mut Rng, count: usize, least: usize, most: usize) -> Vec<[u8; 256]> {
     let bloom = |_| {
         let ones = (least + random.below(most - least + 1)) * 2048 / 100;
@@ -26,7 +26,7 @@ pub(crate) fn blooms(random: &mut Rng, count: usize, least: usize, most: usize) 
     (0..count).map(bloom).collect()
 }
 
-/// The same filters as alloy's type.
+/// Returns the same blooms as alloy's type.
 pub(crate) fn as_alloy(blooms: &[[u8; 256]]) -> Vec<Bloom> {
     blooms.iter().map(|bloom| Bloom::from(*bloom)).collect()
 }
@@ -53,7 +53,7 @@ pub(crate) fn run(report: &mut Report) {
     many_addresses(report, &mut random);
 }
 
-/// An address and a topic: six bits.
+/// Measures queries for an address and a topic: six bits.
 fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random: &mut Rng) {
     let mut query = |wanted: &dyn Fn(&[usize; 4]) -> bool| {
         loop {
@@ -96,7 +96,7 @@ fn six_bits(report: &mut Report, blooms: &[[u8; 256]], theirs: &[Bloom], random:
     }
 }
 
-/// 1,000 addresses, alone and with a topic.
+/// Measures queries for 1,000 addresses, alone and with a topic.
 fn many_addresses(report: &mut Report, random: &mut Rng) {
     let count = if report.is_quick() { 10_000 } else { 40_000 };
     let addresses: Vec<Address> = (0..1_000).map(|_| random.address()).collect();
@@ -144,8 +144,8 @@ fn many_addresses(report: &mut Report, random: &mut Rng) {
     }
 }
 
-/// Where one engine takes over from the other. From 100 values on every backend turns the
-/// filters, and the first hundred values cost little beside that.
+/// Measures numbers of values around which one scan engine takes over from the other. From 100
+/// values on, every backend transposes the blooms, and the values then cost little in comparison.
 fn turning(report: &mut Report, blooms: &[[u8; 256]], addresses: &[Address]) {
     for values in [2, 10, 100] {
         let query = CompiledQuery::new(vec![positions(&addresses[..values])]);

@@ -12,12 +12,13 @@ use crate::scan::{as_alloy, blooms, positions};
 use testkit::Rng;
 use testkit::timer::Report;
 
+/// Number of watches in the list.
 const WATCHES: usize = 10_000;
 
 pub(crate) fn run(report: &mut Report) {
     let mut random = Rng::new(2);
     for (fill, least, most) in [("3 to 10 %", 3, 10), ("30 to 50 %", 30, 50)] {
-        // Several, so that no branch is learnt by heart.
+        // Several blooms, so that the CPU can't learn their branches.
         let blooms = blooms(&mut random, 16, least, most);
         let theirs = as_alloy(&blooms);
         for (name, with_topic) in [("address", false), ("address and topic", true)] {

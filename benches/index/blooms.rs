@@ -1,24 +1,24 @@
-//! The filters of a made-up chain that look like mainnet's.
+//! Blooms of a made-up chain that resembles mainnet.
 //!
-//! How full they are follows mainnet's years, with a wide spread from block to block. Values are
-//! drawn by a heavy-tailed law: each octave of ranks (1, 2 to 3, 4 to 7 …) is drawn as often as
-//! any other, so that the n-th most frequent value is about n times rarer than the first. The
-//! first ones stand in nearly every block and make hot rows; from the 16th on all are replaced by
-//! others every so often, as contracts come and go.
+//! Their fill follows mainnet's years, with a wide spread from block to block. Values are drawn
+//! from a heavy-tailed distribution: each octave of ranks (1, 2 to 3, 4 to 7 …) is drawn as often
+//! as any other, so that the n-th most frequent value is about n times rarer than the first. The
+//! first values are in nearly every block and make hot rows. From the 16th on, all values are
+//! replaced from time to time, as contracts come and go.
 //!
-//! The values that queries ask for are real ones, hashed by Keccak-256, and are put into blocks
-//! that are known, so that no answer is empty. All other values are three bits out of an integer
-//! hash, since 8 billion Keccak hashes would take hours.
+//! The values of queries are real ones, hashed by Keccak-256, and are put into known blocks, so
+//! that no answer is empty. All other values are three bits of an integer hash, because 8 billion
+//! Keccak hashes would take hours.
 
 use alloy_primitives::{Address, B256, b256};
 use chainsieve::eth::bloom::{self, BitPositions};
 
 use testkit::Rng;
 
-/// What a filter is.
+/// A bloom.
 pub(crate) type Filter = [u8; 256];
 
-/// Years of mainnet: millions of blocks, and how full their filters are on average.
+/// Years of mainnet: millions of blocks, and the average fill of their blooms.
 const MAINNET: [(f64, f64); 9] = [
     (2.9, 0.01), // 2015 and 2016
     (4.1, 0.17), // 2017 and 2018
@@ -30,36 +30,36 @@ const MAINNET: [(f64, f64); 9] = [
     (2.6, 0.39), // 2025
     (2.4, 0.66), // 2026
 ];
-/// A chain on which little happens.
+/// A chain with little activity.
 const SPARSE: [(f64, f64); 2] = [(1.0, 0.005), (1.0, 0.03)];
 
-/// Ranks go up to 2 to the power of this.
+/// Base-2 logarithm of the highest rank.
 const OCTAVES: u32 = 26;
-/// The first ranks are of values that stay, with their own bits.
+/// Number of the first ranks, whose values stay for the whole chain.
 const HOT: usize = 16;
-/// So often all other values are replaced, over the whole chain.
+/// Number of times that all other values are replaced over the whole chain.
 const GENERATIONS: usize = 24;
-/// Steps in which the number of values varies from block to block.
+/// Number of steps in which the number of values varies from block to block.
 const SPREAD: usize = 64;
-/// One in so many blocks has a value that is asked for.
+/// One in this many blocks has a value of the queries.
 const PLANTED: usize = 4096;
-/// Filters that are generated from one seed.
+/// Number of blooms that are generated from one seed.
 const STRETCH: usize = 8192;
 
 /// `Transfer(address,address,uint256)`: in nearly every block.
 pub(crate) const TRANSFER: B256 =
     b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
-/// A chain: what its filters are generated from.
+/// A chain: the parameters from which its blooms are generated.
 pub(crate) struct Chain {
     blocks: usize,
-    /// First block behind each era, and how many values are drawn for its blocks.
+    /// First block after each era, and the numbers of values to draw for its blocks.
     eras: Vec<(usize, [u32; SPREAD])>,
     hot: [BitPositions; HOT],
     planted: Vec<Planted>,
 }
 
-/// A log that is put into blocks of its own.
+/// A log that is put into known blocks.
 pub(crate) struct Planted {
     pub(crate) address: Address,
     pub(crate) topics: [B256; 2],
@@ -95,19 +95,19 @@ impl Chain {
         Self { blocks, eras: eras.collect(), hot, planted: planted.collect() }
     }
 
-    /// The logs that queries ask for.
+    /// Returns the logs that queries ask for.
     pub(crate) fn planted(&self) -> &[Planted] {
         &self.planted
     }
 
-    /// The blocks that hold logs of `planted()`, each with the log's place there.
+    /// Returns the blocks that contain logs of `planted()`, each with the index of its log.
     pub(crate) fn planted_blocks(&self) -> impl Iterator<Item = (usize, usize)> {
         let places = (0..self.blocks.div_ceil(PLANTED)).map(|nth| self.place(nth));
         places.filter(|(block, _)| *block < self.blocks)
     }
 
-    /// One of every few blocks, and the log in it: in the middle half of the chain every other
-    /// time the first log, else the others by turns.
+    /// Returns the block number `nth` that has a log, and the index of the log. In the middle half
+    /// of the chain, every other of these is the first log. The others take turns.
     fn place(&self, nth: usize) -> (usize, usize) {
         let random = Rng::new(nth as u64).u64() as usize;
         let block = nth * PLANTED + random % PLANTED;
@@ -115,7 +115,7 @@ impl Chain {
         (block, if is_first { 0 } else { 1 + nth % (self.planted.len() - 1) })
     }
 
-    /// All filters, on both cores.
+    /// Returns all blooms, generated on all cores.
     pub(crate) fn filters(&self) -> Vec<Filter> {
         let mut filters = vec![[0; 256]; self.blocks];
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -135,13 +135,13 @@ impl Chain {
         filters
     }
 
-    /// The filters of one stretch.
+    /// Generates the blooms of one range.
     fn fill(&self, nth: usize, filters: &mut [Filter]) {
         let mut random = Rng::new(nth as u64 * 0x5851_f42d_4c95_7f2d + 1);
         for (block, filter) in (nth * STRETCH..).zip(filters) {
             let seed = random.u64();
             if seed.is_multiple_of(300_000) {
-                *filter = [0xff; 256]; // says nothing
+                *filter = [0xff; 256]; // no information
                 continue;
             }
             let era = self.eras.iter().find(|(until, _)| block < *until);
@@ -159,7 +159,7 @@ impl Chain {
         }
     }
 
-    /// The bits of a value drawn by the law.
+    /// Returns the bits of a value drawn from the distribution.
     #[inline]
     fn value(&self, random: u64, generation: u64) -> BitPositions {
         let octave = (random >> 32) * u64::from(OCTAVES) >> 32;
@@ -173,7 +173,7 @@ impl Chain {
     }
 }
 
-/// Prints how full the filters of each era are.
+/// Prints the average fill of the blooms in each era.
 pub(crate) fn describe(chain: &Chain, filters: &[Filter]) {
     let mut from = 0;
     let fills = chain.eras.iter().map(|(until, _)| {
@@ -193,7 +193,7 @@ fn accrue(filter: &mut Filter, bits: BitPositions) {
     }
 }
 
-/// How many values to draw for blocks that are `fill` full on average.
+/// Returns the numbers of values to draw for blocks that are `fill` full on average.
 fn draws(fill: f64) -> [u32; SPREAD] {
     // Log-logistic: one block in twenty has more than twice as many values as the median.
     let factors: [f64; SPREAD] = std::array::from_fn(|step| {
@@ -208,7 +208,7 @@ fn draws(fill: f64) -> [u32; SPREAD] {
     factors.map(|factor| u32::try_from(whole(median * factor)).expect("few values"))
 }
 
-/// How full a filter is after so many draws.
+/// Returns the expected fill of a bloom after this many draws.
 fn full(draws: f64) -> f64 {
     let distinct: f64 = (0..OCTAVES)
         .map(|octave| {
@@ -219,7 +219,7 @@ fn full(draws: f64) -> f64 {
     1.0 - (1.0 - 1.0 / 2048.0_f64).powf(3.0 * distinct)
 }
 
-/// Where what is small below is no longer so.
+/// Returns the point where `is_below` stops being true.
 fn bisect(end: f64, is_below: impl Fn(f64) -> bool) -> f64 {
     let (mut from, mut to) = (0.0, end);
     for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! From filters in memory to rows in memory, and to the bytes of a segment in memory.
+//! Building rows, and the bytes of a segment, in memory from blooms in memory.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,17 +16,21 @@ use crate::blooms::Filter;
 use crate::store::link;
 use testkit::timer::Report;
 
-/// Headers of a section, which are turned together.
+/// Headers of a section, which are transposed together.
 const SECTION: usize = 8_192;
 /// Headers of the largest segment.
 const SEGMENT: usize = 32 * SECTION;
 
-/// A writer is given the headers of one segment after another; the hashing of headers is not
-/// timed. All but the last section's of a segment are copied by it, turned, counted and given their
-/// checksums, in memory: that is `rows`. With the last section's the segment is written: all
-/// together is `segment`. Its memory and that of the file are those of the segment before, as in a
-/// long build. The bound is that of copying the filters once, which the writer does before it
-/// starts, and the file in memory again in the end.
+/// Measures a writer that gets the headers of one segment after another. The hashing of headers is
+/// not timed.
+///
+/// The writer copies, transposes and counts the headers and computes checksums, in memory, until
+/// only the last section of the segment is missing: this is `rows`. With the last section, the
+/// segment is written: all together is `segment`. The memory of the writer and of the file is that
+/// of the segment before, as in a long build.
+///
+/// The bound is copying the blooms once. The writer makes such a copy before it starts, and copies
+/// the file in memory at the end.
 pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
     let segments = if report.is_quick() { 3 } else { 8 };
     for backend in Backend::available() {
@@ -52,7 +56,7 @@ pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
             };
             let first = append(start..end - SECTION);
             let last = append(end - SECTION..end);
-            // The first one is that for which memory is had.
+            // The first segment allocates the memory, so it is not measured.
             if segment > 0 {
                 rows = rows.min(first);
                 whole = whole.min(first + last);
@@ -74,7 +78,7 @@ pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
     report.value("filters copied in memory", 256.0 / nanos, "GB/s");
 }
 
-/// Files in memory. Segments take the memory of the one before.
+/// Files in memory. A segment reuses the memory of the one before.
 #[derive(Default)]
 struct Memory {
     files: RefCell<HashMap<String, File>>,

@@ -12,7 +12,7 @@ use testkit::timer::Report;
 
 pub(crate) fn run(report: &mut Report, chain: &Chain, store: &Store) {
     if !evicts(store) {
-        println!("# cold: not measured, for the system keeps the files in its cache");
+        println!("# cold: not measured, because the system keeps the files in its cache");
         return;
     }
     for case in cases(chain) {
@@ -51,7 +51,8 @@ fn evict(store: &Store) {
     }
 }
 
-/// Whether it works here: a byte in the middle of a segment comes from the disk.
+/// Returns `true` if dropping files works here: a byte in the middle of a segment is then read from
+/// the disk.
 fn evicts(store: &Store) -> bool {
     evict(store);
     let segments = Segments::map(&store.path);
@@ -60,7 +61,7 @@ fn evicts(store: &Store) -> bool {
     bytes_read() > before
 }
 
-/// Bytes that this process has caused to be read from disk.
+/// Returns the number of bytes that this process has caused to be read from disk.
 fn bytes_read() -> u64 {
     let text = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: "));

@@ -1,4 +1,4 @@
-//! The bit-sliced index of a whole chain: how fast it is built and asked, and how large it is.
+//! The bit-sliced index of a whole chain: the speed of building and querying, and the size.
 //!
 //! `cargo bench --bench index -- [--quick | --full] [--json FILE] [PART …]`
 //!
@@ -7,15 +7,15 @@
 //! | `query` | queries in a running process, to a bitmap and a count, against alloy's `Bloom::contains` and against reading the rows needed |
 //! | `cold` | the same queries with nothing of the index in memory, and the bytes that they read |
 //! | `open` | opening |
-//! | `size` | bytes on disk against those of the filters, of a chain like mainnet and a sparse one |
-//! | `build` | from filters in memory to rows in memory and to the bytes of a segment in memory, against copying the filters |
+//! | `size` | size on disk against that of the blooms, for a chain like mainnet and for a sparse one |
+//! | `build` | building rows, and the bytes of a segment, in memory from blooms in memory, against copying the blooms |
 //!
-//! The chain is made up ([`blooms`]): 2,000,000 blocks, with `--quick` 300,000, with `--full`
-//! 26,500,000, as many as mainnet has. The latter takes 6.8 GB of memory and some more for the
-//! cache of files, 6 GB of disk and a few minutes.
+//! The chain is made up ([`blooms`]). It has 2,000,000 blocks, 300,000 with `--quick`, and
+//! 26,500,000 with `--full`, as many as mainnet. With `--full` the bench takes 6.8 GB of memory and
+//! some more for the cache of files, 6 GB of disk and a few minutes.
 //!
-//! The index is built in a folder below the system's for temporary files and removed in the end,
-//! or kept in the folder that `CHAINSIEVE_BENCH_FOLDER` names and found there the next time.
+//! The index is built in the system's folder for temporary files and removed at the end. If
+//! `CHAINSIEVE_BENCH_FOLDER` names a folder, the index is kept there and used again the next time.
 
 #![expect(
     clippy::cast_precision_loss,
@@ -72,7 +72,7 @@ fn main() {
     report.finish();
 }
 
-/// Bytes on disk against those of the filters, and what writing took.
+/// Reports the size on disk against that of the blooms, and the speed of writing.
 fn size(report: &mut Report, name: &str, store: &Store, filters: &[blooms::Filter]) {
     let raw = (filters.len() * 256) as f64;
     let ratio = store.size() as f64 / raw;

@@ -1,4 +1,4 @@
-//! Where the rows of a query are in sealed segments, read by the format's documentation alone.
+//! The rows of a query in sealed segments, found by the format's documentation alone.
 
 #[path = "../../crates/cli/src/eth/index/mapped.rs"]
 #[expect(unused_imports, reason = "its tests run with the command")]
@@ -11,7 +11,7 @@ use chainsieve::eth::index::{FileKind, ReadAt as _, Storage as _};
 use of_the_command::MappedFile;
 pub(crate) use of_the_command::MappedFolder;
 
-/// The sealed segments of a folder, mapped once more.
+/// The sealed segments of a folder, mapped a second time.
 pub(crate) struct Segments(Vec<MappedFile>);
 
 impl Segments {
@@ -26,18 +26,18 @@ impl Segments {
         Self(names.iter().map(open).collect())
     }
 
-    /// The bytes of the segments.
+    /// Returns the bytes of each segment.
     fn bytes(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|segment| segment.as_slice().expect("mapped"))
     }
 
-    /// A byte of the first segment.
+    /// Returns a byte in the middle of the first segment.
     pub(crate) fn byte_in_the_middle(&self) -> u8 {
         let first = self.bytes().next().expect("a segment");
         first[first.len() / 2]
     }
 
-    /// The data of rows, segment by segment.
+    /// Returns the data of rows, segment by segment.
     pub(crate) fn rows(&self, positions: &[u16]) -> Vec<&[u8]> {
         let rows =
             self.bytes().flat_map(|segment| positions.iter().map(move |row| data(segment, *row)));
@@ -45,7 +45,7 @@ impl Segments {
     }
 }
 
-/// The data of a row in a segment.
+/// Returns the data of a row in a segment.
 fn data(segment: &[u8], row: u16) -> &[u8] {
     let number =
         |at: usize| u32::from_le_bytes(segment[at..at + 4].try_into().expect("4")) as usize;
@@ -64,7 +64,7 @@ fn data(segment: &[u8], row: u16) -> &[u8] {
     &segment[from..from + ones.iter().map(len).sum::<usize>()]
 }
 
-/// Reads all bytes of the rows, as fast as memory gives them.
+/// Reads all bytes of the rows, as fast as memory allows.
 pub(crate) fn stream(rows: &[&[u8]]) -> u64 {
     let mut sums = [0_u64; 16];
     for row in rows {

@@ -1,5 +1,6 @@
-//! Queries over the whole chain, to a bitmap and a count, against alloy's `Bloom::contains` over
-//! the same filters in memory, and against reading the rows that each needs.
+//! Queries over the whole chain, to a bitmap and a count. They are compared with alloy's
+//! `Bloom::contains` over the same blooms in memory, and with reading the rows that each query
+//! needs.
 
 use std::hint::black_box;
 
@@ -14,16 +15,16 @@ use crate::mapped::{Segments, stream};
 use crate::store::Store;
 use testkit::timer::Report;
 
-/// A query.
+/// A query of the bench.
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) query: CompiledQuery,
-    /// What a filter must contain one of.
+    /// Blooms of which a candidate must contain one.
     wanted: Vec<Bloom>,
 }
 
 impl Case {
-    /// Blocks that hold all values of one of these.
+    /// Creates a query for blocks that have all values of one of `alternatives`.
     fn new(name: &'static str, alternatives: &[Vec<&[u8]>]) -> Self {
         let of_values = |values: &Vec<&[u8]>| {
             let mut bloom = Bloom::ZERO;
@@ -40,7 +41,7 @@ impl Case {
         Self { name, query: CompiledQuery::new(clauses), wanted }
     }
 
-    /// The rows that it needs.
+    /// Returns the rows that the query needs.
     pub(crate) fn rows(&self) -> Vec<u16> {
         let values = self.query.clauses().iter().flatten();
         let mut rows: Vec<u16> = values.flatten().copied().collect();
@@ -49,7 +50,7 @@ impl Case {
         rows
     }
 
-    /// As one would do it with alloy: a bitmap, and its count.
+    /// Answers the query with alloy: a bitmap and its count.
     fn plain(&self, filters: &[Filter]) -> (Vec<u64>, u32) {
         let is_candidate = |filter: &Filter| {
             let filter = <&Bloom>::from(filter);
@@ -65,7 +66,7 @@ impl Case {
     }
 }
 
-/// What is asked.
+/// Returns the queries of the bench.
 pub(crate) fn cases(chain: &Chain) -> Vec<Case> {
     let logs = chain.planted();
     let address = logs[0].address.as_slice();
@@ -92,7 +93,7 @@ pub(crate) fn run(report: &mut Report, chain: &Chain, filters: &[Filter], store:
         let Case { name, query, .. } = &case;
         let expected = scan::candidates_on(backend, query, filters);
         check(&case, chain, filters, &expected);
-        // What is not sealed stands filter by filter.
+        // Unsealed blocks are stored bloom by bloom.
         let unsealed =
             filters[usize::try_from(index.sealed()).expect("in memory")..].as_flattened();
         let mut rows = segments.rows(&case.rows());
@@ -125,7 +126,7 @@ pub(crate) fn run(report: &mut Report, chain: &Chain, filters: &[Filter], store:
     }
 }
 
-/// The row scan finds what alloy finds, and what is known to be there.
+/// Checks that the row scan finds what alloy finds, and the logs that were put into known blocks.
 fn check(case: &Case, chain: &Chain, filters: &[Filter], expected: &[usize]) {
     let (words, count) = case.plain(filters);
     assert_eq!(count as usize, expected.len());
@@ -133,7 +134,7 @@ fn check(case: &Case, chain: &Chain, filters: &[Filter], expected: &[usize]) {
     let filter = |block: &usize| BloomView::from(&filters[*block]);
     assert!(expected.iter().all(|block| case.query.answer(filter(block)) != Answer::No));
     let planted = chain.planted_blocks().filter(|(_, log)| *log == 0);
-    // The log has no Transfer topic, which is in nearly every block all the same.
+    // The log has no Transfer topic, although nearly every block has this topic.
     if !case.name.contains("Transfer") {
         let mut planted = planted.peekable();
         assert!(planted.peek().is_some());

@@ -1,4 +1,4 @@
-//! The index of a made-up chain on disk: built once, through headers that are linked by hash.
+//! The index of a made-up chain on disk, built once from headers that are linked by hash.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,29 +11,30 @@ use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use crate::blooms::Filter;
 use crate::mapped::MappedFolder;
 
-/// Named after the law that the filters follow, too: another law, another index.
+/// Label of the index. The number names the distribution of the blooms: another distribution needs
+/// another index.
 const LABEL: &str = "bench 1";
-/// Headers that are handed to the writer at once: 32 sections, the largest segment.
+/// Number of headers that are given to the writer at once: 32 sections, the largest segment.
 const STRETCH: usize = 32 * 8_192;
 
 /// A folder with an index of all blocks.
 pub(crate) struct Store {
     pub(crate) path: PathBuf,
-    /// What it took; none if it was there.
+    /// The times of building, or `None` if the index was there.
     pub(crate) built: Option<Built>,
     is_kept: bool,
 }
 
 pub(crate) struct Built {
-    /// Headers read from RLP, hashed, and linked.
+    /// Time for decoding, hashing and linking the headers.
     pub(crate) verified: Duration,
-    /// Written until they were durable.
+    /// Time for writing the index until it is durable.
     pub(crate) written: Duration,
 }
 
 impl Store {
-    /// The index of these filters in the folder that the environment names, or in one that is
-    /// removed in the end.
+    /// Returns the index of these blooms, in the folder that `CHAINSIEVE_BENCH_FOLDER` names, or in
+    /// one that is removed at the end.
     pub(crate) fn open(name: &str, filters: &[Filter]) -> Self {
         let kept = std::env::var_os("CHAINSIEVE_BENCH_FOLDER").map(PathBuf::from);
         let is_kept = kept.is_some();
@@ -55,7 +56,7 @@ impl Store {
         Index::open(MappedFolder::new(&self.path)).expect("an index")
     }
 
-    /// The bytes of all files.
+    /// Returns the size of all files, in bytes.
     pub(crate) fn size(&self) -> u64 {
         self.files().map(|path| std::fs::metadata(path).expect("a file").len()).sum()
     }
@@ -104,7 +105,7 @@ fn build(path: &Path, filters: &[Filter]) -> Built {
     built
 }
 
-/// Appends a block's header to the RLP of those before. Returns its hash.
+/// Appends the RLP of a block's header to `rlp`, and returns the header's hash.
 pub(crate) fn link(parent_hash: B256, number: u64, filter: &Filter, rlp: &mut Vec<u8>) -> B256 {
     let header = Header {
         parent_hash,

@@ -1,5 +1,5 @@
-//! Reports, findings and certificates from strangers: what is read is written and read again as
-//! the same. A report is read if and only if it can be, which is decided here block by block.
+//! Reports, findings and certificates from untrusted sources survive a round trip. A report is read
+//! if and only if it is possible, which this target decides block by block.
 #![no_main]
 
 use std::fmt::Debug;
@@ -14,10 +14,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Ranges up to this are counted block by block.
+/// Ranges of at most this many blocks are counted block by block.
 const FEW: u64 = 2_000;
 
-/// Reads a text, and what is written of it, and the same as a value.
+/// Reads a text, and checks that the value survives a round trip as text and as a JSON value.
 fn reread<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &str) -> Option<T> {
     let read: T = serde_json::from_str(text).ok()?;
     let written = serde_json::to_string(&read).expect("it is written");
@@ -27,7 +27,7 @@ fn reread<T: DeserializeOwned + Serialize + PartialEq + Debug>(text: &str) -> Op
     Some(read)
 }
 
-/// A report without what follows from the rest.
+/// A report without the members that follow from the others.
 #[derive(Deserialize)]
 struct Plain {
     first: u64,
@@ -104,7 +104,8 @@ impl Plain {
     }
 }
 
-/// The report with the counts and the status that it must have is read if it is possible.
+/// Adds the counts and the status that the report must have, and checks that it is read if it is
+/// possible.
 fn completed(mut value: Value) {
     let Ok(plain) = serde_json::from_value::<Plain>(value.clone()) else { return };
     let is_few = plain.first <= plain.last && plain.last - plain.first < FEW;
@@ -117,7 +118,7 @@ fn completed(mut value: Value) {
     value["blocks"] = json!(counts);
     value["status"] = json!(plain.status(&counts));
     if !is_possible {
-        // The counts are right: what refuses it is what is not possible.
+        // The counts are right, so the report is rejected because it is impossible.
         assert!(serde_json::from_value::<AuditReport>(value).is_err());
         return;
     }
@@ -133,7 +134,7 @@ fn completed(mut value: Value) {
         _ => None,
     });
     assert!(report.undecided().eq(undecided));
-    // No other count or status is believed.
+    // Other counts and another status are rejected.
     for name in ["examined", "absent_by_bloom", "checked_by_receipts", "undecidable", "all"] {
         let mut other = value.clone();
         let count = other["blocks"][name].as_u64().expect("a count");

@@ -1,4 +1,5 @@
-//! Raw blocks, and the scripts that they spend: their filters are what the text and `bitcoin` make.
+//! Raw blocks and the scripts that they spend: the filters equal those of `bitcoin` and of a coder
+//! written from the BIP.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

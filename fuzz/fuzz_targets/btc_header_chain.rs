@@ -1,5 +1,5 @@
-//! Chains of Bitcoin headers: bytes that decode encode to themselves; headers mined on regtest, in
-//! any order, give events that lead from one tip to the next.
+//! Chains of Bitcoin headers. Bytes that decode are encoded to themselves. Headers mined on
+//! regtest, in any order, give events that lead from one tip to the next.
 #![no_main]
 
 use bitcoin::Network;

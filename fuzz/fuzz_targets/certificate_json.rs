@@ -1,4 +1,4 @@
-//! A certificate: read, written and read again as the same one.
+//! A certificate that can be read survives a round trip.
 #![no_main]
 
 use chainsieve::eth::certificate::Certificate;

@@ -1,6 +1,6 @@
-//! Files of headers and archives: read whole and in small pieces as the same headers and values,
-//! with memory in proportion to the file. The bytes are taken as a file, and as the contents of an
-//! archive whose entries are well-formed: for each a kind u8, a length u16 and the data.
+//! Files of headers and archives: read whole and in small pieces, they give the same headers and
+//! values, with memory in proportion to the file. The bytes are read as a file, and as the contents
+//! of a well-formed archive, with a kind u8, a length u16 and the data for each entry.
 #![no_main]
 
 use std::io::{Cursor, Read, Write as _};
@@ -16,15 +16,16 @@ use testkit::allocation::{Counting, requested_by};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes of memory for each byte that is read, those given back included, and on top: buffers.
+/// Bytes of memory for each byte read, including memory that is released again, and for buffers in
+/// addition.
 const FACTOR: usize = 60;
 const FIXED: usize = 2 << 20;
 /// Bytes of memory for each byte of receipts or bodies.
 const CONTENTS: usize = 400;
-/// Of an entry, and of a JSON value.
+/// Limit of an entry and of a JSON value, in bytes.
 const LIMIT: u64 = 3_000;
 
-/// At most so many bytes at a time.
+/// A reader that gives at most this many bytes at a time.
 struct Pieces<'a>(&'a [u8], usize);
 
 impl Read for Pieces<'_> {
@@ -67,7 +68,8 @@ fn read_headers(bytes: &[u8], format: FileFormat) {
                 assert_eq!(batch.headers().count(), batch.len());
                 batches.extend_from_slice(batch.rlp());
             }
-            // A batch checks less: linking or reading its headers finds the rest.
+            // A batch checks less. Linking the batch, or reading its headers, finds the other
+            // errors.
             Ok(None) => {
                 let whole = whole.concat();
                 assert!(batches.starts_with(&whole));
@@ -96,7 +98,7 @@ fn read_values(bytes: &[u8]) {
         (read, wrong)
     };
     let (values, wrong) = bounded(bytes.len(), FACTOR, || {
-        // A value of one byte is a string and a place.
+        // Even a value of one byte takes a string and a position.
         read(Input::new(Pieces(bytes, usize::MAX)))
     });
     assert_eq!(read(Input::new(Pieces(bytes, 1 + bytes.len() % 5))), (values.clone(), wrong));
@@ -147,7 +149,8 @@ fn read_archive(bytes: &[u8]) {
     }
 }
 
-/// An archive whose entries hold parts of the bytes, compressed where they should be.
+/// Returns an archive whose entries contain parts of the bytes, compressed where the format
+/// requires it.
 fn archive_of(mut bytes: &[u8]) -> Vec<u8> {
     let mut archive = b"e2\0\0\0\0\0\0".to_vec();
     while let Some((&[kind, low, high], rest)) = bytes.split_first_chunk::<3>() {
@@ -162,7 +165,7 @@ fn archive_of(mut bytes: &[u8]) -> Vec<u8> {
             }
             _ => data.to_vec(),
         };
-        // The kinds of indexes are two bytes.
+        // The codes of the version and of the indexes have two bytes.
         let code: u16 = match kind % 16 {
             13 => 0x3265,
             14 => 0x3266,
@@ -180,7 +183,8 @@ fn archive_of(mut bytes: &[u8]) -> Vec<u8> {
 fuzz_target!(|bytes: &[u8]| {
     let shown = Input::new(bytes).format();
     for format in [FileFormat::Rlp, FileFormat::Json, FileFormat::Hex, FileFormat::Era] {
-        // Those that nothing shows end at the first byte as a rule.
+        // Formats that the bytes do not show usually fail at the first byte, so they are read
+        // rarely.
         if shown.as_ref().is_ok_and(|shown| *shown == format) || bytes.len() % 16 == 0 {
             read_headers(bytes, format);
         }

@@ -1,5 +1,6 @@
-//! Files of filters: read from memory and as a stream alike, and what is intact is written again to
-//! the same bytes. The bytes are also what is in a file, of which one bit is then flipped.
+//! Container files of filters: reading from memory and as a stream gives the same, and writing the
+//! intact part again gives the same bytes. The bytes are also the contents of a valid file, in
+//! which one bit is then flipped.
 #![no_main]
 
 use bitcoin::BlockHash;
@@ -11,7 +12,7 @@ use chainsieve::btc::bip158::container::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// What is intact and what is wrong behind it, all ways of reading agreeing.
+/// Returns the intact part and the damage after it, on which all ways of reading agree.
 fn read(file: &[u8]) -> Result<(Intact, Option<ContainerError>), ContainerError> {
     let records = Records::new(file);
     let streamed = BatchReader::new(file);
@@ -75,7 +76,7 @@ fuzz_target!(|data: &[u8]| {
     assert!(whole.0.records as usize == records && whole.1.is_none());
     let bit = (usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16) % (file.len() * 8);
     file[bit / 8] ^= 1 << (bit % 8);
-    // A checksum finds each single bit; the records before it are intact.
+    // The checksums find each single flipped bit, and the records before it are intact.
     let before = ends.iter().filter(|end| **end <= bit / 8).count();
     match read(&file) {
         Err(_) => assert_eq!(before, 0),

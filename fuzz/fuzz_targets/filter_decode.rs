@@ -1,10 +1,12 @@
-//! Encoded membership filters of every kind, the checksum and the first bytes put right: an error,
-//! or a filter that answers one by one as it answers in a batch, and whose bytes are the same ones.
+//! Encoded membership filters of every kind, with a corrected checksum and corrected first bytes:
+//! an error, or a filter whose batch answers equal its single answers and that encodes to the same
+//! bytes.
 #![no_main]
 
 use chainsieve_filter::{AnyFilter, KeyHasher};
 use libfuzzer_sys::fuzz_target;
 
+/// Length of the checksum, and of the queried keys, in bytes.
 const CHECKSUM: usize = 8;
 
 fuzz_target!(|data: &[u8]| {

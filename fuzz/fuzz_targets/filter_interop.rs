@@ -1,5 +1,5 @@
-//! Filters in Parquet's, Guava's and `xor_singleheader`'s bytes: an error, or a filter that can be
-//! asked, and whose bytes are read to the same filter.
+//! Filters in the formats of Parquet, Guava and `xor_singleheader`: an error, or a filter that can
+//! be queried and whose encoding decodes to the same filter.
 #![no_main]
 
 use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
@@ -14,7 +14,7 @@ fuzz_target!(|data: &[u8]| {
         0 => {
             let Ok(filter) = parquet::decode(data) else { return };
             asked(&filter, data);
-            // Only numbers of blocks that every reader takes are written.
+            // The encoder writes only numbers of blocks that every reader accepts.
             if let Ok(bytes) = parquet::encode(&filter) {
                 assert_eq!(parquet::decode(&bytes).as_ref(), Ok(&filter));
             }
@@ -34,7 +34,7 @@ fn fuse<F: FuseFingerprint + PartialEq + std::fmt::Debug>(data: &[u8]) {
     let Ok(filter) = xor_singleheader::decode::<F>(data, hasher) else { return };
     asked(&filter, data);
     let bytes = xor_singleheader::encode(&filter).expect("one shard");
-    // Those of 16 bits may have four bytes behind them.
+    // Filters with 16-bit fingerprints may have four trailing bytes.
     assert!(data.starts_with(&bytes) && data.len() - bytes.len() <= 4);
     let again: BinaryFuse<F> = xor_singleheader::decode(&bytes, hasher).expect("its own bytes");
     assert_eq!(again, filter);

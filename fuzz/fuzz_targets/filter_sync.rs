@@ -1,5 +1,5 @@
-//! Steps of four peers, one of them honest: it is never blamed, no block is scanned that is not the
-//! chain's, and no request breaks the rules of the node's side.
+//! Steps of four peers, one of them honest. The honest peer is never blamed, only blocks of the
+//! chain are scanned, and no request breaks the rules of a node.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

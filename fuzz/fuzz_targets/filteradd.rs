@@ -1,4 +1,4 @@
-//! `filteradd`: as `bitcoin` reads it, up to 520 bytes.
+//! `filteradd`: decoded as by `bitcoin`, up to 520 bytes.
 #![no_main]
 
 use bitcoin::consensus::deserialize;

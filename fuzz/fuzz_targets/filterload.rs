@@ -1,5 +1,5 @@
-//! `filterload`: accepted exactly within Core's limits; what is accepted is written back as it
-//! came, and agrees with `bitcoin`'s message where that has a value for the flags.
+//! `filterload`: accepted exactly within Core's limits. An accepted payload is encoded to the same
+//! bytes, and agrees with `bitcoin`'s message where that type can represent the flags.
 #![no_main]
 
 use bitcoin::consensus::deserialize;

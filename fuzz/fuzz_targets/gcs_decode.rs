@@ -1,5 +1,5 @@
-//! Bytes as a set of any parameters: read strictly, as Core does, and by `bitcoin` with each of its
-//! flaws named.
+//! Bytes as a set with any parameters: read strictly, as by Core, and by `bitcoin`, whose flaws are
+//! named one by one.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

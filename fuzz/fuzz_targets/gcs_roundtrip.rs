@@ -1,4 +1,5 @@
-//! Bytes as elements of a set: written as the text and `bitcoin` do, and all of them found again.
+//! Bytes as elements of a set: encoded as by `bitcoin` and by a coder written from the BIP, and all
+//! found again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,5 @@
-//! Headers one behind the other: linked alike on every backend, in one piece or one by one, and
-//! never but by parent hash and number.
+//! Concatenated headers: linked in the same way on every backend, in one call and one by one, and
+//! only by parent hash and number.
 #![no_main]
 
 use chainsieve::eth::header::{HeaderChain, HeaderView};

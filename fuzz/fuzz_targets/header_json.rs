@@ -1,4 +1,5 @@
-//! A header as JSON-RPC: what is taken has the hash that it claims, and alloy reads it too.
+//! A header as JSON-RPC: an accepted header has the hash that it claims, and alloy computes the
+//! same hash.
 #![no_main]
 
 use alloy_consensus::Header;

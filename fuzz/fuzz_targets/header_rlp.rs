@@ -1,4 +1,4 @@
-//! A header: what alloy reads, the library reads, with the same hash and fields.
+//! A header: whatever alloy reads, the library reads with the same hash and fields.
 #![no_main]
 
 use alloy_consensus::Header;

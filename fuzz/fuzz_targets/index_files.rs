@@ -1,5 +1,5 @@
-//! The golden index with patches under right checksums: opened, asked and explained without a
-//! panic, and if nothing of what counts was changed, with the same answer.
+//! The golden index with changed bytes and right checksums: it is opened, queried and explained
+//! without a panic, and all backends give the same answer.
 
 #![no_main]
 
@@ -12,6 +12,7 @@ use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
+/// The files of the golden index: the manifest, a sealed segment and the tail.
 const MANIFEST: &[u8] = include_bytes!("../../fixtures/ethereum/index/manifest");
 const SEGMENT: &[u8] = include_bytes!("../../fixtures/ethereum/index/00000000-01.segment");
 const TAIL: &[u8] = include_bytes!("../../fixtures/ethereum/index/0000000000000001.tail");
@@ -31,9 +32,11 @@ fn reseal(bytes: &mut [u8], part: std::ops::Range<usize>, seed: &[u8]) {
     bytes[part.end - 4..part.end].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Makes the checksums of a segment of one section right, those of rows included.
+/// Corrects the checksums of a segment of one section, those of rows included.
 fn reseal_segment(bytes: &mut [u8]) {
+    // The entries of the rows follow the header and the record of the section.
     const ENTRIES: usize = 64 + 4496;
+    // The data of the rows follows the entries, aligned to 4,096 bytes.
     const DATA: usize = (ENTRIES + 2048 * 14).next_multiple_of(4096);
     reseal(bytes, 0..64, &[]);
     reseal(bytes, 64..ENTRIES, &[]);
@@ -54,7 +57,7 @@ fn reseal_segment(bytes: &mut [u8]) {
 }
 
 fuzz_target!(|data: &[u8]| {
-    // Patches of five bytes: which file and where, then what.
+    // Patches of five bytes: the position, the file and the new byte.
     let (mut manifest, mut segment, mut tail) =
         (MANIFEST.to_vec(), SEGMENT.to_vec(), TAIL.to_vec());
     let (asked, patches) = data.split_at(data.len().min(24));

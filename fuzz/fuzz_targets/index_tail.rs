@@ -1,5 +1,6 @@
-//! Manifests and tails of an index: whatever opens can be asked, and finds what a scan of the
-//! filters in its tail finds. Magic and checksums are put right where the first byte says so.
+//! Manifests and tails of an index: an index that opens can be queried, and finds what a scan of
+//! the blooms in its tail finds. The first byte tells which magic bytes and checksums are
+//! corrected.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -11,11 +12,12 @@ use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
+/// Lengths of a manifest, of the header of a tail, and of a slot of a tail, in bytes.
 const MANIFEST: usize = 68;
 const HEADER: usize = 96;
 const SLOT: usize = 328;
 
-/// A manifest and whatever tail it names.
+/// A manifest and the tail that it names.
 struct Files {
     manifest: Vec<u8>,
     tail: Vec<u8>,
@@ -33,7 +35,7 @@ impl Storage for Files {
     }
 }
 
-/// Puts right how a file starts: without flags, or with those that there are.
+/// Corrects the start of a file, and clears unknown flags.
 fn front(bytes: &mut [u8], letter: u8) {
     bytes[..8].copy_from_slice(b"\x89EB\0\r\n\x1a\n");
     bytes[3] = letter;
@@ -42,7 +44,7 @@ fn front(bytes: &mut [u8], letter: u8) {
     bytes[11] = 0;
 }
 
-/// Makes rows consecutive, lets roll-backs go back to one of them, and writes the checksums.
+/// Makes the rows consecutive, lets each roll-back lead to one of them, and corrects the checksums.
 fn slots(tail: &mut [u8]) {
     let generation: [u8; 8] = tail[16..24].try_into().expect("eight bytes");
     let first = u64::from_le_bytes(tail[24..32].try_into().expect("eight bytes"));
@@ -70,7 +72,7 @@ fn slots(tail: &mut [u8]) {
     }
 }
 
-/// The filters of the blocks that stand at the end of a tail that was opened.
+/// Returns the blooms of the blocks that a tail contains at its end, if the tail can be opened.
 fn filters(tail: &[u8]) -> Vec<[u8; 256]> {
     let number = |slot: &[u8]| u64::from_le_bytes(slot[16..24].try_into().expect("eight bytes"));
     let mut filters = BTreeMap::new();
@@ -115,7 +117,7 @@ fuzz_target!(|data: &[u8]| {
     let query = CompiledQuery::new(vec![vec![[0, 1, 2]]]);
     let found = index.candidates(&query, blocks.clone()).expect("answered");
     assert!(found.iter().all(|block| blocks.contains(&block)));
-    // A slot of no kind ends the tail; nothing else does when checksums are right.
+    // A slot of an unknown kind ends the tail. If the checksums are right, nothing else ends it.
     if all_right && tail[HEADER..].chunks_exact(SLOT).all(|slot| (1..=3).contains(&slot[0])) {
         let expected = scan::candidates(&query, &filters(&tail));
         let expected = expected.iter().map(|&at| blocks.start() + at as u64);

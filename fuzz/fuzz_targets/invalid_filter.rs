@@ -1,5 +1,6 @@
-//! Proofs against filters: read and written alike, and none against a block's own filter. Any bytes
-//! are proven to be no filter exactly if the reader written from the text finds them so.
+//! Proofs against filters: they survive a round trip, and none verifies against a block's own
+//! filter. Bytes are proven to be malformed exactly if the reader written from the BIP rejects
+//! them.
 #![no_main]
 
 use bitcoin::Network;
@@ -23,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
             assert_ne!(proof.filter, honest.content, "an honest filter is proven wrong");
         }
         let _ = proof.verify(proof.block_hash, Network::Regtest);
-        // The same against the honest filter.
+        // The same evidence, against the honest filter.
         let accused = InvalidFilter { filter: honest.content, block_hash: hash, ..proof };
         assert!(accused.verify(hash, network).is_err(), "an honest filter is proven wrong");
     }

@@ -1,7 +1,7 @@
-//! The light client on the files and messages of strangers: it opens or refuses the files, and no
-//! message makes it panic or send without bound.
+//! The light client on files and messages from untrusted sources: it opens or rejects the files,
+//! and no message makes it panic or send without bound.
 //!
-//! Bytes: protocol | three files (length u16 each): headers, journal, state | messages: command u8,
+//! Input: protocol | three files (length u16 each): headers, journal, state | messages: command u8,
 //! length u16, payload.
 #![no_main]
 
@@ -18,6 +18,7 @@ use chainsieve::btc::client::{
 use chainsieve::btc::peer::PeerId;
 use libfuzzer_sys::fuzz_target;
 
+/// The commands that the input can select.
 const COMMANDS: [&str; 12] = [
     "headers",
     "inv",

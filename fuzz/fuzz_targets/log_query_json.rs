@@ -1,5 +1,5 @@
-//! A query: what is taken by alloy's rules alloy takes too, with the same sets; and the canonical
-//! form of what is taken reads as the same query.
+//! A query: alloy reads every query that the library reads by alloy's rules, with the same sets.
+//! The canonical form of a query reads as the same query.
 #![no_main]
 
 use alloy_rpc_types_eth::Filter;

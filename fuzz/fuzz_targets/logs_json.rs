@@ -1,5 +1,5 @@
-//! What `eth_getLogs` returns: read, written and read again as the same logs; the digest does not
-//! know their order.
+//! Logs as `eth_getLogs` returns them survive a round trip, and their digest does not depend on
+//! their order.
 #![no_main]
 
 use chainsieve::eth::log::{self, LocatedLog};

@@ -1,5 +1,5 @@
-//! A block of made-up scripts against a made-up filter: the slow matcher and the library, whole
-//! and transaction by transaction, on every backend.
+//! A block of made-up scripts against a made-up filter: the slow matcher and the library agree, on
+//! the whole block and transaction by transaction, on every backend.
 #![no_main]
 
 use bitcoin::absolute::LockTime;
@@ -15,7 +15,7 @@ use libfuzzer_sys::fuzz_target;
 use testkit::btc::slow_bip37::script::non_empty_pushes;
 use testkit::btc::slow_bip37::{Reason, SlowFilter, outpoint_bytes};
 
-/// Reads the input as parameters; zeros once it is used up.
+/// Reads the input as parameters, and as zeros after its end.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -66,7 +66,7 @@ fn transactions(input: &mut Input<'_>) -> Vec<Transaction> {
     transactions
 }
 
-/// Random bytes, or a filter with some of the transactions' elements.
+/// Returns a filter of random bytes, or a filter with some of the transactions' elements.
 fn filter(input: &mut Input<'_>, transactions: &[Transaction]) -> SlowFilter {
     let hash_funcs = u32::from(input.byte() % 52);
     let tweak = u32::from_le_bytes([input.byte(), input.byte(), input.byte(), input.byte()]);
@@ -127,7 +127,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert_eq!(filter.encode(), slow.payload(), "{}", backend.name());
     }
-    // Whole: as one batch, behind a header of zeros.
+    // Match the whole block as one batch, after a header of zeros.
     let mut raw = vec![0; 80];
     raw.push(u8::try_from(transactions.len()).expect("few"));
     for tx in &transactions {

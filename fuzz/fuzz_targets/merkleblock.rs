@@ -1,5 +1,5 @@
-//! `merkleblock`: parsed, refused and read as `bitcoin` does it; also with the root that the
-//! tree comes to, so that whole trees are reached.
+//! `merkleblock`: parsed, rejected and read as by `bitcoin`. A block is read again with the root
+//! that its tree yields, so that valid trees are reached.
 #![no_main]
 
 use bitcoin::Network;

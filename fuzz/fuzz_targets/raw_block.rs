@@ -1,4 +1,4 @@
-//! Raw blocks: taken apart exactly if `bitcoin` decodes them, with its ids.
+//! Raw blocks: decoded exactly if `bitcoin` decodes them, and with the same ids.
 #![no_main]
 
 use bitcoin::{Block, Transaction, consensus};

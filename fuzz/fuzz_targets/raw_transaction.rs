@@ -1,5 +1,4 @@
-//! Raw transactions: taken apart exactly if `bitcoin` decodes them, and matched as
-//! the slow matcher does.
+//! Raw transactions: decoded exactly if `bitcoin` decodes them, and matched as by the slow matcher.
 #![no_main]
 
 use bitcoin::{Transaction, consensus};

@@ -1,5 +1,5 @@
-//! Receipts in consensus form and in slim form: what alloy reads, the library reads, with the
-//! same root.
+//! Receipts in consensus form and in slim form: where alloy and the library both read a list, the
+//! roots are equal.
 #![no_main]
 
 use alloy_consensus::ReceiptEnvelope;

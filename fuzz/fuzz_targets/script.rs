@@ -1,4 +1,4 @@
-//! Scripts: the pushes, the end and the type that the slow reader finds.
+//! Scripts: the pushes, the end and the type are those that the slow reader finds.
 #![no_main]
 
 use chainsieve::btc::script::{ScriptType, ops, pushes};

@@ -139,7 +139,7 @@ fn without_receipts_the_blocks_are_named() {
     let result = Some(&issued.answer[..]);
     let verified = bare.verify(&issued.trust(), headers, |_, _| None, result).unwrap();
     assert!(!verified.is_complete() && verified.logs.is_some());
-    // Receipts from another source do, each for its own block.
+    // Receipts from another source complete the proof, each for its own block.
     let from = |numbers: &'static [u64]| {
         let run = &issued.run;
         move |number, _| numbers.contains(&number).then(|| run.block(number).receipts.clone())

@@ -227,9 +227,9 @@ fn receipts_without_post_states_decide_nothing() {
     assert_ne!(dropped.tip(), run.tip());
 }
 
-/// Before Byzantium, an incomplete list of legacy receipts can't be told from a list of a source
-/// that drops post-states, so the block becomes undecidable. Since Byzantium, such a list is
-/// rejected and fetched again.
+/// Before Byzantium, an incomplete list of legacy receipts looks like the list of a source that
+/// drops post-states, so the block becomes undecidable. Since Byzantium, such a list is rejected
+/// and fetched again.
 #[test]
 fn too_few_receipts_of_a_later_block_are_rejected() {
     let with_logs = plan(&[&[log(1, &[], 1)]]);

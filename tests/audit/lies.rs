@@ -54,6 +54,7 @@ enum Lie {
     Remove,
 }
 
+/// All lies, each of which is told about every log.
 const LIES: [Lie; 18] = [
     Lie::Withhold,
     Lie::Address,

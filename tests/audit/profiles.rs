@@ -202,7 +202,7 @@ fn a_filter_of_all_ones_rules_nothing_out() {
     assert_eq!(Audit::new(question, &[]).unwrap().open().count(), 1);
     let report = run.audit_question(question, &[]);
     assert_eq!((report.status(), report.counts.checked_by_receipts), (Status::Complete, 1));
-    // A bloom of all ones proves no forgery either. Receipts do.
+    // A bloom of all ones proves no forgery either. Only receipts prove one.
     let mut forged = run.blocks[0].logs[0].clone();
     forged.log.address = Address::repeat_byte(0x77);
     let forged = [forged];

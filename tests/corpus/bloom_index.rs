@@ -14,6 +14,7 @@ use testkit::Rng;
 use testkit::eth::corpus::EthCorpus;
 use testkit::eth::linked_headers::linked_headers;
 
+/// Number of the first block.
 const FIRST: u64 = 17_000_000;
 
 #[test]

@@ -14,6 +14,7 @@ use chainsieve::btc::proof_of_work::ProofOfWorkError;
 
 use testkit::btc::corpus::Corpus;
 
+/// Number of blocks in a difficulty period.
 const PERIOD: u32 = 2016;
 
 fn headers(corpus: &Corpus, name: &str) -> Vec<Header> {

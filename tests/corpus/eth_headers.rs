@@ -163,6 +163,7 @@ fn blocks_of_json_rpc_are_taken_under_their_hash_alone() {
     assert!(altered > 13 * 16, "{altered}");
 }
 
+/// The members of a header over JSON-RPC, up to those of the Amsterdam fork.
 const FIELDS: [&str; 24] = [
     "hash",
     "parentHash",

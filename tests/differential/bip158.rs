@@ -161,6 +161,7 @@ fn counts_that_overflow_are_only_an_error() {
 /// first value.
 #[test]
 fn a_count_over_the_limit_is_only_an_error() {
+    /// The smallest count above Core's limit.
     const COUNT: u64 = 0x0200_0001;
     let coding = Coding { k0: 5, k1: 6, p: 0, m: 1 };
     let scripts = (0..u32::MAX).map(|number| number.to_le_bytes().to_vec());

@@ -1,5 +1,5 @@
-//! Each element that is removed, added or altered is caught, or left open, exactly where theory
-//! says so.
+//! Removes, adds and alters elements of filters. An audit must catch each change that the data of
+//! the block can show, and must leave the other changes open.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -30,6 +30,7 @@ pub(crate) enum Tamper {
     Cut,
 }
 
+/// All changes to a filter.
 pub(crate) const TAMPERS: [Tamper; 7] = [
     Tamper::DropWallet,
     Tamper::DropOutput,

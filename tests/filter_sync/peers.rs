@@ -65,6 +65,7 @@ pub(crate) enum BlockLie {
     MadeUpWitness,
 }
 
+/// All changes to a block.
 pub(crate) const BLOCK_LIES: [BlockLie; 6] = [
     BlockLie::Missing,
     BlockLie::Other,

@@ -66,6 +66,7 @@ pub(crate) static LARGE: LazyLock<Map> = LazyLock::new(|| {
     Map { world, histories }
 });
 
+/// Timeout of a request in the simulations.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns a configuration with the timeout of the simulations.

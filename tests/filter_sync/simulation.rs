@@ -208,6 +208,7 @@ impl<'w> Simulation<'w> {
             Step::Deliver(id, messages, closes) => {
                 for message in messages {
                     let peer = self.connections.get_mut(&id).expect("connected once");
+                    // A closed connection delivers nothing.
                     if !peer.open {
                         return;
                     }
@@ -250,6 +251,7 @@ impl<'w> Simulation<'w> {
     fn connect(&mut self, chain: &HeaderChain, index: usize) {
         let id = PeerId(self.rng.u64());
         let plan = &self.scenario.plans[index];
+        // The peer knows the tips that are older than its lag.
         let heard_by = self.now.saturating_sub(plan.lag);
         let heard = self.scenario.tips.iter().filter(|(time, _)| *time <= heard_by).count();
         for (at, &(time, _)) in self.scenario.tips.iter().enumerate().skip(heard) {
@@ -366,6 +368,7 @@ impl<'w> Simulation<'w> {
     fn check_grade(&self, height: u32, hash: FilterHash, grade: Grade) {
         let block = self.chains[self.known - 1].hash_at(height).expect("a height of the chain");
         match grade {
+            // The answer itself shows that one peer claims the filter.
             Grade::OnePeer => {}
             Grade::Peers(count) => {
                 // A peer with a quirk may have claimed any hash.
@@ -406,6 +409,7 @@ impl<'w> Simulation<'w> {
         let heard = peer.heard.checked_sub(1).expect("a peer without a tip is asked nothing");
         let response = peer.session.answer(world, &self.chains[heard], message);
         assert_eq!(response.violation, None, "the client breaks the protocol: {message:?}");
+        // Answers over one connection stay in order.
         let time = (self.now + response.delay).max(peer.busy);
         peer.busy = time;
         self.at(time, Step::Deliver(id, response.messages, response.closes));

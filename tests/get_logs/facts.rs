@@ -89,6 +89,7 @@ fn geth_parses() {
     assert_eq!(cases.len(), 8);
 }
 
+/// A hash that serves as a block hash and as a topic.
 const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 
 /// Filters that geth's tests of `eth_getLogs` expect to be rejected. The unknown block hash is

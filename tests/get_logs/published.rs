@@ -127,7 +127,7 @@ fn published_logs_are_the_logs_of_the_chain() {
     assert_eq!((answers, logs, with_timestamp), (10, 28, 7));
     assert_eq!(audits, Audits { complete: 10, wrong: 10, undecided: 0 });
 
-    // The corpus lists the same errors as facts, each as often.
+    // The corpus lists the same errors as facts, with the same counts.
     let facts: Value =
         serde_json::from_str(&corpus.text("facts/execution_apis.json")).expect("JSON");
     let listed = facts["errors_in_fixtures"].as_array().expect("a list").iter();

@@ -11,6 +11,7 @@ use chainsieve::eth::log_query::{
 
 use testkit::eth::log_chains::Chain;
 
+/// The semantics of geth and of alloy.
 pub(crate) const BOTH: [Semantics; 2] = [Semantics::Geth, Semantics::Alloy];
 
 /// A filter as the library reads it, and the logs that it selects, in the order of the chain.

@@ -18,6 +18,7 @@ use testkit::btc::oracle;
 use testkit::btc::random_sets::{coding, elements, queries};
 use testkit::mutated;
 
+/// The parameters of the basic filter, with an arbitrary key.
 const BASIC: Coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
 
 /// Returns the largest number of values that the bytes can hold. Each value takes a zero bit and

@@ -12,6 +12,7 @@ use testkit::Rng;
 use testkit::btc::regtest::{branch, genesis, mine};
 use testkit::mutated;
 
+/// The time of the clock in these tests.
 const NOW: u32 = 2_000_000_000;
 
 /// Offsets of the fields of the preamble.

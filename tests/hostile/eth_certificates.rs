@@ -12,6 +12,7 @@ use testkit::Rng;
 use testkit::eth::fixtures;
 use testkit::mutated;
 
+/// A mainnet block of the fixtures.
 const NUMBER: u64 = 14_764_013;
 
 /// The data of a verifier who asks for every log of one block.

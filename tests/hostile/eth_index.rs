@@ -10,6 +10,7 @@ use testkit::Rng;
 use testkit::eth::linked_headers::linked_headers;
 use testkit::eth::shared_folder::SharedFolder;
 
+/// The files of the index, except the tail.
 const FILES: [&str; 2] = ["manifest", "00000000-01.segment"];
 
 /// Returns an index with one sealed section, and a few headers after it.

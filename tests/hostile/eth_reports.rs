@@ -12,6 +12,7 @@ use testkit::Rng;
 use testkit::eth::fixtures;
 use testkit::mutated;
 
+/// A mainnet block of the fixtures.
 const NUMBER: u64 = 14_764_013;
 
 /// Returns the report on an empty answer to a query for every log of a block, the query, and the

@@ -12,6 +12,7 @@ use chainsieve::btc::bip158::container::{
 use crate::survives;
 use testkit::Rng;
 
+/// Height of the first filter.
 const START: u32 = 700_000;
 
 fn header() -> Header {

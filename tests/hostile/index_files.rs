@@ -10,8 +10,10 @@ use testkit::eth::made_up_headers::Blocks;
 use testkit::eth::recording_storage::{Disk, Recorder};
 use testkit::mutated;
 
+/// Lengths of the header of a tail and of a slot, in bytes.
 const HEADER: usize = 96;
 const SLOT: usize = 328;
+/// Number of the first block.
 const FIRST: u64 = 50;
 /// Memory that a writer needs for any index, mostly for the buffer in which it transposes blooms.
 const WRITER: usize = 1_000_000;
@@ -236,7 +238,7 @@ fn tails_made_up_from_slots_of_tails() {
             let at = rng.below(count);
             let place = HEADER + at * SLOT..HEADER + (at + 1) * SLOT;
             let new = match rng.below(5) {
-                // A slot of another place, which is then there twice.
+                // A copy of a slot from another position.
                 0 => rng.pick(&slots).to_vec(),
                 // A slot of another generation.
                 1 => {

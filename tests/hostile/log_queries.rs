@@ -7,6 +7,7 @@ use crate::survives;
 use testkit::Rng;
 use testkit::mutated;
 
+/// A topic and an address for valid queries and logs.
 const TOPIC: &str = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef";
 const ADDRESS: &str = "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48";
 

@@ -52,6 +52,7 @@ fn decode_data(payload: &[u8]) -> Result<AddedData, PayloadError> {
     survives("AddedData::decode", payload, 2, 200, || AddedData::decode(payload))
 }
 
+/// Sizes of filters around the boundaries of the length encoding and around the limit.
 const FILTER_SIZES: [usize; 9] = [0, 1, 2, 252, 253, 254, 1_000, 35_999, 36_000];
 /// The number of hash functions, the tweak and the flags.
 const TAIL: [u8; 9] = [11, 0, 0, 0, 0xde, 0xad, 0xbe, 0xef, 0x81];

@@ -414,6 +414,7 @@ fn a_confirmed_transaction_is_not_unconfirmed_again() {
 /// A peer announces more made-up payments than the client keeps.
 #[test]
 fn unconfirmed_transactions_are_bounded() {
+    /// Largest number of unconfirmed transactions that a client keeps.
     const MOST: u32 = 1_000;
     let mut chain = Chain::new();
     push(&mut chain, &script(8), &[]);

@@ -29,10 +29,13 @@ use super::truth::{Watched, share_of};
 use super::world::{World, config};
 use testkit::Rng;
 
+/// The extended public key from which both chains of scripts are derived.
 const KEY: &str = "tpubDC8msFGeGuwnKG9Upg7DM2b4DaRqg3CUZa5g8v2SRQ6K4NSkxUgd7HsL2XVWbVm39yBA4LAxysQAm397zwQSQoQgewGiYZqrA9DsP4zbQ1M";
 /// Number of indices that a schedule may use.
 const INDICES: u32 = 60;
+/// Number of indices that a wallet watches from the start.
 const RANGE: u32 = 2;
+/// Number of indices that a wallet watches after the last used one.
 const GAP: u32 = 3;
 /// Number of steps without work that end a schedule: more than two timeouts.
 const QUIET: u32 = 15;
@@ -98,11 +101,14 @@ impl Reader {
     /// Takes updates from the client.
     fn give(&mut self, updates: Vec<Update>) {
         for update in &updates {
+            // Updates without a wallet report no hit.
             let Some(id) = &update.wallet else { continue };
             match &update.news {
                 News::Hit(hit) => {
+                    // The law is about hits in blocks. Unconfirmed hits have no place.
                     let Some((at, _)) = hit.place else { continue };
                     let key = (id.clone(), at.hash, hit.txid);
+                    // Only an update that is marked as repeated may give a hit again.
                     if !update.again && !self.given.insert(key) {
                         self.trouble.push(format!("twice unmarked: {} at {}", hit.txid, at.height));
                     }
@@ -236,6 +242,7 @@ impl<'a> Schedule<'a> {
         let is_news = !updates.is_empty();
         self.reader.give(updates);
         let is_caught_up = self.world.client.is_caught_up();
+        // Check when the client has just caught up, and after further updates.
         if is_caught_up && (is_news || !self.was_caught_up) {
             self.check_answered();
             self.check_caught_up();
@@ -461,6 +468,7 @@ impl<'a> Schedule<'a> {
         let top = self.chains.iter().map(Chain::height).max().unwrap();
         loop {
             grow(&mut self.chain, &mut self.rng, self.scripts, self.first, &mut self.salt);
+            // The final chain must have the most work, so that the client follows it.
             if self.chain.height() > top {
                 break;
             }

@@ -18,6 +18,7 @@ use super::truth::{Watched, places};
 use super::world::{World, all_hits, config, hits, withdrawn};
 use testkit::Rng;
 
+/// Both protocols that find the transactions of wallets.
 pub(crate) const BOTH: [Protocol; 2] = [Protocol::Bip37, Protocol::Bip157];
 
 /// The descriptor of BIP84's test wallet, with its key as testnets encode it.
@@ -644,8 +645,8 @@ fn kept_filters_are_asked_for_another_wallet() {
         .filter(|update| update.wallet.as_ref().is_some_and(|id| id.0 == "b"))
         .collect();
     assert_eq!(set(&of_b), places(&chain, &Watched::scripts(&[script(9)], 0)));
-    // Only filters of scanned blocks are requested again, scanned for the first wallet or for this
-    // one: a filter that one peer alone claims proves nothing about other scripts.
+    // A filter that a single peer claims proves nothing about other scripts. So only the filters of
+    // blocks that were already scanned, for either wallet, are requested again.
     let scanned =
         [script(1), script(9)].map(|script| places(&chain, &Watched::scripts(&[script], 0)));
     let scanned: BTreeSet<_> = scanned.iter().flatten().map(|(height, _)| height).collect();

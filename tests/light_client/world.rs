@@ -141,6 +141,7 @@ impl World {
         while let Some(id) = self.storage.store(count) {
             let actions = self.client.handle(Event::Stored(id), self.now);
             self.obey(actions);
+            // With a limit, writes that follow from this one stay pending.
             if count != usize::MAX {
                 break;
             }

@@ -95,6 +95,7 @@ fn go(
     run.kill = None;
     if run.ended.is_none() {
         world.withhold(0);
+        // The first update names the first block, which is needed below.
         if run.told.is_none() {
             run.settle(&world);
         }
@@ -110,6 +111,7 @@ fn go(
             prop_assert_eq!(run.reader.last, Some(last));
             prop_assert_eq!(&run.reader.logs, &world.logs_up_to(last, run.told.unwrap()));
         }
+        // This end is right only if the reorganisation goes below the blocks kept.
         Some(Err(Fault::TooDeep { first, .. })) => {
             let last = run.follower.last().unwrap();
             prop_assert!(last.number >= first.number);

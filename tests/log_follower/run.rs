@@ -14,6 +14,8 @@ use chainsieve::eth::receipts::BlockReceipts;
 
 use testkit::eth::world::{ASKED, Reader, World};
 
+/// Number of blocks that the follower keeps, and depth of the deepest reorganisation that it
+/// follows.
 pub(crate) const KEEP: usize = 12;
 /// The value of `odd` for an answer without a fault.
 pub(crate) const TRUE: u8 = 254;
@@ -243,6 +245,7 @@ impl Run {
             Question::ReceiptsEachWay(at) => {
                 let other = &world.blocks[&world.canonical[0]].receipts;
                 let right = receipts(world, *at);
+                // Otherwise no method returns receipts.
                 if odd == 5 || odd == TRUE {
                     self.answer(id, Answer::ReceiptsBy("a", Ok(Some(other))));
                     self.answer(id, Answer::ReceiptsBy("b", Ok(right)));
@@ -294,7 +297,9 @@ impl Run {
         let other = &world.blocks[&world.canonical[0]].receipts;
         for &at in blocks {
             let answer = match odd {
+                // The answer ends early.
                 3 => break,
+                // The receipts are those of another block.
                 4 => Ok(Some(other)),
                 6 => Err(Failure { transient: true, reason: "no connection".into() }),
                 _ => Ok(receipts(world, at)),
@@ -317,6 +322,8 @@ impl Run {
             let is_told = self.told.is_some_and(|from| last.is_none_or(|last| last.number < from));
             idle += u32::from(self.asked.is_none() && self.actions.is_empty());
             let is_given_out = self.reader.last == last && self.follower.last() == last;
+            // If the range begins after the last block, nothing is given out. Then 20 idle steps
+            // show that nothing follows.
             if self.told.is_some() && (is_given_out || is_told && idle > 20) {
                 return;
             }

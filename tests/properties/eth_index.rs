@@ -13,6 +13,7 @@ use testkit::eth::shared_folder::SharedFolder;
 
 use alloy_primitives::B256;
 
+/// Number of blocks in a section.
 const SECTION: usize = 8192;
 /// Number of the newest blocks that stay unsealed.
 const CONFIRMATIONS: usize = 70;

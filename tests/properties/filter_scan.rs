@@ -19,6 +19,7 @@ use testkit::Rng;
 const WALLETS: usize = 3;
 /// Number of scripts that a wallet has after the last one that it saw used.
 const GAP: usize = 3;
+/// Height of the first block.
 const FIRST: u32 = 1_000;
 
 fn script(wallet: usize, index: usize) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! Rates and sizes of Golomb-coded sets: fixed seeds, stated numbers, a bound above and below.
+//! Rates and sizes of Golomb-coded sets, from fixed seeds, with bounds on both sides of the
+//! expected values.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,8 @@ struct Set {
 }
 
 impl Set {
-    /// Of `count` random elements of 21 bytes, so that strangers have other lengths.
+    /// Returns a set of `count` random elements of 21 bytes. Absent scripts in these tests have
+    /// another length.
     fn new(rng: &mut Rng, p: u8, m: u32, count: usize) -> Self {
         let params = GcsParams::new(p, m).expect("parameters");
         let key = SipKey { k0: rng.u64(), k1: rng.u64() };
@@ -41,7 +43,8 @@ fn float(count: usize) -> f64 {
     f64::from(u32::try_from(count).expect("few"))
 }
 
-/// How many of `count` random scripts a filter finds, on every backend and decoded.
+/// Returns how many of `count` absent scripts match, and checks that every backend and the decoded
+/// filter agree.
 fn strangers_found(rng: &mut Rng, set: &Set, count: usize) -> f64 {
     let scripts: PreparedScripts = (0..count).map(|_| rng.array::<22>()).collect();
     let filter = set.filter();
@@ -57,10 +60,11 @@ fn assert_within(name: &str, got: f64, mean: f64, bound: f64) {
     assert!((got - mean).abs() < bound, "{name}: {got}, {mean} expected, {bound} allowed");
 }
 
-/// One stranger in M is found, within 4.5 standard deviations. That many values are equal by
-/// chance that the rate is lower by one part in 2 M.
+/// One absent script in M matches, within 4.5 standard deviations. Some values are equal by chance,
+/// which lowers the rate by one part in 2 M.
 #[test]
 fn one_stranger_in_m_is_found() {
+    /// Number of absent scripts.
     const ASKED: u32 = 300_000;
     for (seed, p, m, elements) in [
         (1, 2, 5, 1_000),
@@ -74,7 +78,8 @@ fn one_stranger_in_m_is_found() {
         let distinct: BTreeSet<u64> = set.values().into_iter().collect();
         let (n, m) = (float(elements), f64::from(m));
         let coverage = float(distinct.len()) / (n * m);
-        // Of n m places, those that some of n values fall into: n values less about n / 2 m.
+        // The expected number of distinct values among n random values in a range of n m: about n /
+        // 2 m values coincide with another one.
         let expected = n * m * (1.0 - (-1.0 / m).exp());
         let deviation = (n / (2.0 * m)).sqrt().max(1.0);
         assert_within("distinct values", float(distinct.len()), expected, 5.0 * deviation);
@@ -86,7 +91,7 @@ fn one_stranger_in_m_is_found() {
     }
 }
 
-/// Of the basic filter: of 12 million strangers about 15 are found.
+/// Of 12 million absent scripts, about 15 match a basic filter.
 #[test]
 fn strangers_of_the_basic_filter() {
     let mut rng = Rng::new(6);
@@ -96,8 +101,8 @@ fn strangers_of_the_basic_filter() {
     assert_within("of the basic filter", found, mean, 4.0 * f64::sqrt(mean));
 }
 
-/// Values spread evenly: over 64 parts of the range, and over the 64 lowest remainders, chi
-/// squared of 63 degrees of freedom lies within 4.5 standard deviations of its mean.
+/// The values are spread evenly, over 64 parts of the range and over the remainders modulo 64.
+/// Chi-squared with 63 degrees of freedom is within 4.5 standard deviations of its mean.
 #[test]
 fn values_spread_over_the_whole_range() {
     const ELEMENTS: usize = 64_000;
@@ -121,8 +126,9 @@ fn values_spread_over_the_whole_range() {
     }
 }
 
-/// Gaps between values are exponential with mean M, so that a code has 1 + P bits and a quotient
-/// of 1 / (e^(2^P / M) - 1) on average: 21.05 bits for the basic filter. Within 1 %.
+/// The gaps between values are exponential with mean M. A code then has 1 + P bits, and a quotient
+/// of 1 / (e^(2^P / M) - 1) on average: 21.05 bits for the basic filter. Sizes are within 1 % of
+/// this.
 #[test]
 fn sizes_are_those_of_exponential_gaps() {
     const ELEMENTS: usize = 50_000;
@@ -143,7 +149,7 @@ fn sizes_are_those_of_exponential_gaps() {
     }
 }
 
-/// The key decides: under a key that differs in one bit, elements are strangers.
+/// Under a key that differs in one bit, elements match only by chance.
 #[test]
 fn another_key_is_another_set() {
     const ELEMENTS: usize = 20_000;

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use testkit::Rng;
 use testkit::btc::regtest::{branch, genesis, mine};
 
+/// The latest possible time, at which no header is too new.
 const NOW: u32 = u32::MAX;
 
 /// Every header in the order of arrival. The chain starts at the first.
@@ -290,6 +291,7 @@ fn deep_reorganization() {
 /// nevertheless.
 #[test]
 fn side_branches_are_bounded() {
+    /// Largest number of headers on side branches.
     const LIMIT: usize = 100;
     let trunk = branch(&genesis(), 300, 1);
     let mut chain = HeaderChain::new(Network::Regtest).with_side_limit(LIMIT);

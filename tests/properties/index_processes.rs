@@ -1,4 +1,4 @@
-//! An index in a folder, and processes that are killed while they write to it.
+//! An index in a folder, with processes that are killed while they write to it.
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Lines};
@@ -14,10 +14,11 @@ use testkit::Rng;
 use testkit::eth::index_sessions::{check_reader, settings};
 use testkit::eth::made_up_headers::{Blocks, VALUES};
 
+/// Environment variables that give a process its folder and its seed.
 const FOLDER: &str = "CHAINSIEVE_INDEX_FOLDER";
 const SEED: &str = "CHAINSIEVE_INDEX_SEED";
 
-/// A folder that goes when it is dropped.
+/// A folder that is removed when this value is dropped.
 struct TestFolder(PathBuf);
 
 impl TestFolder {
@@ -39,10 +40,10 @@ fn open(folder: &Path) -> Result<Writer<Folder>, IndexError> {
     Ok(Writer::open(Folder::new(folder), &settings())?.with_confirmations(4))
 }
 
-/// Runs one of the ignored tests below in a process of its own.
+/// A process that runs one of the ignored tests below.
 struct Process {
     child: Child,
-    /// Until someone else listens.
+    /// The output lines of the process, until another owner takes them.
     lines: Option<Lines<BufReader<ChildStdout>>>,
 }
 
@@ -60,12 +61,12 @@ impl Process {
         Self { child, lines: Some(lines) }
     }
 
-    /// The next thing it says.
+    /// Returns the next line that the process reports.
     fn next(&mut self) -> Option<String> {
         self.lines.as_mut()?.find_map(|line| Some(line.ok()?.strip_prefix("> ")?.into()))
     }
 
-    /// Kills it, and returns what it had said.
+    /// Kills the process, and returns the lines that it has reported.
     fn kill(mut self) -> Vec<String> {
         assert_eq!(self.child.try_wait().expect("asked"), None, "it ended");
         self.child.kill().expect("killed");
@@ -81,13 +82,14 @@ impl Drop for Process {
     }
 }
 
-/// Where a process that was started by [`Process::start`] works, and its seed.
+/// Returns the folder and the seed of a process that was started by [`Process::start`].
 fn task() -> Option<(PathBuf, u64)> {
     let seed = std::env::var(SEED).ok()?.parse().expect("a number");
     Some((std::env::var_os(FOLDER)?.into(), seed))
 }
 
-/// Writes without end. Says what it does before it does it, and when it was acknowledged.
+/// Writes without end. Reports each operation before it begins, and each sync after it has
+/// succeeded.
 #[test]
 #[ignore = "a process of other tests"]
 fn writer_process() {
@@ -109,10 +111,11 @@ fn writer_process() {
             }
             1..5 => {
                 let next = writer.numbers().map_or(0, |numbers| numbers.end() + 1);
-                // As many as a section has: often, and then seldom, so that it doesn't get slow.
+                // Append a whole section: often at first, and rarely later, so that the index stays
+                // small.
                 let seldom = if next < 30_000 { 6 } else { 400 };
                 let count = if rng.one_in(seldom) { 8192 } else { 1 + rng.below(40) };
-                // Other hashes, the same filters.
+                // Other hashes with the same blooms.
                 let branch = 7000 * (seed << 32 | step);
                 println!("> append {count} {branch}");
                 let parent = writer.last_hash().unwrap_or_default();
@@ -127,11 +130,11 @@ fn writer_process() {
     }
 }
 
-/// What an index must hold by what its writer said.
+/// The state that an index must have, according to the reports of its writer.
 struct Model {
     blocks: Blocks,
     tip: Option<B256>,
-    /// The last blocks since the last acknowledgement.
+    /// The last blocks that are possible since the last acknowledgement.
     allowed: HashSet<Option<B256>>,
 }
 
@@ -190,7 +193,7 @@ fn a_killed_writer_leaves_what_was_acknowledged() {
     assert!(model.tip.is_some_and(|tip| model.blocks.number(tip) > 8192));
 }
 
-/// Reads without end. Each time that there is more, all of it is as the writer makes it.
+/// Reads without end. After each change, checks that all blocks are those that the writer makes.
 #[test]
 #[ignore = "a process of other tests"]
 fn reader_process() {
@@ -218,11 +221,11 @@ fn reader_process() {
     }
 }
 
-/// One process writes and two read, until each reader saw the index change so many times.
+/// Runs one process that writes and two that read, until each reader has seen this many changes.
 fn one_writes_and_two_read(name: &str, changes: usize) {
     let folder = TestFolder::new(name);
     let mut writer = Process::start("writer_process", &folder.0, 77);
-    // A full pipe would stop it.
+    // Read the writer's output: a full pipe would stop the writer.
     let heard = writer.lines.take().map(|lines| std::thread::spawn(|| lines.count()));
     let mut readers = [1, 2].map(|seed| Process::start("reader_process", &folder.0, seed));
     for reader in &mut readers {

@@ -42,7 +42,7 @@ fn encoding(receipt: OpDepositReceipt) -> Vec<u8> {
 }
 
 /// Bedrock has no nonce. Regolith has a nonce that the root does not cover. From Canyon on, the
-/// root covers the nonce and the version. This holds in all encodings.
+/// root covers the nonce and the version. The test checks all encodings.
 #[test]
 fn what_the_root_covers_by_fork() {
     let other = OpReceiptEnvelope::Eip1559(deposit(None, None).inner.with_bloom()).encoded_2718();

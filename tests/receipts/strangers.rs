@@ -15,6 +15,7 @@ use testkit::allocation::requested_by;
 
 type Read = fn(&[u8]) -> Result<BlockReceipts, ReceiptsError>;
 
+/// The readers of receipts, by encoding.
 const READERS: [(&str, Read); 4] = [
     ("list", BlockReceipts::from_rlp_list),
     ("encodings", |bytes| BlockReceipts::from_encodings(&[bytes])),

@@ -16,7 +16,9 @@ use chainsieve::simd::Backend;
 use testkit::eth::fixtures;
 use testkit::eth::linked_headers::linked_headers;
 
+/// Number of the first block.
 const FIRST: u64 = 1_000_000;
+/// Number of blocks in a section.
 const SECTION: u64 = 8_192;
 /// The last common block of both branches.
 const FORK: u64 = FIRST + SECTION + 11;

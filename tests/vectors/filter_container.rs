@@ -16,6 +16,7 @@ use chainsieve::btc::bip158::{filter_hash, filter_header};
 use testkit::btc::fixtures;
 use testkit::btc::oracle::from_hex;
 
+/// The golden file, with the filters of mainnet's blocks 0 to 255.
 const GOLDEN: &[u8] = include_bytes!("../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
 
 struct Height {

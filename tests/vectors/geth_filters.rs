@@ -8,6 +8,7 @@ use chainsieve::eth::log_query::{
     Semantics, TopicSet,
 };
 
+/// Addresses and topics of geth's test.
 const ADDRESS_0: Address = address!("0x70c87d191324e6712a591f304b4eedef6ad9bb9d");
 const ADDRESS_1: Address = address!("0x9b2055d370f73ec7d8a03e965129118dc8f5bf83");
 const TOPIC_0: B256 = b256!("0x3ac225168df54212a25c1c01fd35bebfea408fdac2e31ddd6f80a4bbf9a5f1ca");

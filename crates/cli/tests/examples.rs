@@ -36,8 +36,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "200000 rows in the table, 4182 shipped, 3987 joined",
             "bytes: 9600000 before, 202792 with a filter of 2056",
-            "with the accounts in its place: 211376",
-            "rows shipped for nothing: 195",
+            "with the accounts instead of a filter: 211376",
+            "false positives among the rows: 195",
         ],
     ),
     (
