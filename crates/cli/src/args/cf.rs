@@ -8,6 +8,7 @@ use chainsieve::bitcoin::{BlockHash, Network};
 use clap::Args;
 
 use super::{Range, network};
+use crate::args::OverwriteArgs;
 use crate::args::number::count;
 
 const BUILD_HELP: &str = "\
@@ -35,7 +36,8 @@ pub(crate) struct BuildArgs {
     /// Transactions whose outputs the blocks spend: a file of hex, one on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
-    /// The height of the first block [default: what the JSON says, or 0 for the first of a chain]
+    /// The height of the first block [default: that of the JSON, 0 for a genesis block, or the height in
+    /// the coinbase (BIP34)]
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) height: Option<u32>,
     /// The filter header of the block before the first, as a node's getblockfilter gives it
@@ -154,6 +156,8 @@ pub(crate) struct AuditArgs {
     /// The chain of the block
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 const VERIFY_PROOF_HELP: &str = "\

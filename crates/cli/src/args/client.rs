@@ -14,9 +14,10 @@ use crate::calendar;
 /// Peers, and where the state is kept.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
-    /// The folder that the headers and the state are kept in, made if it is not there
+    /// The folder of headers and state, created if missing [default: the platform's folder for data, with
+    /// a folder for each network]
     #[arg(long, value_name = "DIR")]
-    pub(crate) data: PathBuf,
+    pub(crate) data: Option<PathBuf>,
     /// A peer to connect to, and to no others [default: those of the network's DNS seeds]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) peer: Vec<String>,

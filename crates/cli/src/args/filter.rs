@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::number::count;
+use crate::args::OverwriteArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -45,6 +46,8 @@ pub(crate) struct SizeArgs {
     /// Draw bits per key against rates, readable on light and on dark pages
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 const BUILD_HELP: &str = "\
@@ -102,6 +105,8 @@ pub(crate) struct BuildArgs {
     /// Write the filter to this file; - is standard output
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// `--kind`.
@@ -246,6 +251,8 @@ pub(crate) struct ConvertArgs {
     /// Write it to this file; - is standard output
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// `--as`.

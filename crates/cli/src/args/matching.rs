@@ -6,6 +6,7 @@ use chainsieve::bitcoin::Network;
 use clap::{Args, ValueEnum};
 
 use super::network;
+use crate::args::OverwriteArgs;
 
 const MATCH_HELP: &str = "\
 The filter is changed as a node changes it, from one input to the next: a coin received in one
@@ -36,6 +37,8 @@ pub(crate) struct MatchArgs {
     /// Write the filter as it is afterwards, as hex
     #[arg(long, value_name = "FILE")]
     pub(crate) filter_out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// `--as`.

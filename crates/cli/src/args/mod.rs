@@ -11,10 +11,12 @@ mod prove;
 mod serve;
 
 use core::fmt;
+use std::path::PathBuf;
 
 use chainsieve::bitcoin::Network;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 
 use crate::exit::EXIT_CODES;
 
@@ -26,14 +28,32 @@ pub(crate) use serve::ServeArgs;
 
 /// Filters for light clients, and what an answer proves.
 #[derive(Debug, Parser)]
-#[command(name = "chainsieve", version, after_help = after_help(), arg_required_else_help = true)]
+#[command(
+    name = "chainsieve",
+    version,
+    long_version = LONG_VERSION,
+    after_help = after_help(),
+    arg_required_else_help = true
+)]
 pub(crate) struct Cli {
     /// Print JSON, with the fields that each command's --help lists
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
+    /// Print no notes and no progress on standard error
+    #[arg(long, short, global = true, display_order = 101)]
+    pub(crate) quiet: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
+
+/// `--version`: what this build reads and asks.
+const LONG_VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    "\n",
+    "Bitcoin: BIP37, BIP157, BIP158, descriptors\n",
+    "Ethereum: logs, receipts, era1 and ere archives, JSON-RPC\n",
+    "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
+);
 
 /// The end of the command's `--help`.
 fn after_help() -> String {
@@ -66,6 +86,17 @@ pub(crate) enum Command {
     /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
     #[command(after_long_help = DEMO_HELP)]
     Demo,
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages: one for each command
+    Man {
+        /// The folder for the pages
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -119,6 +150,14 @@ pub(crate) enum CfCommand {
     VerifyProof(cf::VerifyProofArgs),
     /// Recompute the headers over a file of filters and compare them
     VerifyHeaders(cf::VerifyHeadersArgs),
+}
+
+/// What happens to files that are in the place of output.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OverwriteArgs {
+    /// Replace output files that exist
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// A word of the command line, what it stands for, and what `--help` says of it.

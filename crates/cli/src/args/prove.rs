@@ -6,6 +6,7 @@ use chainsieve::bitcoin::{BlockHash, Network, Txid};
 use clap::{Args, ValueEnum};
 
 use super::network;
+use crate::args::OverwriteArgs;
 
 const MAKE_HELP: &str = "\
 With --filter, the transactions that match it, as a node answers a getdata for a filtered block;
@@ -44,6 +45,8 @@ pub(crate) struct MakeArgs {
     /// Write the filter as it is afterwards, as hex
     #[arg(long, value_name = "FILE", requires = "filter", conflicts_with = "txid")]
     pub(crate) filter_out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 const VERIFY_HELP: &str = "\

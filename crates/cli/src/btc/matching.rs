@@ -40,7 +40,11 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     }
     drop(progress);
     if let Some(path) = &args.filter_out {
-        write(path, format!("{}\n", hex::encode(filter.encode())).as_bytes())?;
+        write(
+            path,
+            format!("{}\n", hex::encode(filter.encode())).as_bytes(),
+            args.overwrite.force,
+        )?;
     }
     let network = args.network;
     let matched: usize = results.iter().map(|result| result.matches.len()).sum();

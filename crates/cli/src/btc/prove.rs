@@ -43,7 +43,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
 
     let payload = hex::encode(merkle_block.encode());
     if let Some(path) = &args.out {
-        write(path, format!("{payload}\n").as_bytes())?;
+        write(path, format!("{payload}\n").as_bytes(), args.overwrite.force)?;
     }
     let described: Vec<_> = found
         .iter()
@@ -55,11 +55,11 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
     let transactions: Vec<_> =
         described.iter().map(|tx| hex::encode(without_witness(tx.tx))).collect();
     if let Some(path) = &args.txs_out {
-        write(path, (transactions.join("\n") + "\n").as_bytes())?;
+        write(path, (transactions.join("\n") + "\n").as_bytes(), args.overwrite.force)?;
     }
     let filter = filter.map(|filter| hex::encode(filter.encode()));
     if let (Some(path), Some(filter)) = (&args.filter_out, &filter) {
-        write(path, format!("{filter}\n").as_bytes())?;
+        write(path, format!("{filter}\n").as_bytes(), args.overwrite.force)?;
     }
 
     let proven: Vec<Value> = described

@@ -7,6 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
+use chainsieve_provider::Events;
 use serde_json::value::RawValue;
 
 use crate::args::UsageError;
@@ -86,9 +87,10 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
         topic_set(&args.topic3, "--topic3", reader)?,
     ];
     for signature in &args.event {
-        let hash =
-            event_topic(signature).with_context(|| format!("--event {}", shorten(signature)))?;
-        topics[0].get_or_insert_default().push(hash);
+        let hash = topic_of_event(signature);
+        topics[0]
+            .get_or_insert_default()
+            .push(hash.with_context(|| format!("--event {}", shorten(signature)))?);
     }
     // Positions behind the last that was given are no part of the query.
     while topics.pop_if(|topics| topics.is_none()).is_some() {}
@@ -102,6 +104,20 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
         };
     }
     Ok(query)
+}
+
+/// The first topic of an event: by its canonical signature, or by a declaration as Solidity and `cast`
+/// write it, with `indexed`, argument names and `uint`.
+fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
+    let error = match event_topic(signature) {
+        Ok(topic) => return Ok(topic),
+        Err(error) => error,
+    };
+    let declared = signature.trim();
+    let declared = declared.strip_prefix("event ").unwrap_or(declared);
+    // The error of the canonical form names the place that is wrong.
+    let events = Events::new().signature(&format!("event {declared}")).map_err(|_| error)?;
+    events.topics().next().context("no event")
 }
 
 /// The topics of a position: none if nothing was given, empty for `any`.

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     let total = stats.total();
     if let Some(path) = &args.svg {
         let chart = chart(&stats, args, &total);
-        write(path, chart::svg(&chart).as_bytes())?;
+        write(path, chart::svg(&chart).as_bytes(), args.overwrite.force)?;
     }
     let page = page(&rows, &total, stats.linked, args);
     let mut json = total.json();

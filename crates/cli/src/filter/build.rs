@@ -36,7 +36,7 @@ const SEARCH_SEED: u64 = 0;
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     stdin_once(args.keys.iter().map(AsRef::as_ref))?;
     makes_sense(args)?;
-    out::check(&args.out, args.keys.iter().map(AsRef::as_ref), json)?;
+    out::check(&args.out, args.keys.iter().map(AsRef::as_ref), (json, args.overwrite.force))?;
     let (filter, counts, bytes) = match args.kind {
         Made::Guava => guava(args)?,
         Made::Native(kind) => {

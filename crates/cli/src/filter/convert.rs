@@ -16,7 +16,7 @@ use crate::output::{Page, Report, count, rate};
 
 pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
     let key_hasher = foreign::key_hasher(args.format, &args.key_hash)?;
-    out::check(&args.out, [args.filter.as_ref()], json)?;
+    out::check(&args.out, [args.filter.as_ref()], (json, args.overwrite.force))?;
     let input = super::read(&Reader::default(), &args.filter)?;
     let Asked::Any(filter) = foreign::read(args.format, &input, key_hasher)? else {
         bail!(GUAVA);

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, ensure};
 
 use crate::args::UsageError;
-use crate::input::named;
+use crate::input::{check_overwrite, named};
 
 /// An error, before any work is done, if `out` can't be what is written, or is what is read.
 pub(super) fn check<'a>(
     out: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,
-    json: bool,
+    (json, force): (bool, bool),
 ) -> anyhow::Result<()> {
     if is_stdout(out) {
         if json {
@@ -24,6 +24,7 @@ pub(super) fn check<'a>(
     ensure!(!out.is_dir(), "cannot write {}: a directory", named(out));
     let (folder, _) = folder_and_name(out)?;
     ensure!(folder.is_dir(), "cannot write {}: no such directory", named(out));
+    check_overwrite(out, force)?;
     let place = |path: &Path| fs::canonicalize(path).ok();
     if let Some(out_place) = place(out)
         && out_place.is_file()
@@ -109,12 +110,13 @@ mod tests {
             assert!(link.is_symlink(), "the link stays");
             assert_eq!(fs::read(folder.join(to)).expect("there"), b"four");
         }
-        assert!(check(&out, [out.as_path()], false).is_err());
-        assert!(check(&out, [folder.join("keys").as_path()], true).is_ok());
-        assert!(check(&folder, [], false).is_err());
-        assert!(check(&folder.join("no/filter"), [], false).is_err());
-        assert!(check(Path::new("-"), [], false).is_ok());
-        assert!(check(Path::new("-"), [], true).is_err());
+        assert!(check(&out, [out.as_path()], (false, true)).is_err());
+        assert!(check(&out, [], (false, false)).is_err(), "it exists");
+        assert!(check(&out, [folder.join("keys").as_path()], (true, true)).is_ok());
+        assert!(check(&folder, [], (false, false)).is_err());
+        assert!(check(&folder.join("no/filter"), [], (false, false)).is_err());
+        assert!(check(Path::new("-"), [], (false, false)).is_ok());
+        assert!(check(Path::new("-"), [], (true, false)).is_err());
         fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     let &SizeArgs { keys, fpr, .. } = args;
     let floor = sizing::floor(keys, fpr)?;
     if let Some(path) = &args.svg {
-        write(path, chart::svg(&drawn(keys, fpr)).as_bytes())?;
+        write(path, chart::svg(&drawn(keys, fpr)).as_bytes(), args.overwrite.force)?;
     }
     // Wide hashes change nothing about the size, and sketches are sized by other errors.
     let is_shown = |kind: &Kind| !matches!(kind, Kind::WideBloom | Kind::CountMin);

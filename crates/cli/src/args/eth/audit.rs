@@ -9,6 +9,7 @@ use clap::Args;
 use super::headers::{FORMATS, HeaderFormat, formats_help};
 use super::query::{QueryArgs, hash};
 use super::rpc::RpcArgs;
+use crate::args::OverwriteArgs;
 use crate::args::number::count;
 use crate::args::{Choice, choice};
 use crate::eth::rpc::Secret;
@@ -119,6 +120,8 @@ pub(crate) struct AuditArgs {
     pub(crate) rpc: RpcArgs,
     #[command(flatten)]
     pub(crate) asking: AskingArgs,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// What is asked of providers, and how much of it.

@@ -72,7 +72,7 @@ JSON, a line each:
 
 /// Follow the logs of a query, from the past on into live blocks
 #[derive(Debug, Args)]
-#[command(after_long_help = FOLLOW_HELP)]
+#[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = FOLLOW_HELP)]
 pub(crate) struct FollowArgs {
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use chainsieve::eth::files::FileFormat;
 use clap::Args;
 
+use crate::args::OverwriteArgs;
 use crate::args::{Choice, choice};
 
 /// What sources of headers are, for each command that reads them.
@@ -84,6 +85,8 @@ pub(crate) struct StatsArgs {
     /// The chart's title
     #[arg(long, value_name = "TEXT", requires = "svg")]
     pub(crate) title: Option<String>,
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// What a row of the table covers.

@@ -15,7 +15,8 @@ pub(crate) struct QueryArgs {
     /// Logs of this contract; may be given again, @FILE names a file with one a line
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Vec<String>,
-    /// Logs of this event, as Transfer(address,address,uint256); may be given again
+    /// Logs of this event, as Transfer(address,address,uint256) or as Solidity declares it; may be given
+    /// again
     #[arg(long, value_name = "SIGNATURE")]
     pub(crate) event: Vec<String>,
     /// Logs with this topic first: 32 bytes, address:0x… for an address padded to them, any, or

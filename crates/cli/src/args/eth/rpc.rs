@@ -14,7 +14,9 @@ use crate::eth::rpc::Secret;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct RpcArgs {
-    /// The URL of a node's JSON-RPC, http or https, or @FILE with it; only its host is ever shown.
+    /// The URL of a node's JSON-RPC, http or https, or @FILE with it; only its host is ever shown
+    /// [default where headers are not given: the environment variable `ETH_RPC_URL`]
+    ///
     /// Requests go through the proxy of the environment, if there is one, but to this machine never
     #[arg(long, value_name = "URL")]
     pub(crate) rpc: Vec<Secret>,

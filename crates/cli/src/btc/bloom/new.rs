@@ -54,9 +54,9 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let payload_hex = hex::encode(&payload);
     if let Some(path) = &args.out {
         if args.raw {
-            write(path, &payload)?;
+            write(path, &payload, args.overwrite.force)?;
         } else {
-            write(path, format!("{payload_hex}\n").as_bytes())?;
+            write(path, format!("{payload_hex}\n").as_bytes(), args.overwrite.force)?;
         }
     }
     let own = addresses(&items);

@@ -185,7 +185,11 @@ fn report(
                     let size = count(bytes.len(), "byte");
                     page.line(match out {
                         Some(path) => {
-                            write(path, format!("{}\n", hex::encode(bytes)).as_bytes())?;
+                            write(
+                                path,
+                                format!("{}\n", hex::encode(bytes)).as_bytes(),
+                                args.overwrite.force,
+                            )?;
                             format!("proof for anyone: {size}, written to {}", named(path))
                         }
                         None => format!("proof for anyone: {size}; --proof-out writes it"),

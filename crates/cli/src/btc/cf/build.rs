@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::bitcoin::{BlockHash, OutPoint, ScriptBuf, Transaction};
+use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction};
 use chainsieve::btc::bip158::container::Header;
 use chainsieve::btc::bip158::{Acceptance, BlockFilter};
 use serde_json::json;
@@ -125,7 +125,7 @@ impl Build {
         SourcedBlock { block, height, prevout_scripts }: SourcedBlock,
         json: bool,
     ) -> anyhow::Result<String> {
-        self.start(args, &block.header.prev_blockhash, height)?;
+        self.start(args, &block, height)?;
         if let Some(last) = self.last_block {
             let previous = block.header.prev_blockhash;
             ensure!(
@@ -184,13 +184,15 @@ impl Build {
     fn start(
         &mut self,
         args: &BuildArgs,
-        previous: &BlockHash,
+        block: &Block,
         height: Option<u32>,
     ) -> anyhow::Result<()> {
-        let is_first = *previous == BlockHash::all_zeros();
+        let is_first = block.header.prev_blockhash == BlockHash::all_zeros();
         if self.blocks == 0 && self.header.is_none() {
             let genesis = is_first.then_some(0);
-            let Some(start) = args.height.or(height).or(genesis) else {
+            // BIP34: blocks of version 2 and later start their coinbase with the height.
+            let coinbase = || block.bip34_block_height().ok()?.try_into().ok();
+            let Some(start) = args.height.or(height).or(genesis).or_else(coinbase) else {
                 bail!(UsageError("the height of the first block is not known: --height"));
             };
             if start == 0 && self.filter_header.is_none() {

@@ -7,17 +7,21 @@ mod summary;
 mod sync;
 mod watch;
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use chainsieve::bitcoin::Network;
 use chainsieve::btc::client::OpenError;
 use chainsieve_client::net::pool::PoolError;
 use chainsieve_client::{Birthday, Builder, Client, Folder, StartError, StorageError};
 
-use crate::args::UsageError;
+use directories::ProjectDirs;
+
 use crate::args::cf::HeaderAt;
 use crate::args::client::{PeerArgs, TrustArgs};
+use crate::args::{UsageError, network_name};
 use crate::input::{named, shorten};
 use crate::output::print_log;
 
@@ -27,12 +31,13 @@ pub(crate) use watch::{rescan, watch};
 /// A client that keeps its headers in the data folder, and the rest in a folder of this name within
 /// it, if it has one.
 fn builder(args: &PeerArgs, network: Network, name: Option<&str>) -> anyhow::Result<Builder> {
+    let data = data_folder(args, network)?;
     let folder = match name {
-        Some(name) => Folder::open_within(&args.data, name),
-        None => Folder::open(&args.data),
+        Some(name) => Folder::open_within(&data, name),
+        None => Folder::open(&data),
     };
     let mut builder = Builder::new(network)
-        .storage(folder.map_err(|error| data_error(args, error))?)
+        .storage(folder.map_err(|error| data_error(&data, error))?)
         .max_peers(args.max_peers.into())
         .timeout(Duration::from_secs(args.timeout.into()))
         .log(|note| print_log(&note.to_string()));
@@ -51,24 +56,37 @@ fn trusting(mut builder: Builder, trust: &TrustArgs) -> Builder {
 }
 
 fn start(builder: Builder, args: &PeerArgs, network: Network) -> anyhow::Result<Client> {
+    let data = data_folder(args, network)?;
     builder.start().map_err(|error| match error {
         StartError::Peer { peer, cause } => anyhow!("--peer {}: {cause}", shorten(&peer)),
         StartError::Pool(PoolError::NobodyToCall) => {
             anyhow::Error::from(UsageError("this network has no seeds: name a --peer"))
                 .context(network.to_string())
         }
-        StartError::Storage(error) => data_error(args, error),
+        StartError::Storage(error) => data_error(&data, error),
         StartError::Checkpoint(error) => anyhow!(error).context("--checkpoint"),
         StartError::Open(error @ OpenError::Network { .. }) => {
-            anyhow!("--data {}: {error}: see --network", named(&args.data))
+            anyhow!("--data {}: {error}: see --network", named(&data))
         }
-        StartError::Open(error) => anyhow!(error).context(format!("--data {}", named(&args.data))),
+        StartError::Open(error) => anyhow!(error).context(format!("--data {}", named(&data))),
         error => error.into(),
     })
 }
 
-fn data_error(args: &PeerArgs, error: StorageError) -> anyhow::Error {
-    let data = format!("--data {}", named(&args.data));
+/// `--data`, or a folder of the network in the platform's folder for data.
+fn data_folder(args: &PeerArgs, network: Network) -> anyhow::Result<PathBuf> {
+    if let Some(data) = &args.data {
+        return Ok(data.clone());
+    }
+    let platform = ProjectDirs::from("", "", "chainsieve");
+    let platform = platform.context("the platform has no folder for data: give --data")?;
+    let data = platform.data_dir().join(network_name(network));
+    fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
+    Ok(data)
+}
+
+fn data_error(data: &Path, error: StorageError) -> anyhow::Error {
+    let data = format!("--data {}", named(data));
     if error.operation == "lock" {
         // The file is the folder itself.
         return anyhow!("{data}: {}", error.message);

@@ -47,13 +47,14 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let (kept, mut warnings) = feed.end();
     let wanted: Vec<BlockRef> = audit.open().collect();
     if let Some(path) = &args.wanted {
-        write_wanted(path, &wanted)?;
+        write_wanted(path, &wanted, args.overwrite.force)?;
     }
     let report = audit.finish();
     let mut certificate = None;
     if let Some(path) = &args.certificate {
         let issued = Certificate::from_report(&question, &report, &logs);
-        certificate = issue(path, issued, &report, (&rlp, &kept), &mut warnings)?;
+        certificate =
+            issue((path, args.overwrite.force), issued, &report, (&rlp, &kept), &mut warnings)?;
     }
     let shown = show::Shown {
         report: &report,
@@ -68,18 +69,18 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
 }
 
 /// Writes the blocks whose receipts are missing, one a line.
-fn write_wanted(path: &Path, wanted: &[BlockRef]) -> anyhow::Result<()> {
+fn write_wanted(path: &Path, wanted: &[BlockRef], force: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     for BlockRef { number, hash } in wanted {
         writeln!(text, "{number} {hash}")?;
     }
-    write(path, text.as_bytes())
+    write(path, text.as_bytes(), force)
 }
 
 /// Writes a certificate with the headers and receipts given, if there is one; says if there is
 /// none. Returns where it is.
 fn issue<'a>(
-    path: &'a Path,
+    (path, force): (&'a Path, bool),
     issued: Result<Certificate, IssueError>,
     report: &AuditReport,
     (rlp, receipts): (&[Vec<u8>], &[(B256, BlockReceipts)]),
@@ -93,7 +94,7 @@ fn issue<'a>(
         }
     };
     let issued = embed(issued, rlp, *report.range.start(), receipts)?;
-    write(path, issued.to_json().as_bytes())?;
+    write(path, issued.to_json().as_bytes(), force)?;
     if report.status() == Status::Undecided {
         warnings.push(
             "the certificate binds an answer that is not all proven: it will not verify as \

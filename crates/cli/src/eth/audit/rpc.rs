@@ -77,7 +77,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         warnings.push(format!("{error}: receipts of {blocks} are missing"));
     }
     if let Some(path) = &args.wanted {
-        write_wanted(path, &missing)?;
+        write_wanted(path, &missing, args.overwrite.force)?;
     }
     let certified = certified(&reports);
     let hosts: Vec<String> =
@@ -90,7 +90,8 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         if let Some(path) = args.certificate.as_ref().filter(|_| index == certified) {
             let issued = Certificate::from_report(question, report, logs);
             let rlp = asking.fetched.rlp.as_deref().unwrap_or_default();
-            certificate = issue(path, issued, report, (rlp, &kept), &mut warnings)?;
+            certificate =
+                issue((path, args.overwrite.force), issued, report, (rlp, &kept), &mut warnings)?;
         }
         shown.push(Shown {
             report,

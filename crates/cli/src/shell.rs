@@ -1,0 +1,34 @@
+//! What shells and manuals take from the command line's own types.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+use serde_json::json;
+
+use crate::args::Cli;
+use crate::exit::Exit;
+use crate::input::named;
+use crate::output::{Page, Report, count};
+
+/// `completions`.
+pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "chainsieve", &mut script);
+    let script = String::from_utf8(script).context("completions")?;
+    let json = json!({ "shell": shell.to_string(), "script": script });
+    Ok(Report::new(Page::default(), json, Exit::Yes).with_payload(script))
+}
+
+/// `man`.
+pub(crate) fn manual(folder: &Path) -> anyhow::Result<Report> {
+    let cannot = || format!("cannot write {}", named(folder));
+    fs::create_dir_all(folder).with_context(cannot)?;
+    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
+    let pages = fs::read_dir(folder).with_context(cannot)?.count();
+    let mut page = Page::default();
+    page.line(format!("{} in {}", count(pages, "page"), named(folder)));
+    Ok(Report::new(page, json!({ "folder": folder, "pages": pages }), Exit::Yes))
+}
