@@ -34,7 +34,7 @@
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: converts queries, logs, headers and receipts from the types of
 //!   `alloy-rpc-types-eth`, and queries and logs back. A new major version of
-//!   `alloy-rpc-types-eth` does not make a new major version of this crate.
+//!   `alloy-rpc-types-eth` does not make a new major version of this crate. Needs Rust 1.94.
 //! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
 //!

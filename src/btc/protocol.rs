@@ -51,12 +51,12 @@ pub const MSG_FILTERED_BLOCK: u32 = 3;
 /// blocks are not served, because they could identify the node (fingerprinting).
 pub const STALE_RELAY_AGE_LIMIT: u32 = 30 * 24 * 60 * 60;
 /// Timeout from the start of a connection to `verack` (`net.h`, `DEFAULT_PEER_CONNECT_TIMEOUT`).
-pub const PEER_CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
+pub const PEER_CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two pings (`net_processing.cpp`, `PING_INTERVAL`).
-pub const PING_INTERVAL: Duration = Duration::from_mins(2);
+pub const PING_INTERVAL: Duration = Duration::from_secs(2 * 60);
 /// Timeout for a peer that sends no message, or does not answer a ping (`net.h`,
 /// `TIMEOUT_INTERVAL`).
-pub const TIMEOUT_INTERVAL: Duration = Duration::from_mins(20);
+pub const TIMEOUT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
 /// Returns the default TCP port of a node of `network` (`kernel/chainparams.cpp`, `nDefaultPort`).
 pub const fn default_port(network: Network) -> u16 {

@@ -106,7 +106,7 @@ fn a_claim_that_the_future_is_final_is_forgotten() {
     world.called_final = Some(BlockRef { number: 1_000_000, hash: B256::ZERO });
     let mut run = settled(&world, exact());
     world.called_final = None;
-    run.latency = Duration::from_mins(1);
+    run.latency = Duration::from_secs(60);
     world.mine(1);
     world.synchronise();
     run.settle(&world);

@@ -24,7 +24,7 @@ const GROUP: Duration = Duration::from_millis(20);
 const BATCH: usize = 512;
 /// Interval at which the address book is written. The value is an estimate: each write contains the
 /// whole book, and addresses that a kill loses are found again.
-const KEEP_ADDRESSES: Duration = Duration::from_mins(5);
+const KEEP_ADDRESSES: Duration = Duration::from_secs(5 * 60);
 
 /// Callback that receives notes about connections.
 pub(crate) type Log = Box<dyn FnMut(&PeerNote) + Send>;

@@ -19,7 +19,7 @@ use chainsieve_client::{
 };
 
 /// Timeout of each wait: long enough for slow machines. A test that passes does not reach it.
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_secs(2 * 60);
 
 fn script(byte: u8) -> ScriptBuf {
     [&[0, 20][..], &[byte; 20]].concat().into()

@@ -23,40 +23,40 @@ use chainsieve::eth::scan;
 use chainsieve::filter::cuckoo::CuckooFilter16;
 use chainsieve::filter::{AnyFilter, Filter, Insert, KeyHasher};
 
-/// The payload of a filter with one element, or nothing if it has no size.
+/// Returns the payload of a filter with one element; `None` if the parameters are invalid.
 pub fn filter_of(element: &[u8], tweak: u32) -> Option<Vec<u8>> {
     let mut filter = BloomFilter::new(100, 0.0001, tweak, UpdateMode::All).ok()?;
     filter.insert(element);
     Some(filter.encode())
 }
 
-/// Whether a transaction matches a filter as received; false if the filter is malformed.
+/// Returns `true` if a transaction matches a received filter; `false` if the filter is malformed.
 pub fn matches(filter: &[u8], tx: &Transaction) -> bool {
     BloomFilter::decode(filter).is_ok_and(|mut filter| filter.match_transaction(tx).is_some())
 }
 
-/// How many transactions a merkle block proves to be in its block.
+/// Returns the number of transactions that a merkle block proves to be in its block.
 pub fn proven(merkle_block: &[u8], network: Network) -> Option<usize> {
     let block = MerkleBlock::decode(merkle_block).ok()?;
     let proof = Proof::verify(&block, Policy::Strict(network), []).ok()?;
     Some(proof.inclusions.len())
 }
 
-/// Whether a block may concern scripts, also if its filter cannot be read.
+/// Returns `true` if a block may concern scripts, also if its filter cannot be read.
 pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
     let mut matcher = Matcher::new();
     let answer = filter.gcs(Acceptance::Strict);
     answer.and_then(|gcs| matcher.match_any(&gcs, scripts)).unwrap_or(true)
 }
 
-/// Whether a filter is proven not to be that of a block.
+/// Returns `true` if a filter is proven not to be the filter of a block.
 pub fn is_false(filter: &BlockFilter, block: &Block, network: Network) -> bool {
     BoundBlock::bind(block, filter.block_hash, network).is_ok_and(|block| {
         matches!(audit(&block, &filter.content, Prevouts::None), Verdict::Invalid(_))
     })
 }
 
-/// What a block holds for a wallet, if it is the one of its header.
+/// Returns the hits of a wallet in a block; `None` if the block does not match its header.
 pub fn scanned(
     watch: &mut Watch,
     height: u32,
@@ -67,17 +67,17 @@ pub fn scanned(
     Some(watch.scan(height, &bound))
 }
 
-/// The height that headers from the genesis block lead to.
+/// Returns the height that headers from the genesis block lead to.
 ///
 /// # Errors
-/// The first header that is not valid.
+/// Returns the error of the first invalid header.
 pub fn height(headers: &[Header], network: Network, now: u32) -> Result<u32, HeadersError> {
     let mut chain = BlockHeaders::new(network);
     chain.accept(headers, now)?;
     Ok(chain.tip().height)
 }
 
-/// The blocks of a stretch of headers that may hold logs of a query, if `anchor` is their end.
+/// Returns the blocks that may contain logs of a query; `None` unless `anchor` is the last header.
 pub fn candidates(headers: &[u8], anchor: B256, query: &str) -> Option<Vec<usize>> {
     let mut chain = HeaderChain::new();
     chain.extend_from_rlp(headers).ok()?;
@@ -86,19 +86,19 @@ pub fn candidates(headers: &[u8], anchor: B256, query: &str) -> Option<Vec<usize
     Some(scan::candidates(&query, chain.blooms()))
 }
 
-/// The logs of a block's receipts, if they are those of this root.
+/// Returns the logs of a block's receipts; `None` unless the receipts have this root.
 pub fn logs(receipts: &[u8], root: B256, bloom: &[u8]) -> Option<Vec<Log>> {
     let receipts = BlockReceipts::from_rlp_list(receipts).ok()?;
     let verified = receipts.verify(root, BloomView::from_wire(bloom)).ok()?;
     Some(verified.logs().map(|log| log.log.clone()).collect())
 }
 
-/// Whether a key may be in the set of a filter as received; true if that cannot be read.
+/// Returns `true` if a key may be in the set of a received filter, or if the filter is malformed.
 pub fn may_contain(filter: &[u8], key: &[u8]) -> bool {
     AnyFilter::decode(filter).map_or(true, |filter| filter.contains(key))
 }
 
-/// How many of the keys a filter for so many takes, or nothing if it has no size.
+/// Returns the number of keys that a filter of this capacity accepts; `None` if the capacity is invalid.
 pub fn inserted(keys: &[&[u8]], capacity: u64) -> Option<u64> {
     let mut filter = CuckooFilter16::with_capacity(capacity, KeyHasher::xxh3(0)).ok()?;
     keys.iter().try_for_each(|key| filter.insert(key).map(drop)).ok()?;

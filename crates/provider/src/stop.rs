@@ -98,10 +98,10 @@ mod tests {
         let stop = Stop::new();
         assert!(!stop.wait_timeout(Duration::from_millis(1)));
         let waiting = stop.clone();
-        let thread = thread::spawn(move || waiting.wait_timeout(Duration::from_mins(10)));
+        let thread = thread::spawn(move || waiting.wait_timeout(Duration::from_secs(10 * 60)));
         stop.set();
         assert!(thread.join().expect("it ends"));
-        assert!(stop.wait_timeout(Duration::from_mins(10)));
+        assert!(stop.wait_timeout(Duration::from_secs(10 * 60)));
         assert!(stop.is_set());
     }
 
@@ -113,7 +113,7 @@ mod tests {
         assert!(first.is_set() && first.child().is_set());
         assert!(!parent.is_set() && !second.is_set());
         let waiting = second.child();
-        let thread = thread::spawn(move || waiting.wait_timeout(Duration::from_mins(10)));
+        let thread = thread::spawn(move || waiting.wait_timeout(Duration::from_secs(10 * 60)));
         parent.set();
         assert!(thread.join().expect("it ends"));
         assert!(second.is_set());

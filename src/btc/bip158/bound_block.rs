@@ -82,8 +82,8 @@ impl<'a> BoundBlock<'a> {
         // transactions can have the same root (CVE-2012-2459).
         let mut sorted = txids.clone();
         sorted.sort_unstable();
-        if let Some([txid, _]) = sorted.array_windows().find(|[a, b]| a == b) {
-            return Err(BindError::DuplicateTransaction(*txid));
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(BindError::DuplicateTransaction(pair[0]));
         }
         let witnesses = check_witnesses(block, coinbase, network)?;
         Ok(Self { block, block_hash: expected, network, txids, witnesses })

@@ -37,7 +37,7 @@ const MAX_AWAITED: u32 = 3;
 const MAX_UNCONNECTED: u32 = 10;
 /// Time after which a peer whose headers are ahead of the clock is asked again. An estimate: half
 /// the mean time between two blocks.
-const ASK_AGAIN_AFTER: Duration = Duration::from_mins(5);
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Input of [`HeaderSync::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

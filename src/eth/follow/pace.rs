@@ -8,7 +8,7 @@ use alloy_primitives::B256;
 use super::Config;
 
 /// Longest wait after a failure.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Interval between requests for the finalised block: about one slot of Ethereum.
 const FINALITY: Duration = Duration::from_secs(12);
 

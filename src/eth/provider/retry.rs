@@ -7,7 +7,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// Longest wait that is granted when a provider asks for one: a hostile provider could ask for
 /// hours.
-const LONGEST_ASKED: Duration = Duration::from_mins(2);
+const LONGEST_ASKED: Duration = Duration::from_secs(2 * 60);
 
 /// Counts the attempts of one request and computes the waits between them.
 ///
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!((waits.len(), waits[39], retry.tries()), (40, 15_000, 41));
         assert_eq!(Retry::new(1).failed(None, 0), Some(Duration::from_millis(125)));
         let asked = Some(Duration::from_secs(1_000_000));
-        assert_eq!(Retry::new(1).failed(asked, 0), Some(Duration::from_mins(2)));
+        assert_eq!(Retry::new(1).failed(asked, 0), Some(Duration::from_secs(2 * 60)));
         assert_eq!(Retry::new(0).failed(None, 0), None);
     }
 }

@@ -19,7 +19,7 @@ use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
 use testkit::proxy::bitcoin::Proxy;
 
-/// How many peers misbehave, and when.
+/// Number of peers that misbehave, and when.
 #[derive(Clone, Copy)]
 enum Peers {
     /// One bad peer, and two honest ones at the same time.

@@ -13,7 +13,7 @@ use crate::testnode::Node;
 use crate::{Builder, Client, Memory, Network};
 
 /// Timeout of each wait: long enough for slow machines. A test that passes does not reach it.
-const LIMIT: Duration = Duration::from_mins(2);
+const LIMIT: Duration = Duration::from_secs(2 * 60);
 
 fn script() -> ScriptBuf {
     [&[0, 20][..], &[1; 20]].concat().into()

@@ -58,9 +58,9 @@ const WANTED: usize = 1_000;
 /// Back-off after the first failure. Each further failure in a row doubles the back-off.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// Maximum back-off.
-const LONGEST_WAIT: Duration = Duration::from_mins(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// A connection that lasted at least this long resets the back-off.
-pub(crate) const GOOD_AFTER: Duration = Duration::from_mins(1);
+pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(60);
 /// An address with this many failures in a row is not available (see the module's documentation),
 /// so that unreachable addresses do not keep the client from dialling a netgroup twice.
 const AVAILABLE_FAILURES: u32 = 3;

@@ -32,7 +32,7 @@ pub const MAX_OUT_MESSAGES: usize = 4_096;
 /// that a live peer does not reach this timeout.
 pub const MAX_SILENCE: Duration = Duration::from_secs(150);
 /// Timeout of one message from its first byte to its last: 4 MB need 33 kB per second.
-const MESSAGE_TIME: Duration = Duration::from_mins(2);
+const MESSAGE_TIME: Duration = Duration::from_secs(2 * 60);
 
 /// An event of a connection.
 #[derive(Debug)]
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn limit() -> Duration {
-        Duration::from_mins(1)
+        Duration::from_secs(60)
     }
 
     #[test]

@@ -22,9 +22,9 @@ use super::timed::Timed;
 /// Timeout of a direct connection, for each address of a name.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a connection through a proxy. It is longer because Tor may build a circuit first.
-const PROXY_TIME: Duration = Duration::from_mins(1);
+const PROXY_TIME: Duration = Duration::from_secs(60);
 /// Timeout for the addresses of a seed. Core sends them within about half a minute.
-const FETCH_TIME: Duration = Duration::from_mins(2);
+const FETCH_TIME: Duration = Duration::from_secs(2 * 60);
 /// Maximum number of messages that are read from a seed before its addresses.
 const FETCH_MESSAGES: usize = 64;
 

@@ -37,11 +37,11 @@ use super::random::Random;
 use super::target::{Host, Target};
 
 /// A peer that has sent nothing for this time is pinged.
-const PING_AFTER: Duration = Duration::from_mins(1);
+const PING_AFTER: Duration = Duration::from_secs(60);
 /// Maximum number of queued events of all peers.
 const MAX_EVENTS: usize = 1_024;
 /// Interval at which seeds are asked again while addresses are needed.
-const SEEDS_AGAIN: Duration = Duration::from_mins(1);
+const SEEDS_AGAIN: Duration = Duration::from_secs(60);
 /// Time for which only addresses of an earlier run are dialled before seeds are asked (Core's
 /// `DNSSEEDS_DELAY_FEW_PEERS`).
 const SEEDS_LATER: Duration = Duration::from_secs(11);

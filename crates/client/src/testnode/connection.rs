@@ -14,7 +14,7 @@ use crate::net::timed::Timed;
 /// Time to wait for a request before the node checks for blocks and transactions to announce.
 const TICK: Duration = Duration::from_millis(50);
 /// Timeout of one message, received or sent.
-const MESSAGE: Duration = Duration::from_mins(2);
+const MESSAGE: Duration = Duration::from_secs(2 * 60);
 
 /// Why a connection has ended. Its `Display` is a line for a log.
 #[derive(Debug, thiserror::Error)]

@@ -260,7 +260,7 @@ mod tests {
             drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&body)));
         });
         let endpoint = Endpoint::new(&url).unwrap();
-        let options = Options { timeout: Duration::from_mins(2), ..Options::default() };
+        let options = Options { timeout: Duration::from_secs(2 * 60), ..Options::default() };
         let mut transport = Transport::new(endpoint, options);
         transport.max_body = max_body;
         let body = transport.post(&["eth_chainId"], "{}");
@@ -311,7 +311,7 @@ mod tests {
         let options = Options::default();
         options.stop.set();
         let transport = Transport::new(endpoint, options);
-        let wait = transport.wait(Duration::from_mins(10), &RpcError::Http { status: 500 });
+        let wait = transport.wait(Duration::from_secs(10 * 60), &RpcError::Http { status: 500 });
         assert_eq!(wait, Err(RpcError::Stopped));
         assert_eq!(transport.post(&["eth_chainId"], "{}").err(), Some(RpcError::Stopped));
     }

@@ -24,7 +24,7 @@ impl HttpRpc {
     pub fn to(url: String) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
-            .timeout_global(Some(Duration::from_mins(5)))
+            .timeout_global(Some(Duration::from_secs(5 * 60)))
             .proxy(None)
             .build();
         Self { agent: config.into(), url }

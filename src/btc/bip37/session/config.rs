@@ -56,7 +56,7 @@ impl Default for Limits {
         Self {
             queued: 1_000_000,
             in_flight: 100,
-            timeout: Duration::from_mins(1),
+            timeout: Duration::from_secs(60),
             cached_bytes: 4 << 20,
             answers: 1_000,
             answer_bytes: 16 << 20,

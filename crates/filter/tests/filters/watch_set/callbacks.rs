@@ -23,7 +23,7 @@ fn ends(work: impl FnOnce() + Send + 'static) -> bool {
         work();
         done.send(()).expect("the test waits");
     });
-    is_done.recv_timeout(Duration::from_mins(1)) != Err(RecvTimeoutError::Timeout)
+    is_done.recv_timeout(Duration::from_secs(60)) != Err(RecvTimeoutError::Timeout)
 }
 
 #[test]
