@@ -19,9 +19,10 @@ use crate::btc::describe::Described;
 use crate::btc::prove::{difficulty, without_witness};
 use crate::btc::watch::{self, Item};
 use crate::exit::Exit;
-use crate::output::{Page, Report, duration, grouped, rate};
+use crate::output::{Page, Report, duration, rate_with_separators, with_separators};
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
+const HEIGHT: u64 = 757_753;
 /// A wallet with a segwit address, an older one, and a coin that it received before. The null
 /// outpoint is what every coinbase transaction spends, and the coinbase shows the tree's height.
 const WATCHED: [(&str, &str); 4] = [
@@ -54,9 +55,10 @@ pub(crate) fn run() -> anyhow::Result<Report> {
 fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     let block: Block = deserialize(raw)?;
     page.line(format!(
-        "Block 757,753 of the main chain: {} transactions, {} bytes.\n",
+        "Block {} of the main chain: {} transactions, {} bytes.\n",
+        with_separators(HEIGHT),
         block.txdata.len(),
-        grouped(raw.len())
+        with_separators(raw.len())
     ));
     let (filter, mut own_data, built) = wallets_filter(page)?;
     let payload = filter.encode();
@@ -104,9 +106,9 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     page.heading(format!("3  The node answers ({})", duration(made)));
     page.line(format!(
         "   merkleblock of {} bytes, {} transactions of {} bytes without witness\n",
-        grouped(merkle_block.len()),
+        with_separators(merkle_block.len()),
         delivered.len(),
-        grouped(delivered_bytes),
+        with_separators(delivered_bytes),
     ));
     page.heading(format!("4  The wallet verifies the answer ({})", duration(verified)));
     show_proof(page, &proof, own.iter().filter(|own| **own).count());
@@ -162,7 +164,7 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
         "   {} bytes and {} hash functions: {} of other elements match too\n",
         filter.data().len(),
         filter.hash_funcs(),
-        rate(filter.false_positive_rate())
+        rate_with_separators(filter.false_positive_rate())
     ));
     Ok((filter, data, built))
 }
@@ -202,7 +204,7 @@ fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
     page.line(format!(
         "   proven      block {},\n               with proof of work of difficulty {}",
         proof.block_hash,
-        difficulty(&proof.header)
+        difficulty(&proof.header, with_separators)
     ));
     let leaves = proof.inclusions.len();
     page.line(match proof.depth {

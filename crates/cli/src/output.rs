@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use comfy_table::{Table, presets};
 use indicatif::HumanCount;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::exit::Exit;
 use crate::progress::above_status;
@@ -37,9 +37,9 @@ impl Report {
         Self { payload: payload.into(), ..self }
     }
 
-    /// The JSON is the last of many lines, and so takes one line itself.
+    /// The JSON is the last of many lines, and so takes one line itself: the one of kind `summary`.
     pub(crate) fn after_lines(self) -> Self {
-        Self { is_last_line: true, ..self }
+        Self { is_last_line: true, json: tagged("summary", self.json), ..self }
     }
 
     /// The page, the JSON and the exit code, to be part of another report.
@@ -48,18 +48,32 @@ impl Report {
     }
 
     pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
-        match self.write_stdout(json) {
+        let is_read = match self.write_stdout(json) {
+            Ok(()) => true,
             // The reader of our output went away, which is no error of ours.
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-            _ => {}
-        }
-        if !json && self.payload.is_some() {
-            let mut stderr = io::stderr().lock();
-            let page = self.page.render(colours(&stderr));
-            // The payload is out: a page that nobody reads does not make it wrong.
-            drop(stderr.write_all(page.as_bytes()));
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !json {
+            self.write_stderr(is_read);
         }
         Ok(self.exit.into())
+    }
+
+    /// Writes the page if standard output has a payload, and the warnings. A result that nobody reads
+    /// needs no warnings.
+    fn write_stderr(&self, is_read: bool) {
+        let mut stderr = io::stderr().lock();
+        let colours = colours(&stderr);
+        let mut text = String::new();
+        if self.payload.is_some() {
+            text += &self.page.render(colours);
+        }
+        if is_read || self.payload.is_some() {
+            text += &self.page.render_warnings(colours);
+        }
+        // The result is out: that nobody reads standard error does not make it wrong.
+        drop(stderr.write_all(text.as_bytes()));
     }
 
     fn write_stdout(&self, json: bool) -> io::Result<()> {
@@ -73,6 +87,21 @@ impl Report {
         }
         stdout.flush()
     }
+}
+
+/// A line of JSON, with its line break: of many lines, each says first of which kind it is.
+pub(crate) fn json_line(kind: &str, members: Value) -> String {
+    format!("{}\n", tagged(kind, members))
+}
+
+/// The members of an object after `kind`.
+fn tagged(kind: &str, members: Value) -> Value {
+    let mut line = Map::new();
+    line.insert("kind".into(), kind.into());
+    if let Value::Object(members) = members {
+        line.extend(members);
+    }
+    line.into()
 }
 
 /// Lines that are printed while a command goes on.
@@ -126,9 +155,13 @@ fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Lines, fields and tables, laid out when they are printed.
+/// Lines, fields and tables, laid out when they are printed, and the warnings about them.
 #[derive(Debug, Default)]
-pub(crate) struct Page(Vec<Part>);
+pub(crate) struct Page {
+    parts: Vec<Part>,
+    /// Printed on standard error, after the rest.
+    warnings: Vec<String>,
+}
 
 #[derive(Debug)]
 enum Part {
@@ -136,42 +169,44 @@ enum Part {
     Line(String),
     Fields(Vec<(&'static str, String)>),
     Table(Vec<&'static str>, Vec<Vec<String>>),
-    Warning(String),
 }
 
 impl Page {
     pub(crate) fn heading(&mut self, text: impl Into<String>) {
-        self.0.push(Part::Heading(text.into()));
+        self.parts.push(Part::Heading(text.into()));
     }
 
     pub(crate) fn line(&mut self, text: impl Into<String>) {
-        self.0.push(Part::Line(text.into()));
+        self.parts.push(Part::Line(text.into()));
     }
 
     /// Names on the left, values aligned on the right.
     pub(crate) fn fields(&mut self, fields: Vec<(&'static str, String)>) {
-        self.0.push(Part::Fields(fields));
+        self.parts.push(Part::Fields(fields));
     }
 
     pub(crate) fn table(&mut self, header: Vec<&'static str>, rows: Vec<Vec<String>>) {
-        self.0.push(Part::Table(header, rows));
+        self.parts.push(Part::Table(header, rows));
     }
 
-    /// All of another page.
-    pub(crate) fn append(&mut self, other: Self) {
-        self.0.extend(other.0);
+    /// Appends all of another page; `whose` says in its warnings what they are about.
+    pub(crate) fn append(&mut self, other: Self, whose: Option<&str>) {
+        self.parts.extend(other.parts);
+        self.warnings.extend(other.warnings.into_iter().map(|text| match whose {
+            Some(whose) => format!("{whose}: {text}"),
+            None => text,
+        }));
     }
 
     pub(crate) fn warnings(&mut self, warnings: &[String]) {
-        self.0.extend(warnings.iter().cloned().map(Part::Warning));
+        self.warnings.extend_from_slice(warnings);
     }
 
+    /// All but the warnings.
     fn render(&self, colours: bool) -> String {
-        let paint = |code: &str, text: &str| {
-            if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-        };
+        let paint = |code: &str, text: &str| paint(colours, code, text);
         let mut out = String::new();
-        for part in &self.0 {
+        for part in &self.parts {
             match part {
                 Part::Heading(text) => out += &paint(BOLD, &printable(text)),
                 Part::Line(text) => out += &printable(text),
@@ -191,14 +226,21 @@ impl Page {
                     let (first, rest) = table.split_once('\n').unwrap_or((&table, ""));
                     out.extend([&paint(BOLD, first), "\n", rest]);
                 }
-                Part::Warning(text) => {
-                    out.extend([&paint(YELLOW, "warning:"), " ", &printable(text)]);
-                }
             }
             out.push('\n');
         }
         out
     }
+
+    /// `warning: what`, a line each.
+    fn render_warnings(&self, colours: bool) -> String {
+        let name = paint(colours, YELLOW, "warning:");
+        self.warnings.iter().map(|text| format!("{name} {}\n", printable(text))).collect()
+    }
+}
+
+fn paint(colours: bool, code: &str, text: &str) -> String {
+    if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 const BOLD: &str = "1";
@@ -219,7 +261,7 @@ fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
 /// `error: what: why`, on standard error.
 pub(crate) fn print_error(error: &anyhow::Error) {
     let mut stderr = io::stderr().lock();
-    let name = if colours(&stderr) { format!("\x1b[{RED}merror:\x1b[0m") } else { "error:".into() };
+    let name = paint(colours(&stderr), RED, "error:");
     // Nobody is left to tell if standard error is gone too.
     drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
 }
@@ -271,9 +313,18 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `1`, `1 in 9,873`, `0`: a rate in words.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+/// `12.5 %`, `1 in 9873`, `0`: a rate in words.
 pub(crate) fn rate(rate: f64) -> String {
+    rate_in(rate, grouped)
+}
+
+/// The same for charts and the demo, which only people read: `1 in 9,873`.
+pub(crate) fn rate_with_separators(rate: f64) -> String {
+    rate_in(rate, with_separators)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
+fn rate_in(rate: f64, number: impl Fn(u64) -> String) -> String {
     if rate <= 0.0 {
         "0".into()
     } else if rate >= 0.1 {
@@ -281,7 +332,7 @@ pub(crate) fn rate(rate: f64) -> String {
     } else if rate < 1e-18 {
         format!("{rate:.0e}")
     } else {
-        format!("1 in {}", grouped((1.0 / rate).round() as u64))
+        format!("1 in {}", number((1.0 / rate).round() as u64))
     }
 }
 
@@ -336,7 +387,12 @@ pub(crate) fn duration(duration: Duration) -> String {
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     let number = number.try_into().unwrap_or(u64::MAX);
-    if *IS_TERMINAL { HumanCount(number).to_string() } else { number.to_string() }
+    if *IS_TERMINAL { with_separators(number) } else { number.to_string() }
+}
+
+/// `36,000`, wherever it is printed: in charts and the demo, which only people read.
+pub(crate) fn with_separators(number: impl TryInto<u64>) -> String {
+    HumanCount(number.try_into().unwrap_or(u64::MAX)).to_string()
 }
 
 /// `1 byte`, `2 bytes`.
@@ -358,14 +414,38 @@ pub(crate) fn float(count: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{rate, share};
+    use serde_json::json;
+
+    use super::{
+        Page, grouped, json_line, rate, rate_with_separators, share, tagged, with_separators,
+    };
 
     #[test]
     fn numbers_for_people() {
-        assert_eq!(rate(0.0001), "1 in 10000");
+        // A test may run in a terminal or in a pipe.
+        assert_eq!(rate(0.0001), format!("1 in {}", grouped(10_000_u64)));
+        assert_eq!(grouped(36_000_u64).replace(',', ""), "36000");
+        assert_eq!(rate_with_separators(0.0001), "1 in 10,000");
+        assert_eq!(with_separators(17_686_111_u64), "17,686,111");
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");
         let shares = [0.0, 1e-9, 0.000_012, 0.004_2, 0.125, 1.0].map(share);
         assert_eq!(shares, ["0 %", "< 0.0001 %", "0.0012 %", "0.42 %", "12.5 %", "100.0 %"]);
+    }
+
+    #[test]
+    fn the_kind_of_a_line_comes_first() {
+        let line = json_line("hit", json!({ "height": 7, "again": false }));
+        assert_eq!(line, "{\"kind\":\"hit\",\"height\":7,\"again\":false}\n");
+        assert_eq!(tagged("summary", json!({})).to_string(), "{\"kind\":\"summary\"}");
+    }
+
+    #[test]
+    fn warnings_are_no_part_of_the_result() {
+        let mut page = Page::default();
+        page.warnings(&["as good as its source".into()]);
+        page.line("the result");
+        assert_eq!(page.render(false), "the result\n");
+        assert_eq!(page.render_warnings(false), "warning: as good as its source\n");
     }
 }

@@ -1,7 +1,7 @@
 //! Runs the commands of the README and of `docs/`, and compares their output with the pages. Times are
 //! removed, as they differ. A line `…` matches any lines.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,14 +59,7 @@ fn run_page(page: &Path) {
                 [arguments @ .., redirection, _] if redirection == "2>" => (arguments, true),
                 arguments => (arguments, false),
             };
-            let output = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
-                .args(arguments)
-                .current_dir(&directory)
-                .output()
-                .expect("the binary runs");
-            let [stderr, stdout] = [output.stderr, output.stdout]
-                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-            let shown = if is_quiet { stdout } else { stderr + &stdout };
+            let shown = shown(arguments, is_quiet, &directory);
             let command = format!("{}: {command}", page.display());
             assert_shows(&without_times(&ports.shown(&shown)), &without_times(&expected), &command);
         } else if let Some(folder) = command.strip_prefix("mkdir ") {
@@ -84,6 +77,28 @@ fn run_page(page: &Path) {
     }
     drop(servers);
     fs::remove_dir_all(&directory).expect("removed");
+}
+
+/// Runs a command, and returns what a terminal shows: standard output and standard error in the order
+/// in which they are written.
+fn shown(arguments: &[String], is_quiet: bool, directory: &Path) -> String {
+    let (mut reader, writer) = io::pipe().expect("a pipe");
+    let stderr = if is_quiet {
+        Stdio::null()
+    } else {
+        Stdio::from(writer.try_clone().expect("a second end"))
+    };
+    let mut child = Command::new(env!("CARGO_BIN_EXE_chainsieve"))
+        .args(arguments)
+        .current_dir(directory)
+        .stdout(writer)
+        .stderr(stderr)
+        .spawn()
+        .expect("the binary starts");
+    let mut bytes = Vec::new();
+    reader.read_to_end(&mut bytes).expect("the output");
+    child.wait().expect("the binary ends");
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A command that runs in the background of the others.

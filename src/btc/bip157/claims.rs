@@ -165,16 +165,19 @@ impl Claims {
         first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
-    /// Returns the number of peers that vouch for the accepted hash of a height.
+    /// Returns the number of peers that vouch for the accepted hash of a height: at least as many
+    /// different ones are known. A peer of this run may be one that is only counted, for example after
+    /// a restart, so the larger of both numbers is taken and not their sum.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
         let earlier = interval.earlier();
         let earlier = if place_of(height) < earlier.heights { earlier.peers } else { 0 };
-        u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).saturating_add(earlier)
+        u32::try_from(self.vouchers(height).count()).unwrap_or(u32::MAX).max(earlier)
     }
 
     /// Returns the longest prefix of an interval that any peer vouches for, and the number of peers
-    /// that vouch for all of it. A peer that disputes a height vouches only for the heights below.
+    /// that vouch for all of it, counted as in [`num_vouchers`](Self::num_vouchers). A peer that
+    /// disputes a height vouches only for the heights below.
     pub(super) fn agreement(&self, number: u32) -> Anonymous {
         let Some(interval) = self.interval(number) else { return Anonymous::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
@@ -188,7 +191,7 @@ impl Claims {
         let heights = vouched.iter().copied().max().unwrap_or(0).max(before.heights);
         let peers = vouched.iter().filter(|&&vouched| vouched >= heights).count();
         let earlier = if before.heights >= heights { before.peers } else { 0 };
-        let peers = u32::try_from(peers).unwrap_or(u32::MAX).saturating_add(earlier);
+        let peers = u32::try_from(peers).unwrap_or(u32::MAX).max(earlier);
         Anonymous { peers, heights }
     }
 

@@ -23,8 +23,10 @@ created are known, others come from --prev-txs.
 A filter is in the file when its line is printed: what stops the command loses none of these, and
 --append goes on. The file is made with the first filter.
 
-JSON: a line for each block: height, hash, elements, bytes, filter, filter_hash, filter_header (null if
-that of the block before is not known); then blocks, first, last, bytes, filter_header, out, warnings[]";
+JSON: lines, told apart by kind:
+  filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if that of the
+           block before is not known): of each block
+  summary  blocks, first, last, bytes, filter_header, out, warnings[]: the last line";
 
 /// Build the filters of blocks and the headers over them.
 #[derive(Debug, Args)]
@@ -70,9 +72,12 @@ Exit codes: 0 something was found
             4 a --header is given for a height that the file does not have
             5 a file is damaged: the filters before the damage were matched, and the report has their heights
 
-JSON: a line for each hit: height, hash, scripts[{item, path (of a descriptor's <0;1>), index,
-script}] or candidate (why); then filters, first, last, bytes, hits, scripts, expected_by_chance
-(scripts found in a filter), filter_header, compared_to, seconds, damage (null: none), warnings[]";
+JSON: lines, told apart by kind:
+  hit        height, hash, scripts[{item, path (of a descriptor's <0;1>), index, script}]
+  candidate  height, hash, why: a block whose filter cannot be read
+  summary    filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a
+             filter), filter_header, compared_to, seconds, damage (null: none), warnings[]: the
+             last line";
 
 /// Look for scripts in the filters of many blocks.
 #[derive(Debug, Args)]

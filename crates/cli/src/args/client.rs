@@ -131,7 +131,7 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: see the hi
               every --peer has broken the protocol
             5 a malformed item, no peer could be reached with --once, or --data cannot be read or written
 
-JSON lines, told apart by \"event\":
+JSON: lines, told apart by kind:
   hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,
              address, item, path, index}], spent[{vin, outpoint, item, script, certain}], evidence
              (block | merkle_proof | unconfirmed), confirmations, reason (matched | disputed |
@@ -140,12 +140,13 @@ JSON lines, told apart by \"event\":
              withdrawn[{height, block, txid}] (also hits that a kill kept from being printed)
   graded     from, to, grade, peers: what a \"no\" in these blocks is worth, from now on
   reopened   from, to: what was said of these blocks counts no more, until they are graded again
-  finding    kind (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
+  finding    finding (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
              first_unknown), height, block (null: none), text: what peers differ on, do not deliver,
              or what is not certain
   caught_up  height, block, work, answered_to, confirmed, unconfirmed: all that the peers have is seen
-  end        ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
-             time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…], warnings[]";
+  summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
+             time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…],
+             warnings[]: the last line";
 
 /// What is looked for, with whom and how.
 #[derive(Debug, Args)]
@@ -183,7 +184,7 @@ pub(crate) struct WatchLiveArgs {
 
 const RESCAN_HELP: &str = "\
 Goes over blocks again for items that were not watched then, and ends. Items, evidence, exit codes
-and JSON lines are those of `btc watch --help`; in the end line, birthday is --from. Stopped and
+and JSON lines are those of `btc watch --help`; in the summary, birthday is --from. Stopped and
 called again with the same items and heights, it goes on where it was.";
 
 /// Go over past blocks again for more items.

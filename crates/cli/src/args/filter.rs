@@ -150,9 +150,10 @@ as many keys as the filter's rate says. The summary goes to standard error.
 
 Exits with 0 if any key may be in the filter, with 1 if none is.
 
-JSON: a line for each key: key, may_contain, and where the key is not UTF-8 key_hex; then asked,
-maybe, no, empty, rate (of the filter), expected_by_chance (maybes, if none of the keys is in the
-filter), warnings[]";
+JSON: lines, told apart by kind:
+  answer   key, may_contain, and where the key is not UTF-8 key_hex: of each key
+  summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (maybes, if none of the
+           keys is in the filter), warnings[]: the last line";
 
 /// Ask a filter for keys.
 #[derive(Debug, Args)]

@@ -61,7 +61,9 @@ fn after_help() -> String {
         "{EXIT_CODES}
 
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
-(raw or hex), or - for standard input. Results go to standard output, all else to standard error."
+(raw or hex), or - for standard input. Results go to standard output, errors, warnings and notes to
+standard error. With --json, a command that prints line by line prints a JSON object on each line,
+its kind first; of the last line that is summary."
     )
 }
 

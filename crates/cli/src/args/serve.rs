@@ -26,10 +26,16 @@ All blocks, filters and scripts are held in memory, and for each peer one messag
 
 Ctrl-C or SIGTERM end it, with exit code 0.
 
-JSON: a line for each event: listening{address, network, blocks, height, tip, transactions, services[]},
-chain{blocks, height, tip, disconnected}, mempool{transactions}, connected{peer, address},
-ready{peer, user_agent, protocol}, disconnected{peer, reason, misbehaved}, refused{address, reason},
-warning; then connections, blocks, height, tip";
+JSON: lines, told apart by kind:
+  listening     address, network, blocks, height, tip, transactions, services[]
+  chain         blocks, height, tip, disconnected
+  mempool       transactions
+  connected     peer, address
+  ready         peer, user_agent, protocol
+  disconnected  peer, reason, misbehaved
+  refused       address, reason
+  warning       text
+  summary       connections, blocks, height, tip: the last line";
 
 /// Serve a folder of blocks to wallets' tests.
 #[derive(Debug, Args)]

@@ -113,11 +113,11 @@ fn named(asked: &[Txid], txids: &[Txid]) -> anyhow::Result<Vec<TxMatch>> {
     Ok(found.map(|(index, &txid)| TxMatch { index, txid, reasons: vec![] }).collect())
 }
 
-/// How much harder than the easiest block of the main chain.
+/// How much harder than the easiest block of the main chain; `number` writes it.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-pub(crate) fn difficulty(header: &Header) -> String {
+pub(crate) fn difficulty(header: &Header, number: impl Fn(u64) -> String) -> String {
     let difficulty = header.difficulty_float();
-    if difficulty < 1.0 { format!("{difficulty:.1e}") } else { grouped(difficulty as u64) }
+    if difficulty < 1.0 { format!("{difficulty:.1e}") } else { number(difficulty as u64) }
 }
 
 /// A transaction as nodes send it beside a merkleblock.
@@ -227,7 +227,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
 fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
     let mut lines = Vec::new();
     if proof.has_proof_of_work() {
-        let difficulty = difficulty(&proof.header);
+        let difficulty = difficulty(&proof.header, grouped);
         lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
     }
     if args.block_hash.is_some() {

@@ -15,7 +15,7 @@ use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use serde_json::{Value, json};
 
-use crate::output::{Page, duration, grouped, share};
+use crate::output::{Page, duration, share, with_separators};
 
 const BLOCKS: [&str; 2] =
     [include_str!("blocks/ethereum_17686111.json"), include_str!("blocks/ethereum_17686112.json")];
@@ -129,7 +129,11 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
         "seconds": {"audit": audited.as_secs_f64(), "verify": proven.as_secs_f64()},
     });
     page.line("");
-    page.line("Blocks 17,686,111 and 17,686,112 of Ethereum, the second one's hash trusted.\n");
+    page.line(format!(
+        "Blocks {} and {} of Ethereum, the second one's hash trusted.\n",
+        with_separators(first),
+        with_separators(last)
+    ));
     page.heading("5  A user asks a node for logs");
     page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
     page.line(format!("   to {ROUTER}, a router of Uniswap"));
@@ -141,7 +145,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     page.line(format!(
         "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
         share(rate),
-        grouped(receipts)
+        with_separators(receipts)
     ));
     page.line("   hash to the roots in the headers, so these are all logs that there are.");
     show_omission(page, omitted, proven);
@@ -158,14 +162,14 @@ fn show_omission(page: &mut Page, OmittedLog { log, proof, .. }: &OmittedLog, pr
     page.line(format!(
         "   omitted     log {} of block {}, in transaction {}",
         log.log_index,
-        grouped(log.block_number),
+        with_separators(log.block_number),
         log.transaction_index
     ));
     page.line(format!(
         "   proof       {} nodes of the receipts' trie, {} bytes; with the header and the\n\
          \x20              answer, anyone verifies it ({})\n",
         proof.nodes.len(),
-        grouped(proof.nodes.iter().map(|node| node.len()).sum::<usize>()),
+        with_separators(proof.nodes.iter().map(|node| node.len()).sum::<usize>()),
         duration(proven)
     ));
 }

@@ -1,7 +1,7 @@
 //! The chart of `eth stats`: how full filters are, and what passes them, over a chain.
 
 use crate::calendar::{Utc, midnight};
-use crate::output::{float, grouped};
+use crate::output::{float, with_separators};
 use crate::svg::{self, Drawing};
 
 /// What a chart shows.
@@ -267,11 +267,11 @@ fn start_of_month(year: u64, month: u64) -> f64 {
 fn block_label(number: u64, step: u64) -> String {
     const MILLION: u64 = 1_000_000;
     if number == 0 || !step.is_multiple_of(100_000) {
-        return grouped(number);
+        return with_separators(number);
     }
     match number % MILLION / 100_000 {
-        0 => format!("{} M", grouped(number / MILLION)),
-        tenths => format!("{}.{tenths} M", grouped(number / MILLION)),
+        0 => format!("{} M", with_separators(number / MILLION)),
+        tenths => format!("{}.{tenths} M", with_separators(number / MILLION)),
     }
 }
 

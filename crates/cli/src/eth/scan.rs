@@ -164,7 +164,8 @@ impl Scan {
             let (number, hash) = (block.number, block.hash);
             let line = if json {
                 let answer = if informative { "maybe" } else { "no_information" };
-                json!({ "number": number, "hash": hash, "answer": answer }).to_string()
+                json!({ "kind": "candidate", "number": number, "hash": hash, "answer": answer })
+                    .to_string()
             } else {
                 let answer = if informative { "maybe" } else { "says nothing" };
                 let fill = format!("{:.1} %", f64::from(bloom.count_ones().unwrap_or(0)) / 20.48);

@@ -14,7 +14,7 @@ use crate::args::eth::{Buckets, StatsArgs};
 use crate::calendar::Utc;
 use crate::exit::Exit;
 use crate::input::{Reader, write};
-use crate::output::{Page, Report, count, float, grouped, share};
+use crate::output::{Page, Report, count, float, grouped, share, with_separators};
 
 /// Rows of a table that still reads well.
 const ROWS: usize = 24;
@@ -314,9 +314,9 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
     let title = args.title.clone().unwrap_or_else(|| "How full the log filters are".into());
     let subtitle = format!(
         "{} blocks, {} to {}, {} to {}",
-        grouped(total.fills.filters()),
-        grouped(total.first),
-        grouped(total.last),
+        with_separators(total.fills.filters()),
+        with_separators(total.first),
+        with_separators(total.last),
         Utc::new(total.first_time).date(),
         Utc::new(total.last_time).date()
     );

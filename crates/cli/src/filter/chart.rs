@@ -1,6 +1,6 @@
 //! The chart of `filter size`: what a rate of false positives costs in each layout.
 
-use crate::output::rate;
+use crate::output::rate_with_separators;
 use crate::svg::{self, Drawing};
 
 /// What a chart shows.
@@ -140,7 +140,7 @@ fn asked(out: &mut Drawing, asked: f64) {
     if !(10_f64.powi(-DECADES - 1)..=0.1).contains(&asked) {
         return;
     }
-    let (x, words) = (x(asked), rate(asked));
+    let (x, words) = (x(asked), rate_with_separators(asked));
     out.line("asked", (x, TOP), (x, BOTTOM));
     // Where it fits: on the right of the line, else on its left.
     if x + 8.0 + svg::width(&words) < RIGHT {

@@ -24,7 +24,6 @@ pub(super) fn check<'a>(
     ensure!(!out.is_dir(), "cannot write {}: a directory", named(out));
     let (folder, _) = folder_and_name(out)?;
     ensure!(folder.is_dir(), "cannot write {}: no such directory", named(out));
-    check_overwrite(out, force)?;
     let place = |path: &Path| fs::canonicalize(path).ok();
     if let Some(out_place) = place(out)
         && out_place.is_file()
@@ -32,7 +31,7 @@ pub(super) fn check<'a>(
     {
         return Err(UsageError("--out is the file that is read").into());
     }
-    Ok(())
+    check_overwrite(out, force)
 }
 
 /// Whether `-` is meant.

@@ -8,7 +8,7 @@ use super::chart::{self, Chart, Line, Stroke};
 use crate::args::filter::SizeArgs;
 use crate::exit::Exit;
 use crate::input::write;
-use crate::output::{Page, Report, bytes, grouped, rate};
+use crate::output::{Page, Report, bytes, grouped, rate, with_separators};
 
 /// Points of a line for each decade of rates.
 const POINTS: i32 = 10;
@@ -163,7 +163,7 @@ fn drawn(keys: u64, asked: f64) -> Chart {
         title: "What a rate of false positives costs".into(),
         subtitle: format!(
             "{} keys; the smallest filter whose rate is at most the one below",
-            grouped(keys)
+            with_separators(keys)
         ),
         asked,
         lines,

@@ -112,7 +112,7 @@ impl Asking<'_> {
     fn write_line(&self, text: &mut String, key: &[u8], may_contain: bool) {
         let words = if self.hex { hex::encode(key).into() } else { String::from_utf8_lossy(key) };
         if self.json {
-            let mut line = json!({ "key": words, "may_contain": may_contain });
+            let mut line = json!({ "kind": "answer", "key": words, "may_contain": may_contain });
             if !self.hex && str::from_utf8(key).is_err() {
                 line["key_hex"] = hex::encode(key).into();
             }

@@ -252,7 +252,8 @@ fn vouchers_are_bounded() {
     for (_, interval) in world.sync.claims().intervals() {
         assert!(interval.vouchers().len() <= 64, "{}", interval.vouchers().len());
     }
-    assert_eq!(world.grade(11), Some(Grade::Peers(200)));
+    // Those that are only counted may be among those that are remembered.
+    assert!(matches!(world.grade(11), Some(Grade::Peers(100..=200))), "{:?}", world.grade(11));
     assert_eq!(world.sync.answered_to(), Some(1_010));
     world.assert_complete(&chain);
 }

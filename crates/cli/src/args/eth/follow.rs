@@ -53,22 +53,24 @@ CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, r
 topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
 event.
 
-JSON, a line each:
-  {follow{chain_id, chain, provider, from, to, resumed (the last block printed before, or null),
-    bloom (exact | superset | absent | unsound: at the first block), anchors[{number, hash}],
-    confirmations, keep, index_to (up to this block candidates are those of the index), query, semantics, warnings[]}}, first
-  a log as eth_getLogs has it, with evidence (receipts: read out of all receipts of the block, which
-    have its receipts root), and with --abi decoded{event, signature, arguments{name: value}} or
-    undecoded (why a log of a known event does not fit): numbers are decimal text, of an indexed
-    argument of dynamic size there is {keccak256}
-  {reorg{ancestor, hash (of the last block that stays; null: of none), blocks (how many left), logs
-    (how many removed lines follow)}}
-  {anchored{number, hash}}: the chain holds this anchor, so that all blocks up to it are as authentic
-    as the anchor; of several the highest, and in each run again
-  {block, hash, finalized}: all lines up to and with this block are out; finalized is the newest
-    final block on this chain, or null
-  {blocks, receipts (of how many blocks they were looked into), logs, removed (lines of each), first,
-    last, last_hash (the last block printed), seconds, warnings[]}, at the end";
+JSON: lines, told apart by kind:
+  follow      chain_id, chain, provider, from, to, resumed (the last block printed before, or null),
+              bloom (exact | superset | absent | unsound: at the first block), anchors[{number,
+              hash}], confirmations, keep, index_to (up to this block candidates are those of the
+              index), query, semantics, warnings[]: the first line
+  log         the members of eth_getLogs, and evidence (receipts: read out of all receipts of the
+              block, which have its receipts root), and with --abi decoded{event, signature,
+              arguments{name: value}} or undecoded (why a log of a known event does not fit):
+              numbers are decimal text, of an indexed argument of dynamic size there is {keccak256}
+  reorg       ancestor, hash (of the last block that stays; null: of none), blocks (how many left),
+              logs (how many removed lines follow)
+  anchor      number, hash: the chain holds this anchor, so that all blocks up to it are as authentic
+              as the anchor; of several the highest, and in each run again
+  checkpoint  block, hash, finalized: all lines up to and with this block are out; finalized is the
+              newest final block on this chain, or null
+  summary     blocks, receipts (of how many blocks they were looked into), logs, removed (lines of
+              each), first, last, last_hash (the last block printed), seconds, warnings[]: the last
+              line";
 
 /// Follow the logs of a query, from the past on into live blocks
 #[derive(Debug, Args)]

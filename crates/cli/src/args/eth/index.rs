@@ -52,10 +52,11 @@ down to the last common one are taken off and listed. Ctrl-C ends the command wi
 macro_rules! added_help {
     () => {
         "\
-JSON: on a line each time that blocks became durable, {synced (the last of them), hash}, then on a
-line {label, added, removed[{number, hash}] (1,000 at the most), removed_blocks, first, last,
-last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the folder),
-bytes_per_header, block_hashes, warnings[]}."
+JSON: lines, told apart by kind:
+  synced   number, hash: of the last block that is durable, each time that blocks became so
+  summary  label, added, removed[{number, hash}] (1,000 at the most), removed_blocks, first, last,
+           last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
+           folder), bytes_per_header, block_hashes, warnings[]: the last line"
     };
 }
 
@@ -190,10 +191,12 @@ Before a candidate counts for anything, link its header to a hash that you trust
 by its own, else by the headers from it to the next block whose hash the index has, which is the last
 of its section of 8,192.
 
-JSON: on a line for each candidate, {number, hash (null unless the index has it)}, then on a line
-{label, blocks, first, last, candidates, share, expected_false (candidates by chance, if none held a
-match), link{number, hash} (of the last candidate: the block to which its header is linked; null
-without a candidate), seconds, query, semantics, warnings[]}."
+JSON: lines, told apart by kind:
+  candidate  number, hash (null unless the index has it)
+  summary    label, blocks, first, last, candidates, share, expected_false (candidates by chance, if
+             none held a match), link{number, hash} (of the last candidate: the block to which its
+             header is linked; null without a candidate), seconds, query, semantics, warnings[]: the
+             last line"
 );
 
 #[derive(Debug, Args)]

@@ -33,9 +33,12 @@ returns.
 Exit codes: 0 candidates · 1 none · 4 an --anchor is given, and no header of the range or after it
 has its hash.
 
-JSON: on a line for each candidate, {number, hash, answer (maybe | no_information)}, then on a line
-{blocks, first, last, last_hash, candidates, no_information, share, rate (share of blocks that
-pass by chance), fill (mean), anchored_to (null: nothing is), query, semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host} (with --rpc)}."
+JSON: lines, told apart by kind:
+  candidate  number, hash, answer (maybe | no_information)
+  summary    blocks, first, last, last_hash, candidates, no_information, share, rate (share of
+             blocks that pass by chance), fill (mean), anchored_to (null: nothing is), query,
+             semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
+             (with --rpc): the last line"
 );
 
 /// Find the blocks that may have logs of a query.

@@ -19,7 +19,7 @@ use crate::args::cf::BuildArgs;
 use crate::btc::for_each_transaction;
 use crate::exit::Exit;
 use crate::input::{Reader, named};
-use crate::output::{Lines, Page, Report, count, grouped};
+use crate::output::{Lines, Page, Report, count, grouped, json_line};
 use crate::progress::Progress;
 
 /// Enough to see what is built; --json prints all.
@@ -152,7 +152,7 @@ impl Build {
         self.blocks += 1;
         self.bytes += filter.content.len() as u64;
         if json {
-            let line = json!({
+            let members = json!({
                 "height": height,
                 "hash": filter.block_hash.to_string(),
                 "elements": elements,
@@ -161,7 +161,7 @@ impl Build {
                 "filter_hash": filter.filter_hash().to_string(),
                 "filter_header": self.filter_header.map(|header| header.to_string()),
             });
-            return Ok(format!("{line}\n"));
+            return Ok(json_line("filter", members));
         }
         Ok(match self.blocks {
             ..=MAX_ROWS => {

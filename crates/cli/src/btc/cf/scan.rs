@@ -17,7 +17,7 @@ use crate::args::cf::{HeaderAt, ScanArgs};
 use crate::args::{Range, UsageError, network_name};
 use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Lines, Page, Report, count, grouped};
+use crate::output::{Lines, Page, Report, count, grouped, json_line};
 use crate::progress::Progress;
 
 pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
@@ -286,9 +286,12 @@ impl Watched {
             Reason::NoAnswer(_) => Vec::new(),
         };
         if json {
-            let mut line = json!({ "height": height, "hash": block_hash.to_string() });
-            match reason {
-                Reason::NoAnswer(why) => line["candidate"] = why.to_string().into(),
+            let mut members = json!({ "height": height, "hash": block_hash.to_string() });
+            let kind = match reason {
+                Reason::NoAnswer(why) => {
+                    members["why"] = why.to_string().into();
+                    "candidate"
+                }
                 Reason::Scripts { .. } => {
                     let script = |watched: &&WatchedScript| {
                         json!({
@@ -298,10 +301,11 @@ impl Watched {
                             "script": hex::encode(&watched.script),
                         })
                     };
-                    line["scripts"] = found.iter().map(script).collect();
+                    members["scripts"] = found.iter().map(script).collect();
+                    "hit"
                 }
-            }
-            return format!("{line}\n");
+            };
+            return json_line(kind, members);
         }
         let why = match reason {
             Reason::NoAnswer(why) => format!("the filter says nothing: {why}"),

@@ -99,12 +99,12 @@ impl Printer {
                 return self.finish_reorganization();
             }
             News::Graded(graded) => {
-                let mut line = json!({"event": "graded"});
+                let mut line = json!({"kind": "graded"});
                 merge(&mut line, graded_json(graded));
                 self.print(&line, String::new)?;
             }
             News::Reopened(from, to) => {
-                let line = json!({"event": "reopened", "from": from, "to": to});
+                let line = json!({"kind": "reopened", "from": from, "to": to});
                 self.print(&line, String::new)?;
             }
             News::Finding(finding) => self.finding(finding)?,
@@ -141,7 +141,7 @@ impl Printer {
             hit
         });
         let line = json!({
-            "event": "reorg",
+            "kind": "reorg",
             "fork": block(&fork),
             "disconnected": disconnected.iter().map(block).collect::<Vec<_>>(),
             "withdrawn": taken_back.collect::<Vec<_>>(),
@@ -176,8 +176,8 @@ impl Printer {
             _ => {}
         }
         let line = json!({
-            "event": "finding",
-            "kind": finding.kind(),
+            "kind": "finding",
+            "finding": finding.kind(),
             "height": at.map(|at| at.height),
             "block": at.map(|at| at.hash.to_string()),
             "text": finding.to_string(),
@@ -188,7 +188,7 @@ impl Printer {
     fn caught_up(&mut self, progress: &Progress, counts: HitCounts) -> anyhow::Result<()> {
         let tip = progress.tip;
         let line = json!({
-            "event": "caught_up",
+            "kind": "caught_up",
             "height": tip.height,
             "block": tip.hash.to_string(),
             "work": work_hex(progress),
@@ -236,7 +236,7 @@ impl Printer {
             })
         });
         json!({
-            "event": "hit",
+            "kind": "hit",
             "height": hit.place.map(|(at, _)| at.height),
             "block": hit.place.map(|(at, _)| at.hash.to_string()),
             "index": hit.place.map(|(_, index)| index),
@@ -389,7 +389,7 @@ mod tests {
         let done = printer.print_update(withdrawn(3, 11), 9).unwrap();
         assert_eq!(done, [withdrawn(2, 10), withdrawn(3, 11)]);
         let line: Value = serde_json::from_str(kept(&printer)).unwrap();
-        assert_eq!((&line["event"], &line["fork"]["height"]), (&json!("reorg"), &json!(9)));
+        assert_eq!((&line["kind"], &line["fork"]["height"]), (&json!("reorg"), &json!(9)));
         assert_eq!(line["disconnected"][0]["height"], 11);
         assert_eq!(line["withdrawn"][1]["height"], 11);
         assert_eq!(printer.withdrawn, 2);

@@ -114,7 +114,6 @@ impl Job<'_> {
     fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {
         let progress = &ended.status.progress;
         json!({
-            "event": "end",
             "ended": ended.ending.name(),
             "network": network_name(self.look.watch.network),
             "protocol": self.look.protocol.name(),

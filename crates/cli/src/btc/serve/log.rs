@@ -10,7 +10,7 @@ use chainsieve_client::testnode::Note;
 use serde_json::{Value, json};
 
 use crate::args::network_name;
-use crate::output::{Lines, count, grouped, print_log};
+use crate::output::{Lines, count, grouped, json_line, print_log};
 
 /// Prints lines whole, from whichever thread.
 pub(super) struct Log {
@@ -28,8 +28,8 @@ impl Log {
     pub(super) fn listening(&self, address: SocketAddr, chain: &ServedChain, config: Config) {
         let tip = chain.tip();
         let services = names(config.services(chain));
-        let event = json!({
-            "listening": {
+        if self.json {
+            let members = json!({
                 "address": address.to_string(),
                 "network": network_name(self.network),
                 "blocks": chain.len(),
@@ -37,10 +37,8 @@ impl Log {
                 "tip": tip.hash.to_string(),
                 "transactions": chain.mempool().len(),
                 "services": services,
-            },
-        });
-        if self.json {
-            return self.print(&format!("{event}\n"));
+            });
+            return self.print(&json_line("listening", members));
         }
         self.print(&format!(
             "listening at {address}: {}, {}, tip {} at height {}, {}\n",
@@ -54,13 +52,11 @@ impl Log {
 
     pub(super) fn chain(&self, chain: &ServedChain, linked: usize, disconnected: usize) {
         let tip = chain.tip();
-        let event = json!({
-            "chain": {
-                "blocks": linked,
-                "height": tip.height,
-                "tip": tip.hash.to_string(),
-                "disconnected": disconnected,
-            },
+        let members = json!({
+            "blocks": linked,
+            "height": tip.height,
+            "tip": tip.hash.to_string(),
+            "disconnected": disconnected,
         });
         let left = match disconnected {
             0 => String::new(),
@@ -68,52 +64,55 @@ impl Log {
         };
         let height = grouped(tip.height);
         let new = format!("{} new", count(linked, "block"));
-        self.event(&event, &format!("{new}{left}: tip {} at height {height}", tip.hash));
+        let text = format!("{new}{left}: tip {} at height {height}", tip.hash);
+        self.event("chain", members, &text);
     }
 
     pub(super) fn mempool(&self, chain: &ServedChain) {
         let transactions = chain.mempool().len();
-        let event = json!({ "mempool": { "transactions": transactions } });
-        self.event(&event, &format!("mempool: {}", count(transactions, "transaction")));
+        let text = format!("mempool: {}", count(transactions, "transaction"));
+        self.event("mempool", json!({ "transactions": transactions }), &text);
     }
 
     /// What happens to connections.
     pub(super) fn note(&self, note: &Note<'_>) {
-        let (event, text) = match note {
+        let (kind, members, text) = match note {
             Note::Connected(peer, address) => (
-                json!({ "connected": { "peer": peer, "address": address.to_string() } }),
+                "connected",
+                json!({ "peer": peer, "address": address.to_string() }),
                 format!("peer {peer}: connected from {address}"),
             ),
             Note::Ready(peer, met) => {
                 let (agent, protocol) = (met.user_agent(), met.protocol());
-                let met = json!({ "peer": peer, "user_agent": agent, "protocol": protocol });
-                (json!({ "ready": met }), format!("peer {peer}: {agent:?}, protocol {protocol}"))
+                let members = json!({ "peer": peer, "user_agent": agent, "protocol": protocol });
+                ("ready", members, format!("peer {peer}: {agent:?}, protocol {protocol}"))
             }
             Note::Disconnected(peer, ended) => {
                 let (reason, misbehaved) = (ended.to_string(), ended.is_misbehaviour());
-                let event = json!({ "peer": peer, "reason": reason, "misbehaved": misbehaved });
+                let members = json!({ "peer": peer, "reason": reason, "misbehaved": misbehaved });
                 let why = if misbehaved { ", it broke the protocol" } else { "" };
                 let text = format!("peer {peer}: disconnected{why}: {reason}");
-                (json!({ "disconnected": event }), text)
+                ("disconnected", members, text)
             }
             Note::Refused(address, limit) => {
                 let reason = format!("{limit} are connected, the limit");
-                let event = json!({ "address": address.to_string(), "reason": reason });
-                (json!({ "refused": event }), format!("refused {address}: {reason}"))
+                let members = json!({ "address": address.to_string(), "reason": reason });
+                ("refused", members, format!("refused {address}: {reason}"))
             }
             Note::Lost(error) => return self.warning(&format!("a connection was lost: {error}")),
             _ => return,
         };
-        self.event(&event, &text);
+        self.event(kind, members, &text);
     }
 
     pub(super) fn warning(&self, text: &str) {
-        self.event(&json!({ "warning": text }), &format!("warning: {text}"));
+        self.event("warning", json!({ "text": text }), &format!("warning: {text}"));
     }
 
-    fn event(&self, event: &Value, text: &str) {
+    /// Prints a line: `members` as JSON, else `text`.
+    fn event(&self, kind: &str, members: Value, text: &str) {
         if self.json {
-            return self.print(&format!("{event}\n"));
+            return self.print(&json_line(kind, members));
         }
         print_log(text);
     }

@@ -193,7 +193,7 @@ fn outcome(
     page.warnings(warnings);
     let (mut exit, mut status) = (Exit::Yes, "complete");
     let mut audits = Vec::new();
-    for report in shown.into_iter().map(Shown::report) {
+    for (letter, report) in LETTERS.into_iter().zip(shown.into_iter().map(Shown::report)) {
         let (of_page, of_json, of_exit) = report.into_parts();
         match of_exit {
             Exit::Wrong => (exit, status) = (Exit::Wrong, "wrong"),
@@ -205,7 +205,7 @@ fn outcome(
         if !audits.is_empty() {
             page.line("");
         }
-        page.append(of_page);
+        page.append(of_page, compared.map(|_| letter));
         audits.push(of_json);
     }
     if let Some(compared) = compared {

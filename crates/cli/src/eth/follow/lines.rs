@@ -10,7 +10,7 @@ use chainsieve::eth::log_query::BlockSelection;
 use chainsieve_provider::{DecodeError, DecodedEvent, Events};
 use serde_json::{Value, json};
 
-use crate::output::{count, grouped, printable};
+use crate::output::{count, grouped, json_line, printable};
 
 /// What the logs of a line come from.
 const EVIDENCE: &str = "receipts";
@@ -90,7 +90,7 @@ impl Lines {
     /// An anchor was passed.
     pub(super) fn of_anchor(&self, at: BlockRef) -> String {
         match self.format {
-            Format::Json => format!("{}\n", json!({ "anchored": at })),
+            Format::Json => json_line("anchor", json!(at)),
             Format::Text => format!(
                 "block {} is the anchor: all up to it are authentic if it is\n",
                 grouped(at.number)
@@ -105,7 +105,8 @@ impl Lines {
             return String::new();
         }
         let finalized = finalized.map(|block| block.number);
-        format!("{}\n", json!({ "block": at.number, "hash": at.hash, "finalized": finalized }))
+        let members = json!({ "block": at.number, "hash": at.hash, "finalized": finalized });
+        json_line("checkpoint", members)
     }
 
     fn of_log(&self, log: &LocatedLog) -> String {
@@ -155,15 +156,15 @@ impl Lines {
 type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
 
 fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
-    let mut text = log.to_json();
-    // It ends with the brace of the object.
-    text.pop();
+    // An object that is not empty: its members are taken out of their braces.
+    let log = log.to_json();
+    let members = log.strip_prefix('{').and_then(|log| log.strip_suffix('}')).unwrap_or(&log);
     let decoded = match decoded {
         Ok(None) => String::new(),
         Ok(Some(decoded)) => format!(",\"decoded\":{}", decoded.to_json()),
         Err(error) => format!(",\"undecoded\":{}", json!(error.to_string())),
     };
-    format!("{text},\"evidence\":\"{EVIDENCE}\"{decoded}}}\n")
+    format!("{{\"kind\":\"log\",{members},\"evidence\":\"{EVIDENCE}\"{decoded}}}\n")
 }
 
 fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
@@ -216,7 +217,7 @@ pub(super) fn of_start(
     warnings: &[String],
 ) -> String {
     let query = config.query.clone().in_blocks(BlockSelection::default());
-    let line = json!({ "follow": {
+    let members = json!({
         "chain_id": config.chain_id,
         "chain": config.profile.name(),
         "provider": provider,
@@ -231,8 +232,8 @@ pub(super) fn of_start(
         "query": query,
         "semantics": config.semantics,
         "warnings": warnings,
-    }});
-    format!("{line}\n")
+    });
+    json_line("follow", members)
 }
 
 /// What people are told at the start.
@@ -248,13 +249,13 @@ pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
 fn reorganised(removed: &Removed, json: bool) -> String {
     let (ancestor, logs) = (removed.ancestor, removed.logs.len());
     if json {
-        let reorg = json!({
+        let members = json!({
             "ancestor": ancestor.map(|block| block.number),
             "hash": ancestor.map(|block| block.hash),
             "blocks": removed.blocks,
             "logs": logs,
         });
-        return format!("{}\n", json!({ "reorg": reorg }));
+        return json_line("reorg", members);
     }
     let after = ancestor.map_or_else(String::new, |block| {
         format!(" after block {}, {}", grouped(block.number), block.hash)

@@ -16,7 +16,9 @@ use crate::args::eth::{AddingArgs, LinkedHeaders};
 use crate::eth::linked::{self, Bounds};
 use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{Lines, Page, Report, bytes, count, duration, float, grouped, span};
+use crate::output::{
+    Lines, Page, Report, bytes, count, duration, float, grouped, json_line, span,
+};
 use crate::progress;
 
 /// What was added is made durable after so long, if not before.
@@ -211,7 +213,8 @@ impl<'a> Adding<'a> {
         self.unsynced = 0;
         if let (true, Some(numbers), Some(hash)) = (self.json, writer.numbers(), writer.last_hash())
         {
-            self.lines.print(&format!("{}\n", json!({ "synced": numbers.end(), "hash": hash })))?;
+            let members = json!({ "number": numbers.end(), "hash": hash });
+            self.lines.print(&json_line("synced", members))?;
         }
         Ok(())
     }

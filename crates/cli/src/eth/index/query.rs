@@ -13,7 +13,9 @@ use serde_json::json;
 use super::{Hashes, MappedIndex, named, numbers, range};
 use crate::args::eth::QueryIndexArgs;
 use crate::eth::query;
-use crate::output::{Lines, Page, Report, duration, estimate, float, grouped, share, span};
+use crate::output::{
+    Lines, Page, Report, duration, estimate, float, grouped, json_line, share, span,
+};
 
 /// Bytes of lines printed at once.
 const PRINTED: usize = 64 << 10;
@@ -106,7 +108,7 @@ impl Search<'_> {
             self.found += 1;
             self.last = Some(number);
             if self.json {
-                writeln!(text, "{}", json!({ "number": number, "hash": hash }))?;
+                text += &json_line("candidate", json!({ "number": number, "hash": hash }));
             } else {
                 let hash = hash.map_or("not in the index".into(), |hash| hash.to_string());
                 writeln!(text, "{:<11}  {hash}", grouped(number))?;
