@@ -107,7 +107,7 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
 }
 
 /// The first topic of an event: by its canonical signature, or by a declaration as Solidity and `cast`
-/// write it, with `indexed`, argument names and `uint`.
+/// write it, with `indexed`, argument names and `uint`. Types that the ABI does not know are an error.
 fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     let error = match event_topic(signature) {
         Ok(topic) => return Ok(topic),
@@ -117,7 +117,12 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
     // The error of the canonical form names the place that is wrong.
     let events = Events::new().signature(&format!("event {declared}")).map_err(|_| error)?;
-    events.topics().next().context("no event")
+    let signature = events.iter().next().context("no event")?.signature();
+    // A declaration may name types of its own: hashed as it is, a slip would select nothing.
+    match event_topic(&signature) {
+        Err(error) if signature != declared => Err(error).context(signature),
+        topic => Ok(topic?),
+    }
 }
 
 /// The topics of a position: none if nothing was given, empty for `any`.

@@ -94,7 +94,7 @@ fn filter_new_writes_files_and_makes_random_tweaks() {
     let silent = run(&[&args[..], &["--out", out.path()]].concat());
     assert_eq!((silent.code, silent.stdout.as_str()), (YES, ""));
     assert_eq!(out.read(), payload);
-    run(&[&args[..], &["--out", out.path(), "--raw"]].concat());
+    run(&[&args[..], &["--out", out.path(), "--raw", "--force"]].concat());
     assert_eq!(hex::encode(fs::read(&out.0).expect("written")), payload.trim_end());
     let random = || json_of(&["btc", "bloom", "new", address], YES);
     let (one, two) = (random(), random());

@@ -91,7 +91,7 @@ fn equal_keys_and_seed_make_equal_files() {
 fn empty_lines_and_duplicates_are_left_out_and_told() {
     let input = "a\n\nb\r\n\r\na\nc";
     let out = TempFile::absent("dups.chsieve");
-    let args = ["filter", "build", "-", "--kind", "split-block-512", "-o", out.path()];
+    let args = ["filter", "build", "-", "--kind", "split-block-512", "-o", out.path(), "--force"];
     let output = run_with(&[&args[..], &["--json"]].concat(), input.as_bytes());
     let json: Value = serde_json::from_str(&output.stdout).expect("JSON");
     let counts = ["keys", "lines", "empty", "duplicates"].map(|name| json[name].as_u64());
@@ -137,8 +137,8 @@ fn hex_keys_are_the_bytes_that_they_stand_for() {
 fn hash_functions_and_seeds() {
     let out = TempFile::absent("hash.chsieve");
     let build = |args: &[&str]| {
-        let args = [&["filter", "build", "-", "--kind", "bloom", "-o", out.path(), "--json"], args]
-            .concat();
+        let fixed = ["filter", "build", "-", "--kind", "bloom", "-o", out.path(), "--force"];
+        let args = [&fixed[..], &["--json"], args].concat();
         let output = run_with(&args, b"key\n");
         assert_eq!(output.code, YES, "{}", output.stderr);
         serde_json::from_str::<Value>(&output.stdout).expect("JSON")
@@ -157,7 +157,8 @@ fn hash_functions_and_seeds() {
     }
     assert_ne!(build(&[])["seed"], build(&[])["seed"], "drawn anew");
     let fails = |args: &[&str], code, word: &str| {
-        let args = [&["filter", "build", "-", "--kind", "bloom", "-o", out.path()], args].concat();
+        let fixed = ["filter", "build", "-", "--kind", "bloom", "-o", out.path(), "--force"];
+        let args = [&fixed[..], args].concat();
         fails(&args, b"key\n", code, &[word]);
     };
     fails(&["--seed", "00"], BAD_INPUT, "1 bytes, siphash13 takes 16");
@@ -196,7 +197,7 @@ fn sizes_follow_from_rates_bits_and_capacities() {
         }
         assert_eq!(out.0.exists(), code == YES, "what failed leaves no file");
     };
-    build("bloom", YES, &["sized for 100, and 1,000 keys came"]);
+    build("bloom", YES, &["sized for 100, and 1000 keys came"]);
     build("cuckoo12", BAD_INPUT, &["no room for another key", "made for 100 keys by --capacity"]);
     build("scalable", YES, &["num_stages"]);
     // A rolling filter remembers the last keys, not the first ones.
@@ -258,6 +259,12 @@ fn build_refuses_what_makes_no_sense() {
         USAGE,
         &["the file that is read"],
     );
+    super::fails(
+        &["filter", "build", keys.path(), "--kind", "bloom", "-o", keys.path(), "--force"],
+        b"",
+        USAGE,
+        &["the file that is read"],
+    );
     assert_eq!(keys.read(), "key\n");
     let long = vec![b'a'; (1 << 20) + 1];
     super::fails(
@@ -290,14 +297,18 @@ fn several_files_make_one_filter_that_may_go_to_standard_output() {
 fn a_filter_that_is_there_is_replaced_whole() {
     let out = built("kept.chsieve", &["--kind", "fuse8"], "a\n");
     let before = fs::read(&out.0).expect("there");
+    let args = ["filter", "build", "-", "--kind", "fuse8", "-o", out.path()];
+    fails(&args, b"b\n", BAD_INPUT, &["kept.chsieve exists: --force replaces it"]);
+    assert_eq!(fs::read(&out.0).expect("there"), before);
     let args = ["filter", "build", "-", "--kind", "cuckoo8", "--capacity", "1", "-o", out.path()];
+    let args = [&args[..], &["--force"]].concat();
     assert_eq!(run_with(&args, lines("k", 0..100).as_bytes()).code, BAD_INPUT);
     assert_eq!(fs::read(&out.0).expect("there"), before, "a build that fails changes nothing");
     let link = TempFile::absent("link.chsieve");
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink(&out.0, &link.0).expect("a link");
-        let args = ["filter", "build", "-", "--kind", "fuse8", "-o", link.path()];
+        let args = ["filter", "build", "-", "--kind", "fuse8", "-o", link.path(), "--force"];
         assert_eq!(run_with(&args, b"b\n").code, YES);
         assert!(link.0.is_symlink(), "the link stays");
         assert_eq!(run(&["filter", "test", out.path(), "b"]).code, YES);

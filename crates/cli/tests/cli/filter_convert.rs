@@ -77,7 +77,7 @@ fn parquet_there_and_back_is_the_same_filter() {
         odd.path(),
     ];
     assert_eq!(run_with(&args, keys().as_bytes()).code, YES);
-    convert(&odd, "powers of two");
+    convert(&odd, "a power of two");
 }
 
 #[test]
@@ -187,4 +187,5 @@ fn what_does_not_map_exactly_is_refused() {
     fails(&args, b"", USAGE, &["xor8 and xor16"]);
     let args = ["filter", "convert", bloom.path(), "-o", bloom.path()];
     fails(&args, b"", USAGE, &["the file that is read"]);
+    fails(&[&args[..], &["--force"]].concat(), b"", USAGE, &["the file that is read"]);
 }

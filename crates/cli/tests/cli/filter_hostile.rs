@@ -51,7 +51,7 @@ fn damaged_filters_are_named() {
     };
     damage("hostile-cut", &|bytes| bytes.truncate(100), &["hostile-cut", "100 bytes"]);
     damage("hostile-long", &|bytes| bytes.push(0), &["expected"]);
-    damage("hostile-bit", &|bytes| bytes[70] ^= 1, &["the checksum does not fit"]);
+    damage("hostile-bit", &|bytes| bytes[70] ^= 1, &["the checksum does not match"]);
     damage("hostile-version", &|bytes| bytes[8] = 2, &["version 2"]);
     damage("hostile-kind", &|bytes| bytes[10] = 200, &["kind 200"]);
     damage("hostile-hash", &|bytes| bytes[11] = 9, &["hash function 9"]);

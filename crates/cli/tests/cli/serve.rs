@@ -97,7 +97,8 @@ impl Server {
         let mut server = Self { child, lines, address, before: Vec::new(), done };
         loop {
             let line = server.line();
-            if let Some(address) = line["listening"]["address"].as_str() {
+            if line["kind"] == "listening" {
+                let address = line["address"].as_str().expect("an address");
                 server.address = address.parse().expect("an address");
                 return server;
             }
@@ -111,12 +112,12 @@ impl Server {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
-    /// Returns the next line with this event, and skips the lines before it.
-    fn event(&mut self, name: &str) -> Value {
+    /// Returns the next line of this kind, and skips the lines before it.
+    fn event(&mut self, kind: &str) -> Value {
         loop {
-            let mut line = self.line();
-            if !line[name].is_null() {
-                return line[name].take();
+            let line = self.line();
+            if line["kind"] == kind {
+                return line;
             }
         }
     }
@@ -248,7 +249,12 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     let ready = server.event("ready");
     assert_eq!(
         ready,
-        json!({ "peer": 1, "user_agent": "/a wallet\u{1b}[2J/", "protocol": 70_016 })
+        json!({
+            "kind": "ready",
+            "peer": 1,
+            "user_agent": "/a wallet\u{1b}[2J/",
+            "protocol": 70_016,
+        })
     );
     assert_eq!(client.headers().len(), 100);
     client.say(NetworkMessage::GetData(vec![Inventory::WitnessBlock(block(57).block_hash())]));
@@ -264,13 +270,21 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(client.hear(), Some(announced(&block(102))));
     let tip = block(102).block_hash().to_string();
     let event = server.event("chain");
-    assert_eq!(event, json!({ "blocks": 1, "height": 102, "tip": tip, "disconnected": 0 }));
+    let expected =
+        json!({ "kind": "chain", "blocks": 1, "height": 102, "tip": tip, "disconnected": 0 });
+    assert_eq!(event, expected);
     drop(client);
     let gone = server.event("disconnected");
     assert_eq!((&gone["peer"], &gone["misbehaved"]), (&json!(1), &json!(false)), "{gone}");
     let (code, last) = server.end("TERM");
     assert_eq!(code, Some(0));
-    let expected = json!({ "connections": 1, "blocks": 103, "height": 102, "tip": tip });
+    let expected = json!({
+        "kind": "summary",
+        "connections": 1,
+        "blocks": 103,
+        "height": 102,
+        "tip": tip,
+    });
     assert_eq!(last, expected);
 }
 
@@ -299,8 +313,8 @@ fn who_breaks_the_protocol_is_disconnected() {
         (long, "4000001 bytes"),
         (short, "malformed getheaders"),
         (frame(Magic::BITCOIN, NetworkMessage::GetHeaders(locator)), "102 hashes"),
-        (frame(Magic::BITCOIN, NetworkMessage::MemPool), "not offered"),
-        (frame(Magic::BITCOIN, NetworkMessage::FilterClear), "not offered"),
+        (frame(Magic::BITCOIN, NetworkMessage::MemPool), "does not offer"),
+        (frame(Magic::BITCOIN, NetworkMessage::FilterClear), "does not offer"),
     ];
     for (bytes, why) in cases {
         let mut bad = Client::meet(&server);
@@ -363,10 +377,11 @@ fn what_is_missing_is_said() {
     fs::write(folder.0.join("bad.dat"), serialize(&block(1)).split_at(100).0).expect("a file");
     let mut server = Server::start(&folder, &[]);
     let missing = block(4).block_hash().to_string();
-    let warning = server.before[0]["warning"].as_str().expect("a warning");
+    assert_eq!(server.before[0]["kind"], "warning");
+    let warning = server.before[0]["text"].as_str().expect("a warning");
     assert!(warning.contains("5 blocks not served") && warning.contains(&missing), "{warning}");
     let warning = server.event("warning");
-    assert!(warning.as_str().is_some_and(|text| text.contains("bad.dat")), "{warning}");
+    assert!(warning["text"].as_str().is_some_and(|text| text.contains("bad.dat")), "{warning}");
     // When the missing blocks arrive, all blocks are served.
     let lines: Vec<_> = (1..=4).map(|height| serialize_hex(&block(height))).collect();
     fs::write(folder.0.join("rest.tmp"), lines.join("\n")).expect("a file");

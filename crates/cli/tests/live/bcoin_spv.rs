@@ -182,6 +182,6 @@ fn finds_its_payments(scene: &Scene) {
     wait_until("payments of the other branch", || spv.confirmed() == found);
     server.wait_for_tip(other.0.tip());
     let lines = server.interrupt();
-    let misbehaved = lines.iter().any(|line| line["disconnected"]["misbehaved"] == true);
+    let misbehaved = lines.iter().any(|line| line["misbehaved"] == true);
     assert!(!misbehaved, "{lines:?}");
 }

@@ -102,19 +102,19 @@ fn build(scene: &Scene) {
         &url,
     ];
     let mut building = Running::start(scene, &arguments);
-    building.wait("synced blocks", |lines| (lines.last()?["synced"].as_u64()? > 300).then_some(()));
+    building.wait("synced blocks", |lines| (lines.last()?["number"].as_u64()? > 300).then_some(()));
     let lines = building.kill();
-    let synced = lines.last().expect("a line")["synced"].as_u64().expect("a number");
+    let synced = lines.last().expect("a line")["number"].as_u64().expect("a number");
     assert!(synced < node.height(), "killed before the end");
 
     let mut building = Running::start(scene, &arguments);
     building.wait("more blocks", |lines| {
-        (lines.last()?["synced"].as_u64()? > synced + 100).then_some(())
+        (lines.last()?["number"].as_u64()? > synced + 100).then_some(())
     });
     let (code, lines, log) = building.interrupt();
     assert_eq!(code, Some(0), "{log}");
     let stopped = lines.last().expect("a last line").clone();
-    let first = lines[0]["synced"].as_u64().expect("a number");
+    let first = lines[0]["number"].as_u64().expect("a number");
     assert!(first > synced, "it continues after the synced blocks");
     if stopped["last"].as_u64() < Some(node.height()) {
         assert!(stopped["warnings"][0].as_str().is_some_and(|words| words.contains("ended at")));
@@ -200,8 +200,8 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
         let ended = run(scene, &arguments);
         assert_eq!(ended.code, 0, "{}", ended.stderr);
         let lines = ended.lines();
-        assert_eq!(lines[0]["follow"]["index_to"], json!(node.height() - 100));
-        assert_eq!(lines[1]["anchored"]["number"], json!(5));
+        assert_eq!(lines[0]["index_to"], json!(node.height() - 100));
+        assert_eq!((&lines[1]["kind"], &lines[1]["number"]), (&json!("anchor"), &json!(5)));
         let from: u64 = from.parse().expect("a number");
         let filter =
             json!({ "fromBlock": format!("{from:#x}"), "address": address.to_lowercase() });

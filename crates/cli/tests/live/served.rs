@@ -77,8 +77,8 @@ impl Server {
         let arguments =
             ["btc", "serve", path, "--network", "regtest", "--listen", address, "--json"];
         let mut running = Running::start(scene, &[&arguments, options].concat());
-        let ready = running.wait_for("a node that listens", |line| !line["listening"].is_null());
-        let address = ready["listening"]["address"].as_str().expect("an address");
+        let ready = running.wait_for("a node that listens", |line| line["kind"] == "listening");
+        let address = ready["address"].as_str().expect("an address");
         Self { running, address: address.parse().expect("an address") }
     }
 
@@ -90,11 +90,9 @@ impl Server {
     pub(crate) fn wait_for_tip(&mut self, tip: BlockHash) {
         let tip = tip.to_string();
         self.running.wait("a tip that is served", |lines| {
-            let tips = lines.iter().rev().find_map(|line| {
-                let of = |event: &str| line[event]["tip"].as_str().map(str::to_owned);
-                of("chain").or_else(|| of("listening"))
-            });
-            (tips? == tip).then_some(())
+            let has_tip = |line: &&Value| line["kind"] == "chain" || line["kind"] == "listening";
+            let last = lines.iter().rev().find(has_tip)?;
+            (last["tip"] == tip).then_some(())
         });
     }
 
@@ -107,7 +105,7 @@ impl Server {
     pub(crate) fn interrupt(self) -> Vec<Value> {
         let (code, lines, log) = self.running.interrupt();
         assert_eq!(code, Some(0), "{log}");
-        let warnings: Vec<_> = lines.iter().filter(|line| !line["warning"].is_null()).collect();
+        let warnings: Vec<_> = lines.iter().filter(|line| line["kind"] == "warning").collect();
         assert!(warnings.is_empty(), "{warnings:?}");
         lines
     }

@@ -251,7 +251,7 @@ fn check(ended: &Ended, past: &Past) {
 /// Returns the confirmed events that the command reports, each once and with certainty.
 fn found(lines: &[Value]) -> BTreeSet<Event> {
     let mut events = BTreeSet::new();
-    for line in lines.iter().filter(|line| line["event"] == "hit" && !line["height"].is_null()) {
+    for line in lines.iter().filter(|line| line["kind"] == "hit" && !line["height"].is_null()) {
         let hash = |field: &str| line[field].as_str().expect("hex").to_owned();
         let number = |value: &Value| u32::try_from(value.as_u64().expect("a number")).expect("u32");
         let mut note = |what| {

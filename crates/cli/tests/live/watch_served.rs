@@ -89,7 +89,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
         for tx in [&payment, &spend] {
             let txid = tx.compute_txid().to_string();
             watch.wait_for_line("a transaction without a block", |line| {
-                line["event"] == "hit" && line["txid"] == *txid && line["height"].is_null()
+                line["kind"] == "hit" && line["txid"] == *txid && line["height"].is_null()
             });
         }
     }

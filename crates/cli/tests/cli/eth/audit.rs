@@ -143,7 +143,8 @@ fn missing_receipts_are_asked_for() {
     let lines = [&first, &second].map(|block| format!("{} {}\n", block.number, block.hash));
     assert_eq!(wanted.read(), lines.concat());
     let one = TempFile::new("one.receipts.rlp", first.receipts_rlp());
-    let more = ["--anchor", &case.anchor, "--receipts", one.path(), "--wanted", wanted.path()];
+    let more = ["--anchor", &case.anchor, "--receipts", one.path()];
+    let more = [&more[..], &["--wanted", wanted.path(), "--force"]].concat();
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert_eq!(json["wanted"], json!([both[1]]));
     assert_eq!(wanted.read(), lines[1]);

@@ -17,7 +17,7 @@ fn indexes_are_checked_against_the_headers() {
     let mut other = whole.clone();
     let at = other.len() - 8;
     other[at] = 3;
-    refused("count.era1", &other, &["counts 3 blocks, 2 headers were read"]);
+    refused("count.era1", &other, &["it has 3 blocks, but 2 headers were read"]);
     let mut other = whole.clone();
     other[at - 8] ^= 1;
     refused("offset.era1", &other, &["header 1 would be at byte"]);
@@ -31,7 +31,7 @@ fn indexes_are_checked_against_the_headers() {
     let mut ere = write::ere(&blocks);
     let at = ere.len() - 16;
     ere[at] = 9;
-    refused("components.ere", &ere, &["9 parts each"]);
+    refused("components.ere", &ere, &["9 entries each"]);
 }
 
 #[test]

@@ -130,7 +130,7 @@ fn mistakes_in_headers_name_file_line_and_field() {
     let hex = format!("{}\n{}zz\n", hex0x(&block.header), hex0x(&block.header));
     refused("line.hex", hex.as_bytes(), &["line 2", "character 'z'", "is not a hex digit"]);
     refused("empty.rlp", b"", &["the input is empty"]);
-    refused("text.txt", b"what is this", &["neither RLP"]);
+    refused("text.txt", b"what is this", &["unknown format", "unlike RLP"]);
     refused("nothing.json", b"[]", &["no headers"]);
     fails(&["eth", "header", "/no/such/file"], b"", BAD_INPUT, &["/no/such/file", "no such file"]);
     fails(&["eth", "header", "-", "-"], b"", USAGE, &["only once"]);

@@ -32,7 +32,13 @@ fn scans_find_the_blocks_that_alloy_finds() {
     let lines = scan(&QUERY, YES);
     assert_eq!(lines.len(), 3);
     for (line, block) in lines.iter().zip(&blocks) {
-        assert_eq!(*line, json!({ "number": block.number, "hash": block.hash, "answer": "maybe" }));
+        let expected = json!({
+            "kind": "candidate",
+            "number": block.number,
+            "hash": block.hash,
+            "answer": "maybe",
+        });
+        assert_eq!(*line, expected);
     }
     assert_eq!((&lines[2]["blocks"], &lines[2]["candidates"]), (&json!(2), &json!(2)));
     let (one, none) = by_chance();
@@ -88,7 +94,7 @@ fn an_anchor_authenticates_what_is_before_it() {
     let other = B256::repeat_byte(7).to_string();
     assert_eq!(anchored(&[&other], "17686112", UNDECIDED), (Value::Null, json!(2), 1));
     let plain = run(&["eth", "scan", headers.path(), "--address", WETH]);
-    assert!(plain.stdout.contains("as good as the source of the headers"), "{}", plain.stdout);
+    assert!(plain.stderr.contains("as good as the source of the headers"), "{}", plain.stderr);
     fails(
         &["eth", "scan", headers.path(), "--anchor", "0x12"],
         b"",
@@ -158,7 +164,19 @@ fn slips_in_queries() {
     refused(&["--topic1", unpadded], BAD_INPUT, &["--topic1", "write address:0x7a25"]);
     refused(&["--address", &WETH.replace("C02a", "C12a")], BAD_INPUT, &["checksum"]);
     refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, and an address has 20"]);
-    refused(&["--event", "Deposit(address,uint)"], BAD_INPUT, &["uint256"]);
+    // A type that the ABI does not know is a slip, in a signature and in a declaration.
+    for (event, words) in [
+        ("Deposit(address,unit256)", "\"unit256\" at 16"),
+        ("Deposit(address,uint7)", "uint7"),
+        ("event Transfer(address indexed from, Token value)", "Transfer(address,Token): \"Token\""),
+        ("Deposit(address,", "type"),
+        ("Deposit(address wad", "type"),
+        ("Deposit", "expected ("),
+        ("event Deposit(address a) anonymous", "Deposit"),
+        ("function deposit(address a)", "not the name of an event"),
+    ] {
+        refused(&["--event", event], BAD_INPUT, &["--event", words]);
+    }
     refused(&["--query", "q.json", "--address", WETH], USAGE, &["--query"]);
     refused(&["--query", "/no/such.json"], BAD_INPUT, &["/no/such.json"]);
     let list = TempFile::new("bad.txt", format!("{WETH}\n0x1234\n"));
@@ -199,6 +217,27 @@ fn forecasts_count_and_say_what_selects_nothing() {
     assert!(page.contains("candidates  1, 50.0 % of the blocks"), "{page}");
     let all = json_of(&["eth", "forecast", headers.path()], YES);
     assert_eq!((&all["share"], &all["clauses"]), (&json!(1.0), &json!([])));
+}
+
+/// An event may be written as Solidity declares it.
+#[test]
+fn events_are_taken_as_solidity_declares_them() {
+    let headers = both_headers("declared.rlp");
+    for event in [
+        "Transfer(address,address,uint256)",
+        "Transfer(address,address,uint)",
+        "Transfer(address indexed from, address indexed to, uint value)",
+        "event Transfer(address indexed from, address indexed to, uint value)",
+        " event Transfer(address indexed from, address indexed to, uint256 value); ",
+    ] {
+        let lines = json_lines(&["eth", "scan", headers.path(), "--event", event], YES);
+        let summary = lines.last().expect("a summary");
+        assert_eq!(summary["query"]["topics"], json!([[TRANSFER]]), "{event}");
+    }
+    let event = "Both((address account, uint amount)[] pairs, bytes32 indexed id)";
+    let lines = json_lines(&["eth", "scan", headers.path(), "--event", event], NO);
+    let topic = keccak256("Both((address,uint256)[],bytes32)");
+    assert_eq!(lines[0]["query"]["topics"], json!([[topic]]));
 }
 
 /// The topic of Transfer(address,address,uint256) in ERC-20.

@@ -151,7 +151,7 @@ fn past(scene: &Scene) {
     assert!(expected.len() > 100, "{}", expected.len());
     assert_eq!(reported(&lines), expected);
     let tip = node.height();
-    for hit in lines.iter().filter(|line| line["event"] == "hit") {
+    for hit in lines.iter().filter(|line| line["kind"] == "hit") {
         assert_eq!(hit["evidence"], "merkle_proof", "{hit}");
         let height = hit["height"].as_u64().expect("confirmed");
         assert_eq!(hit["confirmations"], u64::from(tip) - height + 1, "{hit}");
@@ -169,7 +169,7 @@ fn past(scene: &Scene) {
     let again = command::run(scene, &arguments);
     assert_eq!(again.code, 0, "{}", again.stderr);
     let news =
-        again.lines().into_iter().filter(|line| line["event"] == "hit" && line["again"] == false);
+        again.lines().into_iter().filter(|line| line["kind"] == "hit" && line["again"] == false);
     assert_eq!(news.count(), 0, "{}", again.stdout);
 }
 
@@ -232,7 +232,7 @@ fn by_key_and_outpoint(scene: &Scene) {
 pub(crate) fn caught_up(watcher: &mut Running, node: &Bcoin) -> Vec<Value> {
     let tip = json!(node.tip().to_string());
     watcher.wait("the node's best block", |lines| {
-        let last = lines.iter().rev().find(|line| line["event"] == "caught_up")?;
+        let last = lines.iter().rev().find(|line| line["kind"] == "caught_up")?;
         (last["block"] == tip).then(|| lines.to_vec())
     })
 }
@@ -272,7 +272,7 @@ fn keeps_up(scene: &Scene) {
     let payment = purse.receive(&mut branch, Kind::P2wpkh);
     let txid = json!(node.send(&payment).to_string());
     let hit = watcher.wait_for("an unconfirmed hit", |line| {
-        line["event"] == "hit" && line["txid"] == txid && line["height"].is_null()
+        line["kind"] == "hit" && line["txid"] == txid && line["height"].is_null()
     });
     assert_eq!(hit["evidence"], "unconfirmed", "{hit}");
     node.submit(&branch.mine(vec![payment]));
@@ -295,7 +295,7 @@ fn keeps_up(scene: &Scene) {
     let (mut branch, mut purse) = (other, other_purse);
     let lines = caught_up(&mut watcher, &node);
     check(&lines, &node, &purse, "after the reorganisation");
-    let reorg = lines.iter().find(|line| line["event"] == "reorg").expect("said");
+    let reorg = lines.iter().find(|line| line["kind"] == "reorg").expect("said");
     assert_eq!(reorg["disconnected"].as_array().map(Vec::len), Some(3), "{reorg}");
 
     // The node stops, and starts again.

@@ -12,7 +12,7 @@ use super::{Event, Move};
 pub(crate) fn reported(lines: &[Value]) -> BTreeSet<Event> {
     let mut events: BTreeSet<Event> = BTreeSet::new();
     for line in lines {
-        match line["event"].as_str().expect("a kind of line") {
+        match line["kind"].as_str().expect("a kind of line") {
             "hit" if !line["height"].is_null() => events.extend(of_hit(line)),
             "reorg" => {
                 let withdrawn: BTreeSet<_> = list(line, "withdrawn")

@@ -197,7 +197,7 @@ impl Soak {
         for watcher in &mut self.watchers {
             watcher.resume(scene);
             watcher
-                .wait_for_newest(|line| line["event"] == "caught_up", |line| line["block"] == tip);
+                .wait_for_newest(|line| line["kind"] == "caught_up", |line| line["block"] == tip);
         }
     }
 
@@ -215,7 +215,7 @@ impl Soak {
         for watcher in &mut self.watchers {
             let lines = watcher.end();
             assert_eq!(reported(&lines), history, "{}", watcher.name);
-            let hits = lines.iter().filter(|line| line["event"] == "hit");
+            let hits = lines.iter().filter(|line| line["kind"] == "hit");
             self.figures.add("hits", hits.count());
         }
         self.figures.add("events that stand", history.len());

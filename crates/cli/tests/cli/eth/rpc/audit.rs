@@ -210,7 +210,7 @@ fn tags_of_a_query_become_numbers() {
     let latest = ask(json!({ "fromBlock": from, "toBlock": "latest", "address": address }));
     let json: Value = serde_json::from_str(&latest.stdout).expect("JSON");
     assert_eq!(json["last"], 17_686_113);
-    assert!(json["warnings"].to_string().contains("latest is block 17686117"), "{json}");
+    assert!(json["warnings"].to_string().contains("the latest block is 17686117"), "{json}");
     for (range, words) in [
         (json!({ "fromBlock": from, "toBlock": "pending" }), "pending"),
         (json!({ "fromBlock": "latest", "toBlock": from }), "ends before it"),

@@ -271,7 +271,7 @@ fn receipts_that_are_not_the_blocks_leave_it_undecided() {
             },
             "root",
         ),
-        ("one twice", |receipts| receipts[1] = receipts[0].clone(), "twice"),
+        ("one twice", |receipts| receipts[1] = receipts[0].clone(), "duplicate"),
         ("no list of logs", |receipts| receipts[0]["logs"] = json!({}), "logs"),
         ("none", Vec::clear, "root"),
     ];

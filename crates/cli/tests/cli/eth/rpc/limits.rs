@@ -82,7 +82,7 @@ fn a_limit_that_one_block_passes_is_said() {
         let words = "query returned more than 10000 results";
         (method == "eth_getLogs").then(|| Err(error(-32005, words)))
     });
-    let words = ["eth_getLogs", "10000 logs at most", "query returned more than 10000 results"];
+    let words = ["eth_getLogs", "at most 10000 logs", "query returned more than 10000 results"];
     audit_fails(&server, &["--anchor", &anchor()], BAD_INPUT, &words);
     assert_eq!(ranges(&server), [(17_686_111, 17_686_112), (17_686_111, 17_686_111)]);
 }

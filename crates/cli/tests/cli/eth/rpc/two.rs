@@ -38,7 +38,7 @@ fn the_one_that_omits_is_told_from_the_one_that_does_not() {
         page.contains("A and B answer differently: 1 log of A alone, 0 logs of B alone"),
         "{page}"
     );
-    assert!(page.contains("17,686,111  B          omitted"), "{page}");
+    assert!(page.contains("17686111  B          omitted"), "{page}");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn the_chain_comes_from_the_one_that_has_the_anchor() {
     assert_eq!(json["anchor_agreed"], false);
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains("does not contain the anchor"), "{warnings}");
-    assert!(warnings.contains("has another block 17,686,112"), "{warnings}");
+    assert!(warnings.contains("has another block 17686112"), "{warnings}");
     // Without an anchor, the report names the provider whose claim the chain is.
     let json = audit(&[&right, &other], &[], UNDECIDED);
     let warnings = json["warnings"].to_string();
@@ -96,7 +96,7 @@ fn providers_of_two_chains_are_refused() {
     let urls = [first.url(), second.url()];
     let output = discreet(&audit_args(&urls, &[]));
     assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""));
-    assert!(output.stderr.contains("two chains, with ids 1 and 11155111"), "{}", output.stderr);
+    assert!(output.stderr.contains("two different chains, with ids 1 and 11155111"), "{}", output.stderr);
 }
 
 /// Headers for one provider are not sent to the other.
