@@ -198,7 +198,7 @@ fn json_errors_name_receipt_and_field() {
         ("logs", "0x".into(), "[7]: logs: invalid type: string"),
         ("transactionIndex", serde_json::Value::Null, "[7]: transactionIndex is missing"),
         ("transactionIndex", "0x8".into(), "transactionIndex 7 is missing among 20 receipts"),
-        ("transactionIndex", "0x6".into(), "transactionIndex 6 twice"),
+        ("transactionIndex", "0x6".into(), "duplicate transactionIndex 6"),
         ("transactionIndex", "0x00".into(), "[7]: transactionIndex: "),
         ("blockHash", "0x12".into(), "[7]: blockHash: invalid value"),
         ("blockNumber", 5.into(), "[7]: blockNumber: invalid type"),
