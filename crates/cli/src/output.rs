@@ -235,7 +235,11 @@ impl Page {
     /// `warning: what`, a line each.
     fn render_warnings(&self, colours: bool) -> String {
         let name = paint(colours, YELLOW, "warning:");
-        self.warnings.iter().map(|text| format!("{name} {}\n", printable(text))).collect()
+        let mut out = String::new();
+        for text in &self.warnings {
+            out.extend([&name, " ", &printable(text), "\n"]);
+        }
+        out
     }
 }
 

@@ -143,7 +143,7 @@ impl Ports {
         // Open all ports at once, so that they differ.
         let listener = |_: &String| TcpListener::bind((HERE.trim_end_matches(':'), 0));
         let free: Vec<_> = shown.iter().map(listener).collect();
-        let port = |listener: std::io::Result<TcpListener>| {
+        let port = |listener: io::Result<TcpListener>| {
             listener.and_then(|listener| listener.local_addr()).expect("a port").port().to_string()
         };
         Self(shown.into_iter().zip(free.into_iter().map(port)).collect())

@@ -32,7 +32,8 @@ pub(crate) use serve::ServeArgs;
     name = "chainsieve",
     version,
     long_version = LONG_VERSION,
-    after_help = after_help(),
+    after_help = EXIT_CODES,
+    after_long_help = after_help(),
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
@@ -55,7 +56,7 @@ const LONG_VERSION: &str = concat!(
     "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
 );
 
-/// The end of the command's `--help`.
+/// The end of the command's `--help`; `-h` ends with the exit codes.
 fn after_help() -> String {
     format!(
         "{EXIT_CODES}
@@ -74,26 +75,42 @@ match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered
 log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
 verify}}. Reasons are those of `chainsieve btc match --help`.";
 
+const COMPLETIONS_HELP: &str = "\
+The script goes to standard output:
+  bash  chainsieve completions bash > ~/.local/share/bash-completion/completions/chainsieve
+  fish  chainsieve completions fish > ~/.config/fish/completions/chainsieve.fish
+  zsh   chainsieve completions zsh > _chainsieve, in a folder of $fpath
+
+JSON: shell, script";
+
+const MAN_HELP: &str = "\
+The folder is made if it is not there; pages in it are replaced. `man -l DIR/chainsieve.1` shows the
+first one.
+
+JSON: folder, pages (how many)";
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Bitcoin: Bloom filters, merkle blocks, compact block filters
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Btc(BtcCommand),
     /// Ethereum: headers and the filters of their logs, queries, audits of answers
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Eth(eth::EthCommand),
     /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
     /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
     #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell
+    #[command(after_long_help = COMPLETIONS_HELP)]
     Completions {
         /// The shell
         shell: Shell,
     },
     /// Write the manual pages: one for each command
+    #[command(after_long_help = MAN_HELP)]
     Man {
         /// The folder for the pages
         #[arg(value_name = "DIR")]
@@ -104,15 +121,15 @@ pub(crate) enum Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BtcCommand {
     /// Bloom filters, BIP37: build, describe
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Bloom(BloomCommand),
     /// Compact block filters, BIP158: build, scan, audit
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Cf(CfCommand),
     /// Match blocks or transactions against a filter, as a node does
     Match(MatchArgs),
     /// Make merkleblocks and verify them
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Prove(ProveCommand),
     /// Serve a folder of blocks to wallets' tests: a node with BIP37 and BIP157
     Serve(ServeArgs),
@@ -212,10 +229,42 @@ impl core::error::Error for UsageError {}
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{Command, CommandFactory as _};
+
+    use super::Cli;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::command().debug_assert();
+    }
+
+    /// Rows of a terminal that a text takes, where lines are broken at 100 columns.
+    fn rows(text: &str) -> usize {
+        text.trim_end().lines().map(|line| line.chars().count().div_ceil(100).max(1)).sum()
+    }
+
+    /// Calls `check` with each command and its names.
+    fn each(command: &mut Command, names: &str, check: &mut impl FnMut(&mut Command, &str)) {
+        check(command, names);
+        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+            let names = format!("{names} {}", command.get_name());
+            each(command, &names, check);
+        }
+    }
+
+    /// `-h` fits a screen, and `--help` has more.
+    #[test]
+    fn short_help_fits_a_screen() {
+        let mut cli = Cli::command();
+        cli.build();
+        let mut commands = 0;
+        each(&mut cli, "chainsieve", &mut |command, names| {
+            let [short, long] =
+                [command.render_help(), command.render_long_help()].map(|help| help.to_string());
+            assert!(rows(&short) <= 50, "{names}: {} rows\n{short}", rows(&short));
+            assert!(rows(&long) > rows(&short), "{names}\n{long}");
+            commands += 1;
+        });
+        assert!(commands >= 40, "{commands}");
     }
 }

@@ -19,13 +19,13 @@ mod streams;
 
 /// The public key that received the coins of block 9, and the blocks with its transactions: public
 /// history.
-const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
+pub(crate) const KEY: &str = "0411db93e1dcdb8a016b49840f8c53bc1eb68a382e97b1482ecad7b148a6909a5cb2e0eaddfb84ccf9744464f82e160bfa9b8b64f9d4c03f999b8643f656b412a3";
 const BLOCKS_OF_KEY: [u64; 6] = [9, 170, 181, 182, 183, 248];
-const MAINNET: &str =
+pub(crate) const MAINNET: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/mainnet_0-255.json");
-const GOLDEN: &str =
+pub(crate) const GOLDEN: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/filters_mainnet_0-255.cbf");
-const BLOCK_757753: &str =
+pub(crate) const BLOCK_757753: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/blocks/mainnet_757753.json");
 
 /// A directory for one test, which is removed afterwards.
@@ -252,7 +252,7 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
     let damaged = folder.write("damaged.cbf", damaged);
     let output = run(&["btc", "cf", "scan", &damaged, KEY]);
     assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
-    assert!(output.stdout.contains("is damaged"), "{}", output.stdout);
+    assert!(output.stderr.contains("is damaged"), "{}", output.stderr);
     // With and without matches, the last line names the height that the scan reached.
     for item in [KEY, "script:51"] {
         let (lines, last) = lines_of(&["btc", "cf", "scan", &damaged, item], BAD_INPUT);
@@ -261,7 +261,7 @@ fn a_folder_is_scanned_as_one_and_damage_is_named() {
         let next = last["last"].as_u64().expect("a height") + 1;
         assert!(text(&last["damage"]).contains(&format!("(height {next},")), "{last}");
     }
-    assert!(output.stdout.contains("intact"), "{}", output.stdout);
+    assert!(output.stderr.contains("intact"), "{}", output.stderr);
     let verified = json_of(&["btc", "cf", "verify-headers", &damaged], BAD_INPUT);
     assert!(text(&verified["damage"]).contains("checksum"), "{verified}");
 }

@@ -5,6 +5,7 @@ mod blocks;
 mod bloom;
 mod cf;
 mod eth;
+mod exit_codes;
 mod filter_build;
 mod filter_convert;
 mod filter_hostile;
@@ -36,13 +37,19 @@ struct Output {
     stderr: String,
 }
 
-fn run_with(args: &[&str], stdin: &[u8]) -> Output {
+/// Returns the command without what the environment says of providers.
+fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
     // Providers are simulated on loopback, which a proxy of the environment can't reach.
     for proxy in ["http_proxy", "https_proxy", "all_proxy"] {
         command.env_remove(proxy).env_remove(proxy.to_uppercase());
     }
-    let mut child = command
+    command.env_remove("ETH_RPC_URL");
+    command
+}
+
+fn run_with(args: &[&str], stdin: &[u8]) -> Output {
+    let mut child = binary()
         .args(args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -92,26 +92,41 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "HEADERS", required_unless_present = "rpc", conflicts_with = "rpc")]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", conflicts_with = "rpc")]
+    #[arg(
+        long,
+        value_parser = choice(&FORMATS),
+        default_value = "auto",
+        conflicts_with = "rpc",
+        hide_short_help = true
+    )]
     pub(crate) format: HeaderFormat,
-    /// The logs answered: replies of eth_getLogs, lists, or a log a line; may be given again
+    /// The logs answered: replies of eth_getLogs, lists, or a log a line
+    ///
+    /// May be given again
     #[arg(long, value_name = "FILE", required_unless_present = "rpc", conflicts_with = "rpc")]
     pub(crate) logs: Vec<String>,
-    /// Receipts of blocks: a file, a folder, an archive; may be given again
+    /// Receipts of blocks: a file, a folder, an archive
+    ///
+    /// May be given again
     #[arg(long, value_name = "PATH")]
     pub(crate) receipts: Vec<PathBuf>,
     /// era1 or ere archives whose transactions show the transaction hashes in the answer
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) transactions: Vec<PathBuf>,
     /// Write the certificate, for others to verify
     #[arg(long, value_name = "FILE")]
     pub(crate) certificate: Option<PathBuf>,
-    /// Put headers and receipts into the certificate, so that nothing else is needed to verify it
+    /// Put headers and receipts into the certificate
+    ///
+    /// Nothing else is needed then to verify it
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
     /// Write the blocks whose receipts are missing: number and hash, one a line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
+    // Before the groups: the heading of a group holds for all that comes after it.
+    #[command(flatten)]
+    pub(crate) overwrite: OverwriteArgs,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
     #[command(flatten)]
@@ -120,8 +135,6 @@ pub(crate) struct AuditArgs {
     pub(crate) rpc: RpcArgs,
     #[command(flatten)]
     pub(crate) asking: AskingArgs,
-    #[command(flatten)]
-    pub(crate) overwrite: OverwriteArgs,
 }
 
 /// What is asked of providers, and how much of it.
@@ -129,16 +142,28 @@ pub(crate) struct AuditArgs {
 #[command(next_help_heading = "The provider")]
 pub(crate) struct AskingArgs {
     /// A header for the second provider: --rpc-header is for the first
-    #[arg(long, value_name = "HEADER", requires = "rpc")]
+    #[arg(long, value_name = "HEADER", requires = "rpc", hide_short_help = true)]
     pub(crate) rpc2_header: Vec<Secret>,
     /// Take blocks behind the finalised one too, which may still leave the chain
     #[arg(long, requires = "rpc")]
     pub(crate) unfinalized: bool,
     /// Blocks whose receipts are fetched at the most
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000, value_parser = count(0..=u64::MAX))]
+    #[arg(
+        long,
+        value_name = "BLOCKS",
+        default_value_t = 1_000,
+        value_parser = count(0..=u64::MAX),
+        hide_short_help = true
+    )]
     pub(crate) max_receipts: u64,
     /// Headers that are fetched at the most, up to the anchor
-    #[arg(long, value_name = "BLOCKS", default_value_t = 1_000_000, value_parser = count(0..=u64::MAX))]
+    #[arg(
+        long,
+        value_name = "BLOCKS",
+        default_value_t = 1_000_000,
+        value_parser = count(0..=u64::MAX),
+        hide_short_help = true
+    )]
     pub(crate) max_headers: u64,
 }
 
@@ -178,10 +203,11 @@ pub(crate) struct VerifyCertificateArgs {
     #[arg(long, value_name = "HEADERS")]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", hide_short_help = true)]
     pub(crate) format: HeaderFormat,
-    /// Receipts of blocks: a file, a folder, an archive; may be given again [default: those
-    /// embedded]
+    /// Receipts of blocks: a file, a folder, an archive [default: those embedded]
+    ///
+    /// May be given again
     #[arg(long, value_name = "PATH")]
     pub(crate) receipts: Vec<PathBuf>,
     /// The result: logs that are to be the certificate's
@@ -197,15 +223,24 @@ pub(crate) struct VerifyCertificateArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct TrustArgs {
-    /// The hash of a block that you trust to be on the chain; may be given again
+    /// The hash of a block that you trust to be on the chain
+    ///
+    /// May be given again
     #[arg(long, value_name = "HASH", value_parser = hash)]
     pub(crate) anchor: Vec<B256>,
-    /// The chain, by name or id: says what its headers commit to [default with --rpc: the id that
-    /// the provider says]
+    /// The chain, by name or id: says what its headers commit to
+    ///
+    /// [default with --rpc: the id that the provider says]
     #[arg(long, value_name = "CHAIN")]
     pub(crate) chain: Option<String>,
     /// For another chain: what its filters are
-    #[arg(long, value_name = "SOUNDNESS", value_parser = choice(&SOUNDNESS), conflicts_with = "chain")]
+    #[arg(
+        long,
+        value_name = "SOUNDNESS",
+        value_parser = choice(&SOUNDNESS),
+        conflicts_with = "chain",
+        hide_short_help = true
+    )]
     pub(crate) assume_bloom: Option<BloomSoundness>,
     /// For another chain: what its receipts are
     #[arg(
@@ -213,7 +248,8 @@ pub(crate) struct TrustArgs {
         value_name = "SCOPE",
         value_parser = choice(&SCOPES),
         requires = "assume_bloom",
-        default_value = "not-every-log"
+        default_value = "not-every-log",
+        hide_short_help = true
     )]
     pub(crate) assume_receipts: ReceiptsScope,
 }

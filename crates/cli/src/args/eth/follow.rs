@@ -76,23 +76,22 @@ JSON: lines, told apart by kind:
 #[derive(Debug, Args)]
 #[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = FOLLOW_HELP)]
 pub(crate) struct FollowArgs {
-    #[command(flatten)]
-    pub(crate) rpc: RpcArgs,
-    #[command(flatten)]
-    pub(crate) query: QueryArgs,
     /// Note in this file what was printed, and go on from there
     #[arg(long, value_name = "FILE")]
     pub(crate) cursor: Option<PathBuf>,
-    /// Decode logs by the events of this ABI: its JSON list, or an object that has it as abi, as
-    /// compilers write; may be given again
+    /// Decode logs by the events of this ABI
+    ///
+    /// Its JSON list, or an object that has it as abi, as compilers write; may be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) abi: Vec<PathBuf>,
-    /// Print logs as CSV (RFC 4180), with a line of names first; what else there is to tell goes to
-    /// standard error
+    /// Print logs as CSV (RFC 4180), with a line of names first
+    ///
+    /// What else there is to tell goes to standard error
     #[arg(long)]
     pub(crate) csv: bool,
-    /// An index of the chain, with --block-hashes: the past is looked up there instead of in
-    /// headers, but for the last --keep blocks of it
+    /// An index of the chain, with --block-hashes
+    ///
+    /// The past is looked up there instead of in headers, but for the last --keep blocks of it
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
     /// Print a block when so many are behind it
@@ -107,6 +106,11 @@ pub(crate) struct FollowArgs {
     /// Ask for a new head after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,
+    // After the rest: a heading holds for all that comes after it.
+    #[command(flatten)]
+    pub(crate) rpc: RpcArgs,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 }

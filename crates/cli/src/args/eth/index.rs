@@ -87,12 +87,12 @@ pub(crate) struct BuildArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    #[command(flatten)]
-    pub(crate) headers: AddedHeaders,
     /// With --rpc, the first block of a new index
     #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_number)]
     pub(crate) from: Option<u64>,
-    /// A label for the chain, of 1 to 32 bytes; compared each time that headers are added
+    /// A label for the chain, of 1 to 32 bytes
+    ///
+    /// Compared each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
     pub(crate) label: String,
     /// Keep the hash of each block, 32 bytes: candidates then come with it
@@ -100,6 +100,9 @@ pub(crate) struct BuildArgs {
     pub(crate) block_hashes: bool,
     #[command(flatten)]
     pub(crate) adding: AddingArgs,
+    // After the rest: a heading holds for all that comes after it.
+    #[command(flatten)]
+    pub(crate) headers: AddedHeaders,
 }
 
 const APPEND_HELP: &str = concat!(
@@ -127,9 +130,9 @@ pub(crate) struct AppendArgs {
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
-    pub(crate) headers: AddedHeaders,
-    #[command(flatten)]
     pub(crate) adding: AddingArgs,
+    #[command(flatten)]
+    pub(crate) headers: AddedHeaders,
 }
 
 /// Headers that must be one chain, out of files or from a provider.
@@ -161,7 +164,9 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
 /// How headers are added.
 #[derive(Debug, Args)]
 pub(crate) struct AddingArgs {
-    /// The newest blocks that stay unsealed: how deep a reorganisation can be taken back
+    /// The newest blocks that stay unsealed
+    ///
+    /// How deep a reorganisation can be taken back
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = count(0..=u64::MAX))]
     pub(crate) confirmations: u64,
     /// Make what was added durable after so many headers, after some seconds, and at the end
@@ -169,7 +174,8 @@ pub(crate) struct AddingArgs {
         long,
         value_name = "HEADERS",
         default_value_t = 262_144,
-        value_parser = count(1..=u64::MAX)
+        value_parser = count(1..=u64::MAX),
+        hide_short_help = true
     )]
     pub(crate) sync_every: u64,
 }
@@ -205,11 +211,11 @@ pub(crate) struct QueryIndexArgs {
     /// The folder of the index
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
-    #[command(flatten)]
-    pub(crate) query: QueryArgs,
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,
+    #[command(flatten)]
+    pub(crate) query: QueryArgs,
 }
 
 const EXPLAIN_HELP: &str = concat!(

@@ -10,6 +10,8 @@ mod scan;
 
 use clap::Subcommand;
 
+use crate::exit::EXIT_CODES;
+
 pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
@@ -39,6 +41,6 @@ pub(crate) enum EthCommand {
     /// How full the filters of a chain are, and what that costs a query
     Stats(StatsArgs),
     /// The filters of a chain on disk, turned on their side: a query in milliseconds
-    #[command(subcommand)]
+    #[command(subcommand, after_long_help = EXIT_CODES)]
     Index(IndexCommand),
 }

@@ -15,12 +15,16 @@ pub(crate) struct QueryArgs {
     /// Logs of this contract; may be given again, @FILE names a file with one a line
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Vec<String>,
-    /// Logs of this event, as Transfer(address,address,uint256) or as Solidity declares it; may be given
-    /// again
+    /// Logs of this event, as Transfer(address,address,uint256)
+    ///
+    /// Also as Solidity declares it, with or without `event`: Transfer(address indexed from, address
+    /// indexed to, uint value). May be given again
     #[arg(long, value_name = "SIGNATURE")]
     pub(crate) event: Vec<String>,
-    /// Logs with this topic first: 32 bytes, address:0x… for an address padded to them, any, or
-    /// @FILE; may be given again. An event's signature is the first topic
+    /// Logs with this topic first: 32 bytes, address:0x…, any or @FILE
+    ///
+    /// address:0x… is an address padded to 32 bytes. May be given again. An event's signature is the
+    /// first topic
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic0: Vec<String>,
     /// Logs with this topic second, the first indexed argument of an event
@@ -39,15 +43,19 @@ pub(crate) struct QueryArgs {
         conflicts_with_all = ["address", "event", "topic0", "topic1", "topic2", "topic3"]
     )]
     pub(crate) query: Option<PathBuf>,
-    /// From this block on [default: the first header, or what --query says]
+    /// From this block on
+    ///
+    /// [default: the first header, or what --query says]
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) from: Option<u64>,
-    /// Up to and with this block [default: the last header, or what --query says]
+    /// Up to and with this block
+    ///
+    /// [default: the last header, or what --query says]
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) to: Option<u64>,
     /// Whose rules hold where nodes differ: topics [A, null] want two topics of geth's logs, one
     /// of alloy's
-    #[arg(long, value_parser = choice(&SEMANTICS), default_value = "geth")]
+    #[arg(long, value_parser = choice(&SEMANTICS), default_value = "geth", hide_short_help = true)]
     pub(crate) semantics: Semantics,
 }
 

@@ -14,13 +14,15 @@ use crate::eth::rpc::Secret;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct RpcArgs {
-    /// The URL of a node's JSON-RPC, http or https, or @FILE with it; only its host is ever shown
-    /// [default where headers are not given: the environment variable `ETH_RPC_URL`]
+    /// The URL of a node's JSON-RPC, or @FILE with it [default: `ETH_RPC_URL`]
     ///
-    /// Requests go through the proxy of the environment, if there is one, but to this machine never
+    /// http or https; only its host is ever shown. Where headers are not given, the environment
+    /// variable `ETH_RPC_URL` is the default. Requests go through the proxy of the environment, if there is one, but to this machine never
     #[arg(long, value_name = "URL")]
     pub(crate) rpc: Vec<Secret>,
-    /// A header for the provider, 'Name: value'; never shown; may be given again
+    /// A header for the provider, 'Name: value'
+    ///
+    /// Never shown; may be given again
     #[arg(long, value_name = "HEADER", requires = "rpc")]
     pub(crate) rpc_header: Vec<Secret>,
     /// Seconds that an answer may take
@@ -28,20 +30,39 @@ pub(crate) struct RpcArgs {
         long,
         value_name = "SECONDS",
         default_value_t = 30,
-        value_parser = count(1..=3600_u64)
+        value_parser = count(1..=3600_u64),
+        hide_short_help = true
     )]
     pub(crate) timeout: u64,
     /// How often a request that failed is sent again, after longer and longer waits
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = count(0..=100_u32))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 5,
+        value_parser = count(0..=100_u32),
+        hide_short_help = true
+    )]
     pub(crate) retries: u32,
     /// Calls in one request at the most; fewer where the provider takes fewer
-    #[arg(long, value_name = "CALLS", default_value_t = 100, value_parser = count(1..=1_000_usize))]
+    #[arg(
+        long,
+        value_name = "CALLS",
+        default_value_t = 100,
+        value_parser = count(1..=1_000_usize),
+        hide_short_help = true
+    )]
     pub(crate) batch: usize,
     /// Requests at a time; an answer has 256 MiB at the most
-    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1..=64_usize))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 4,
+        value_parser = count(1..=64_usize),
+        hide_short_help = true
+    )]
     pub(crate) parallel: usize,
     /// Blocks of one eth_getLogs at the most [default: learnt from the provider]
-    #[arg(long, value_name = "BLOCKS", value_parser = count(1..=u64::MAX))]
+    #[arg(long, value_name = "BLOCKS", value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) rpc_log_range: Option<u64>,
 }
 

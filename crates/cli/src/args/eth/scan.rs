@@ -52,6 +52,9 @@ JSON: lines, told apart by kind:
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     pub(crate) linked: LinkedHeaders,
+    /// Print counts only, not each candidate
+    #[arg(long)]
+    pub(crate) count: bool,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
     /// Take blocks behind the finalised one too, which may still leave the chain
@@ -61,9 +64,6 @@ pub(crate) struct ScanArgs {
     pub(crate) query: QueryArgs,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// Print counts only, not each candidate
-    #[arg(long)]
-    pub(crate) count: bool,
 }
 
 /// Headers, unless they come from a provider.
@@ -82,7 +82,7 @@ pub(crate) struct LinkedHeaders {
     #[arg(value_name = "HEADERS", required = true)]
     pub(crate) headers: Vec<String>,
     /// What the headers are written in
-    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto")]
+    #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", hide_short_help = true)]
     pub(crate) format: HeaderFormat,
     /// Threads that hash and scan, 1024 at most [default: one for each core]
     #[arg(long, value_name = "COUNT", value_parser = count(1..=1024_u16))]

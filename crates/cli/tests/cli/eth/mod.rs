@@ -10,10 +10,10 @@ mod era;
 mod headers;
 mod hostile;
 mod index;
-mod rpc;
+pub(crate) mod rpc;
 mod scan;
 mod slips;
-mod write;
+pub(crate) mod write;
 
 use super::*;
 use alloy_rlp::Header as Rlp;
@@ -21,17 +21,17 @@ use chainsieve::alloy_primitives::{B256, keccak256};
 
 const FIRST: &str = "mainnet_17686111";
 const SECOND: &str = "mainnet_17686112";
-const WETH: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
+pub(crate) const WETH: &str = "0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2";
 const DEPOSIT: &str = "Deposit(address,uint256)";
 const ROUTER: &str = "address:0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D";
 /// Flags of the query.
-const QUERY: [&str; 6] = ["--address", WETH, "--event", DEPOSIT, "--topic1", ROUTER];
+pub(crate) const QUERY: [&str; 6] = ["--address", WETH, "--event", DEPOSIT, "--topic1", ROUTER];
 
 /// A real block of mainnet.
-struct Block {
+pub(crate) struct Block {
     number: u64,
     hash: String,
-    header: Vec<u8>,
+    pub(crate) header: Vec<u8>,
     /// The receipts, each as encoded in the trie.
     receipts: Vec<Vec<u8>>,
 }
@@ -59,7 +59,7 @@ impl Block {
         block
     }
 
-    fn both() -> [Self; 2] {
+    pub(crate) fn both() -> [Self; 2] {
         [FIRST, SECOND].map(Self::read)
     }
 
@@ -120,7 +120,7 @@ impl Block {
 }
 
 /// Returns the correct answer to the query over both blocks: seven logs.
-fn answer() -> Vec<Value> {
+pub(crate) fn answer() -> Vec<Value> {
     let signature = keccak256(DEPOSIT).to_string();
     let router = format!("0x{:0>64}", ROUTER.trim_start_matches("address:0x").to_lowercase());
     let wanted = |log: &Value| {

@@ -234,7 +234,7 @@ fn events_are_taken_as_solidity_declares_them() {
         let summary = lines.last().expect("a summary");
         assert_eq!(summary["query"]["topics"], json!([[TRANSFER]]), "{event}");
     }
-    let event = "Both((address account, uint amount)[] pairs, bytes32 indexed id)";
+    let event = "Both((address,uint)[] pairs, bytes32 indexed id)";
     let lines = json_lines(&["eth", "scan", headers.path(), "--event", event], NO);
     let topic = keccak256("Both((address,uint256)[],bytes32)");
     assert_eq!(lines[0]["query"]["topics"], json!([[topic]]));

@@ -93,7 +93,7 @@ pub(super) fn rpc_receipts(block: &Block) -> Vec<Value> {
 }
 
 /// Returns a node's reply with this result.
-pub(super) fn reply(result: &Value) -> Value {
+pub(crate) fn reply(result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "result": result })
 }
 
@@ -110,7 +110,7 @@ pub(super) fn snappy(data: &[u8]) -> Vec<u8> {
 
 /// Writes an era1 archive: header, body, receipts and total difficulty for each block, then an
 /// index.
-pub(super) fn era1(blocks: &[Block]) -> Vec<u8> {
+pub(crate) fn era1(blocks: &[Block]) -> Vec<u8> {
     era1_with(blocks, &[0xc2, 0xc0, 0xc0])
 }
 

@@ -39,9 +39,9 @@ fn without_an_anchor_it_is_the_providers_own_word() {
     assert_eq!(json["anchor"], json!({ "number": 17_686_112, "hash": anchor() }));
     assert!(text(&json["warnings"][0]).contains("the provider's own word"), "{json}");
     let urls = [server.url()];
-    let page = discreet(&audit_args(&urls, &[])).stdout;
-    assert!(page.starts_with("warning: no --anchor"), "{page}");
-    assert!(page.contains("\ncomplete by its own chain"), "{page}");
+    let output = discreet(&audit_args(&urls, &[]));
+    assert!(output.stderr.contains("\nwarning: no --anchor"), "{}", output.stderr);
+    assert!(output.stdout.starts_with("complete by its own chain"), "{}", output.stdout);
     // An answer that contradicts the provider's own chain is wrong all the same.
     let liar = provider(Chain::real_and(0), |_, method, _| {
         (method == "eth_getLogs").then(|| Ok(json!(answer()[1..])))

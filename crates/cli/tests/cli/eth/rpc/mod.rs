@@ -12,7 +12,7 @@ mod hostile;
 mod limits;
 mod numbers;
 mod scan;
-mod server;
+pub(crate) mod server;
 mod two;
 
 use super::*;
@@ -37,6 +37,11 @@ fn provider(
 
 fn honest(chain: Chain) -> Server {
     provider(chain, |_, _, _| None)
+}
+
+/// Returns an honest provider of both real blocks.
+pub(crate) fn honest_provider() -> Server {
+    honest(Chain::real_and(0))
 }
 
 /// Runs a command, and checks that it prints no secret.
@@ -86,6 +91,6 @@ fn kinds(json: &Value) -> Vec<&str> {
 }
 
 /// Returns the hash of the second real block.
-fn anchor() -> String {
+pub(crate) fn anchor() -> String {
     Block::read(SECOND).hash
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::*;
 
 /// A timeout longer than any test runs.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One HTTP request.
 pub(super) struct Post {
@@ -31,7 +31,7 @@ pub(super) enum Sent {
 }
 
 /// A server on loopback, which ends with its test.
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -67,7 +67,7 @@ impl Server {
     }
 
     /// Returns a URL with secrets in every part that can contain one.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("http://user:{SECRET}1@{}/v3/{SECRET}2?apikey={SECRET}3", self.address)
     }
 
