@@ -67,6 +67,7 @@ pub struct Appended {
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "headers are acknowledged only after a `sync`; dropping the writer releases its lock"]
 pub struct Writer<S: WriteStorage> {
     storage: S,
     /// Held until the writer is dropped.
