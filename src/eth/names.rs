@@ -41,8 +41,11 @@ pub(super) fn index_of(
     known: &'static [&'static str],
     name: &str,
 ) -> Result<usize, UnknownName> {
-    let letters = |name: &str| name.bytes().map(|byte| if byte == b'-' { b'_' } else { byte });
-    let is_it = |known: &&str| known.len() == name.len() && letters(known).eq(letters(name));
+    let letter = |byte| if byte == b'-' { b'_' } else { byte };
+    let is_it = |known: &&str| {
+        let mut letters = known.bytes().zip(name.bytes());
+        known.len() == name.len() && letters.all(|(a, b)| letter(a) == letter(b))
+    };
     let index = known.iter().position(is_it);
     index.ok_or_else(|| UnknownName { what, name: name.to_owned(), known })
 }
