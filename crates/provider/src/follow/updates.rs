@@ -42,7 +42,6 @@ impl LogUpdates {
 #[cfg(feature = "tokio")]
 impl LogUpdates {
     /// Converts the reader into a stream, which works on any executor.
-    #[must_use]
     pub fn into_stream(self) -> LogUpdateStream {
         LogUpdateStream(self)
     }
