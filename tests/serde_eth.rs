@@ -24,23 +24,23 @@ use serde_json::{Value, json};
 
 /// Reads a value and checks that the same JSON is written for it.
 fn same<T: Serialize + DeserializeOwned + PartialEq + Debug>(json: &Value) -> T {
-    let value: T = serde_json::from_value(json.clone()).unwrap();
-    assert_eq!(serde_json::to_value(&value).unwrap(), *json);
+    let value: T = serde_json::from_value(json.clone()).expect("readable JSON");
+    assert_eq!(serde_json::to_value(&value).expect("JSON"), *json);
     // Text and trees are read by different code.
-    let text = serde_json::to_string(&value).unwrap();
-    assert_eq!(serde_json::from_str::<T>(&text).unwrap(), value);
+    let text = serde_json::to_string(&value).expect("JSON");
+    assert_eq!(serde_json::from_str::<T>(&text).expect("readable JSON"), value);
     value
 }
 
 fn refused<T: DeserializeOwned + Debug>(json: Value) -> String {
-    serde_json::from_value::<T>(json).unwrap_err().to_string()
+    serde_json::from_value::<T>(json).expect_err("invalid JSON").to_string()
 }
 
 const HASH: &str = "0x1111111111111111111111111111111111111111111111111111111111111111";
 const OTHER: &str = "0x2222222222222222222222222222222222222222222222222222222222222222";
 
 fn hash() -> B256 {
-    HASH.parse().unwrap()
+    HASH.parse().expect("a hash")
 }
 
 fn log(removed: bool) -> Value {
