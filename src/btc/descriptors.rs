@@ -22,6 +22,7 @@ pub(super) const NUM_INDICES: u32 = 1 << 31;
 
 /// An output script of a descriptor, with the path and index that it was derived for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DescriptorScript {
     /// Position of the alternative of a multipath descriptor, from 0; 0 for a descriptor with one
     /// path.

@@ -33,6 +33,7 @@ pub struct Op<'a> {
 /// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if such a push
 /// ended the iteration.
 #[derive(Debug, Clone)]
+#[must_use = "iterators are lazy"]
 pub struct Ops<'a> {
     rest: &'a [u8],
     well_formed: bool,

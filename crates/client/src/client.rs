@@ -30,6 +30,7 @@ use crate::updates::Updates;
 /// [`Stopped`], because the thread would wait for itself. A handle that is dropped on that thread
 /// stops the client without waiting.
 #[derive(Debug)]
+#[must_use = "dropping the handle stops the client"]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
     pub(crate) thread: Option<JoinHandle<()>>,
@@ -96,6 +97,7 @@ pub struct PeerClaims {
 
 /// Numbers of confirmed and unconfirmed hits of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct HitCounts {
     /// Number of hits in blocks of the chain.
     pub confirmed: usize,

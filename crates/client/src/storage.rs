@@ -62,6 +62,7 @@ pub trait Storage: Send {
 /// An error of a storage operation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{operation} {file}: {message}")]
+#[non_exhaustive]
 pub struct StorageError {
     /// The operation that failed: "read", "write", …
     pub operation: &'static str,
@@ -158,6 +159,7 @@ impl Storage for Memory {
 ///
 /// If the client is killed at any time, the next client continues from the state on disk.
 #[derive(Debug)]
+#[must_use = "dropping the folder releases its lock"]
 pub struct Folder {
     /// Folder of the files that belong to one client.
     path: PathBuf,

@@ -218,6 +218,7 @@ pub enum Message {
 
 /// A filter whose hash equals the claims of all peers that were heard about its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifiedFilter {
     /// The height and the hash of the filter's block.
     pub at: BlockAt,
@@ -229,6 +230,7 @@ pub struct VerifiedFilter {
 
 /// A block that the caller must scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScanBlock {
     /// The height and the hash of the block.
     pub at: BlockAt,

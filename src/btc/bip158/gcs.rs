@@ -20,6 +20,7 @@ pub use params::{GcsParams, GcsParamsError};
 
 /// How strictly the bytes of an encoded set are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Acceptance {
     /// Accepts only what an encoder produces: the one encoding of each set.
     #[default]

@@ -110,12 +110,14 @@ impl BloomFilter {
     ///
     /// Returns `None` if `tx` does not match. That is certain: no element of the transaction was
     /// ever inserted. For whole blocks, [`match_block`](Self::match_block) is several times faster.
+    #[must_use]
     pub fn match_transaction(&mut self, tx: &Transaction) -> Option<TxMatch> {
         self.match_elements(&Elements::from_transaction(tx)).pop()
     }
 
     /// Returns `true` if `tx` may be relevant (Core's `IsRelevantAndUpdate`):
     /// [`match_transaction`](Self::match_transaction) without the reasons.
+    #[must_use]
     pub fn is_relevant_and_update(&mut self, tx: &Transaction) -> bool {
         self.match_transaction(tx).is_some()
     }
@@ -124,6 +126,7 @@ impl BloomFilter {
     ///
     /// An outpoint that a match inserts by the filter's flags is seen by later transactions of the
     /// block.
+    #[must_use]
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<TxMatch> {
         self.match_elements(block.elements())
     }
@@ -133,6 +136,7 @@ impl BloomFilter {
     ///
     /// # Cost
     /// A few nanoseconds for each element.
+    #[must_use]
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<TxMatch> {
         if self.data().is_empty() {
             return TxMatch::everything(elements);

@@ -25,6 +25,7 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// The checks that a merkle block must pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// The checks of Bitcoin Core: a well-formed tree under the header's root. They suffice for a
     /// caller who has the header from a chain and knows the number of transactions from the block.
@@ -78,6 +79,7 @@ pub struct Proof {
 
 /// A matched leaf of a merkle tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Inclusion {
     /// Position of the leaf in the block.
     pub index: u32,

@@ -398,6 +398,7 @@ pub enum News {
 
 /// Progress of a [`Client`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Progress {
     /// Tip of the chain of headers.
     pub tip: BlockAt,

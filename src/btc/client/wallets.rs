@@ -181,6 +181,7 @@ fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
 /// An item cannot be watched: which one and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("item {item}: {cause}")]
+#[non_exhaustive]
 pub struct ItemError {
     /// Number of the item, from 0.
     pub item: usize,

@@ -376,6 +376,7 @@ impl fmt::Debug for HeaderChain {
 /// Error for a refused header, with the events of the headers before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("header {index} of the message: {cause}")]
+#[non_exhaustive]
 pub struct HeadersError {
     /// Index in the message of the first header that was refused.
     pub index: usize,

@@ -306,6 +306,7 @@ impl Reply {
 
     /// Returns the next message, with the filter read from `store`. `None` at the end, and if the
     /// store has lost the filter since the request; the reply then ends early.
+    #[must_use = "a dropped message leaves a gap in the reply"]
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,

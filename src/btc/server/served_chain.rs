@@ -69,6 +69,7 @@ impl From<Block> for IncomingBlock {
 /// Result of adding a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Added {
     /// Number of blocks that are newly linked to genesis: this block and those that waited for it.
     pub linked: usize,

@@ -14,6 +14,7 @@ use crate::btc::descriptors::{
 
 /// Policy for how far a keychain derives scripts ahead of a used index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LookAhead {
     /// Derive after each use, so that the gap always follows the used index. If the initial range
     /// is larger than the gap, as many indices as in that range follow.
@@ -46,6 +47,7 @@ pub struct Keychain {
 
 /// A script that a keychain has derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KeychainScript {
     /// Number of the keychain and derivation index; `None` if the descriptor has no wildcard.
     pub label: Option<Label>,

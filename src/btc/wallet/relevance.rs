@@ -12,6 +12,7 @@ use crate::btc::script::pushes;
 /// A transaction that concerns the wallet, found by the scan of a block or delivered by a BIP37
 /// peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RelevantTransaction {
     /// The transaction. Its witnesses are missing if BIP37 delivered it, since a txid does not
     /// commit to witnesses.

@@ -25,6 +25,7 @@ use crate::btc::headers::BlockAt;
 /// Result of the scan of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
 pub struct BlockScan {
     /// Transactions that concern the wallet, in the order of the block.
     pub transactions: Vec<RelevantTransaction>,

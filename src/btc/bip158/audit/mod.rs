@@ -48,6 +48,7 @@ use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_
 
 /// What the caller knows about the outputs that a block spends.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub enum Prevouts<'a> {
     /// The caller knows nothing about them.
     #[default]
@@ -74,6 +75,7 @@ impl fmt::Debug for Prevouts<'_> {
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
 pub enum Verdict {
     /// The bytes are exactly the block's filter.
     Valid(Basis),
@@ -120,6 +122,7 @@ impl Refutation {
 
 /// Inputs whose likely scripts are missing from a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Suspicion {
     /// The inputs for which the filter contains none of the guessed scripts: position of the
     /// transaction in the block, and position of the input in the transaction.
@@ -130,6 +133,7 @@ pub struct Suspicion {
 
 /// The facts that are missing for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unknown {
     /// The number of inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
     pub inputs: usize,

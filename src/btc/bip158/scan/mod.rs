@@ -169,6 +169,7 @@ impl Cursor {
 
 /// Counters of a scan. Work that is repeated after a rewind is counted again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Statistics {
     /// The number of filters that were matched.
     pub filters: u64,

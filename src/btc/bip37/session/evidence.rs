@@ -51,6 +51,7 @@ pub struct OmissionEvidence {
 
 /// A transaction of a block that an answer omits, as verified evidence proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Omission {
     /// Hash of the block.
     pub block_hash: BlockHash,

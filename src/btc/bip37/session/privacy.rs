@@ -12,6 +12,7 @@ pub const ADDRESS_POPULATION: f64 = 5e7;
 /// The figures are estimates, not guarantees. An observer who knows more about the matching
 /// addresses, for example which are spent together, can exclude most of the false positives.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct PrivacyReport {
     /// Number of the wallet's keys and scripts. Those that push the same data, such as P2PKH and
     /// P2WPKH of one key, count once.

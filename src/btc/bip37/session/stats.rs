@@ -17,6 +17,7 @@ pub fn expected_match_rate(fpr: f64) -> f64 {
 
 /// Statistics of matches of foreign transactions since the filter was loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct MatchStats {
     /// Number of transactions in the answered blocks, as the node claims.
     pub transactions: u64,
