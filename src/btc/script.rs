@@ -6,6 +6,8 @@
 //!
 //! Source: Bitcoin Core 28.1, `script/script.cpp` and `script/solver.cpp`.
 
+use crate::btc::names::names;
+
 const OP_PUSHDATA1: u8 = 0x4c;
 const OP_PUSHDATA2: u8 = 0x4d;
 const OP_PUSHDATA4: u8 = 0x4e;
@@ -119,6 +121,8 @@ pub enum ScriptType {
     /// Anything else.
     Other,
 }
+
+names!(ScriptType, "script type", PubKey => "pubkey", MultiSig => "multisig", Other => "other");
 
 impl ScriptType {
     /// Classifies `script` as Core's `Solver` does.

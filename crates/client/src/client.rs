@@ -41,12 +41,14 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
     /// The chain tip, the last height wanted, and the height up to which the scan is complete.
     pub progress: Progress,
     /// The first height of the scan; `None` before the headers are downloaded.
     pub first: Option<u32>,
     /// The services that a peer must offer to serve more than headers for the chosen protocol.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "services"))]
     pub services: ServiceFlags,
     /// `true` once the headers are downloaded and the scan of blocks has started.
     pub has_started: bool,
@@ -74,6 +76,7 @@ pub struct Status {
 /// An address that was dialled, and what its peer claims in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeerStatus {
     /// The address with its port: an IP address, an onion address or a host name.
     pub address: String,
@@ -86,17 +89,30 @@ pub struct PeerStatus {
 /// What a peer claims about itself in its `version` message. The claims are not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeerClaims {
     /// The peer's user agent (BIP14): at most 256 characters of printable ASCII.
     pub agent: String,
     /// Height of the peer's chain tip.
     pub height: u32,
     /// The services that the peer offers.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "services"))]
     pub services: ServiceFlags,
+}
+
+/// Writes services as the number of their bits.
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn services<S: serde::Serializer>(
+    services: &ServiceFlags,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(services.to_u64())
 }
 
 /// Numbers of confirmed and unconfirmed hits of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct HitCounts {
     /// Number of hits in blocks of the chain.

@@ -9,6 +9,7 @@ use bitcoin::{
 use thiserror::Error;
 
 use crate::btc::merkle_tree::merkle_root;
+use crate::btc::names::names;
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// A block that is verified to be what its header commits to. The sender cannot have changed any
@@ -37,6 +38,10 @@ pub enum Witnesses {
     /// when it is asked for a block instead of a witness block.
     Stripped,
 }
+
+names!(Witnesses, "state of witnesses",
+    None => "none", Committed => "committed", Stripped => "stripped"
+);
 
 impl<'a> BoundBlock<'a> {
     /// Checks that `block` is the one with the hash `expected`. The witnesses may be missing, which

@@ -14,6 +14,7 @@ use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
 use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
+use crate::btc::names::names;
 
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
@@ -29,6 +30,8 @@ pub enum Acceptance {
     /// not zero.
     Core,
 }
+
+names!(Acceptance, "acceptance", Strict => "strict", Core => "core");
 
 /// An encoded set, with the parameters and the key needed to decode it.
 #[derive(Debug, Clone, Copy)]
@@ -164,6 +167,11 @@ pub(crate) fn scale(hash: u64, range: u64) -> u64 {
 /// Reason why bytes are not a valid encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
 pub enum GcsError {
     /// The bytes end inside the count of elements.
     #[error("the element count is truncated: the filter has {length} bytes")]
@@ -173,9 +181,11 @@ pub enum GcsError {
     },
     /// The count is encoded in more bytes than needed.
     #[error("count {0} is not encoded in the fewest bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountNonMinimal(u64),
     /// The count exceeds the limit of Bitcoin Core.
     #[error("count {0}, the limit is {MAX_SIZE}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountTooLarge(u64),
     /// The count exceeds what the bytes can contain.
     #[error("count {count}, the bytes contain at most {most}")]
@@ -205,6 +215,7 @@ pub enum GcsError {
     },
     /// Whole bytes follow the last value.
     #[error("{0} trailing bytes after the last value")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::bytes"))]
     TrailingBytes(usize),
     /// The padding bits of the last byte are not all zero.
     #[error("the padding bits of the last byte are not zero")]

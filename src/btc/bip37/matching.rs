@@ -26,6 +26,11 @@ use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 /// Reason why a transaction matched a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum MatchReason {
     /// The filter has no data and matches everything, or a peer of a bank has no filter.
     Everything,
@@ -73,6 +78,7 @@ impl fmt::Display for MatchReason {
 
 /// A transaction that may be relevant to a filter, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TxMatch {
     /// The transaction's position in the block, or 0 for a single transaction.
     pub index: u32,

@@ -25,6 +25,11 @@ use crate::btc::wallet::{
 /// An item that a wallet watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "super::json::ItemForm", into = "super::json::ItemForm")
+)]
 pub enum Item {
     /// An output script.
     Script(ScriptBuf),
@@ -45,11 +50,18 @@ pub enum Item {
 
 /// First block in which the items of a wallet may have been used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "by", rename_all = "snake_case")
+)]
 pub enum Birthday {
     /// The height of the block.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::height"))]
     Height(u32),
     /// Unix time in seconds. Four hours and eleven blocks are subtracted, since the timestamps of
     /// blocks are not in order.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::seconds"))]
     Time(u32),
 }
 
@@ -58,7 +70,11 @@ pub enum Birthday {
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
-    /// Returns the first height to scan. A time is converted by a binary search over the chain.
+    /// Returns the first height to scan.
+    ///
+    /// A time is converted by a binary search over the chain, and the margin of four hours and
+    /// eleven blocks is subtracted. The result for a time is not above the tip, and at most eleven
+    /// blocks below the start of the chain.
     pub fn height(self, chain: &HeaderChain) -> u32 {
         let time = match self {
             Self::Height(height) => return height,
@@ -81,6 +97,7 @@ impl Birthday {
 
 /// The items that a wallet watches, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Wallet {
     /// The first block to scan. The items are assumed unused before, unless `history` states
     /// otherwise.
@@ -182,6 +199,7 @@ fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("item {item}: {cause}")]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ItemError {
     /// Number of the item, from 0.
     pub item: usize,
@@ -193,6 +211,11 @@ pub struct ItemError {
 /// Why an item cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum ItemCause {
     /// BIP157: a coin without its script. Filters contain scripts, not outpoints.
     #[error("BIP157 finds the spend of a coin by its script: give the script too")]

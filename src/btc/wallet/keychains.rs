@@ -11,6 +11,7 @@ use super::scripts::Label;
 use crate::btc::descriptors::{
     DescriptorError, DescriptorScript, NUM_INDICES, descriptor_scripts, is_ranged,
 };
+use crate::btc::names::names;
 
 /// Policy for how far a keychain derives scripts ahead of a used index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub enum LookAhead {
     InSteps,
 }
 
+names!(LookAhead, "look-ahead policy", Sliding => "sliding", InSteps => "in_steps");
+
 /// A descriptor and the next index to derive from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keychain {
@@ -48,6 +51,7 @@ pub struct Keychain {
 /// A script that a keychain has derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KeychainScript {
     /// Number of the keychain and derivation index; `None` if the descriptor has no wildcard.
     pub label: Option<Label>,

@@ -15,6 +15,11 @@ use crate::btc::bip158::BoundBlock;
 /// An item to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum Watched {
     /// A public key, with the scripts that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
     /// compressed.

@@ -6,6 +6,7 @@ use crate::btc::bip158::PreparedScripts;
 
 /// Identifies a wallet of a scan: 0 for the first wallet added, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WalletId(u32);
 
 impl WalletId {

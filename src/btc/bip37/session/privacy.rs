@@ -13,6 +13,7 @@ pub const ADDRESS_POPULATION: f64 = 5e7;
 /// addresses, for example which are spent together, can exclude most of the false positives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PrivacyReport {
     /// Number of the wallet's keys and scripts. Those that push the same data, such as P2PKH and
     /// P2WPKH of one key, count once.

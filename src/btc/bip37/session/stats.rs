@@ -18,6 +18,7 @@ pub fn expected_match_rate(fpr: f64) -> f64 {
 /// Statistics of matches of foreign transactions since the filter was loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MatchStats {
     /// Number of transactions in the answered blocks, as the node claims.
     pub transactions: u64,
@@ -111,6 +112,11 @@ impl Stats {
 /// Reason why a new filter should be loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "reason", rename_all = "snake_case")
+)]
 pub enum RefreshReason {
     /// More foreign transactions match than the filter explains. Either the node has inserted many
     /// elements, or the node chooses what it sends.
