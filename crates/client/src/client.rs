@@ -151,7 +151,8 @@ impl Client {
     /// Marks an update as processed, so that it is not delivered again after a restart.
     ///
     /// Only hits and withdrawals need this: other updates are never delivered again. The call
-    /// waits while 4,096 commands are queued.
+    /// waits while 4,096 commands are queued. If the client has stopped, the call does nothing, and
+    /// the next run delivers the update again.
     pub fn acknowledge(&self, update: &Update) {
         // The error needs no handling: a stopped client delivers the update again in its next run.
         let _stopped = self.command(Command::Acknowledge(update.id));
@@ -321,6 +322,10 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
+    ///
+    /// # Cost
+    /// Waits for the client's thread, as all methods that return data of the client do. Linear in
+    /// the number of addresses that were dialled.
     pub fn status(&self) -> Result<Status, Stopped> {
         self.query(|machine, pool| Status {
             progress: machine.progress(),

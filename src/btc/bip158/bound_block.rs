@@ -94,7 +94,12 @@ impl<'a> BoundBlock<'a> {
         Ok(Self { block, block_hash: expected, network, txids, witnesses })
     }
 
-    /// Returns the block.
+    /// Returns the block that was passed to [`bind`](Self::bind).
+    ///
+    /// The header has the expected hash and its proof of work, and commits to the transactions. The
+    /// first transaction is the only coinbase, and no transaction occurs twice. The witnesses are
+    /// only as certain as [`witnesses`](Self::witnesses) states. Scripts, signatures and amounts
+    /// are not checked.
     pub fn block(&self) -> &'a Block {
         self.block
     }

@@ -47,9 +47,14 @@ impl<'a> GcsFilter<'a> {
     /// Reads the number of elements, and checks that the bytes can contain that many.
     ///
     /// # Errors
-    /// Returns an error if the count is truncated, is not encoded in the fewest bytes, exceeds
-    /// Core's limit, or exceeds what the bytes can contain. The values themselves are checked by
+    /// Returns an error if the count is truncated ([`GcsError::CountTruncated`]), is not encoded in
+    /// the fewest bytes ([`GcsError::CountNonMinimal`]), exceeds Core's limit
+    /// ([`GcsError::CountTooLarge`]), or exceeds what the bytes can contain
+    /// ([`GcsError::CountOverBytes`]). The values themselves are checked by
     /// [`decode_into`](Self::decode_into).
+    ///
+    /// # Cost
+    /// Constant: only the count is read.
     pub fn parse(
         params: GcsParams,
         key: SipKey,
@@ -99,7 +104,8 @@ impl<'a> GcsFilter<'a> {
         self.params
     }
 
-    /// Returns the value of an element: the element's hash, scaled to the range.
+    /// Returns the value of an element: its SipHash-2-4, scaled to the range, which is the upper 64
+    /// bits of the 128-bit product of both (BIP158's `hash_to_range`). 0 for an empty set.
     pub fn value(&self, element: &[u8]) -> u64 {
         scale(siphash_2_4(self.key, element), self.range())
     }

@@ -163,7 +163,8 @@ impl BloomFilter {
         self.flags
     }
 
-    /// Returns the update mode that the flags select.
+    /// Returns the update mode that the flags select as in Core: `flags & 3`, where 3 selects
+    /// [`UpdateMode::None`]. The other six bits have no effect; [`flags`](Self::flags) returns them.
     pub fn update_mode(&self) -> UpdateMode {
         UpdateMode::from_flags(self.flags)
     }

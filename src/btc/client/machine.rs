@@ -293,7 +293,9 @@ impl Client {
         }
     }
 
-    /// Returns the hits of a wallet, the unconfirmed ones first.
+    /// Returns the hits of a wallet: the unconfirmed ones first, then the confirmed ones grouped by
+    /// block, in no order of heights. Withdrawn hits are not included. Returns none for an unknown
+    /// wallet.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }
@@ -352,7 +354,9 @@ impl Client {
     /// from the moment at which it was set back.
     ///
     /// # Cost
-    /// The cost of the part that handles the event.
+    /// The most expensive events are a message with a block, whose transactions are hashed and
+    /// compared with everything watched; one with a compact filter, which is matched against all
+    /// scripts; and [`Event::Watch`], which derives the scripts of descriptors.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.unix = now;

@@ -81,7 +81,8 @@ pub struct Added {
 
 impl ServedChain {
     /// Creates the chain of `network` with its genesis block. The chain has compact filters if
-    /// `with_filters` is `true`.
+    /// `with_filters` is `true`; without them, a node does not offer BIP157, whatever
+    /// [`Config::bip157`](super::Config::bip157) states.
     ///
     /// # Cost
     /// Building a filter hashes the scripts that its block creates and spends.

@@ -157,7 +157,7 @@ pub struct Keychains {
 }
 
 impl Keychains {
-    /// Creates an empty set of keychains.
+    /// Creates an empty set of keychains. [`LookAhead`] states how the policies differ.
     pub fn new(look_ahead: LookAhead) -> Self {
         Self { keychains: Vec::new(), look_ahead }
     }

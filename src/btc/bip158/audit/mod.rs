@@ -47,7 +47,8 @@ use self::known::{KnownInput, Script, Sources, is_consistent, known_inputs, outp
 use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_key};
 use crate::btc::names::names;
 
-/// What the caller knows about the outputs that a block spends.
+/// What the caller knows about the outputs that a block spends. It is neither `Send` nor `Sync`, since
+/// it may borrow a function.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub enum Prevouts<'a> {
