@@ -65,6 +65,7 @@ pub enum ReceiptsScope {
 
 /// The properties of a range of blocks, up to the first block of the next `Stretch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stretch {
     /// Number of the first block.
     pub first: u64,

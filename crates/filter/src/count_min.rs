@@ -108,6 +108,7 @@ pub struct CountMin {
 
 /// The rule by which an addition raises the counters of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// Raises all counters by the same number. Merging two sketches gives exactly the sketch of
     /// both streams.

@@ -69,6 +69,7 @@ impl fmt::Display for Undecidable {
 /// `serde` writes an object: `number` and `hash` as in a [`BlockRef`], and the members of the
 /// [`Verdict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Examined {
     /// Number and hash of the block.
     #[serde(flatten)]
@@ -84,6 +85,7 @@ pub struct Examined {
 /// `serde` writes an object of JSON numbers: `all`, `examined`, `absent_by_bloom`,
 /// `checked_by_receipts`, `undecidable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counts {
     /// Number of all blocks in the range.
     #[serde(rename = "all")]

@@ -35,6 +35,7 @@ pub struct Trust<'a> {
 /// The result of verifying a certificate that nothing contradicts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a certificate may be without contradiction and yet prove little"]
+#[non_exhaustive]
 pub struct VerifiedCertificate {
     /// The verifier's own audit.
     pub report: AuditReport,

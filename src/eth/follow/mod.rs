@@ -150,6 +150,7 @@ pub struct Indexed {
 
 /// Input of a [`Follower`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// Time has passed; needed at the time that [`Follower::wake_at`] returns.
     Tick,
@@ -166,6 +167,7 @@ pub enum Event<'a> {
 
 /// Answer to a question, or a part of one.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Answer<'a> {
     /// Answers [`Question::Block`] and [`Question::IndexedBlock`].
     Block(BlockRef),
@@ -211,7 +213,11 @@ pub enum Action {
 pub struct QuestionId(pub u64);
 
 /// Question to the provider or to the index. At most one question is open at a time.
+///
+/// A later version may ask other questions. A caller answers a question that it does not know with
+/// [`Answer::Failed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Question {
     /// The block that a tag names now. The reply is [`Answer::Block`].
     Block(BlockTag),
@@ -263,12 +269,25 @@ impl fmt::Display for Question {
 /// Reason why a provider gave no answer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{reason}")]
+#[non_exhaustive]
 pub struct Failure {
     /// `true` if the connection failed, so that a retry may succeed; `false` if the provider's
     /// answer is at fault.
     pub transient: bool,
     /// Description of the failure.
     pub reason: String,
+}
+
+impl Failure {
+    /// Returns a failed connection: a retry may succeed.
+    pub fn of_connection(reason: impl Into<String>) -> Self {
+        Self { transient: true, reason: reason.into() }
+    }
+
+    /// Returns a fault of the provider's answer, for example an error of JSON-RPC.
+    pub fn of_answer(reason: impl Into<String>) -> Self {
+        Self { transient: false, reason: reason.into() }
+    }
 }
 
 /// Id of a stored cursor. Ids ascend, and start over in each run.

@@ -43,7 +43,10 @@ pub trait ReadAt {
 }
 
 /// Way in which the bytes of a file may change after it was opened.
+///
+/// A [`Storage`] must treat a kind that it does not know as [`Growing`](Self::Growing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileKind {
     /// Written once as a whole, then never changed or truncated: may be mapped into memory.
     Sealed,

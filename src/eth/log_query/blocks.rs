@@ -7,6 +7,7 @@ use alloy_primitives::B256;
 /// `serde` writes a string as in JSON-RPC: the number in hex without leading zeros, for example
 /// `"0x10dde5f"`, or the [name](Self::name) of the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BlockTag {
     /// The block with this number.
     Number(u64),

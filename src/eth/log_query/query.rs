@@ -21,6 +21,7 @@ pub const MAX_TOPICS: usize = 4;
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Semantics {
     /// Rules of go-ethereum: a log must have at least as many topics as the query has positions.
     #[default]

@@ -13,6 +13,7 @@ use crate::eth::log::LocatedLog;
 /// index, address, topics, data and `removed`. Timestamps and transaction hashes are ignored,
 /// because nodes may omit them.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference<'a> {
     /// The logs of the first answer that the second lacks, in its order.
     pub only_first: Vec<&'a LocatedLog>,

@@ -86,6 +86,7 @@ pub enum WindowAction {
 /// The provider refuses a single block, so that no smaller window is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the provider refuses a single block, {0}")]
+#[non_exhaustive]
 pub struct SingleBlock(
     /// Number of the refused block.
     pub u64,

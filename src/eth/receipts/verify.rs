@@ -43,6 +43,7 @@ pub enum BloomAgreement {
 
 /// A log from verified receipts, with its indices in the block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifiedLog<'a> {
     /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,

@@ -167,6 +167,7 @@ fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -
     let place = match position {
         Position::Byte(at) => json!({ "byte": at }),
         Position::Line(line) | Position::Column { line, .. } => json!({ "line": line }),
+        other => json!({ "at": other.to_string() }),
     };
     let bloom = header.logs_bloom();
     let ones = bloom.count_ones();

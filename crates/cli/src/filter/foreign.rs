@@ -52,6 +52,7 @@ impl Asked {
                 let strategy = match filter.strategy() {
                     Strategy::Murmur128Mitz32 => "MURMUR128_MITZ_32",
                     Strategy::Murmur128Mitz64 => "MURMUR128_MITZ_64",
+                    _ => "unknown",
                 };
                 vec![
                     ("strategy", Param::Word(strategy)),

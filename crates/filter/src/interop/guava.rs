@@ -36,6 +36,7 @@ const HASHER: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
 
 /// The rule that computes the bit positions of a key from its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Double hashing in 32 bits, used by Guava 11 and 12.
     Murmur128Mitz32,
