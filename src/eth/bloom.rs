@@ -67,6 +67,7 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 
 /// Result of testing a filter for a value or a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub enum Answer {
     /// Not in the block. This is a proof if the header is authentic and its filter is sound.
     No,

@@ -19,6 +19,7 @@ use crate::eth::header::{BlockRef, HeaderChain};
 /// `"undecidable"`. `"undecidable"` has a second member `why`, an [`Undecidable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
+#[must_use]
 pub enum Verdict {
     /// The block's filter proves that the block has no matching log.
     AbsentByBloom,
@@ -139,6 +140,7 @@ pub enum Status {
 /// [`OmittedLog::verify`] and [`ForgedLog::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Wire<'_>")]
+#[must_use = "the report is the only result of an audit"]
 pub struct AuditReport {
     /// Numbers of the queried blocks.
     pub range: RangeInclusive<u64>,

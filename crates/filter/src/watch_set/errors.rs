@@ -4,6 +4,7 @@ use crate::sizing::SizingError;
 
 /// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub enum Answer {
     /// The key is certainly not in the set.
     No,

@@ -286,6 +286,7 @@ fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
 /// Handle of a running follower. Dropping the handle stops the follower as
 /// [`shutdown`](Self::shutdown) does.
 #[derive(Debug)]
+#[must_use = "dropping the handle stops the follower"]
 pub struct Following {
     shared: Arc<Shared>,
     stop: Stop,
