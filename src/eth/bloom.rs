@@ -20,6 +20,8 @@ use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
 use chainsieve_lanes::hash::{keccak256, keccak256_each};
 use chainsieve_lanes::simd::Backend;
 
+use crate::eth::names::names;
+
 /// Length of a filter in bytes.
 pub const BYTES: usize = 256;
 
@@ -66,7 +68,10 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 }
 
 /// Result of testing a filter for a value or a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write the [name](Self::name), for example `no_information`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum Answer {
     /// Not in the block. This is a proof if the header is authentic and its filter is sound.
@@ -75,6 +80,10 @@ pub enum Answer {
     Maybe,
     /// The filter carries no information: all its bits are set, or its length is not 256 bytes.
     NoInformation,
+}
+
+names! {
+    Answer, "an answer of a filter": No = "no", Maybe = "maybe", NoInformation = "no_information",
 }
 
 impl Answer {

@@ -18,9 +18,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::eth::names::names;
+
 /// Relation of a header's filter to the logs of its block.
 ///
-/// `serde` and `Display` write the name of the variant in lower case, for example `exact`.
+/// `serde` and `Display` write the [name](Self::name), for example `exact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BloomSoundness {
@@ -41,19 +43,16 @@ impl BloomSoundness {
     }
 }
 
-impl fmt::Display for BloomSoundness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exact => "exact",
-            Self::Superset => "superset",
-            Self::Absent => "absent",
-            Self::Unsound => "unsound",
-        })
-    }
+names! {
+    BloomSoundness, "a soundness of filters":
+    Exact = "exact", Superset = "superset", Absent = "absent", Unsound = "unsound",
 }
 
 /// Which of the logs that `eth_getLogs` returns are committed to by the receipts root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write the [name](Self::name), for example `every_log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReceiptsScope {
     /// Every log of the block is in a receipt under the root, and every node numbers transactions
     /// and logs by these receipts.
@@ -61,6 +60,10 @@ pub enum ReceiptsScope {
     /// Nodes also return logs that are in no receipt under the root, or the receipts root does not
     /// commit to receipts at all.
     NotEveryLog,
+}
+
+names! {
+    ReceiptsScope, "a scope of receipts": EveryLog = "every_log", NotEveryLog = "not_every_log",
 }
 
 /// The properties of a range of blocks, up to the first block of the next `Stretch`.
@@ -133,6 +136,12 @@ impl ChainProfile {
         KNOWN.iter().map(Known::profile)
     }
 
+    /// Returns the profile of the known chain with this [name](Self::name), for example `op-mainnet`,
+    /// or `None` if no known chain has the name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        KNOWN.iter().find(|known| known.name == name).map(Known::profile)
+    }
+
     /// Creates a profile of a whole chain from what the caller assumes.
     ///
     /// An audit under this profile proves its result only if the assumption is true.
@@ -203,6 +212,13 @@ impl ChainProfile {
     /// Returns the properties of all ranges of blocks, ascending, from block 0 on.
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
+    }
+}
+
+/// Writes the [name](ChainProfile::name).
+impl fmt::Display for ChainProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -318,7 +334,11 @@ mod tests {
             assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "{name}");
             assert!(rows.iter().all(|row| row.3.len() > 20), "{name}");
             ids.push(id);
+            let profile = ChainProfile::by_name(name).unwrap();
+            assert_eq!(Some(&profile), ChainProfile::of_chain_id(id).as_ref());
+            assert_eq!(profile.to_string(), name);
         }
+        assert_eq!(ChainProfile::by_name("mainnet"), None);
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();

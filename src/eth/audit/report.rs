@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
 use crate::eth::header::{BlockRef, HeaderChain};
+use crate::eth::names::names;
 
 /// The result of an audit for one block.
 ///
@@ -28,6 +29,28 @@ pub enum Verdict {
     CheckedByReceipts,
     /// The audit cannot decide the block, for the given reason.
     Undecidable(Undecidable),
+}
+
+impl Verdict {
+    /// Returns the name that `serde` writes: `absent_by_bloom`, `checked_by_receipts` or
+    /// `undecidable`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AbsentByBloom => "absent_by_bloom",
+            Self::CheckedByReceipts => "checked_by_receipts",
+            Self::Undecidable(_) => "undecidable",
+        }
+    }
+}
+
+/// Writes the [name](Verdict::name), and for an undecidable block the reason in words after it.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undecidable(why) => write!(f, "{}: {why}", self.name()),
+            _ => f.pad(self.name()),
+        }
+    }
 }
 
 /// Reason why an audit cannot decide a block.
@@ -52,6 +75,20 @@ pub enum Undecidable {
     ProfileContradicted,
 }
 
+impl Undecidable {
+    /// Returns the name that `serde` writes, for example `unanchored`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unanchored => "unanchored",
+            Self::ReceiptsNotSupplied => "receipts_not_supplied",
+            Self::PostStateMissing => "post_state_missing",
+            Self::ReceiptsNotEveryLog => "receipts_not_every_log",
+            Self::ProfileContradicted => "profile_contradicted",
+        }
+    }
+}
+
+/// Writes the reason in words. [`name`](Undecidable::name) returns the name.
 impl fmt::Display for Undecidable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -104,7 +141,7 @@ pub struct Counts {
 
 /// Overall result of an audit.
 ///
-/// `serde` writes the name in lower case, for example `"complete"`.
+/// `serde` and `Display` write the [name](Self::name), for example `complete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -117,6 +154,8 @@ pub enum Status {
     /// The answer is proven to be wrong.
     Wrong,
 }
+
+names! { Status, "a status": Complete = "complete", Undecided = "undecided", Wrong = "wrong" }
 
 /// The result of an audit.
 ///

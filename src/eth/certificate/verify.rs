@@ -67,7 +67,7 @@ pub enum VerifyError {
     #[error("the certificate is about another query than the given one")]
     OtherQuery,
     /// The certificate uses other matching rules than the verifier.
-    #[error("the certificate uses the rules of {found:?}, expected {expected:?}")]
+    #[error("the certificate uses the rules of {found}, expected {expected}")]
     OtherSemantics {
         /// The verifier's rules.
         expected: Semantics,

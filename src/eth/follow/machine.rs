@@ -57,7 +57,7 @@ pub enum StartError {
     #[error("the cursor is of another query, {0}")]
     OtherQuery(String),
     /// The query of the cursor was matched with other semantics.
-    #[error("the cursor's query was matched with other semantics, {0:?}")]
+    #[error("the cursor's query was matched with other semantics, {0}")]
     OtherSemantics(Semantics),
     /// The cursor begins at another block than the configured one.
     #[error("the cursor begins at block {cursor}, not at block {from}")]

@@ -595,7 +595,8 @@ fn times(tries: u32) -> String {
 }
 
 /// Source of a block that differs from an anchor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {
     /// The block is the provider's.
@@ -606,6 +607,18 @@ pub enum Source {
     Cursor,
 }
 
+impl Source {
+    /// Returns the name that `serde` writes: `provider`, `index` or `cursor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Index => "index",
+            Self::Cursor => "cursor",
+        }
+    }
+}
+
+/// Writes the source in words. [`name`](Source::name) returns the name.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,5 +1,7 @@
 //! The blocks that a query selects, and the resolution of tags to block numbers.
 
+use core::fmt;
+
 use alloy_primitives::B256;
 
 /// A block, given by its number or by a tag such as `latest`.
@@ -41,6 +43,16 @@ impl BlockTag {
         [Self::Earliest, Self::Latest, Self::Safe, Self::Finalized, Self::Pending]
             .into_iter()
             .find(|tag| tag.name() == Some(name))
+    }
+}
+
+/// Writes the string of JSON-RPC: the [name](BlockTag::name), or the number in hex, as `serde` does.
+impl fmt::Display for BlockTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number:#x}"),
+            tag => f.pad(tag.name().unwrap_or_default()),
+        }
     }
 }
 
@@ -161,6 +173,17 @@ pub enum ResolvedBlocks {
     },
     /// The one block with this hash.
     AtHash(B256),
+}
+
+/// Writes `blocks 1 to 9`, `block 7` or `block 0x96cf…` with all digits of the hash.
+impl fmt::Display for ResolvedBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { first, last } if first == last => write!(f, "block {first}"),
+            Self::Range { first, last } => write!(f, "blocks {first} to {last}"),
+            Self::AtHash(hash) => write!(f, "block {hash}"),
+        }
+    }
 }
 
 impl ResolvedBlocks {

@@ -1,7 +1,6 @@
 //! The type [`LogQuery`]: its builder methods, and exact matching of logs.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use alloy_primitives::{Address, B256, Log};
 
@@ -10,13 +9,15 @@ use super::compiled::CompiledQuery;
 use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
+use crate::eth::names::names;
 
 /// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;
 
 /// The rules for parsing and matching a query, where geth and alloy differ.
 ///
-/// The [module](crate::eth::log_query) lists the differences. `serde` writes `"geth"` or `"alloy"`.
+/// The [module](crate::eth::log_query) lists the differences. `serde` and
+/// `Display` write `geth` or `alloy`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -31,15 +32,7 @@ pub enum Semantics {
     Alloy,
 }
 
-/// Writes `geth` or `alloy`.
-impl fmt::Display for Semantics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Geth => "geth",
-            Self::Alloy => "alloy",
-        })
-    }
-}
+names! { Semantics, "the rules of a node": Geth = "geth", Alloy = "alloy" }
 
 /// A query for logs: the object that `eth_getLogs` takes.
 ///

@@ -1,6 +1,7 @@
 //! Verification of receipts against the root and the filter of a header.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
@@ -39,6 +40,36 @@ pub enum BloomAgreement {
     },
     /// The length of the filter is not 256 bytes.
     NoInformation,
+}
+
+impl BloomAgreement {
+    /// Returns the name: `exact`, `superset`, `missing` or `no_information`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Superset { .. } => "superset",
+            Self::Missing { .. } => "missing",
+            Self::NoInformation => "no_information",
+        }
+    }
+}
+
+/// Writes the relation in words, with its numbers.
+impl fmt::Display for BloomAgreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("the filter has exactly the bits of the logs"),
+            Self::Superset { extra_bits } => {
+                write!(f, "the filter has {extra_bits} bits that belong to no log")
+            }
+            Self::Missing { log_index, missing_bits, extra_bits, .. } => write!(
+                f,
+                "the filter lacks {missing_bits} bits of the logs, first of log {log_index}, and \
+                 has {extra_bits} bits that belong to no log"
+            ),
+            Self::NoInformation => f.write_str("the length of the filter is not 256 bytes"),
+        }
+    }
 }
 
 /// A log from verified receipts, with its indices in the block.

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use crate::encoding::{DecodeError, parameter};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
+use crate::names::names;
 use crate::sizing::{SizingError, checked, classic};
 use crate::words::{Words, count_ones, unite};
 
@@ -42,6 +43,11 @@ pub enum Strategy {
     Murmur128Mitz32,
     /// Double hashing in 64 bits, used by later versions of Guava.
     Murmur128Mitz64,
+}
+
+names! {
+    Strategy, "a strategy of Guava":
+    Murmur128Mitz32 = "MURMUR128_MITZ_32", Murmur128Mitz64 = "MURMUR128_MITZ_64",
 }
 
 /// A Bloom filter with the bit positions of Guava.

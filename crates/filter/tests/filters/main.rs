@@ -20,6 +20,7 @@ mod hostile_any;
 mod key_families;
 mod model;
 mod model_laws;
+mod names;
 mod parquet_files;
 mod ribbon;
 mod rolling;

@@ -168,14 +168,6 @@ impl Node {
     }
 }
 
-/// Returns a tag or number as a parameter of JSON-RPC.
-fn tag_json(tag: BlockTag) -> String {
-    match tag {
-        BlockTag::Number(number) => format!("{number:#x}"),
-        tag => tag.name().unwrap_or("latest").to_owned(),
-    }
-}
-
 /// Returns a tag or number in words, for messages.
 pub(crate) fn named(tag: BlockTag) -> String {
     match tag {
