@@ -14,6 +14,7 @@
 //! belongs to, so the profile must be chosen by the party that trusts the anchor.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
@@ -67,7 +68,7 @@ names! {
 }
 
 /// The properties of a range of blocks, up to the first block of the next `Stretch`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Stretch {
     /// Number of the first block.
@@ -82,6 +83,11 @@ pub struct Stretch {
 
 /// What a chain's filters and receipts commit to, for each range of block numbers.
 ///
+/// # JSON
+/// `serde` writes an object: `name`, `stretches` (a list of [`Stretch`]es) and `statuses_since`, a
+/// number or null. A list that does not begin at block 0, or that is not ascending, is rejected.
+/// Unknown members are ignored.
+///
 /// # Examples
 /// ```
 /// use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -94,12 +100,47 @@ pub struct Stretch {
 /// let ours = ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog);
 /// assert_eq!(ours.at(0).bloom, BloomSoundness::Exact);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Wire")]
 pub struct ChainProfile {
     name: Cow<'static, str>,
     /// Ascending by first block; the first entry begins at block 0.
     stretches: Vec<Stretch>,
     statuses_since: Option<u64>,
+}
+
+/// A profile in its JSON form.
+#[derive(serde::Deserialize)]
+struct Wire {
+    name: String,
+    stretches: Vec<Stretch>,
+    #[serde(default)]
+    statuses_since: Option<u64>,
+}
+
+/// Reason why a parsed profile is invalid.
+#[derive(Debug, thiserror::Error)]
+enum WireError {
+    #[error("the first of the stretches must begin at block 0")]
+    Start,
+    #[error("the stretch from block {0} on is not in ascending order")]
+    Order(u64),
+}
+
+impl TryFrom<Wire> for ChainProfile {
+    type Error = WireError;
+
+    fn try_from(wire: Wire) -> Result<Self, WireError> {
+        let Wire { name, stretches, statuses_since } = wire;
+        if stretches.first().is_none_or(|first| first.first != 0) {
+            return Err(WireError::Start);
+        }
+        let unordered = stretches.windows(2).find(|pair| pair[0].first >= pair[1].first);
+        if let Some(pair) = unordered {
+            return Err(WireError::Order(pair[1].first));
+        }
+        Ok(Self { name: name.into(), stretches, statuses_since })
+    }
 }
 
 /// The source that is given for a profile that the caller assumes.

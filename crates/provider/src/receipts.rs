@@ -86,7 +86,7 @@ pub(crate) fn fetch(
         fetched.unreachable = None;
     }
     if fetched.unlisted > 0 {
-        fetched.warnings.push(Warning::MoreReceipts(fetched.unlisted));
+        fetched.warnings.push(Warning::MoreReceipts { count: fetched.unlisted });
     }
     Ok(fetched)
 }

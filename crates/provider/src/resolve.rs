@@ -15,7 +15,7 @@ use crate::tagged::Tagged;
 use crate::warning::Warning;
 
 /// A query whose blocks are resolved to numbers.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Asked {
     /// The query, with its tags replaced by numbers.
@@ -202,7 +202,7 @@ impl Needed {
         for anchor in anchors {
             match number_of(nodes, *anchor)? {
                 Some(number) => numbers.push(number),
-                None => warnings.push(Warning::UnknownAnchor(*anchor)),
+                None => warnings.push(Warning::UnknownAnchor { hash: *anchor }),
             }
         }
         let range = asked.first..=asked.last;

@@ -33,7 +33,9 @@ pub struct Trust<'a> {
 }
 
 /// The result of verifying a certificate that nothing contradicts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `serde` writes it, but can't read it: store the certificate, and verify it again.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[must_use = "a certificate may be without contradiction and yet prove little"]
 #[non_exhaustive]
 pub struct VerifiedCertificate {

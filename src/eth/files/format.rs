@@ -22,7 +22,10 @@ pub const MAX_HEADER: u64 = 64 << 10;
 const ENOUGH: usize = 4;
 
 /// Format of a file of headers or receipts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write its name, for example `rlp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FileFormat {
     /// Concatenated RLP of headers, or of blocks as `geth export` writes them. Its name is `rlp`.

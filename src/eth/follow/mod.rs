@@ -267,7 +267,7 @@ impl fmt::Display for Question {
 }
 
 /// Reason why a provider gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, serde::Serialize, serde::Deserialize)]
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct Failure {
@@ -295,11 +295,20 @@ impl Failure {
 pub struct StoreId(pub u64);
 
 /// Id of an update. Ids ascend, and start over in each run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct UpdateId(pub u64);
 
 /// Update for the reader. At most one update is unacknowledged at a time.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// # JSON
+/// `serde` writes an object: `update` is `"started"`, `"anchored"`, `"removed"` or `"blocks"`; the
+/// other members are those of [`Started`], [`BlockRef`], [`Removed`] or [`NextBlocks`]. Unknown
+/// members are ignored.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "update", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
     /// The resolved configuration. This is the first update of each run.
@@ -314,7 +323,7 @@ pub enum Update {
 }
 
 /// Configuration of a run with all tags and anchors resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Started {
     /// Number of the first header to link; it is before [`from`](Self::from) if an anchor is.
@@ -332,7 +341,7 @@ pub struct Started {
 }
 
 /// Blocks that a reorganisation removed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Removed {
     /// Last common block of both branches; `None` if no delivered block remains.
@@ -349,7 +358,7 @@ pub struct Removed {
 }
 
 /// Update with the next blocks of the chain and their matching logs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct NextBlocks {
     /// Last of these blocks. All matching logs in receipts up to and including this block are

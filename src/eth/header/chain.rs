@@ -62,7 +62,8 @@ pub enum ChainError {
 }
 
 /// Effect of linking a header to a chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "linked", rename_all = "snake_case")]
 #[must_use = "a reorganisation takes blocks off the chain"]
 #[non_exhaustive]
 pub enum Linked {

@@ -4,7 +4,7 @@ use super::blocks::ResolvedBlocks;
 use super::query::LogQuery;
 
 /// Maximum sizes of a query and of its result. `None` means no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct QueryLimits {
     /// Maximum number of distinct addresses.
     pub addresses: Option<usize>,

@@ -12,7 +12,7 @@ use crate::eth::log::LocatedLog;
 /// Logs are compared by the fields that every node must return: block hash, log index, transaction
 /// index, address, topics, data and `removed`. Timestamps and transaction hashes are ignored,
 /// because nodes may omit them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Difference<'a> {
     /// The logs of the first answer that the second lacks, in its order.

@@ -17,12 +17,30 @@ const LARGEST: u64 = 100_000;
 const MANY: usize = 5_000;
 
 /// The window size that a provider accepts, as far as known from its answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// `serde` writes an object with the numbers `size` and `cap`, so that what was learnt about a
+/// provider can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "WindowWire")]
 pub struct WindowSize {
     /// Number of blocks in the next window.
     size: u64,
     /// Highest number of blocks in any window.
     cap: u64,
+}
+
+/// A window size in its JSON form.
+#[derive(serde::Deserialize)]
+struct WindowWire {
+    size: u64,
+    cap: u64,
+}
+
+impl From<WindowWire> for WindowSize {
+    fn from(WindowWire { size, cap }: WindowWire) -> Self {
+        let cap = cap.max(1);
+        Self { size: size.clamp(1, cap), cap }
+    }
 }
 
 impl WindowSize {

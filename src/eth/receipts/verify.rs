@@ -16,7 +16,8 @@ use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
 
 /// Relation of a header's filter to the logs of the block's receipts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "agreement", rename_all = "snake_case")]
 pub enum BloomAgreement {
     /// The filter has exactly the bits of the logs, as Ethereum's rules require.
     Exact,
@@ -73,7 +74,7 @@ impl fmt::Display for BloomAgreement {
 }
 
 /// A log from verified receipts, with its indices in the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct VerifiedLog<'a> {
     /// Index of the transaction, and of its receipt, in the block, from 0.

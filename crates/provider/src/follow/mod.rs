@@ -31,7 +31,7 @@ use driver::Driver;
 use shared::Shared;
 
 /// An update of a follower.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LogUpdate {
     /// Number of the update in this run.
@@ -295,7 +295,7 @@ pub struct Following {
 }
 
 /// Progress of a follower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct FollowStatus {
     /// The latest block that the nodes named; `None` before the first answer.

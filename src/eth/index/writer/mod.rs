@@ -24,7 +24,7 @@ const CONFIRMATIONS: u64 = 256;
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
 
 /// Result of adding headers to an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Appended {
     /// Number of blocks that the index already had.
