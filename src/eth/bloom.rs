@@ -35,6 +35,9 @@ pub type BitPositions = [u16; 3];
 
 /// Hashes a value, an address of 20 bytes or a topic of 32, and returns its bit positions.
 ///
+/// The positions are the first three pairs of bytes of the Keccak-256 hash, each a big-endian
+/// number modulo 2048 (Yellow Paper, section 4.3.1, M3:2048).
+///
 /// An address that is an indexed argument of an event is a topic: pad the address to 32 bytes first
 /// ([`Address::into_word`](alloy_primitives::Address::into_word)).
 #[inline]
@@ -54,6 +57,9 @@ pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositi
 }
 
 /// Returns the bit positions of a value whose Keccak-256 hash is already known.
+///
+/// The positions are bytes 0 and 1, 2 and 3, and 4 and 5 of the hash, each a big-endian number
+/// modulo 2048.
 #[inline]
 pub fn positions_of_hash(hash: &B256) -> BitPositions {
     let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff;
@@ -213,6 +219,8 @@ pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
 }
 
 /// Returns `true` if every bit that is set in `other` is also set in `bloom`.
+///
+/// The filter of a sound header covers the filter of each receipt of its block.
 pub fn covers(bloom: &[u8; BYTES], other: &[u8; BYTES]) -> bool {
     bloom.iter().zip(other).fold(0, |missing, (have, want)| missing | (want & !have)) == 0
 }

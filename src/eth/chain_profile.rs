@@ -225,7 +225,8 @@ impl ChainProfile {
 
     /// Overrides the profile for block `first` and all later blocks.
     ///
-    /// All earlier overrides for blocks from `first` on are removed.
+    /// All earlier overrides for blocks from `first` on are removed; `first` = 0 replaces the
+    /// properties of all blocks. [`statuses_since`](Self::statuses_since) is unchanged.
     #[must_use]
     pub fn from_block(
         mut self,

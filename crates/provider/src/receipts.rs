@@ -23,6 +23,8 @@ const MAX_WARNINGS: usize = 20;
 const MAX_AGAIN: usize = 32;
 
 /// The receipts that audits needed, and their sources.
+///
+/// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) returns it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Fetched {

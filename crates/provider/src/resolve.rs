@@ -14,7 +14,7 @@ use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
-/// A query whose blocks are resolved to numbers.
+/// A query whose blocks are resolved to numbers: [`Asking::asked`](crate::Asking::asked).
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Asked {

@@ -7,7 +7,7 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::source::Source;
 
-/// A node's block at the height of the [`Tip`], compared with the tip.
+/// A node's block at the height of the [`Tip`], compared with the tip: part of [`Tip::others`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "beside", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -24,6 +24,8 @@ pub enum Beside {
 }
 
 /// The block that all results depend on: they are valid if this block is on the chain.
+///
+/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`Asking::tip`](crate::Asking::tip) contain it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Tip {

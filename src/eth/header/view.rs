@@ -275,7 +275,11 @@ impl<'a> HeaderView<'a> {
         self.item_number(9)
     }
 
-    /// Returns the number of fields in the header.
+    /// Returns the number of fields in the header: on mainnet 15 (Frontier) to 23 (Amsterdam), as
+    /// [`HeaderLayout`] lists them.
+    ///
+    /// # Cost
+    /// Walks over the fields after `extraData` at each call, as [`layout`](Self::layout) does.
     pub fn num_fields(&self) -> usize {
         let mut items = self.rest;
         let mut count = FIELDS.len();

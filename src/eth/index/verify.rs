@@ -23,7 +23,7 @@ use super::storage::{ReadAt, Storage};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::HeaderChain;
 
-/// Summary of a check for damage.
+/// Summary of a check for damage, returned by [`Index::check`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Checked {

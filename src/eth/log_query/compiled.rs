@@ -18,7 +18,8 @@ pub struct CompiledQuery {
 impl CompiledQuery {
     /// Creates a compiled query from the bit positions of the values of each clause.
     ///
-    /// A clause without values never matches: leave out clauses that mean "any".
+    /// Without any clause, every block is a candidate. A clause without values never matches, so that
+    /// no block is a candidate: leave out clauses that mean "any".
     pub fn new(clauses: Vec<Vec<BitPositions>>) -> Self {
         Self { clauses }
     }

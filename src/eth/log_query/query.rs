@@ -203,10 +203,20 @@ impl LogQuery {
         &self.topics
     }
 
-    /// Resolves the tags of the query to block numbers ([`BlockSelection::resolve`]).
+    /// Resolves the tags of the query to block numbers, as [`BlockSelection::resolve`] does.
+    ///
+    /// A missing first or last block means `latest`. `earliest` is the first block that the node
+    /// still has. A block hash is returned as it is, without a look at `heads`. Addresses and topics
+    /// have no influence.
     ///
     /// # Errors
-    /// Returns the errors of [`BlockSelection::resolve`].
+    /// Returns the first of these errors:
+    /// 1. [`Pending`](ResolveError::Pending) or [`UnknownTag`](ResolveError::UnknownTag), for the
+    ///    first block before the last block;
+    /// 2. [`BeyondHead`](ResolveError::BeyondHead);
+    /// 3. [`BeginsAfterHead`](ResolveError::BeginsAfterHead), only if the query has no last block;
+    /// 4. [`Reversed`](ResolveError::Reversed);
+    /// 5. [`Pruned`](ResolveError::Pruned).
     pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
         self.blocks.resolve(heads)
     }

@@ -48,6 +48,9 @@ fn only<'a>(these: &'a [LocatedLog], others: &'a [LocatedLog]) -> Vec<&'a Locate
 impl<'a> Difference<'a> {
     /// Compares two answers as multisets: a log that occurs more often in one answer is a
     /// difference.
+    ///
+    /// # Cost
+    /// O((n + m) · log(n + m)) comparisons for answers of n and m logs, and a map of each answer.
     pub fn new(first: &'a [LocatedLog], second: &'a [LocatedLog]) -> Self {
         Self { only_first: only(first, second), only_second: only(second, first) }
     }

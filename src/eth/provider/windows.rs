@@ -118,6 +118,17 @@ impl Windows {
     }
 
     /// Handles an event; returns the next window to request, or the end.
+    ///
+    /// | event | next window |
+    /// |---|---|
+    /// | [`Answered`](WindowEvent::Answered) with fewer than 5,000 logs | twice the size, up to the highest size |
+    /// | [`Answered`](WindowEvent::Answered) with more logs, or to a suggested range | the same size |
+    /// | [`Limit::Blocks`] with a number below the window's | this number is the size and the highest size |
+    /// | [`Limit::Blocks`] without a usable number | half the blocks are the size and the highest size |
+    /// | [`Limit::SuggestedRange`] that begins with the window and is smaller | the suggested range, once; then at most twice its size |
+    /// | any other limit | half the blocks; the size may grow again |
+    ///
+    /// If a window of one block is refused, the end is an error, [`SingleBlock`].
     #[must_use]
     pub fn handle(&mut self, event: WindowEvent<'_>) -> Vec<WindowAction> {
         match event {

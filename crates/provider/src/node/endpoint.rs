@@ -20,7 +20,7 @@ const HIDDEN: &str = "…";
 pub struct EndpointError(&'static str);
 
 impl EndpointError {
-    /// Returns the reason as text.
+    /// Returns the reason as text. No part of the URL is in it.
     pub fn as_str(&self) -> &'static str {
         self.0
     }

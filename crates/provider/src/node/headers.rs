@@ -45,7 +45,8 @@ impl Node {
     }
 
     /// Requests the header of the block that a tag or number currently names; returns `None` if
-    /// there is no such block.
+    /// there is no such block. Nodes say so by a result of `null`, geth also by error −39001,
+    /// "unknown block".
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or if the answer has another number.

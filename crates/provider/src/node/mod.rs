@@ -144,7 +144,8 @@ impl Node {
         self.caller.transport().note(note);
     }
 
-    /// Asks the node for the chain's id (EIP-155).
+    /// Asks the node for the chain's id (EIP-155), at each call.
+    /// [`Provider::chain_id`](crate::Provider::chain_id) asks only once.
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails.
