@@ -105,7 +105,8 @@ pub trait CandidateIndex: Send {
     ) -> Result<(Vec<BlockRef>, BlockRef), String>;
 }
 
-/// Configures and starts a follower.
+/// Configures and starts a follower. The builder is `Send`, but not `Sync`, because its
+/// [`CandidateIndex`] only has to be `Send`.
 #[must_use]
 pub struct FollowBuilder {
     provider: Provider,
