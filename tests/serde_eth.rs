@@ -185,8 +185,8 @@ fn providers() {
 
 #[test]
 fn headers_and_filters() {
-    // The encoding of mainnet's block 0 without anything before it is no header.
-    assert!(refused::<HeaderBuf>(json!("0xc0")).contains("missing"), "no header");
+    // An empty list is not a header.
+    assert!(!refused::<HeaderBuf>(json!("0xc0")).is_empty());
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/ethereum/blocks");
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for file in files.filter(|file| file.path().extension().is_some_and(|ext| ext == "json")) {

@@ -40,7 +40,7 @@ type Confirmed = (u32, BlockHash, Txid);
 impl Spv {
     fn start(scene: &Scene, peer: SocketAddr) -> Self {
         let program = peers::bcoin().expect("the test declares that it needs it");
-        let config = Agent::config_builder().timeout_global(Some(Duration::from_mins(2)));
+        let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(120)));
         let agent: Agent = config.proxy(None).build().into();
         let start = || {
             let (http, wallet) = (free_port(), free_port());

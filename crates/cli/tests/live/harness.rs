@@ -19,7 +19,7 @@ use libtest_mimic::{Failed, Trial};
 use crate::peers::{self, Need};
 
 /// Timeout of every wait: far longer than anything takes, since no times are measured.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between two polls of a condition.
 const POLL: Duration = Duration::from_millis(20);
 /// Number of bytes that a failure shows of each log. `LOGS_SHOWN`: number of logs shown, the

@@ -5,6 +5,7 @@ mod bloom;
 mod bloom_bytes;
 mod bloom_rates;
 mod bloom_threads;
+mod costs;
 mod count_min;
 mod counting;
 mod cuckoo;

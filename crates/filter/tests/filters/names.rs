@@ -21,7 +21,7 @@ where
         assert_eq!(name.replace('-', "_").parse(), Ok(value));
         names.push(name);
     }
-    let error = "nothing".parse::<T>().unwrap_err();
+    let error = "nothing".parse::<T>().expect_err("an unknown name");
     assert_eq!((&*error.name, error.known), ("nothing", &names[..]));
 }
 
