@@ -22,7 +22,6 @@ fn types_are_send_sync_and_debug() {
     check::<PeerNote>();
     check::<PeerStatus>();
     check::<RunError>();
-    check::<StartError>();
     check::<Status>();
     check::<Stopped>();
     check::<StorageError>();
@@ -44,4 +43,7 @@ fn errors_are_errors() {
     check::<Stopped>();
     check::<StorageError>();
     check::<WalletError>();
+    // It may hold an error of the system, which is not `Clone`.
+    fn check_source<T: Error + Send + Sync + 'static>() {}
+    check_source::<StartError>();
 }
