@@ -50,6 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 Action::Report(Finding::Block(closed)) => println!("{}", closed.proof()),
                 Action::Report(Finding::Privacy(report)) => println!("{report}"),
                 Action::Report(other) => println!("{other:?}"),
+                other => println!("{other:?}"),
             }
         }
     }

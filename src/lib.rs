@@ -37,6 +37,9 @@
 //!   `alloy-rpc-types-eth` does not make a new major version of this crate. Needs Rust 1.94.
 //! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
+//! - `serde`: `Serialize` and `Deserialize` for the data types of [`btc`] that users store or send:
+//!   updates, hits, findings, grades, verdicts, evidence, wallets, parameters, cursors and
+//!   statistics. The types of [`eth`] have them without this feature.
 //!
 //! Public signatures use the types of `bitcoin` 0.32 and `alloy-primitives` 1 directly. Both crates
 //! are re-exported as [`bitcoin`] and [`alloy_primitives`], and the `secp256k1` version that

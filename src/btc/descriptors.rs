@@ -22,6 +22,8 @@ pub(super) const NUM_INDICES: u32 = 1 << 31;
 
 /// An output script of a descriptor, with the path and index that it was derived for.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DescriptorScript {
     /// Position of the alternative of a multipath descriptor, from 0; 0 for a descriptor with one
     /// path.
@@ -144,18 +146,26 @@ fn check_derivable(descriptor: &Descriptor<DescriptorPublicKey>) -> Result<(), D
 /// Reason why the scripts of a descriptor cannot be derived.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
 pub enum DescriptorError {
     /// The descriptor is malformed; the text is miniscript's reason.
     #[error("malformed descriptor: {0}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::reason"))]
     Malformed(String),
     /// The descriptor contains a private extended key.
     #[error("descriptor contains a private key, but watching needs only public keys")]
     PrivateKey,
     /// Public derivation cannot reach a key; the text gives the reason.
     #[error("descriptor cannot be derived: {0}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::reason"))]
     Underivable(String),
     /// An index is 2³¹ or more.
     #[error("child index {0}, the limit is {max}", max = NUM_INDICES - 1)]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::index"))]
     IndexTooLarge(u32),
 }
 

@@ -99,6 +99,7 @@ fn block_size(txids: &[Txid]) -> Option<u32> {
 
 /// The merkle path from one txid up to the merkle root. Anyone who has the block can compute it.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MerklePath {
     /// Position of the transaction in the block, from 0.
     pub index: u32,
@@ -203,8 +204,10 @@ impl MerklePath {
 
 /// A transaction with its merkle path, as provided by anyone who has the whole block.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TransactionInBlock {
     /// The transaction.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
     /// The transaction's merkle path.
     pub path: MerklePath,

@@ -11,7 +11,10 @@ mod compact_size;
 #[cfg(feature = "descriptors")]
 pub mod descriptors;
 pub mod headers;
+#[cfg(feature = "serde")]
+mod json;
 pub mod merkle_tree;
+mod names;
 pub mod peer;
 pub mod proof_of_work;
 pub mod protocol;
@@ -25,4 +28,5 @@ mod steady_clock;
 mod tests;
 pub mod wallet;
 
+pub use names::UnknownName;
 pub use raw::RawError;

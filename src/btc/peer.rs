@@ -9,11 +9,26 @@ use bitcoin::p2p::ServiceFlags;
 ///
 /// A peer that connects again gets a new id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerId(pub u64);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct PeerId(
+    /// The number of the connection.
+    pub u64,
+);
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The evidence that a block does not concern the wallet, weakest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "grade", rename_all = "snake_case")
+)]
 pub enum Grade {
     /// One peer claims the block's filter, and no other peer has made a claim about the filter.
     OnePeer,
@@ -21,6 +36,7 @@ pub enum Grade {
     ///
     /// All of these connections may belong to one party. After a restart, connections of the earlier
     /// run and of this one are not added up, because they may lead to the same peers.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::peers"))]
     Peers(u32),
     /// A filter header that the caller trusts (a checkpoint) commits to the filter.
     Checkpoint,

@@ -6,6 +6,8 @@
 //!
 //! Source: Bitcoin Core 28.1, `script/script.cpp` and `script/solver.cpp`.
 
+use crate::btc::names::names;
+
 const OP_PUSHDATA1: u8 = 0x4c;
 const OP_PUSHDATA2: u8 = 0x4d;
 const OP_PUSHDATA4: u8 = 0x4e;
@@ -33,6 +35,7 @@ pub struct Op<'a> {
 /// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if such a push
 /// ended the iteration.
 #[derive(Debug, Clone)]
+#[must_use = "iterators are lazy"]
 pub struct Ops<'a> {
     rest: &'a [u8],
     well_formed: bool,
@@ -118,6 +121,8 @@ pub enum ScriptType {
     /// Anything else.
     Other,
 }
+
+names!(ScriptType, "script type", PubKey => "pubkey", MultiSig => "multisig", Other => "other");
 
 impl ScriptType {
     /// Classifies `script` as Core's `Solver` does.

@@ -20,6 +20,8 @@ use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
 use chainsieve_lanes::hash::{keccak256, keccak256_each};
 use chainsieve_lanes::simd::Backend;
 
+use crate::eth::names::names;
+
 /// Length of a filter in bytes.
 pub const BYTES: usize = 256;
 
@@ -32,6 +34,9 @@ pub const BITS: usize = 2048;
 pub type BitPositions = [u16; 3];
 
 /// Hashes a value, an address of 20 bytes or a topic of 32, and returns its bit positions.
+///
+/// The positions are the first three pairs of bytes of the Keccak-256 hash, each a big-endian
+/// number modulo 2048 (Yellow Paper, section 4.3.1, M3:2048).
 ///
 /// An address that is an indexed argument of an event is a topic: pad the address to 32 bytes first
 /// ([`Address::into_word`](alloy_primitives::Address::into_word)).
@@ -52,6 +57,9 @@ pub fn positions_of_each_on(backend: Backend, values: &[&[u8]]) -> Vec<BitPositi
 }
 
 /// Returns the bit positions of a value whose Keccak-256 hash is already known.
+///
+/// The positions are bytes 0 and 1, 2 and 3, and 4 and 5 of the hash, each a big-endian number
+/// modulo 2048.
 #[inline]
 pub fn positions_of_hash(hash: &B256) -> BitPositions {
     let pair = |at: usize| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff;
@@ -66,7 +74,11 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 }
 
 /// Result of testing a filter for a value or a query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write the [name](Self::name), for example `no_information`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[must_use]
 pub enum Answer {
     /// Not in the block. This is a proof if the header is authentic and its filter is sound.
     No,
@@ -74,6 +86,10 @@ pub enum Answer {
     Maybe,
     /// The filter carries no information: all its bits are set, or its length is not 256 bytes.
     NoInformation,
+}
+
+names! {
+    Answer, "an answer of a filter": No = "no", Maybe = "maybe", NoInformation = "no_information",
 }
 
 impl Answer {
@@ -203,6 +219,8 @@ pub fn contains(bloom: &[u8; BYTES], value: &BitPositions) -> bool {
 }
 
 /// Returns `true` if every bit that is set in `other` is also set in `bloom`.
+///
+/// The filter of a sound header covers the filter of each receipt of its block.
 pub fn covers(bloom: &[u8; BYTES], other: &[u8; BYTES]) -> bool {
     bloom.iter().zip(other).fold(0, |missing, (have, want)| missing | (want & !have)) == 0
 }

@@ -14,13 +14,16 @@
 //! belongs to, so the profile must be chosen by the party that trusts the anchor.
 
 use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::eth::names::names;
+
 /// Relation of a header's filter to the logs of its block.
 ///
-/// `serde` and `Display` write the name of the variant in lower case, for example `exact`.
+/// `serde` and `Display` write the [name](Self::name), for example `exact`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BloomSoundness {
@@ -41,19 +44,16 @@ impl BloomSoundness {
     }
 }
 
-impl fmt::Display for BloomSoundness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exact => "exact",
-            Self::Superset => "superset",
-            Self::Absent => "absent",
-            Self::Unsound => "unsound",
-        })
-    }
+names! {
+    BloomSoundness, "a soundness of filters":
+    Exact = "exact", Superset = "superset", Absent = "absent", Unsound = "unsound",
 }
 
 /// Which of the logs that `eth_getLogs` returns are committed to by the receipts root.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write the [name](Self::name), for example `every_log`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ReceiptsScope {
     /// Every log of the block is in a receipt under the root, and every node numbers transactions
     /// and logs by these receipts.
@@ -63,8 +63,13 @@ pub enum ReceiptsScope {
     NotEveryLog,
 }
 
+names! {
+    ReceiptsScope, "a scope of receipts": EveryLog = "every_log", NotEveryLog = "not_every_log",
+}
+
 /// The properties of a range of blocks, up to the first block of the next `Stretch`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
 pub struct Stretch {
     /// Number of the first block.
     pub first: u64,
@@ -78,6 +83,11 @@ pub struct Stretch {
 
 /// What a chain's filters and receipts commit to, for each range of block numbers.
 ///
+/// # JSON
+/// `serde` writes an object: `name`, `stretches` (a list of [`Stretch`]es) and `statuses_since`, a
+/// number or null. A list that does not begin at block 0, or that is not ascending, is rejected.
+/// Unknown members are ignored.
+///
 /// # Examples
 /// ```
 /// use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -90,12 +100,47 @@ pub struct Stretch {
 /// let ours = ChainProfile::assumed("ours", BloomSoundness::Exact, ReceiptsScope::EveryLog);
 /// assert_eq!(ours.at(0).bloom, BloomSoundness::Exact);
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Wire")]
 pub struct ChainProfile {
     name: Cow<'static, str>,
     /// Ascending by first block; the first entry begins at block 0.
     stretches: Vec<Stretch>,
     statuses_since: Option<u64>,
+}
+
+/// A profile in its JSON form.
+#[derive(serde::Deserialize)]
+struct Wire {
+    name: String,
+    stretches: Vec<Stretch>,
+    #[serde(default)]
+    statuses_since: Option<u64>,
+}
+
+/// Reason why a parsed profile is invalid.
+#[derive(Debug, thiserror::Error)]
+enum WireError {
+    #[error("the first of the stretches must begin at block 0")]
+    Start,
+    #[error("the stretch from block {0} on is not in ascending order")]
+    Order(u64),
+}
+
+impl TryFrom<Wire> for ChainProfile {
+    type Error = WireError;
+
+    fn try_from(wire: Wire) -> Result<Self, WireError> {
+        let Wire { name, stretches, statuses_since } = wire;
+        if stretches.first().is_none_or(|first| first.first != 0) {
+            return Err(WireError::Start);
+        }
+        let unordered = stretches.windows(2).find(|pair| pair[0].first >= pair[1].first);
+        if let Some(pair) = unordered {
+            return Err(WireError::Order(pair[1].first));
+        }
+        Ok(Self { name: name.into(), stretches, statuses_since })
+    }
 }
 
 /// The source that is given for a profile that the caller assumes.
@@ -130,6 +175,12 @@ impl ChainProfile {
     /// Returns the profiles of all known chains, each with a different [name](Self::name).
     pub fn known() -> impl Iterator<Item = Self> {
         KNOWN.iter().map(Known::profile)
+    }
+
+    /// Returns the profile of the known chain with this [name](Self::name), for example `op-mainnet`,
+    /// or `None` if no known chain has the name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        KNOWN.iter().find(|known| known.name == name).map(Known::profile)
     }
 
     /// Creates a profile of a whole chain from what the caller assumes.
@@ -174,7 +225,8 @@ impl ChainProfile {
 
     /// Overrides the profile for block `first` and all later blocks.
     ///
-    /// All earlier overrides for blocks from `first` on are removed.
+    /// All earlier overrides for blocks from `first` on are removed; `first` = 0 replaces the
+    /// properties of all blocks. [`statuses_since`](Self::statuses_since) is unchanged.
     #[must_use]
     pub fn from_block(
         mut self,
@@ -202,6 +254,13 @@ impl ChainProfile {
     /// Returns the properties of all ranges of blocks, ascending, from block 0 on.
     pub fn stretches(&self) -> &[Stretch] {
         &self.stretches
+    }
+}
+
+/// Writes the [name](ChainProfile::name).
+impl fmt::Display for ChainProfile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 
@@ -317,7 +376,11 @@ mod tests {
             assert!(rows.is_sorted_by(|a, b| a.0 < b.0), "{name}");
             assert!(rows.iter().all(|row| row.3.len() > 20), "{name}");
             ids.push(id);
+            let profile = ChainProfile::by_name(name).unwrap();
+            assert_eq!(Some(&profile), ChainProfile::of_chain_id(id).as_ref());
+            assert_eq!(profile.to_string(), name);
         }
+        assert_eq!(ChainProfile::by_name("mainnet"), None);
         let count = ids.len();
         ids.sort_unstable();
         ids.dedup();

@@ -12,12 +12,39 @@ use super::bloom::{self, BITS, BloomView};
 /// does not predict the rate. With this histogram the sum over all blocks becomes a sum over at
 /// most 2,049 distinct fills.
 ///
+/// `serde` writes the list of the 2,049 counts, from 0 set bits to 2048. A list of another length is
+/// rejected.
+///
 /// # Cost
 /// 16 kB of memory for any number of filters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(try_from = "Wire")]
 pub struct FillHistogram {
     /// Number of filters; the index is the number of set bits, 0 to 2048.
     filters: Vec<u64>,
+}
+
+/// A histogram in its JSON form.
+#[derive(serde::Deserialize)]
+struct Wire(Vec<u64>);
+
+/// Error: the list has this length.
+#[derive(Debug, thiserror::Error)]
+#[error("a histogram of {0} counts, expected 2049")]
+struct Length(usize);
+
+impl TryFrom<Wire> for FillHistogram {
+    type Error = Length;
+
+    fn try_from(Wire(filters): Wire) -> Result<Self, Length> {
+        if filters.len() == BITS + 1 { Ok(Self { filters }) } else { Err(Length(filters.len())) }
+    }
+}
+
+impl serde::Serialize for FillHistogram {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.filters.serialize(serializer)
+    }
 }
 
 impl Default for FillHistogram {

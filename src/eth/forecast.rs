@@ -12,6 +12,7 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::Bloom;
+use serde::ser::SerializeStruct as _;
 
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
@@ -55,6 +56,9 @@ pub(super) const VALUES_COUNTED_EVERYWHERE: usize = 8;
 const SAMPLE: usize = 64;
 
 /// A forecast of a query's cost, built from the headers of one or several ranges of blocks.
+///
+/// `serde` writes an object whose members are named as the methods `blocks`, `candidates`,
+/// `expected_false`, `receipts`, `most_receipts`, `slim_bytes`, `consensus_bytes` and `clauses`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
     pub(super) query: CompiledQuery,
@@ -94,6 +98,9 @@ fn slim_bytes(ones: u32, count: f64, gas: f64) -> f64 {
 /// Forecast of the blocks that one clause of a query selects by itself.
 ///
 /// A clause is the set of addresses, or the set of topics at one position.
+///
+/// `serde` writes an object whose members are named as the methods `candidates`, `share`, `values`
+/// and `selects_nothing`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClauseForecast {
     pub(super) candidates: u64,
@@ -299,6 +306,32 @@ fn distinct(positions: &mut Vec<u16>) -> usize {
     positions.sort_unstable();
     positions.dedup();
     positions.len()
+}
+
+impl serde::Serialize for Forecast {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Forecast", 8)?;
+        object.serialize_field("blocks", &self.blocks())?;
+        object.serialize_field("candidates", &self.candidates())?;
+        object.serialize_field("expected_false", &self.expected_false())?;
+        object.serialize_field("receipts", &self.receipts())?;
+        object.serialize_field("most_receipts", &self.most_receipts())?;
+        object.serialize_field("slim_bytes", &self.slim_bytes())?;
+        object.serialize_field("consensus_bytes", &self.consensus_bytes())?;
+        object.serialize_field("clauses", self.clauses())?;
+        object.end()
+    }
+}
+
+impl serde::Serialize for ClauseForecast {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("ClauseForecast", 4)?;
+        object.serialize_field("candidates", &self.candidates())?;
+        object.serialize_field("share", &self.share())?;
+        object.serialize_field("values", &self.values().collect::<Vec<_>>())?;
+        object.serialize_field("selects_nothing", &self.selects_nothing())?;
+        object.end()
+    }
 }
 
 #[cfg(test)]

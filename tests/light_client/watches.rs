@@ -656,7 +656,7 @@ fn kept_filters_are_asked_for_another_wallet() {
 
 fn broadcast_news(updates: &[Update]) -> Vec<BroadcastNews> {
     let news = updates.iter().filter_map(|update| match &update.news {
-        News::Broadcast(_, news) => Some(news.clone()),
+        News::Broadcast { news, .. } => Some(news.clone()),
         _ => None,
     });
     news.collect()
@@ -681,7 +681,10 @@ fn a_broadcast_is_offered_mined_and_offered_again() {
         assert!(news.contains(&BroadcastNews::Offered("node 0".into())), "{news:?}");
         assert!(news.contains(&BroadcastNews::Requested("node 0".into())), "{news:?}");
         let least = FeeRate::from_sat_per_kwu(500);
-        assert!(news.contains(&BroadcastNews::FeeTooLow("node 1".into(), least)), "{news:?}");
+        assert!(
+            news.contains(&BroadcastNews::FeeTooLow { peer: "node 1".into(), fee_rate: least }),
+            "{news:?}"
+        );
         assert_eq!(world.nodes[0].received, [tx.compute_txid()]);
         assert!(world.nodes[1].told.is_empty() && world.nodes[1].received.is_empty());
         let mut paid = chain.clone();

@@ -413,7 +413,7 @@ fn wrong_answers_in_a_row_end_it() {
             match action {
                 Action::Ask(id, _) => {
                     answer += 1;
-                    let failure = Failure { transient: true, reason: "no route".into() };
+                    let failure = Failure::of_connection("no route");
                     let event = Event::Answer(id, Answer::Failed(failure));
                     actions.extend(follower.handle(event, now));
                 }

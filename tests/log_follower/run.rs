@@ -266,6 +266,7 @@ impl Run {
             Question::IndexedBlock(number) => {
                 self.answer(id, Answer::Block(world.at(*number).unwrap().at));
             }
+            other => panic!("an unknown question: {other}"),
         }
         // An answer to a question that is not open changes nothing.
         if odd == 7 {
@@ -277,7 +278,7 @@ impl Run {
 
     fn block(&mut self, world: &World, id: QuestionId, tag: BlockTag, odd: u8) {
         if odd == 6 {
-            let failure = Failure { transient: true, reason: "no connection".into() };
+            let failure = Failure::of_connection("no connection");
             return self.answer(id, Answer::Failed(failure));
         }
         let at = match tag {
@@ -301,7 +302,7 @@ impl Run {
                 3 => break,
                 // The receipts are those of another block.
                 4 => Ok(Some(other)),
-                6 => Err(Failure { transient: true, reason: "no connection".into() }),
+                6 => Err(Failure::of_connection("no connection")),
                 _ => Ok(receipts(world, at)),
             };
             self.answer(id, Answer::Receipts(at, answer));

@@ -304,7 +304,7 @@ fn side_branches_are_bounded() {
         let spam = branch(&trunk[usize::try_from(salt).unwrap() % 200], 7, salt);
         match chain.accept(&spam, NOW) {
             Ok(events) => assert_eq!(events, []),
-            Err(HeadersError { index, cause, events }) => {
+            Err(HeadersError { index, cause, events, .. }) => {
                 let HeaderError::SideBranchesFull { height, limit } = cause else {
                     panic!("{cause}")
                 };

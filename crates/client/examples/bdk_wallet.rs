@@ -34,7 +34,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         std::thread::yield_now();
     }
     node.mine(&foreign);
-    follow(&client, &mut bdk, |it| matches!(it, News::Broadcast(_, BroadcastNews::Mined(_))))?;
+    follow(&client, &mut bdk, |it| {
+        matches!(it, News::Broadcast { news: BroadcastNews::Mined(_), .. })
+    })?;
     println!("after a payment: {}", bdk.balance().total());
     node.reorganize(100, &foreign);
     follow(&client, &mut bdk, |news| matches!(news, News::Withdrawn(_)))?;

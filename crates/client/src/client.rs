@@ -30,6 +30,7 @@ use crate::updates::Updates;
 /// [`Stopped`], because the thread would wait for itself. A handle that is dropped on that thread
 /// stops the client without waiting.
 #[derive(Debug)]
+#[must_use = "dropping the handle stops the client"]
 pub struct Client {
     pub(crate) shared: Arc<Shared>,
     pub(crate) thread: Option<JoinHandle<()>>,
@@ -40,12 +41,14 @@ pub struct Client {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
     /// The chain tip, the last height wanted, and the height up to which the scan is complete.
     pub progress: Progress,
     /// The first height of the scan; `None` before the headers are downloaded.
     pub first: Option<u32>,
     /// The services that a peer must offer to serve more than headers for the chosen protocol.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "services"))]
     pub services: ServiceFlags,
     /// `true` once the headers are downloaded and the scan of blocks has started.
     pub has_started: bool,
@@ -73,6 +76,7 @@ pub struct Status {
 /// An address that was dialled, and what its peer claims in the handshake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeerStatus {
     /// The address with its port: an IP address, an onion address or a host name.
     pub address: String,
@@ -85,17 +89,31 @@ pub struct PeerStatus {
 /// What a peer claims about itself in its `version` message. The claims are not verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct PeerClaims {
     /// The peer's user agent (BIP14): at most 256 characters of printable ASCII.
     pub agent: String,
     /// Height of the peer's chain tip.
     pub height: u32,
     /// The services that the peer offers.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "services"))]
     pub services: ServiceFlags,
+}
+
+/// Writes services as the number of their bits.
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn services<S: serde::Serializer>(
+    services: &ServiceFlags,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(services.to_u64())
 }
 
 /// Numbers of confirmed and unconfirmed hits of a wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct HitCounts {
     /// Number of hits in blocks of the chain.
     pub confirmed: usize,
@@ -133,7 +151,8 @@ impl Client {
     /// Marks an update as processed, so that it is not delivered again after a restart.
     ///
     /// Only hits and withdrawals need this: other updates are never delivered again. The call
-    /// waits while 4,096 commands are queued.
+    /// waits while 4,096 commands are queued. If the client has stopped, the call does nothing, and
+    /// the next run delivers the update again.
     pub fn acknowledge(&self, update: &Update) {
         // The error needs no handling: a stopped client delivers the update again in its next run.
         let _stopped = self.command(Command::Acknowledge(update.id));
@@ -303,6 +322,10 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
+    ///
+    /// # Cost
+    /// Waits for the client's thread, as all methods that return data of the client do. Linear in
+    /// the number of addresses that were dialled.
     pub fn status(&self) -> Result<Status, Stopped> {
         self.query(|machine, pool| Status {
             progress: machine.progress(),

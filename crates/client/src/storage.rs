@@ -16,7 +16,7 @@ use thiserror::Error;
 /// too. Block filters need not survive a crash: they only save downloads.
 ///
 /// [`Builder::start`](crate::Builder::start) loads the state. From then on, the client's thread
-/// calls the methods.
+/// calls the methods, so that a storage must be `Send`, but need not be `Sync`.
 pub trait Storage: Send {
     /// Returns the state that an earlier run has stored.
     ///
@@ -62,6 +62,7 @@ pub trait Storage: Send {
 /// An error of a storage operation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{operation} {file}: {message}")]
+#[non_exhaustive]
 pub struct StorageError {
     /// The operation that failed: "read", "write", …
     pub operation: &'static str,
@@ -98,6 +99,8 @@ pub(crate) fn file_name(file: File) -> String {
 }
 
 /// A storage in memory, for tests and for wallets that store nothing. Clones share the contents.
+///
+/// Unlike a [`Folder`], it has no lock: two clients on clones overwrite the data of each other.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
     files: Arc<Mutex<BTreeMap<File, Vec<u8>>>>,
@@ -158,6 +161,7 @@ impl Storage for Memory {
 ///
 /// If the client is killed at any time, the next client continues from the state on disk.
 #[derive(Debug)]
+#[must_use = "dropping the folder releases its lock"]
 pub struct Folder {
     /// Folder of the files that belong to one client.
     path: PathBuf,

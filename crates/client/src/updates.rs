@@ -14,6 +14,7 @@ use crate::shared::Shared;
 ///
 /// If a client has several readers, each update is delivered to exactly one of them.
 #[derive(Debug)]
+#[must_use = "iterators are lazy"]
 pub struct Updates {
     shared: Arc<Shared>,
     /// Number of this reader among the client's readers.
@@ -42,6 +43,7 @@ impl Updates {
     ///
     /// Returns `None` if the timeout has passed or if the client has stopped;
     /// [`Client::is_running`](crate::Client::is_running) distinguishes the two.
+    #[must_use = "an update that is dropped is delivered again only after a restart"]
     pub fn next_within(&mut self, timeout: Duration) -> Option<Update> {
         self.shared.next(Instant::now().checked_add(timeout))
     }
@@ -50,7 +52,6 @@ impl Updates {
 #[cfg(feature = "tokio")]
 impl Updates {
     /// Converts the reader into a stream, which works on any executor.
-    #[must_use]
     pub fn into_stream(self) -> UpdateStream {
         UpdateStream(self)
     }
@@ -71,6 +72,7 @@ impl Iterator for Updates {
 /// poll returns it.
 #[cfg(feature = "tokio")]
 #[derive(Debug, Clone)]
+#[must_use = "streams do nothing unless polled"]
 pub struct UpdateStream(Updates);
 
 #[cfg(feature = "tokio")]

@@ -143,12 +143,12 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     let tx = spend(coin, &script(7));
     let txid = client.broadcast(tx, FeeRate::from_sat_per_vb(1)).unwrap();
     let is = |news: &News, what: fn(&BroadcastNews) -> bool| match news {
-        News::Broadcast(of, news) => *of == txid && what(news),
+        News::Broadcast { txid: of, news } => *of == txid && what(news),
         _ => false,
     };
     let told = until(&client, |news| is(news, |it| matches!(it, BroadcastNews::Requested(_))));
     let too_low =
-        |update: &&Update| is(&update.news, |it| matches!(it, BroadcastNews::FeeTooLow(..)));
+        |update: &&Update| is(&update.news, |it| matches!(it, BroadcastNews::FeeTooLow { .. }));
     assert_eq!(told.iter().filter(too_low).count(), 1, "{told:?}");
     while node.chain().mempool().is_empty() {
         thread::yield_now();

@@ -26,6 +26,7 @@ const BATCH: usize = 256;
 
 /// The value of one parameter of a filter, for display.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Param {
     /// A count, or a number of bits.
     Number(u64),

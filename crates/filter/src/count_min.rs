@@ -9,6 +9,7 @@ use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parame
 use super::hashing::{KeyHasher, draw};
 use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, contains_in_chunks};
+use super::names::names;
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, distinct, float};
 use super::words::Words;
 
@@ -108,6 +109,7 @@ pub struct CountMin {
 
 /// The rule by which an addition raises the counters of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Update {
     /// Raises all counters by the same number. Merging two sketches gives exactly the sketch of
     /// both streams.
@@ -117,15 +119,7 @@ pub enum Update {
     Conservative,
 }
 
-impl Update {
-    /// Returns the name of the rule: `plain` or `conservative`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Conservative => "conservative",
-        }
-    }
-}
+names! { Update, "a rule of updates": Plain = "plain", Conservative = "conservative" }
 
 impl CountMin {
     /// Creates a sketch for a given error: an estimate exceeds the true count by more than

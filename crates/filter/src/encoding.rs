@@ -9,7 +9,7 @@
 //! | 10 | [`Kind`] |
 //! | 11 | hash function: 1 SipHash-1-3, 2 XXH3, 3 XXH64, 4 murmur3, 5 FNV-1a |
 //! | 12–15 | zero |
-//! | 12–15 | zeros |
+//! | 16–31 | key or seed of the hash function; zero where it has none |
 //! | 32–39 | keys inserted |
 //! | 40–63 | three parameters, whose meaning depends on the kind |
 //! | 64– | the body: 64-bit words; their number follows from the parameters |

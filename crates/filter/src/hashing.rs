@@ -55,6 +55,27 @@ pub enum HashFunction {
     Fnv1a,
 }
 
+impl HashFunction {
+    /// Returns the name of the function, as the command line takes it. It tells neither key nor
+    /// seed.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::SipHash13 { .. } => "siphash13",
+            Self::Xxh3 { .. } => "xxh3",
+            Self::Xxh64 { .. } => "xxh64",
+            Self::Murmur3 { .. } => "murmur3",
+            Self::Fnv1a => "fnv1a",
+        }
+    }
+}
+
+/// Writes the [name](HashFunction::name).
+impl fmt::Display for HashFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
 impl KeyHasher {
     /// Creates a SipHash-1-3 hasher with a random key from the operating system, for a filter that
     /// stays in this process.
@@ -115,13 +136,7 @@ impl KeyHasher {
 
     /// Returns the name of the hash function, as the command line takes it.
     pub const fn name(&self) -> &'static str {
-        match self.function {
-            HashFunction::SipHash13 { .. } => "siphash13",
-            HashFunction::Xxh3 { .. } => "xxh3",
-            HashFunction::Xxh64 { .. } => "xxh64",
-            HashFunction::Murmur3 { .. } => "murmur3",
-            HashFunction::Fnv1a => "fnv1a",
-        }
+        self.function.name()
     }
 
     /// Returns the hash of a key, 64 or 128 bits wide.

@@ -1,5 +1,6 @@
 //! The list of filter kinds: the number of each kind in the encoded format, its name, and its cost.
 
+use super::names::named;
 use super::sizing::{Cost, SizingError, checked, cost};
 
 /// Computes the cost of a kind for a number of keys (at least 1) at a false-positive rate between 0
@@ -19,6 +20,8 @@ macro_rules! kinds {
         impl Kind {
             /// All kinds, in the order of their numbers.
             pub const ALL: [Self; [$($number),+].len()] = [$(Self::$kind),+];
+
+            const NAMES: &'static [&'static str] = &[$($name),+];
 
             /// Returns the name of the kind. The command line takes this name, except for kinds
             /// that it can't build.
@@ -73,6 +76,8 @@ kinds! {
     /// false-positive rate is the probability that a key never seen has a count above zero.
     CountMin = 16, "count-min", cost::count_min;
 }
+
+named!(Kind, "a kind of filter");
 
 impl Kind {
     /// Computes what a filter of this kind costs for `n` keys at a false-positive rate of `fpr`.

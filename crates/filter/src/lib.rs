@@ -34,6 +34,7 @@ pub mod hashing;
 pub mod interop;
 mod kind;
 pub mod membership;
+mod names;
 pub mod ribbon;
 pub mod rolling;
 pub mod scalable;
@@ -54,3 +55,4 @@ pub use hashing::KeyHasher;
 pub use kind::Kind;
 #[doc(inline)]
 pub use membership::{Filter, Fold, Insert, Merge, Remove, Witness};
+pub use names::UnknownName;

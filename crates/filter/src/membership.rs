@@ -166,6 +166,7 @@ pub trait Remove: Insert {
 /// "certainly not in the set" for keys that are in the set. A filter can't detect this by itself.
 /// So the caller, who stores the keys, has to declare explicitly that the key is in the filter.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use = "a witness removes nothing until it is passed to `remove`"]
 pub struct Witness<H = u64>(H);
 
 impl<H: KeyHash> Witness<H> {

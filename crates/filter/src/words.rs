@@ -25,6 +25,7 @@ enum Memory {
 /// Error: there is no memory for a filter of this size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("no memory for a filter of {words} words of 64 bits")]
+#[non_exhaustive]
 pub struct NoMemory {
     /// Number of 64-bit words that were requested.
     pub words: u64,

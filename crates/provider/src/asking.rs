@@ -20,6 +20,8 @@ use crate::warning::Warning;
 
 /// The headers of a query's blocks, and each node's answer if the nodes were asked for logs.
 ///
+/// [`Provider::ask`](crate::Provider::ask) returns it.
+///
 /// [`Provider::audit`](crate::Provider::audit) carries out all steps of an audit. A caller that
 /// carries out the steps itself can pass its own receipts to the audits before the others are
 /// fetched.

@@ -52,5 +52,5 @@ pub use receipts::Fetched;
 pub use resolve::Asked;
 pub use scan::{Scan, ScannedPart};
 pub use stop::Stop;
-pub use tip::{Beside, Tip};
+pub use tip::{Beside, OtherNode, Tip};
 pub use warning::Warning;

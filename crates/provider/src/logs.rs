@@ -16,7 +16,9 @@ use crate::warning::Warning;
 /// All logs of a query, read from receipts that match the receipts root of their block's header.
 ///
 /// The field `transaction_hash` of a log is not verified, because receipts do not contain it.
-#[derive(Debug, Clone)]
+///
+/// `serde` writes all fields, but can't read them: a stored result proves nothing by itself.
+#[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct ProvenLogs {
     /// The logs, in the order of the chain.

@@ -65,7 +65,8 @@ pub enum Note {
 }
 
 /// The kind of items that the progress of a long operation counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Stage {
     /// Headers that were linked.
@@ -76,6 +77,18 @@ pub enum Stage {
     Receipts,
 }
 
+impl Stage {
+    /// Returns the name that `serde` writes: `headers`, `logs` or `receipts`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Headers => "headers",
+            Self::Logs => "logs",
+            Self::Receipts => "receipts",
+        }
+    }
+}
+
+/// Writes the items in words. [`name`](Stage::name) returns the name.
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -23,6 +23,8 @@ const MAX_WARNINGS: usize = 20;
 const MAX_AGAIN: usize = 32;
 
 /// The receipts that audits needed, and their sources.
+///
+/// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) returns it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Fetched {
@@ -86,7 +88,7 @@ pub(crate) fn fetch(
         fetched.unreachable = None;
     }
     if fetched.unlisted > 0 {
-        fetched.warnings.push(Warning::MoreReceipts(fetched.unlisted));
+        fetched.warnings.push(Warning::MoreReceipts { count: fetched.unlisted });
     }
     Ok(fetched)
 }

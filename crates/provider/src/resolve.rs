@@ -14,8 +14,8 @@ use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
-/// A query whose blocks are resolved to numbers.
-#[derive(Debug, Clone)]
+/// A query whose blocks are resolved to numbers: [`Asking::asked`](crate::Asking::asked).
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Asked {
     /// The query, with its tags replaced by numbers.
@@ -202,7 +202,7 @@ impl Needed {
         for anchor in anchors {
             match number_of(nodes, *anchor)? {
                 Some(number) => numbers.push(number),
-                None => warnings.push(Warning::UnknownAnchor(*anchor)),
+                None => warnings.push(Warning::UnknownAnchor { hash: *anchor }),
             }
         }
         let range = asked.first..=asked.last;

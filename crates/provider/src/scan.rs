@@ -19,7 +19,7 @@ use crate::warning::Warning;
 const AT_A_TIME: u64 = 8192;
 
 /// The blocks that may contain a matching log. All other blocks of the range contain none.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct Scan {
     /// The candidates, in order: blocks whose filter does not rule a match out, and blocks where

@@ -7,20 +7,26 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::source::Source;
 
-/// A node's block at the height of the [`Tip`], compared with the tip.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A node's block at the height of the [`Tip`], compared with the tip: part of [`Tip::others`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "beside", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Beside {
     /// The node has the same block.
     Same,
-    /// The node has another block, with this hash.
-    Another(B256),
+    /// The node has another block.
+    Another {
+        /// Hash of the node's block.
+        hash: B256,
+    },
     /// The node has no block at this height, or did not answer.
     Nothing,
 }
 
 /// The block that all results depend on: they are valid if this block is on the chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`Asking::tip`](crate::Asking::tip) contain it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
@@ -31,8 +37,19 @@ pub struct Tip {
     pub is_missing: bool,
     /// Index of the node that provided the chain.
     pub node: usize,
-    /// Index of every other node, with its block at the height of the tip.
-    pub others: Vec<(usize, Beside)>,
+    /// Every other node, with its block at the height of the tip.
+    pub others: Vec<OtherNode>,
+}
+
+/// A node other than the one that provided the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub struct OtherNode {
+    /// Index of the node.
+    pub node: usize,
+    /// Its block at the height of the [`Tip`].
+    #[serde(flatten)]
+    pub beside: Beside,
 }
 
 impl Tip {
@@ -61,13 +78,13 @@ impl Tip {
     /// Without an anchor, only one node vouches for the chain. Its word proves nothing against a
     /// node that has another block at this height.
     pub fn binds(&self, node: usize) -> bool {
-        let differs = |(index, beside): &(usize, Beside)| *index == node && *beside != Beside::Same;
+        let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
         !self.is_own || !self.others.iter().any(differs)
     }
 
     /// Returns `true` if all other nodes have the same block.
     pub fn is_agreed(&self) -> bool {
-        self.others.iter().all(|(_, beside)| *beside == Beside::Same)
+        self.others.iter().all(|other| other.beside == Beside::Same)
     }
 }
 
@@ -78,20 +95,16 @@ fn missing(nodes: &[Node], node: usize, number: u64) -> FetchError {
 }
 
 /// Asks each other node for its block at the height of `block`.
-fn beside(
-    nodes: &[Node],
-    source: usize,
-    block: BlockRef,
-) -> Result<Vec<(usize, Beside)>, FetchError> {
+fn beside(nodes: &[Node], source: usize, block: BlockRef) -> Result<Vec<OtherNode>, FetchError> {
     let others = nodes.iter().enumerate().filter(|(index, _)| *index != source);
     let asked = others.map(|(index, node)| {
         let beside = match node.header(block.number) {
             Ok(Some(header)) if header.hash() == block.hash => Beside::Same,
-            Ok(Some(header)) => Beside::Another(header.hash()),
+            Ok(Some(header)) => Beside::Another { hash: header.hash() },
             Err(RpcError::Stopped) => return Err(FetchError::Stopped),
             Ok(None) | Err(_) => Beside::Nothing,
         };
-        Ok((index, beside))
+        Ok(OtherNode { node: index, beside })
     });
     asked.collect()
 }

@@ -6,11 +6,16 @@ use std::ops::RangeInclusive;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
+use serde::Serializer;
 
 use crate::error::FetchError;
 
 /// A warning about the reliability of a result. Its `Display` is a line of text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `serde` writes an object: the name of the `warning`, for example `"not_agreed"`, and its fields.
+/// Errors are written as text, so warnings can't be read back.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(tag = "warning", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Warning {
     /// The range ends at the finalised block, before the block that the query names.
@@ -36,7 +41,10 @@ pub enum Warning {
         highest: u64,
     },
     /// No node has the block of an anchor.
-    UnknownAnchor(B256),
+    UnknownAnchor {
+        /// The anchor.
+        hash: B256,
+    },
     /// The chain of a node does not contain an anchor.
     WithoutAnchor {
         /// Scheme, host and port of the node.
@@ -53,6 +61,7 @@ pub enum Warning {
         /// The range of blocks whose headers were requested.
         blocks: RangeInclusive<u64>,
         /// Why the node could not provide them.
+        #[serde(serialize_with = "as_text")]
         error: FetchError,
     },
     /// A node's receipts of a block were missing or unusable.
@@ -66,8 +75,16 @@ pub enum Warning {
         /// Why the receipts are missing or unusable.
         why: String,
     },
-    /// Number of further warnings about receipts that are not listed.
-    MoreReceipts(u64),
+    /// There are further warnings about receipts, which are not listed.
+    MoreReceipts {
+        /// Number of these warnings.
+        count: u64,
+    },
+}
+
+/// Writes an error as its text.
+fn as_text<S: Serializer>(error: &FetchError, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(error)
 }
 
 impl Warning {
@@ -90,7 +107,7 @@ impl fmt::Display for Warning {
                  lowest is used",
                 tag.name().unwrap_or("latest")
             ),
-            Self::UnknownAnchor(hash) => write!(f, "no node has the block of anchor {hash}"),
+            Self::UnknownAnchor { hash } => write!(f, "no node has the block of anchor {hash}"),
             Self::WithoutAnchor { node } => {
                 write!(f, "the chain of {node} does not contain the anchor")
             }
@@ -107,7 +124,7 @@ impl fmt::Display for Warning {
                 }
                 write!(f, ": {why}")
             }
-            Self::MoreReceipts(count) => {
+            Self::MoreReceipts { count } => {
                 write!(f, "{count} further warnings about unusable receipts")
             }
         }

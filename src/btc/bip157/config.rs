@@ -9,7 +9,8 @@ use thiserror::Error;
 
 use super::CHECKPOINT_INTERVAL;
 
-/// Number of timeouts that an answer may take before its peer is disconnected.
+/// Number of timeouts that an answer may take before its peer is disconnected. A peer that owes a
+/// filter in a dispute is disconnected after one timeout.
 pub const SILENT_TIMEOUTS: u32 = 4;
 
 /// Configuration of a [`FilterSync`](super::FilterSync).
@@ -79,21 +80,23 @@ pub enum ConfigError {
 /// Limits on the memory and on the waiting times of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of connected peers.
+    /// Maximum number of connected peers; 8 by default.
     pub peers: usize,
-    /// Maximum number of intervals of 1,000 blocks that are processed at a time.
+    /// Maximum number of intervals of 1,000 blocks that are processed at a time; 4 by default. One
+    /// request covers the filters of one interval, so that as many peers can send at once.
     pub intervals: usize,
     /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. One
     /// filter is kept with each: at most [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually
-    /// about 20 kB.
+    /// about 20 kB. The default is 128, which bounds these filters to 38 MB.
     pub inspections: usize,
     /// Maximum number of these blocks that are in dispute. Each keeps up to two filters per peer of
-    /// the limit, since some of the peers may have left.
+    /// the limit, since some of the peers may have left. The default is 16, which bounds these
+    /// filters to 77 MB with 8 peers.
     pub disputes: usize,
     /// Maximum total bytes of the filters of hits whose blocks are queued. A filter that exceeds
-    /// the limit is dropped and fetched again.
+    /// the limit is dropped and fetched again. The default is 64 MiB.
     pub kept_bytes: usize,
-    /// Time that an answer may take before other peers are asked.
+    /// Time that an answer may take before other peers are asked; 30 s by default.
     ///
     /// Of several filters or blocks, each may take one timeout after the previous one. All of them
     /// together may take one timeout, plus one for each 100 filters, and for each 8 blocks or 1 MB

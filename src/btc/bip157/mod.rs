@@ -105,6 +105,7 @@ use core::time::Duration;
 use crate::btc::bip158::BlockFilter;
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::headers::{BlockAt, ChainEvent};
+use crate::btc::names::names;
 use crate::btc::peer::{Grade, PeerId};
 
 pub use config::{Config, ConfigError, Limits, SILENT_TIMEOUTS};
@@ -218,6 +219,7 @@ pub enum Message {
 
 /// A filter whose hash equals the claims of all peers that were heard about its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifiedFilter {
     /// The height and the hash of the filter's block.
     pub at: BlockAt,
@@ -229,6 +231,7 @@ pub struct VerifiedFilter {
 
 /// A block that the caller must scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ScanBlock {
     /// The height and the hash of the block.
     pub at: BlockAt,
@@ -253,6 +256,10 @@ pub enum Why {
     /// The block was chosen at random for an audit of its filter.
     SpotAudit,
 }
+
+names!(Why, "reason for a scan",
+    Matched => "matched", Disputed => "disputed", SpotAudit => "spot_audit"
+);
 
 /// Observations that are reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]

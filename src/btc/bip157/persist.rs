@@ -30,13 +30,20 @@ const AUDITED: u8 = 8;
 /// Reason why a sync cannot be restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "filters", rename_all = "snake_case")
+)]
 pub enum RestoreError {
     /// The bytes are not from [`FilterSync::encode`](super::FilterSync::encode), or they are
     /// damaged.
     #[error("not a stored filter sync, or damaged: the checksum of the {0} bytes does not match")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::length"))]
     Checksum(usize),
     /// The version is unknown.
     #[error("version {0}, the only known version is {VERSION}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::version"))]
     Version(u8),
     /// The stored state belongs to another network.
     #[error("the stored state belongs to another network")]
@@ -51,6 +58,7 @@ pub enum RestoreError {
     },
     /// The checksum is correct, but the contents are malformed.
     #[error("malformed state, {0} bytes before its end")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::bytes"))]
     Malformed(usize),
 }
 

@@ -47,6 +47,7 @@ pub enum Reason {
 
 /// A claimed filter that is not the one of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FalseFilter {
     /// The height and the hash of the block.
     pub at: BlockAt,

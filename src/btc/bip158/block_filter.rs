@@ -199,19 +199,26 @@ fn is_null(outpoint: &[u8; 36]) -> bool {
     txid.iter().all(|byte| *byte == 0) && output == [0xff; 4]
 }
 
-/// Returns the key of a block's filter: the first 16 bytes of the block hash.
+/// Returns the key of a block's filter: the first 16 bytes of the block hash in internal byte order,
+/// read as two little-endian numbers `k0` and `k1`.
+///
+/// Source: BIP158, "Block Filters".
 pub fn filter_key(block_hash: &BlockHash) -> SipKey {
     let key = block_hash.as_byte_array().first_chunk().expect("32 bytes");
     SipKey::from_bytes(*key)
 }
 
-/// Returns the double SHA-256 of a filter's bytes.
+/// Returns the double SHA-256 of a filter's bytes, the count of elements included.
+///
+/// Source: BIP157, "Filter Headers".
 pub fn filter_hash(content: &[u8]) -> FilterHash {
     FilterHash::from_raw_hash(sha256d::Hash::hash(content))
 }
 
-/// Returns the filter header for a filter hash and the previous filter header. The header before
-/// block 0 is all zeros.
+/// Returns the filter header for a filter hash and the previous filter header: the double SHA-256 of
+/// the hash followed by the previous header. The header before block 0 is all zeros.
+///
+/// Source: BIP157, "Filter Headers".
 pub fn filter_header(hash: &FilterHash, previous: &FilterHeader) -> FilterHeader {
     hash.filter_header(previous)
 }

@@ -9,6 +9,7 @@ use bitcoin::{
 use thiserror::Error;
 
 use crate::btc::merkle_tree::merkle_root;
+use crate::btc::names::names;
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// A block that is verified to be what its header commits to. The sender cannot have changed any
@@ -37,6 +38,10 @@ pub enum Witnesses {
     /// when it is asked for a block instead of a witness block.
     Stripped,
 }
+
+names!(Witnesses, "state of witnesses",
+    None => "none", Committed => "committed", Stripped => "stripped"
+);
 
 impl<'a> BoundBlock<'a> {
     /// Checks that `block` is the one with the hash `expected`. The witnesses may be missing, which
@@ -89,7 +94,12 @@ impl<'a> BoundBlock<'a> {
         Ok(Self { block, block_hash: expected, network, txids, witnesses })
     }
 
-    /// Returns the block.
+    /// Returns the block that was passed to [`bind`](Self::bind).
+    ///
+    /// The header has the expected hash and its proof of work, and commits to the transactions. The
+    /// first transaction is the only coinbase, and no transaction occurs twice. The witnesses are
+    /// only as certain as [`witnesses`](Self::witnesses) states. Scripts, signatures and amounts
+    /// are not checked.
     pub fn block(&self) -> &'a Block {
         self.block
     }

@@ -14,12 +14,14 @@ use chainsieve_lanes::simd::Backend;
 use thiserror::Error;
 
 use crate::btc::compact_size::{FieldError, MAX_SIZE, take_compact_size};
+use crate::btc::names::names;
 
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
 
 /// How strictly the bytes of an encoded set are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Acceptance {
     /// Accepts only what an encoder produces: the one encoding of each set.
     #[default]
@@ -28,6 +30,8 @@ pub enum Acceptance {
     /// not zero.
     Core,
 }
+
+names!(Acceptance, "acceptance", Strict => "strict", Core => "core");
 
 /// An encoded set, with the parameters and the key needed to decode it.
 #[derive(Debug, Clone, Copy)]
@@ -43,9 +47,14 @@ impl<'a> GcsFilter<'a> {
     /// Reads the number of elements, and checks that the bytes can contain that many.
     ///
     /// # Errors
-    /// Returns an error if the count is truncated, is not encoded in the fewest bytes, exceeds
-    /// Core's limit, or exceeds what the bytes can contain. The values themselves are checked by
+    /// Returns an error if the count is truncated ([`GcsError::CountTruncated`]), is not encoded in
+    /// the fewest bytes ([`GcsError::CountNonMinimal`]), exceeds Core's limit
+    /// ([`GcsError::CountTooLarge`]), or exceeds what the bytes can contain
+    /// ([`GcsError::CountOverBytes`]). The values themselves are checked by
     /// [`decode_into`](Self::decode_into).
+    ///
+    /// # Cost
+    /// Constant: only the count is read.
     pub fn parse(
         params: GcsParams,
         key: SipKey,
@@ -95,7 +104,8 @@ impl<'a> GcsFilter<'a> {
         self.params
     }
 
-    /// Returns the value of an element: the element's hash, scaled to the range.
+    /// Returns the value of an element: its SipHash-2-4, scaled to the range, which is the upper 64
+    /// bits of the 128-bit product of both (BIP158's `hash_to_range`). 0 for an empty set.
     pub fn value(&self, element: &[u8]) -> u64 {
         scale(siphash_2_4(self.key, element), self.range())
     }
@@ -163,6 +173,11 @@ pub(crate) fn scale(hash: u64, range: u64) -> u64 {
 /// Reason why bytes are not a valid encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
 pub enum GcsError {
     /// The bytes end inside the count of elements.
     #[error("the element count is truncated: the filter has {length} bytes")]
@@ -172,9 +187,11 @@ pub enum GcsError {
     },
     /// The count is encoded in more bytes than needed.
     #[error("count {0} is not encoded in the fewest bytes")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountNonMinimal(u64),
     /// The count exceeds the limit of Bitcoin Core.
     #[error("count {0}, the limit is {MAX_SIZE}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::count"))]
     CountTooLarge(u64),
     /// The count exceeds what the bytes can contain.
     #[error("count {count}, the bytes contain at most {most}")]
@@ -204,6 +221,7 @@ pub enum GcsError {
     },
     /// Whole bytes follow the last value.
     #[error("{0} trailing bytes after the last value")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::bytes"))]
     TrailingBytes(usize),
     /// The padding bits of the last byte are not all zero.
     #[error("the padding bits of the last byte are not zero")]

@@ -270,6 +270,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// Inserts outpoints as each filter's flags require.
     ///
     /// The result includes the peers that get every transaction, with [`MatchReason::Everything`].
+    #[must_use]
     pub fn match_transaction(&mut self, transaction: &Transaction) -> Vec<(Id, TxMatch)> {
         let matches = self.match_elements(&Elements::from_transaction(transaction));
         matches.into_iter().filter_map(|(id, mut matches)| Some((id, matches.pop()?))).collect()
@@ -285,6 +286,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     ///
     /// # Cost
     /// For one transaction a few nanoseconds for each filter and element.
+    #[must_use]
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<(Id, Vec<TxMatch>)> {
         let mut found = self.match_filters(elements);
         // Peers without a filter get every transaction, so no filter is probed for them.
@@ -301,6 +303,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     ///
     /// Peers that get every transaction are not in the result: a peer without a filter gets no
     /// merkle block.
+    #[must_use]
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<(Id, Vec<TxMatch>)> {
         self.match_filters(block.elements())
     }
@@ -309,6 +312,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// `getdata` for a filtered block.
     ///
     /// Returns `None` if the peer has no filter, because Core does not answer such a request.
+    #[must_use]
     pub fn match_block_for(&mut self, id: &Id, block: &BlockElements) -> Option<Vec<TxMatch>> {
         self.numbers.get(id).copied().map(|number| self.match_one(number, block.elements()))
     }

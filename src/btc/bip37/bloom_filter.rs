@@ -8,6 +8,7 @@ use thiserror::Error;
 use super::bit_array::BitArray;
 use super::probe::{self, FilterView, Params};
 use super::sizing::{SizingError, core_sizing, ln, powf};
+use crate::btc::names::names;
 use crate::btc::script::pushes;
 
 /// Rule for what a node inserts into a filter when an output matches: the low two bits of the
@@ -26,6 +27,8 @@ pub enum UpdateMode {
     /// script (flags 2).
     P2PubkeyOnly,
 }
+
+names!(UpdateMode, "update mode", None => "none", All => "all", P2PubkeyOnly => "p2pubkey_only");
 
 impl UpdateMode {
     /// Decodes a flags byte as Core does: `flags & 3`, where 3 means that nothing is inserted.
@@ -160,7 +163,8 @@ impl BloomFilter {
         self.flags
     }
 
-    /// Returns the update mode that the flags select.
+    /// Returns the update mode that the flags select as in Core: `flags & 3`, where 3 selects
+    /// [`UpdateMode::None`]. The other six bits have no effect; [`flags`](Self::flags) returns them.
     pub fn update_mode(&self) -> UpdateMode {
         UpdateMode::from_flags(self.flags)
     }

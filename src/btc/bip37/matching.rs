@@ -26,6 +26,11 @@ use super::{BlockElements, BloomFilter, Elements, UpdateMode};
 /// Reason why a transaction matched a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum MatchReason {
     /// The filter has no data and matches everything, or a peer of a bank has no filter.
     Everything,
@@ -73,6 +78,7 @@ impl fmt::Display for MatchReason {
 
 /// A transaction that may be relevant to a filter, with the reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TxMatch {
     /// The transaction's position in the block, or 0 for a single transaction.
     pub index: u32,
@@ -110,12 +116,14 @@ impl BloomFilter {
     ///
     /// Returns `None` if `tx` does not match. That is certain: no element of the transaction was
     /// ever inserted. For whole blocks, [`match_block`](Self::match_block) is several times faster.
+    #[must_use]
     pub fn match_transaction(&mut self, tx: &Transaction) -> Option<TxMatch> {
         self.match_elements(&Elements::from_transaction(tx)).pop()
     }
 
     /// Returns `true` if `tx` may be relevant (Core's `IsRelevantAndUpdate`):
     /// [`match_transaction`](Self::match_transaction) without the reasons.
+    #[must_use]
     pub fn is_relevant_and_update(&mut self, tx: &Transaction) -> bool {
         self.match_transaction(tx).is_some()
     }
@@ -124,6 +132,7 @@ impl BloomFilter {
     ///
     /// An outpoint that a match inserts by the filter's flags is seen by later transactions of the
     /// block.
+    #[must_use]
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<TxMatch> {
         self.match_elements(block.elements())
     }
@@ -133,6 +142,7 @@ impl BloomFilter {
     ///
     /// # Cost
     /// A few nanoseconds for each element.
+    #[must_use]
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<TxMatch> {
         if self.data().is_empty() {
             return TxMatch::everything(elements);

@@ -13,6 +13,7 @@ use crate::btc::merkle_tree::{MAX_BLOCK_TRANSACTIONS, height, parent, preimage, 
 
 /// Contents of a merkle block's tree that is well-formed and has the header's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TreeMatches {
     /// The matched leaves: position in the block and txid.
     pub matches: Vec<(u32, Txid)>,
@@ -26,6 +27,7 @@ pub struct TreeMatches {
 /// An inner node that was hashed during verification: level, position, and the two children as they
 /// were hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InnerNode {
     /// Level of the node; the txids are level 0.
     pub level: u32,

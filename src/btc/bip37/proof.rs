@@ -25,6 +25,7 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// The checks that a merkle block must pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Policy {
     /// The checks of Bitcoin Core: a well-formed tree under the header's root. They suffice for a
     /// caller who has the header from a chain and knows the number of transactions from the block.
@@ -78,6 +79,8 @@ pub struct Proof {
 
 /// A matched leaf of a merkle tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Inclusion {
     /// Position of the leaf in the block.
     pub index: u32,
@@ -90,6 +93,11 @@ pub struct Inclusion {
 
 /// Evidence for the height of a tree, which shows that its leaves are transactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "depth", rename_all = "snake_case")
+)]
 pub enum Depth {
     /// Only the peer's claim about the number of transactions gives the height.
     Unproven,
@@ -98,11 +106,17 @@ pub enum Depth {
     /// A wallet gets this evidence for each block whose coinbase matches its filter. If the filter
     /// contains the null outpoint, every coinbase matches. To present an inner node as a coinbase
     /// transaction, an attacker would have to find a hash with more than 200 given bits.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::txid"))]
     Coinbase(Txid),
 }
 
 /// Position of a header in the caller's chain. The caller provides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "link", rename_all = "snake_case")
+)]
 pub enum HeaderLink {
     /// The header is not known to be in any chain. If its proof of work was checked, a forged
     /// header costs the work of one block.

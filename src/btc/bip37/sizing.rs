@@ -50,6 +50,11 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
 /// Reason why a filter cannot be sized.
 #[derive(Debug, Clone, Copy, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
 pub enum SizingError {
     /// The number of elements is 0.
     #[error("a filter for 0 elements has no size, the least is 1")]
@@ -57,6 +62,7 @@ pub enum SizingError {
     /// The false-positive rate is not in (0, 1). For
     /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing), 1 is allowed.
     #[error("false-positive rate {0} is not between 0 and 1")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::fpr"))]
     RateOutOfRange(f64),
     /// The elements are so few, and the rate so high, that the filter has 0 bytes and matches
     /// everything.

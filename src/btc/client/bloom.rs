@@ -461,7 +461,7 @@ impl BloomFollower {
             session::Finding::Refused { block, txid, .. } => {
                 let height = turn.chain.height_of(&block);
                 let at = height.map(|height| BlockAt { height, hash: block });
-                let finding = at.map(|at| Finding::Refused(at, txid));
+                let finding = at.map(|at| Finding::Refused { at, txid });
                 turn.actions.extend(finding.map(Action::Report));
             }
             session::Finding::KeychainAdvanced { label, .. } => {

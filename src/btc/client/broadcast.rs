@@ -43,21 +43,40 @@ const MAX_ANSWERS: u32 = 3;
 /// Progress of a broadcast transaction. Peers are given by their names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "what", rename_all = "snake_case")
+)]
 pub enum BroadcastNews {
     /// The transaction was announced to this peer.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Offered(String),
     /// This peer requested the transaction and was sent it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Requested(String),
     /// The transaction was not announced to this peer, because the peer accepts no transaction with
     /// a fee rate below this one (BIP133).
-    FeeTooLow(String, FeeRate),
+    FeeTooLow {
+        /// Name of the peer.
+        peer: String,
+        /// The lowest fee rate that the peer accepts.
+        fee_rate: FeeRate,
+    },
     /// This peer has the transaction although it was not announced to the peer: the network has
     /// relayed it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Seen(String),
     /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still
     /// send).
-    Rejected(String, String),
+    Rejected {
+        /// Name of the peer.
+        peer: String,
+        /// The reason in the peer's words, without control characters.
+        reason: String,
+    },
     /// The transaction is in this block.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     Mined(BlockAt),
     /// The block with the transaction has left the chain. The transaction is offered again.
     Unmined,

@@ -41,6 +41,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 /// Input of [`HeaderSync::handle`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// A connection is ready to a peer that claims to have blocks up to this height.
     Connected(PeerId, u32),
@@ -59,6 +60,7 @@ pub enum Event<'a> {
 
 /// Output of [`HeaderSync::handle`]: what the caller must do.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Action {
     /// Send `getheaders` with this block locator to the peer.
     Ask(PeerId, Vec<BlockHash>),

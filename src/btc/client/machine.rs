@@ -293,7 +293,9 @@ impl Client {
         }
     }
 
-    /// Returns the hits of a wallet, the unconfirmed ones first.
+    /// Returns the hits of a wallet: the unconfirmed ones first, then the confirmed ones grouped by
+    /// block, in no order of heights. Withdrawn hits are not included. Returns none for an unknown
+    /// wallet.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }
@@ -352,7 +354,9 @@ impl Client {
     /// from the moment at which it was set back.
     ///
     /// # Cost
-    /// The cost of the part that handles the event.
+    /// The most expensive events are a message with a block, whose transactions are hashed and
+    /// compared with everything watched; one with a compact filter, which is matched against all
+    /// scripts; and [`Event::Watch`], which derives the scripts of descriptors.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.unix = now;
@@ -418,7 +422,7 @@ impl Client {
         let needed = self.services();
         if !info.services.has(needed) {
             let missing = ServiceFlags::from(needed.to_u64() & !info.services.to_u64());
-            let finding = Finding::LacksService(info.name.clone(), missing);
+            let finding = Finding::LacksService { peer: info.name.clone(), services: missing };
             self.outbox.push(None, false, News::Finding(finding));
         }
         // BIP130: the peer then announces blocks by `headers` and not by `inv`.
@@ -587,7 +591,7 @@ impl Client {
             self.outbox.push(Some(key.wallet), false, News::Withdrawn(Box::new(hit)));
         }
         for txid in self.broadcasts.roll_back(height) {
-            self.outbox.push(None, false, News::Broadcast(txid, BroadcastNews::Unmined));
+            self.outbox.push(None, false, News::Broadcast { txid, news: BroadcastNews::Unmined });
         }
     }
 
@@ -649,7 +653,7 @@ impl Client {
                     self.outbox.push(None, false, News::Graded(graded));
                 }
                 follower::Action::Reopened(from, to) => {
-                    self.outbox.push(None, false, News::Reopened(from, to));
+                    self.outbox.push(None, false, News::Reopened { from, to });
                 }
                 follower::Action::Report(finding) => {
                     self.outbox.push(None, false, News::Finding(finding));
@@ -692,7 +696,7 @@ impl Client {
                 // mined.
                 if self.broadcasts.set_mined(&hit.txid, at) {
                     let what = BroadcastNews::Mined(at);
-                    news.push((None, false, News::Broadcast(hit.txid, what)));
+                    news.push((None, false, News::Broadcast { txid: hit.txid, news: what }));
                 }
                 continue;
             }
@@ -719,7 +723,7 @@ impl Client {
         let any = match self.wallets.add(id, wallet, self.headers.chain()) {
             Ok(any) => any,
             Err(error) => {
-                let finding = Finding::ItemRefused(id.clone(), error);
+                let finding = Finding::ItemRefused { wallet: id.clone(), error };
                 return self.outbox.push(None, false, News::Finding(finding));
             }
         };
@@ -1023,14 +1027,14 @@ impl Client {
                         broadcast::News::Offered(id) => BroadcastNews::Offered(self.name(id)),
                         broadcast::News::Requested(id) => BroadcastNews::Requested(self.name(id)),
                         broadcast::News::FeeTooLow(id, rate) => {
-                            BroadcastNews::FeeTooLow(self.name(id), rate)
+                            BroadcastNews::FeeTooLow { peer: self.name(id), fee_rate: rate }
                         }
                         broadcast::News::Seen(id) => BroadcastNews::Seen(self.name(id)),
                         broadcast::News::Rejected(id, why) => {
-                            BroadcastNews::Rejected(self.name(id), why)
+                            BroadcastNews::Rejected { peer: self.name(id), reason: why }
                         }
                     };
-                    self.outbox.push(None, false, News::Broadcast(txid, news));
+                    self.outbox.push(None, false, News::Broadcast { txid, news });
                 }
             }
         }

@@ -34,6 +34,8 @@ mod follower;
 pub mod header_sync;
 mod hits;
 mod journal;
+#[cfg(feature = "serde")]
+mod json;
 mod machine;
 mod outbox;
 mod state;
@@ -147,7 +149,11 @@ impl Config {
 
 /// Identifier of a wallet, chosen by the caller; [`is_valid`](Self::is_valid) states the rules.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WalletId(pub String);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WalletId(
+    /// The text of the id.
+    pub String,
+);
 
 impl WalletId {
     /// First character of internal ids. The client gives them to the wallets by which it finds
@@ -257,11 +263,18 @@ pub enum Action {
 
 /// Sequence number of a write. The numbers ascend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct WriteId(pub u64);
+pub struct WriteId(
+    /// The number.
+    pub u64,
+);
 
 /// Sequence number of an update. The numbers ascend and start again in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct UpdateId(pub u64);
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct UpdateId(
+    /// The number.
+    pub u64,
+);
 
 /// A file of the storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -325,6 +338,7 @@ pub struct Kept {
 
 /// An update: news for a reader.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Update {
     /// Sequence number of the update, used to acknowledge it.
     pub id: UpdateId,
@@ -362,6 +376,11 @@ impl Update {
 /// Content of an [`Update`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "event", rename_all = "snake_case")
+)]
 pub enum News {
     /// A transaction that concerns the wallet.
     Hit(Box<Hit>),
@@ -384,11 +403,21 @@ pub enum News {
     Graded(Graded),
     /// Filter answers about this range of heights, both ends included, are no longer valid until
     /// the heights are graded again.
-    Reopened(u32, u32),
+    Reopened {
+        /// First height of the range.
+        from: u32,
+        /// Last height of the range, included.
+        to: u32,
+    },
     /// An observation about peers, filters, wallets or stored files.
     Finding(Finding),
     /// Progress of a broadcast transaction.
-    Broadcast(Txid, BroadcastNews),
+    Broadcast {
+        /// The transaction.
+        txid: Txid,
+        /// What has happened to it.
+        news: BroadcastNews,
+    },
     /// Progress of the client; reported at most once a second.
     Progress(Progress),
     /// The client has processed everything that the connected peers have. This update is repeated
@@ -398,6 +427,8 @@ pub enum News {
 
 /// Progress of a [`Client`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Progress {
     /// Tip of the chain of headers.
     pub tip: BlockAt,
@@ -411,23 +442,28 @@ pub struct Progress {
 
 /// A range of heights that have the same grade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Graded {
     /// First height of the range.
     pub from: u32,
     /// Last height of the range, included.
     pub to: u32,
     /// Evidence that these heights contain no further transactions of the wallets.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub grade: Grade,
 }
 
 /// A transaction that concerns a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Hit {
     /// Transaction id.
     pub txid: Txid,
     /// The transaction. The transaction lacks its witnesses if BIP37 delivered it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
     /// The block and the index of the transaction in the block; `None` if unconfirmed.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::place"))]
     pub place: Option<(BlockAt, u32)>,
     /// Outputs that pay to the wallet.
     pub received: Vec<Received>,
@@ -443,6 +479,7 @@ pub struct Hit {
 
 /// An output that pays to a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Received {
     /// Index of the output in its transaction.
     pub vout: u32,
@@ -454,6 +491,7 @@ pub struct Received {
 
 /// An input that spends from a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spent {
     /// Index of the input in its transaction.
     pub vin: u32,
@@ -468,6 +506,7 @@ pub struct Spent {
 
 /// The item of a wallet that a script or coin belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Owner {
     /// Number of the item in the wallet, from 0, in the order in which items were added. An item
     /// that is added again keeps its number.
@@ -512,34 +551,52 @@ pub enum Why {
 /// An observation about peers, filters, wallets or stored files that the user may want to know.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum Finding {
     /// Peers claim different filters for a block. The client downloads the block.
     Disputed {
         /// The disputed block.
         at: BlockAt,
         /// Each claimed filter hash with the names of the connected peers that claim it.
+        #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::claims"))]
         claims: Vec<(FilterHash, Vec<String>)>,
     },
     /// The block does not decide which of the claimed filters is correct. The block was scanned.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     Undecided(BlockAt),
     /// All peers claim the same filter, and the filter seems wrong but is not proven wrong. The
     /// block was scanned.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     Suspicious(BlockAt),
     /// No peer delivers this block. The client keeps trying.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     BlockUnavailable(BlockAt),
     /// The chain of headers begins above this height, which is the first height to scan.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::height"))]
     FirstUnknown(u32),
     /// The filter of the block matches, but no transaction in the block is seen to concern a
     /// wallet. An input that reveals no script may spend an unknown earlier coin.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     NoneSeen(BlockAt),
     /// A transaction of 64 bytes in this block was ignored: 64 bytes may also be an inner node of
     /// the merkle tree (CVE-2017-12842).
-    Refused(BlockAt, Txid),
+    Refused {
+        /// The block.
+        at: BlockAt,
+        /// The ignored transaction.
+        txid: Txid,
+    },
     /// BIP37: the limit of stored unconfirmed transactions, this many or 16 MiB, is reached.
     /// Further ones are ignored until they are in a block.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::limit"))]
     UnconfirmedLimit(usize),
     /// BIP37: this many coins exceed the limit of watched coins, so that their spends are not
     /// detected.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::count"))]
     CoinLimit(usize),
     /// BIP37: how much the filter reveals to the peer.
     Privacy(crate::btc::bip37::session::PrivacyReport),
@@ -550,13 +607,26 @@ pub enum Finding {
     FilterRefreshed(crate::btc::bip37::session::RefreshReason),
     /// The named peer lacks these services that the protocol needs. The client uses the peer only
     /// for headers.
-    LacksService(String, ServiceFlags),
+    LacksService {
+        /// Name of the peer.
+        peer: String,
+        /// The services that the peer lacks.
+        #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::services"))]
+        services: ServiceFlags,
+    },
     /// The stored header file ended with an incomplete or invalid header. The client cut off this
     /// many bytes when it was created.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::bytes"))]
     HeadersCut(u64),
     /// An item of this wallet cannot be watched. No item of the same [`Event::Watch`] is added.
-    ItemRefused(WalletId, ItemError),
+    ItemRefused {
+        /// The wallet.
+        wallet: WalletId,
+        /// Which item, and why.
+        error: ItemError,
+    },
     /// The wallet was not added because its id is invalid: see [`WalletId::is_valid`].
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::wallet"))]
     WalletRefused(WalletId),
     /// The stored state of the scan cannot be used. The scan starts over.
     StartedOver(RestoreError),

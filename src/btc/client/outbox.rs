@@ -126,18 +126,18 @@ mod tests {
         let mut outbox = Outbox::default();
         let write = || Write::Remove(super::super::File::State);
         let (first, _) = outbox.write(write());
-        outbox.push(None, false, News::Reopened(1, 1));
+        outbox.push(None, false, News::Reopened { from: 1, to: 1 });
         let (second, _) = outbox.write(write());
-        outbox.push(None, false, News::Reopened(2, 2));
+        outbox.push(None, false, News::Reopened { from: 2, to: 2 });
         assert_eq!((outbox.take_ready().len(), outbox.num_waiting()), (0, 2));
         outbox.stored(first);
         let ready: Vec<_> = outbox.take_ready().into_iter().map(|update| update.news).collect();
-        assert_eq!(ready, [News::Reopened(1, 1)]);
+        assert_eq!(ready, [News::Reopened { from: 1, to: 1 }]);
         // A write id that was never assigned does not cover later writes.
         outbox.stored(WriteId(100));
         let (third, _) = outbox.write(write());
         assert_eq!((second, third), (WriteId(2), WriteId(3)));
-        outbox.push(None, false, News::Reopened(3, 3));
+        outbox.push(None, false, News::Reopened { from: 3, to: 3 });
         assert_eq!(outbox.take_ready().len(), 1);
     }
 

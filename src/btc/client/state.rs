@@ -29,12 +29,19 @@ const VERSION: u8 = 1;
 /// Why the stored state of a scan cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "error", rename_all = "snake_case")
+)]
 pub enum RestoreError {
     /// The file is damaged or has another format. Contains its length in bytes.
     #[error("the stored scan state of {0} bytes is damaged or has another format")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::length"))]
     Damaged(usize),
     /// The file has an unknown format version.
     #[error("the stored scan state has version {0}, the supported version is {VERSION}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::version"))]
     Version(u8),
     /// The state belongs to another network or another protocol.
     #[error("the stored scan state belongs to another network or protocol")]

@@ -25,6 +25,11 @@ use crate::btc::wallet::{
 /// An item that a wallet watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(from = "super::json::ItemForm", into = "super::json::ItemForm")
+)]
 pub enum Item {
     /// An output script.
     Script(ScriptBuf),
@@ -45,11 +50,18 @@ pub enum Item {
 
 /// First block in which the items of a wallet may have been used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "by", rename_all = "snake_case")
+)]
 pub enum Birthday {
     /// The height of the block.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::height"))]
     Height(u32),
     /// Unix time in seconds. Four hours and eleven blocks are subtracted, since the timestamps of
     /// blocks are not in order.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::seconds"))]
     Time(u32),
 }
 
@@ -58,7 +70,11 @@ pub enum Birthday {
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
-    /// Returns the first height to scan. A time is converted by a binary search over the chain.
+    /// Returns the first height to scan.
+    ///
+    /// A time is converted by a binary search over the chain, and the margin of four hours and
+    /// eleven blocks is subtracted. The result for a time is not above the tip, and at most eleven
+    /// blocks below the start of the chain.
     pub fn height(self, chain: &HeaderChain) -> u32 {
         let time = match self {
             Self::Height(height) => return height,
@@ -81,6 +97,7 @@ impl Birthday {
 
 /// The items that a wallet watches, and since when.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Wallet {
     /// The first block to scan. The items are assumed unused before, unless `history` states
     /// otherwise.
@@ -112,26 +129,68 @@ impl Wallet {
     }
 
     /// Returns a hash that identifies the set of items, and the gap if there are descriptors among
-    /// them. The order of the items and the birthday do not change the hash.
+    /// them. The order of the items, repeated items and the birthday do not change the hash.
+    ///
+    /// The client stores the hash to find out after a restart whether a wallet still has the items
+    /// that it was searched for. A program can use it to name what it stores for a wallet. The hash
+    /// is the same in all versions of this crate:
+    ///
+    /// ```text
+    /// digest      SHA-256 of: "chainsieve wallet 1" | the hashes of the items
+    /// hash        SHA-256 of an item; sorted as bytes, each hash once
+    /// script      0 | script
+    /// key         1 | public key as in a script, 33 or 65 bytes
+    /// coin        2 | txid 32, not reversed | vout u32 | 0, or 1 and the script
+    /// descriptor  3 | first index u32 | last index u32 | gap u32 | text in UTF-8
+    /// ```
+    /// Numbers are little-endian. The text of a descriptor is hashed as given, so that two texts of
+    /// the same scripts, for example with and without a checksum, have different hashes.
     pub fn digest(&self) -> [u8; 32] {
         digest(self.items.iter().map(|item| (item, self.gap)))
     }
 }
 
-/// Returns a hash of a set of items, each with its gap. The gap is part of the hash for descriptors
-/// only.
+/// Returns a hash of a set of items, each with its gap: see [`Wallet::digest`].
 fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
-    let line = |(item, gap): (&Item, u32)| match item {
-        // A larger gap can find transactions that a smaller one missed.
-        Item::Descriptor(..) => std::format!("{item:?} gap {gap}"),
-        _ => std::format!("{item:?}"),
-    };
-    let mut lines: Vec<_> = items.map(line).collect();
-    lines.sort_unstable();
-    lines.dedup();
+    // The set sorts the hashes and removes repeated ones.
+    let hashes: BTreeSet<_> = items.map(|(item, gap)| item_digest(item, gap)).collect();
     let mut engine = sha256::Hash::engine();
-    for line in lines {
-        engine.input(&sha256::Hash::hash(line.as_bytes()).to_byte_array());
+    engine.input(b"chainsieve wallet 1");
+    for hash in hashes {
+        engine.input(&hash);
+    }
+    sha256::Hash::from_engine(engine).to_byte_array()
+}
+
+/// Returns the hash of one item. In each encoding only the last field has no fixed length, so that
+/// no two items have the same encoding.
+fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
+    let mut engine = sha256::Hash::engine();
+    match item {
+        Item::Script(script) => {
+            engine.input(&[0]);
+            engine.input(script.as_bytes());
+        }
+        Item::Key(key) => {
+            engine.input(&[1]);
+            engine.input(&key.to_bytes());
+        }
+        Item::Coin { outpoint, script } => {
+            engine.input(&[2]);
+            engine.input(outpoint.txid.as_byte_array());
+            engine.input(&outpoint.vout.to_le_bytes());
+            engine.input(&[script.is_some().into()]);
+            engine.input(script.as_ref().map_or(&[], |script| script.as_bytes()));
+        }
+        // The gap counts for descriptors only: a larger one can find transactions that a smaller
+        // one missed.
+        Item::Descriptor(text, range) => {
+            engine.input(&[3]);
+            for number in [*range.start(), *range.end(), gap] {
+                engine.input(&number.to_le_bytes());
+            }
+            engine.input(text.as_bytes());
+        }
     }
     sha256::Hash::from_engine(engine).to_byte_array()
 }
@@ -139,6 +198,8 @@ fn digest<'a>(items: impl Iterator<Item = (&'a Item, u32)>) -> [u8; 32] {
 /// An item cannot be watched: which one and why.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("item {item}: {cause}")]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ItemError {
     /// Number of the item, from 0.
     pub item: usize,
@@ -150,6 +211,11 @@ pub struct ItemError {
 /// Why an item cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum ItemCause {
     /// BIP157: a coin without its script. Filters contain scripts, not outpoints.
     #[error("BIP157 finds the spend of a coin by its script: give the script too")]
@@ -604,5 +670,57 @@ impl Wallets {
             }
         }
         hits.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The digests are stored, so they must never change. The expected values were computed from
+    /// the documented encoding by another program.
+    #[test]
+    fn digests_are_those_of_the_documented_encoding() {
+        let script = || ScriptBuf::from_bytes(std::vec![0x51]);
+        let key = "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798";
+        let outpoint = OutPoint {
+            txid: bitcoin::Txid::from_byte_array(core::array::from_fn(|i| i.to_le_bytes()[0])),
+            vout: 0x0403_0201,
+        };
+        let items = [
+            Item::Script(script()),
+            Item::Key(key.parse().unwrap()),
+            Item::Coin { outpoint, script: None },
+            Item::Coin { outpoint, script: Some(script()) },
+            Item::Descriptor("wpkh(xpub/0/*)".into(), 0..=999),
+        ];
+        let expected = [
+            "5b8d6e99e357f8d90fffb1cb8987462c98dee0aa72674b9fb9055cff395c815f",
+            "48139c8e3e7e0d8e313bed439319f94713cc981a231c838b5de75a980feced92",
+            "89774de69de23f48595842ac69be74703ed648424cb766aa7d8c55c92768fb42",
+            "5d213291e189cbb76e4524b7f86bfb4ce28c1d136a940915df8d5c214cbc841c",
+            "f5a0dcd3abdc183bd62dc4a339bccd74e8cd7970d0b93f98bbe4e597b78f2383",
+        ];
+        let wallet = |items: &[Item]| Wallet::new(Birthday::Height(0), items.to_vec());
+        let hex = |wallet: &Wallet| bitcoin::hex::DisplayHex::to_lower_hex_string(&wallet.digest());
+        assert_eq!(
+            hex(&wallet(&[])),
+            "34a37a2d2b258206ba0393c14c5a27fa59f3f5c13a74675ce192c962a1a10b02"
+        );
+        for (item, expected) in items.iter().zip(expected) {
+            assert_eq!(hex(&wallet(core::slice::from_ref(item))), expected, "{item:?}");
+        }
+        let all = "de4fe7068a8ec72adbb79fee3a029ac28bd893dc601a3dbf8d71bc7156fa0c5c";
+        assert_eq!(hex(&wallet(&items)), all);
+        let mut turned = items.to_vec();
+        turned.reverse();
+        turned.extend(items.clone());
+        assert_eq!(hex(&wallet(&turned)), all, "neither order nor repeats count");
+        let later = Wallet { birthday: Birthday::Time(1), ..wallet(&items) };
+        assert_eq!(hex(&later), all, "the birthday does not count");
+        let wider = Wallet { gap: 21, ..wallet(&items) };
+        assert_eq!(hex(&wider), "db484b85571e2829fa6a5579948ef3bd1cf9db0593328adb046747c5c0ea1ae8");
+        let scripts = Wallet { gap: 21, ..wallet(&items[..1]) };
+        assert_eq!(hex(&scripts), expected[0], "the gap counts for descriptors only");
     }
 }

@@ -6,65 +6,30 @@ use std::vec::Vec;
 
 use super::{Evidence, Finding, Protocol, Why};
 use crate::btc::headers::BlockAt;
+use crate::btc::names::names;
 use crate::btc::peer::service_names;
 
-impl Protocol {
-    /// Returns the fixed name of the protocol: `bip157`, `bip37` or `headers_only`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bip157 => "bip157",
-            Self::Bip37 => "bip37",
-            Self::HeadersOnly => "headers_only",
-        }
-    }
-}
+names!(Protocol, "protocol", Bip157 => "bip157", Bip37 => "bip37", HeadersOnly => "headers_only");
 
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+names!(Evidence, "evidence",
+    Block => "block", MerkleProof => "merkle_proof", Unconfirmed => "unconfirmed"
+);
 
 impl Evidence {
-    /// Returns the fixed name of the evidence: `block`, `merkle_proof` or `unconfirmed`.
-    pub fn name(self) -> &'static str {
+    /// Returns words for people, unlike the fixed [`name`](Self::name).
+    pub fn describe(self) -> &'static str {
         match self {
-            Self::Block => "block",
-            Self::MerkleProof => "merkle_proof",
-            Self::Unconfirmed => "unconfirmed",
-        }
-    }
-}
-
-impl fmt::Display for Evidence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
             Self::Block => "in the block",
             Self::MerkleProof => "merkle proof",
             Self::Unconfirmed => "unconfirmed",
-        })
-    }
-}
-
-impl Why {
-    /// Returns the fixed name of the reason: `matched`, `disputed`, `spot_audit`, `filtered_block`
-    /// or `relayed`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Matched => "matched",
-            Self::Disputed => "disputed",
-            Self::SpotAudit => "spot_audit",
-            Self::FilteredBlock => "filtered_block",
-            Self::Relayed => "relayed",
         }
     }
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+names!(Why, "reason",
+    Matched => "matched", Disputed => "disputed", SpotAudit => "spot_audit", FilteredBlock =>
+    "filtered_block", Relayed => "relayed"
+);
 
 impl Finding {
     /// Returns the fixed name of the kind of finding: the name of the variant in snake case.
@@ -76,15 +41,15 @@ impl Finding {
             Self::BlockUnavailable(_) => "block_unavailable",
             Self::FirstUnknown(_) => "first_unknown",
             Self::NoneSeen(_) => "none_seen",
-            Self::Refused(..) => "refused",
+            Self::Refused { .. } => "refused",
             Self::UnconfirmedLimit(_) => "unconfirmed_limit",
             Self::CoinLimit(_) => "coin_limit",
             Self::Privacy(_) => "privacy",
             Self::NoFilter(_) => "no_filter",
             Self::FilterRefreshed(_) => "filter_refreshed",
-            Self::LacksService(..) => "lacks_service",
+            Self::LacksService { .. } => "lacks_service",
             Self::HeadersCut(_) => "headers_cut",
-            Self::ItemRefused(..) => "item_refused",
+            Self::ItemRefused { .. } => "item_refused",
             Self::WalletRefused(_) => "wallet_refused",
             Self::StartedOver(_) => "started_over",
             Self::ClockBehind => "clock_behind",
@@ -99,7 +64,7 @@ impl Finding {
             | Self::Suspicious(at)
             | Self::BlockUnavailable(at)
             | Self::NoneSeen(at)
-            | Self::Refused(at, _) => Some(*at),
+            | Self::Refused { at, .. } => Some(*at),
             _ => None,
         }
     }
@@ -137,7 +102,7 @@ impl fmt::Display for Finding {
                 "{at}: the filter matches, but no transaction is seen to concern a wallet; an \
                  input that reveals no script may spend an unknown earlier coin"
             ),
-            Self::Refused(at, txid) => write!(
+            Self::Refused { at, txid } => write!(
                 f,
                 "{at}: transaction {txid} of 64 bytes is ignored: it may be an inner node of the \
                  merkle tree"
@@ -153,14 +118,14 @@ impl fmt::Display for Finding {
             Self::Privacy(report) => write!(f, "filter: {report}"),
             Self::NoFilter(error) => write!(f, "no filter fits the watched elements: {error}"),
             Self::FilterRefreshed(reason) => write!(f, "the peer gets a new filter: {reason}"),
-            Self::LacksService(peer, missing) => {
-                let missing = service_names(*missing).join("|");
+            Self::LacksService { peer, services } => {
+                let missing = service_names(*services).join("|");
                 write!(f, "peer {peer}: offers no {missing}: the peer is used for headers only")
             }
             Self::HeadersCut(bytes) => {
                 write!(f, "headers: {bytes} invalid bytes at the end of the file are cut off")
             }
-            Self::ItemRefused(wallet, error) => write!(f, "wallet {wallet}: {error}"),
+            Self::ItemRefused { wallet, error } => write!(f, "wallet {wallet}: {error}"),
             Self::WalletRefused(id) => write!(
                 f,
                 "wallet {:?}: an id has 1 to {} bytes, the first not zero",

@@ -24,14 +24,17 @@ const MAX_HEIGHT: u32 = i32::MAX as u32;
 /// An anchor whose height is a multiple of 2016 needs eleven headers and the total work. At other
 /// heights, it also needs the first header of the period.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Anchor {
     /// The height of the trusted block.
     pub height: u32,
     /// The eleven headers that end with the block's own header, lowest first. Near genesis, all
     /// headers from genesis on.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus_list"))]
     pub headers: Vec<Header>,
     /// The header at the highest multiple of 2016 that is not above `height`. At a multiple of
     /// 2016, this is the block's own header.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub period_first: Header,
     /// The total work of the chain up to and including the block: Core's `nChainWork`, `chainwork`
     /// in the answer of `getblockheader`.

@@ -15,7 +15,9 @@ use crate::btc::proof_of_work::check_proof_of_work;
 /// Maximum number of headers in a `headers` message: Core's `MAX_HEADERS_RESULTS`.
 pub const MAX_HEADERS: usize = 2000;
 
-/// Default limit on the number of side-branch headers that are kept: up to about 20 MB.
+/// Default limit on the number of side-branch headers that are kept: 131,072, about 20 MB.
+///
+/// Beyond the limit, the tips with the least work are dropped until a quarter of the room is free.
 pub const SIDE_HEADERS: usize = 131_072;
 
 /// The chain of headers with the most work, and the known side branches.
@@ -73,7 +75,8 @@ impl HeaderChain {
         Ok(Self { network, anchor, active, side: SideBranches::new(SIDE_HEADERS) })
     }
 
-    /// Limits the number of side-branch headers to `limit` and drops those in excess.
+    /// Limits the number of side-branch headers to `limit`. If there are more, the tips with the
+    /// least work are dropped until a quarter of the room is free.
     #[must_use]
     pub fn with_side_limit(mut self, limit: usize) -> Self {
         self.side.limit = limit;
@@ -376,6 +379,7 @@ impl fmt::Debug for HeaderChain {
 /// Error for a refused header, with the events of the headers before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("header {index} of the message: {cause}")]
+#[non_exhaustive]
 pub struct HeadersError {
     /// Index in the message of the first header that was refused.
     pub index: usize,

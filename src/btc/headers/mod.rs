@@ -68,6 +68,7 @@ pub use rules::HeaderError;
 
 /// A block, identified by its height and its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockAt {
     /// The block's height: 0 for genesis.
     pub height: u32,
@@ -86,12 +87,18 @@ impl fmt::Display for BlockAt {
 /// When another branch gets more work, the blocks above the fork are disconnected, highest first.
 /// Then the blocks of the new branch are connected, lowest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum ChainEvent {
     /// A block was connected on top of the tip and is now the tip.
     Connected {
         /// The connected block.
         at: BlockAt,
         /// The header of the connected block.
+        #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
         header: Header,
     },
     /// The tip was disconnected; its parent is now the tip.

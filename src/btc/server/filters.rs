@@ -66,7 +66,7 @@ pub trait FilterStore {
     fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader>;
 }
 
-/// Answers requests for compact filters.
+/// Answers requests for compact filters. It is `Send` only if the store is `Sync`.
 #[derive(Debug)]
 pub struct FilterServer<'a, S: ?Sized> {
     chain: &'a HeaderChain,
@@ -80,7 +80,12 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
         Self { chain, store, services }
     }
 
-    /// Returns the answer to `message`; `None` if `message` is no request for compact filters.
+    /// Returns the answer to `message`; `None` if `message` is no request for compact filters
+    /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
+    ///
+    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not answered if
+    /// the store lacks a filter. Requests for branches that left the active chain recently are
+    /// answered.
     ///
     /// # Cost
     /// One look-up per block of the range, each with at most two hashes.
@@ -306,6 +311,7 @@ impl Reply {
 
     /// Returns the next message, with the filter read from `store`. `None` at the end, and if the
     /// store has lost the filter since the request; the reply then ends early.
+    #[must_use = "a dropped message leaves a gap in the reply"]
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {
             Messages::Filters(blocks) => blocks,

@@ -69,6 +69,7 @@ impl From<Block> for IncomingBlock {
 /// Result of adding a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub struct Added {
     /// Number of blocks that are newly linked to genesis: this block and those that waited for it.
     pub linked: usize,
@@ -80,7 +81,8 @@ pub struct Added {
 
 impl ServedChain {
     /// Creates the chain of `network` with its genesis block. The chain has compact filters if
-    /// `with_filters` is `true`.
+    /// `with_filters` is `true`; without them, a node does not offer BIP157, whatever
+    /// [`Config::bip157`](super::Config::bip157) states.
     ///
     /// # Cost
     /// Building a filter hashes the scripts that its block creates and spends.

@@ -8,6 +8,7 @@ use bitcoin::{Amount, OutPoint};
 /// An output whose spend is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WatchedOutput {
     /// Index of its script in the watch; `None` if the caller added the output without its script.
     pub script: Option<usize>,

@@ -11,9 +11,11 @@ use super::scripts::Label;
 use crate::btc::descriptors::{
     DescriptorError, DescriptorScript, NUM_INDICES, descriptor_scripts, is_ranged,
 };
+use crate::btc::names::names;
 
 /// Policy for how far a keychain derives scripts ahead of a used index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LookAhead {
     /// Derive after each use, so that the gap always follows the used index. If the initial range
     /// is larger than the gap, as many indices as in that range follow.
@@ -28,6 +30,8 @@ pub enum LookAhead {
     /// steps cost less.
     InSteps,
 }
+
+names!(LookAhead, "look-ahead policy", Sliding => "sliding", InSteps => "in_steps");
 
 /// A descriptor and the next index to derive from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub struct Keychain {
 
 /// A script that a keychain has derived.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct KeychainScript {
     /// Number of the keychain and derivation index; `None` if the descriptor has no wildcard.
     pub label: Option<Label>,
@@ -151,7 +157,7 @@ pub struct Keychains {
 }
 
 impl Keychains {
-    /// Creates an empty set of keychains.
+    /// Creates an empty set of keychains. [`LookAhead`] states how the policies differ.
     pub fn new(look_ahead: LookAhead) -> Self {
         Self { keychains: Vec::new(), look_ahead }
     }

@@ -12,9 +12,12 @@ use crate::btc::script::pushes;
 /// A transaction that concerns the wallet, found by the scan of a block or delivered by a BIP37
 /// peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RelevantTransaction {
     /// The transaction. Its witnesses are missing if BIP37 delivered it, since a txid does not
     /// commit to witnesses.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
     /// Transaction id.
     pub txid: Txid,
@@ -26,6 +29,7 @@ pub struct RelevantTransaction {
 
 /// The place of a transaction in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Place {
     /// The block that contains the transaction.
     pub block: BlockAt,
@@ -36,6 +40,7 @@ pub struct Place {
 /// The outputs and inputs of a transaction that concern a wallet. These are found by exact
 /// comparison, not by a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Relevance {
     /// Outputs that pay to the wallet, in ascending order of `vout`.
     pub received: Vec<Received>,
@@ -52,6 +57,7 @@ impl Relevance {
 
 /// An output that pays to the wallet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Received {
     /// Index of the output in the transaction.
     pub vout: u32,
@@ -65,6 +71,7 @@ pub struct Received {
 
 /// An input that spends from the wallet, or seems to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spent {
     /// Index of the input in the transaction.
     pub vin: u32,

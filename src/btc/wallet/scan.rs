@@ -21,10 +21,13 @@ use super::scripts::{Kind, Scripts};
 use crate::btc::bip158::revealed::{any_candidate, wrapped_script};
 use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
+use crate::btc::names::names;
 
 /// Result of the scan of a block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
+#[must_use]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BlockScan {
     /// Transactions that concern the wallet, in the order of the block.
     pub transactions: Vec<RelevantTransaction>,
@@ -58,6 +61,10 @@ pub enum Outcome {
     /// a watched script.
     NoneSeen,
 }
+
+names!(Outcome, "outcome",
+    Relevant => "relevant", FalsePositive => "false_positive", NoneSeen => "none_seen"
+);
 
 /// Scans the block at `height` for the wallet, and keeps the outputs found.
 pub(super) fn scan(

@@ -6,8 +6,11 @@ use alloc::vec::Vec;
 
 use bitcoin::{PublicKey, Script, ScriptBuf};
 
+use crate::btc::names::names;
+
 /// Position of a key or script in a wallet: keychain and derivation index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Label {
     /// Number of the keychain, for example 0 for receiving and 1 for change.
     pub keychain: u32,
@@ -25,6 +28,8 @@ pub enum History {
     /// The script may have received payments in blocks that are not scanned.
     Unknown,
 }
+
+names!(History, "history", Complete => "complete", Unknown => "unknown");
 
 /// A watched script.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -158,7 +158,7 @@ fn outputs_of_blocks_that_left_the_chain() {
     assert_eq!(heights(&watch, high_coin), Some((None, None)));
     // A transaction whose block has left the chain gives a coin without a height.
     let relevance = watch.relevance(&high);
-    watch.learn(high.compute_txid(), &relevance, None);
+    assert_eq!(watch.learn(high.compute_txid(), &relevance, None), 0);
     assert_eq!(heights(&watch, high_coin), Some((None, None)));
     assert_eq!(watch.output(&high_coin).and_then(|it| it.value), Some(Amount::from_sat(1)));
 }

@@ -14,6 +14,12 @@ use crate::btc::bip158::BoundBlock;
 
 /// An item to watch.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum Watched {
     /// A public key, with the scripts that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
     /// compressed.
@@ -223,6 +229,7 @@ impl Watch {
     /// if the block has left the chain.
     ///
     /// Returns the number of outputs that were not kept because the limit is reached.
+    #[must_use = "outputs that were not kept are spent unnoticed"]
     pub fn learn(&mut self, txid: Txid, relevance: &Relevance, height: Option<u32>) -> usize {
         let mut over_limit = 0;
         for received in &relevance.received {

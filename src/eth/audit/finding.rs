@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{ForgedLog, OmittedLog};
 use crate::eth::chain_profile::BloomSoundness;
 use crate::eth::log::LocatedLog;
+use crate::eth::names::names;
 use crate::eth::receipts::ReceiptProof;
 
 /// A difference between an answer and the complete, correct answer.
@@ -92,7 +93,7 @@ impl Finding {
 
 /// The data that a finding rests on.
 ///
-/// `serde` writes the name of the variant in lower case, for example `"anchored"`.
+/// `serde` and `Display` write the [name](Self::name), for example `anchored`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grounds {
@@ -103,6 +104,11 @@ pub enum Grounds {
     /// Headers above the highest anchor. Anyone can make such headers, so the finding proves
     /// nothing against the answer.
     Unanchored,
+}
+
+names! {
+    Grounds, "the grounds of a finding":
+    Answer = "answer", Anchored = "anchored", Unanchored = "unanchored",
 }
 
 impl Grounds {
@@ -273,6 +279,48 @@ pub enum Forgery {
         #[serde(rename = "receipt_proof", default, skip_serializing_if = "Option::is_none")]
         proof: Option<Arc<ReceiptProof>>,
     },
+}
+
+impl FindingKind {
+    /// Returns the name of the kind, which `serde` writes as `kind`, for example `omitted_log`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::OmittedLog(_) => "omitted_log",
+            Self::ForgedLog(_) => "forged_log",
+            Self::WrongField { .. } => "wrong_field",
+            Self::Duplicate { .. } => "duplicate",
+            Self::NotMatching { .. } => "not_matching",
+            Self::OutOfRange { .. } => "out_of_range",
+            Self::BeyondTag { .. } => "beyond_tag",
+            Self::OtherFork { .. } => "other_fork",
+            Self::ArityDependent { .. } => "arity_dependent",
+            Self::Removed { .. } => "removed",
+            Self::ProfileContradicted { .. } => "profile_contradicted",
+        }
+    }
+}
+
+impl WrongField {
+    /// Returns the name of the field in JSON-RPC, for example `logIndex`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::BlockNumber { .. } => "blockNumber",
+            Self::BlockTimestamp { .. } => "blockTimestamp",
+            Self::TransactionIndex { .. } => "transactionIndex",
+            Self::LogIndex { .. } => "logIndex",
+            Self::TransactionHash { .. } => "transactionHash",
+        }
+    }
+}
+
+impl Forgery {
+    /// Returns the name of the evidence, which `serde` writes as `shown_by`: `bloom` or `receipts`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Bloom => "bloom",
+            Self::Receipts { .. } => "receipts",
+        }
+    }
 }
 
 /// Writes the finding with its evidence as one line, for example `duplicate: log 5 of the answer

@@ -110,7 +110,7 @@ pub enum AuditError {
         last: u64,
     },
     /// The given blocks are not the blocks of the query.
-    #[error("the query selects other blocks than {blocks:?}")]
+    #[error("the query selects other blocks than {blocks}")]
     OtherBlocks {
         /// The blocks given.
         blocks: ResolvedBlocks,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
 use crate::eth::header::{BlockRef, HeaderChain};
+use crate::eth::names::names;
 
 /// The result of an audit for one block.
 ///
@@ -19,6 +20,7 @@ use crate::eth::header::{BlockRef, HeaderChain};
 /// `"undecidable"`. `"undecidable"` has a second member `why`, an [`Undecidable`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "verdict", content = "why", rename_all = "snake_case")]
+#[must_use]
 pub enum Verdict {
     /// The block's filter proves that the block has no matching log.
     AbsentByBloom,
@@ -27,6 +29,28 @@ pub enum Verdict {
     CheckedByReceipts,
     /// The audit cannot decide the block, for the given reason.
     Undecidable(Undecidable),
+}
+
+impl Verdict {
+    /// Returns the name that `serde` writes: `absent_by_bloom`, `checked_by_receipts` or
+    /// `undecidable`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AbsentByBloom => "absent_by_bloom",
+            Self::CheckedByReceipts => "checked_by_receipts",
+            Self::Undecidable(_) => "undecidable",
+        }
+    }
+}
+
+/// Writes the [name](Verdict::name), and for an undecidable block the reason in words after it.
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Undecidable(why) => write!(f, "{}: {why}", self.name()),
+            _ => f.pad(self.name()),
+        }
+    }
 }
 
 /// Reason why an audit cannot decide a block.
@@ -51,6 +75,20 @@ pub enum Undecidable {
     ProfileContradicted,
 }
 
+impl Undecidable {
+    /// Returns the name that `serde` writes, for example `unanchored`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unanchored => "unanchored",
+            Self::ReceiptsNotSupplied => "receipts_not_supplied",
+            Self::PostStateMissing => "post_state_missing",
+            Self::ReceiptsNotEveryLog => "receipts_not_every_log",
+            Self::ProfileContradicted => "profile_contradicted",
+        }
+    }
+}
+
+/// Writes the reason in words. [`name`](Undecidable::name) returns the name.
 impl fmt::Display for Undecidable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -69,6 +107,7 @@ impl fmt::Display for Undecidable {
 /// `serde` writes an object: `number` and `hash` as in a [`BlockRef`], and the members of the
 /// [`Verdict`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Examined {
     /// Number and hash of the block.
     #[serde(flatten)]
@@ -84,6 +123,7 @@ pub struct Examined {
 /// `serde` writes an object of JSON numbers: `all`, `examined`, `absent_by_bloom`,
 /// `checked_by_receipts`, `undecidable`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Counts {
     /// Number of all blocks in the range.
     #[serde(rename = "all")]
@@ -101,7 +141,7 @@ pub struct Counts {
 
 /// Overall result of an audit.
 ///
-/// `serde` writes the name in lower case, for example `"complete"`.
+/// `serde` and `Display` write the [name](Self::name), for example `complete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -114,6 +154,8 @@ pub enum Status {
     /// The answer is proven to be wrong.
     Wrong,
 }
+
+names! { Status, "a status": Complete = "complete", Undecided = "undecided", Wrong = "wrong" }
 
 /// The result of an audit.
 ///
@@ -137,6 +179,7 @@ pub enum Status {
 /// [`OmittedLog::verify`] and [`ForgedLog::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Wire<'_>")]
+#[must_use = "the report is the only result of an audit"]
 pub struct AuditReport {
     /// Numbers of the queried blocks.
     pub range: RangeInclusive<u64>,

@@ -51,10 +51,11 @@ use crate::eth::receipts::BlockReceipts;
 pub use json::CertificateJsonError;
 pub use verify::{Trust, VerifiedCertificate, VerifyError};
 
-/// The name of the format.
+/// The name of the format: the member `format` of every certificate.
 pub const FORMAT: &str = "chainsieve-log-certificate";
 
-/// The version of the format.
+/// The version of the format: the member `version`. It is the only version that is written and
+/// read.
 pub const VERSION: u64 = 1;
 
 /// The claim that a query has a certain result on a certain chain.

@@ -33,8 +33,11 @@ pub struct Trust<'a> {
 }
 
 /// The result of verifying a certificate that nothing contradicts.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `serde` writes it, but can't read it: store the certificate, and verify it again.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[must_use = "a certificate may be without contradiction and yet prove little"]
+#[non_exhaustive]
 pub struct VerifiedCertificate {
     /// The verifier's own audit.
     pub report: AuditReport,
@@ -66,7 +69,7 @@ pub enum VerifyError {
     #[error("the certificate is about another query than the given one")]
     OtherQuery,
     /// The certificate uses other matching rules than the verifier.
-    #[error("the certificate uses the rules of {found:?}, expected {expected:?}")]
+    #[error("the certificate uses the rules of {found}, expected {expected}")]
     OtherSemantics {
         /// The verifier's rules.
         expected: Semantics,

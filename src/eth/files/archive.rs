@@ -63,6 +63,35 @@ impl EntryKind {
             code => Self::Other(code),
         }
     }
+
+    /// Returns the name of the type, for example `slim_receipts`; `other` for a type without a name
+    /// here.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Header => "header",
+            Self::Body => "body",
+            Self::Receipts => "receipts",
+            Self::SlimReceipts => "slim_receipts",
+            Self::TotalDifficulty => "total_difficulty",
+            Self::Accumulator => "accumulator",
+            Self::Proof => "proof",
+            Self::Index => "index",
+            Self::DynamicIndex => "dynamic_index",
+            Self::Consensus => "consensus",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
+/// Writes the [name](EntryKind::name), or the number of a type without a name, for example `0x00ff`.
+impl fmt::Display for EntryKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other(code) => write!(f, "{code:#06x}"),
+            kind => f.pad(kind.name()),
+        }
+    }
 }
 
 /// The head of an entry.

@@ -11,6 +11,7 @@ use crate::eth::json::ValueProblem;
 
 /// A position in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Position {
     /// The offset of a byte, from 0.
     Byte(u64),

@@ -22,7 +22,10 @@ pub const MAX_HEADER: u64 = 64 << 10;
 const ENOUGH: usize = 4;
 
 /// Format of a file of headers or receipts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write its name, for example `rlp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FileFormat {
     /// Concatenated RLP of headers, or of blocks as `geth export` writes them. Its name is `rlp`.
@@ -41,7 +44,15 @@ impl FileFormat {
 
     /// Detects the format from the first bytes of a file, or returns `None`.
     ///
-    /// Four bytes are enough, unless a text starts with white space.
+    /// | first bytes | format |
+    /// |---|---|
+    /// | `e2` and a zero byte (the version entry of e2store) | [`Era`](Self::Era) |
+    /// | `{`, `[` or `"` | [`Json`](Self::Json) |
+    /// | a hex digit or `#` | [`Hex`](Self::Hex) |
+    /// | a byte of 0xc0 or more (an RLP list) | [`Rlp`](Self::Rlp) |
+    ///
+    /// A byte order mark and white space before a text are skipped. Four bytes are enough, unless a
+    /// text starts with white space.
     pub fn detect(start: &[u8]) -> Option<Self> {
         // An archive starts with the version entry of e2store: its type is "e2", its length 0. Hex
         // text that starts with "e2" has no zero byte after it.

@@ -52,6 +52,7 @@ const BATCH_BYTES: usize = 8 << 20;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "iterators are lazy: nothing is read until the reader is iterated"]
 pub struct HeaderReader<R> {
     headers: Headers<R>,
     format: FileFormat,

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use thiserror::Error;
 
@@ -21,7 +22,8 @@ const VERSION: u32 = 1;
 /// block, and the delivered blocks.
 ///
 /// The logs of delivered blocks are kept as far back as a reorganisation can be followed. The
-/// stored format is one JSON object ([`to_json`](Self::to_json)). Its size grows with the number of
+/// stored format is one JSON object ([`to_json`](Self::to_json)), which `serde` reads and writes
+/// too. Its size grows with the number of
 /// these logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
@@ -61,46 +63,64 @@ pub enum CursorError {
     },
 }
 
+/// A cursor in its JSON form, with logs in the form `L`.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct Wire<L> {
     version: u32,
     subject: Subject,
     let_go: bool,
-    blocks: Vec<WireBlock>,
-    reorg: Option<WireReorg>,
+    blocks: Vec<WireBlock<L>>,
+    reorg: Option<WireReorg<L>>,
     anchored: Option<BlockRef>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WireBlock {
+struct WireBlock<L> {
     number: u64,
     hash: alloy_primitives::B256,
     /// `true` if the block may have been delivered without being acknowledged.
     unsure: bool,
-    logs: Vec<Box<RawValue>>,
+    logs: Vec<L>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct WireReorg {
+struct WireReorg<L> {
     ancestor: Option<BlockRef>,
-    removed: Vec<WireBlock>,
+    removed: Vec<WireBlock<L>>,
 }
 
-impl WireBlock {
-    fn of(block: &Block) -> Self {
+impl<'a> WireBlock<&'a LocatedLog> {
+    fn of(block: &'a Block) -> Self {
         let BlockRef { number, hash } = block.at;
-        // The JSON of a log is always valid, so no log is skipped here.
-        let logs = block.logs().iter().filter_map(|log| RawValue::from_string(log.to_json()).ok());
-        Self { number, hash, unsure: block.unsure, logs: logs.collect() }
+        Self { number, hash, unsure: block.unsure, logs: block.logs().iter().collect() }
     }
+}
 
+/// A log that a cursor is read from: JSON text, or a log that `serde` has read.
+trait StoredLog {
+    /// Returns the log, or a description of the problem.
+    fn read(self) -> Result<LocatedLog, String>;
+}
+
+impl StoredLog for Box<RawValue> {
+    fn read(self) -> Result<LocatedLog, String> {
+        LocatedLog::from_json(self.get()).map_err(|problem| problem.to_string())
+    }
+}
+
+impl StoredLog for LocatedLog {
+    fn read(self) -> Result<LocatedLog, String> {
+        Ok(self)
+    }
+}
+
+impl<L: StoredLog> WireBlock<L> {
     fn read(self) -> Result<Block, CursorError> {
         let Self { number, hash, unsure, logs } = self;
         let error = |reason: String| CursorError::Log { block: number, reason };
         let mut read = Vec::with_capacity(logs.len());
         for log in logs {
-            let log =
-                LocatedLog::from_json(log.get()).map_err(|problem| error(problem.to_string()))?;
+            let log = log.read().map_err(error)?;
             if (log.block_number, log.block_hash) != (number, hash) {
                 return Err(error("a log of another block".into()));
             }
@@ -150,18 +170,7 @@ impl Cursor {
 
     /// Encodes the cursor as JSON.
     pub fn to_json(&self) -> String {
-        let wire = Wire {
-            version: VERSION,
-            subject: self.subject.clone(),
-            let_go: self.has_dropped,
-            blocks: self.blocks.iter().map(WireBlock::of).collect(),
-            reorg: self.reorg.as_ref().map(|reorg| WireReorg {
-                ancestor: reorg.ancestor,
-                removed: reorg.removed.iter().map(WireBlock::of).collect(),
-            }),
-            anchored: self.anchored,
-        };
-        serde_json::to_string(&wire).expect("numbers, hashes and JSON")
+        serde_json::to_string(self).expect("numbers, hashes and logs")
     }
 
     /// Decodes the output of [`to_json`](Self::to_json).
@@ -178,8 +187,15 @@ impl Cursor {
         if version != VERSION {
             return Err(CursorError::Version(version));
         }
-        let wire: Wire = serde_json::from_str(text).map_err(json)?;
-        let read = |blocks: Vec<WireBlock>| {
+        let wire: Wire<Box<RawValue>> = serde_json::from_str(text).map_err(json)?;
+        Self::of_wire(wire)
+    }
+
+    fn of_wire<L: StoredLog>(wire: Wire<L>) -> Result<Self, CursorError> {
+        if wire.version != VERSION {
+            return Err(CursorError::Version(wire.version));
+        }
+        let read = |blocks: Vec<WireBlock<L>>| {
             blocks.into_iter().map(WireBlock::read).collect::<Result<Vec<_>, _>>()
         };
         let blocks = read(wire.blocks)?;
@@ -200,5 +216,29 @@ impl Cursor {
             reorg: reorg.transpose()?,
             anchored: wire.anchored,
         })
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let wire = Wire {
+            version: VERSION,
+            subject: self.subject.clone(),
+            let_go: self.has_dropped,
+            blocks: self.blocks.iter().map(WireBlock::of).collect(),
+            reorg: self.reorg.as_ref().map(|reorg| WireReorg {
+                ancestor: reorg.ancestor,
+                removed: reorg.removed.iter().map(WireBlock::of).collect(),
+            }),
+            anchored: self.anchored,
+        };
+        wire.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Cursor {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let wire = Wire::<LocatedLog>::deserialize(deserializer)?;
+        Self::of_wire(wire).map_err(D::Error::custom)
     }
 }

@@ -57,7 +57,7 @@ pub enum StartError {
     #[error("the cursor is of another query, {0}")]
     OtherQuery(String),
     /// The query of the cursor was matched with other semantics.
-    #[error("the cursor's query was matched with other semantics, {0:?}")]
+    #[error("the cursor's query was matched with other semantics, {0}")]
     OtherSemantics(Semantics),
     /// The cursor begins at another block than the configured one.
     #[error("the cursor begins at block {cursor}, not at block {from}")]
@@ -191,6 +191,9 @@ impl Follower {
     }
 
     /// Returns the time of the next useful [`Event::Tick`]; `None` while another event is awaited.
+    ///
+    /// The time is on the clock of `now` in [`handle`](Self::handle). If it has passed, the tick is
+    /// due now.
     pub fn wake_at(&self) -> Option<Duration> {
         match self.waiting {
             Waiting::Until(at) => Some(at),
@@ -250,6 +253,10 @@ impl Follower {
     }
 
     /// Handles an event at the time `now`; returns the actions to carry out, in order.
+    ///
+    /// `now` is the time since a fixed moment that the caller chooses, and must never decrease.
+    /// [`Event::Tick`] must be sent at the time that [`wake_at`](Self::wake_at) returns. After
+    /// [`Action::End`], all events are ignored and no action is returned.
     ///
     /// # Cost
     /// Hashes headers and receipts. A cursor to store copies the logs of the kept blocks.

@@ -150,6 +150,7 @@ pub struct Indexed {
 
 /// Input of a [`Follower`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Event<'a> {
     /// Time has passed; needed at the time that [`Follower::wake_at`] returns.
     Tick,
@@ -166,6 +167,7 @@ pub enum Event<'a> {
 
 /// Answer to a question, or a part of one.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Answer<'a> {
     /// Answers [`Question::Block`] and [`Question::IndexedBlock`].
     Block(BlockRef),
@@ -211,7 +213,11 @@ pub enum Action {
 pub struct QuestionId(pub u64);
 
 /// Question to the provider or to the index. At most one question is open at a time.
+///
+/// A later version may ask other questions. A caller answers a question that it does not know with
+/// [`Answer::Failed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Question {
     /// The block that a tag names now. The reply is [`Answer::Block`].
     Block(BlockTag),
@@ -261,8 +267,9 @@ impl fmt::Display for Question {
 }
 
 /// Reason why a provider gave no answer.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error, serde::Serialize, serde::Deserialize)]
 #[error("{reason}")]
+#[non_exhaustive]
 pub struct Failure {
     /// `true` if the connection failed, so that a retry may succeed; `false` if the provider's
     /// answer is at fault.
@@ -271,16 +278,37 @@ pub struct Failure {
     pub reason: String,
 }
 
+impl Failure {
+    /// Returns a failed connection: a retry may succeed.
+    pub fn of_connection(reason: impl Into<String>) -> Self {
+        Self { transient: true, reason: reason.into() }
+    }
+
+    /// Returns a fault of the provider's answer, for example an error of JSON-RPC.
+    pub fn of_answer(reason: impl Into<String>) -> Self {
+        Self { transient: false, reason: reason.into() }
+    }
+}
+
 /// Id of a stored cursor. Ids ascend, and start over in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 
 /// Id of an update. Ids ascend, and start over in each run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct UpdateId(pub u64);
 
 /// Update for the reader. At most one update is unacknowledged at a time.
-#[derive(Debug, Clone, PartialEq)]
+///
+/// # JSON
+/// `serde` writes an object: `update` is `"started"`, `"anchored"`, `"removed"` or `"blocks"`; the
+/// other members are those of [`Started`], [`BlockRef`], [`Removed`] or [`NextBlocks`]. Unknown
+/// members are ignored.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "update", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
     /// The resolved configuration. This is the first update of each run.
@@ -295,7 +323,7 @@ pub enum Update {
 }
 
 /// Configuration of a run with all tags and anchors resolved.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Started {
     /// Number of the first header to link; it is before [`from`](Self::from) if an anchor is.
@@ -313,7 +341,7 @@ pub struct Started {
 }
 
 /// Blocks that a reorganisation removed.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Removed {
     /// Last common block of both branches; `None` if no delivered block remains.
@@ -330,7 +358,7 @@ pub struct Removed {
 }
 
 /// Update with the next blocks of the chain and their matching logs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct NextBlocks {
     /// Last of these blocks. All matching logs in receipts up to and including this block are
@@ -576,7 +604,8 @@ fn times(tries: u32) -> String {
 }
 
 /// Source of a block that differs from an anchor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {
     /// The block is the provider's.
@@ -587,6 +616,18 @@ pub enum Source {
     Cursor,
 }
 
+impl Source {
+    /// Returns the name that `serde` writes: `provider`, `index` or `cursor`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Provider => "provider",
+            Self::Index => "index",
+            Self::Cursor => "cursor",
+        }
+    }
+}
+
+/// Writes the source in words. [`name`](Source::name) returns the name.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -62,8 +62,10 @@ pub enum ChainError {
 }
 
 /// Effect of linking a header to a chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "linked", rename_all = "snake_case")]
 #[must_use = "a reorganisation takes blocks off the chain"]
+#[non_exhaustive]
 pub enum Linked {
     /// The header is the new last block.
     Extended,
@@ -79,6 +81,7 @@ pub enum Linked {
 
 /// A block of a [`HeaderChain`], or a single header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChainBlock<'a> {
     /// Number of the block.
     pub number: u64,

@@ -43,10 +43,27 @@ pub enum JsonHeaderError {
 }
 
 /// A header that owns its RLP.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `serde` writes the RLP as a string of hex with `0x`, and rejects bytes that are not a header.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
 pub struct HeaderBuf {
     rlp: Vec<u8>,
     hash: B256,
+}
+
+impl TryFrom<Bytes> for HeaderBuf {
+    type Error = HeaderError;
+
+    fn try_from(rlp: Bytes) -> Result<Self, HeaderError> {
+        Self::from_rlp(rlp.into())
+    }
+}
+
+impl From<HeaderBuf> for Bytes {
+    fn from(header: HeaderBuf) -> Self {
+        header.rlp.into()
+    }
 }
 
 impl HeaderBuf {

@@ -5,6 +5,7 @@ use alloy_rlp::Header as RlpHeader;
 use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::bloom::BloomView;
+use crate::eth::names::names;
 
 /// Error of decoding a header from RLP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -274,7 +275,11 @@ impl<'a> HeaderView<'a> {
         self.item_number(9)
     }
 
-    /// Returns the number of fields in the header.
+    /// Returns the number of fields in the header: on mainnet 15 (Frontier) to 23 (Amsterdam), as
+    /// [`HeaderLayout`] lists them.
+    ///
+    /// # Cost
+    /// Walks over the fields after `extraData` at each call, as [`layout`](Self::layout) does.
     pub fn num_fields(&self) -> usize {
         let mut items = self.rest;
         let mut count = FIELDS.len();
@@ -318,7 +323,10 @@ impl<'a> HeaderView<'a> {
 }
 
 /// The set of fields in a header, named by the mainnet fork that added the last of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` and `Display` write the [name](Self::name), for example `cancun`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HeaderLayout {
     /// 15 fields, up to `nonce`.
@@ -335,6 +343,12 @@ pub enum HeaderLayout {
     Amsterdam,
     /// Another number of fields: a header of another chain or of a later fork.
     Unknown,
+}
+
+names! {
+    HeaderLayout, "a layout of headers":
+    Frontier = "frontier", London = "london", Shanghai = "shanghai", Cancun = "cancun",
+    Prague = "prague", Amsterdam = "amsterdam", Unknown = "unknown",
 }
 
 /// Returns the filter of a header from its fixed offset, without decoding the other fields.

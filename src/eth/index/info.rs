@@ -11,7 +11,7 @@ use super::reader::Index;
 use super::storage::Storage;
 
 /// Description of a segment file, which stores sealed blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct SegmentFile {
     /// Name of the file in the index folder.

@@ -13,6 +13,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Random-access reads of the bytes of a file, through a shared reference.
+///
+/// An [`Index`](super::Index) can be shared between threads if its files are `Send + Sync`.
 pub trait ReadAt {
     /// Returns the current length in bytes.
     ///
@@ -43,7 +45,10 @@ pub trait ReadAt {
 }
 
 /// Way in which the bytes of a file may change after it was opened.
+///
+/// A [`Storage`] must treat a kind that it does not know as [`Growing`](Self::Growing).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FileKind {
     /// Written once as a whole, then never changed or truncated: may be mapped into memory.
     Sealed,
@@ -52,6 +57,9 @@ pub enum FileKind {
 }
 
 /// Folder with the files of an index, open for reading.
+///
+/// Threads can share an [`Index`](super::Index) or a [`Writer`](super::Writer) if the storage, its
+/// files, appenders and locks are `Send + Sync`, as those of [`Folder`] are.
 pub trait Storage {
     /// An open file. It must stay readable after a writer removes or replaces its name.
     type File: ReadAt;

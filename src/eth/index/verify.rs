@@ -23,8 +23,8 @@ use super::storage::{ReadAt, Storage};
 use crate::eth::bloom::{self, BITS};
 use crate::eth::header::HeaderChain;
 
-/// Summary of a check for damage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Summary of a check for damage, returned by [`Index::check`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Checked {
     /// Number of blocks in the index, all of which were checked.
@@ -36,7 +36,7 @@ pub struct Checked {
 }
 
 /// Summary of a comparison of an index with headers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Verified {
     /// Numbers of the compared blocks; `None` if no headers were given.

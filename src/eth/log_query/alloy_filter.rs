@@ -66,6 +66,7 @@ impl From<Filter> for LogQuery {
 /// Under geth's rules the filter without this position would select more logs than the query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("position {position} of the topics is last and \"any\", which a Filter cannot store")]
+#[non_exhaustive]
 pub struct TrailingWildcard {
     /// The last topic position, from 0.
     pub position: usize,

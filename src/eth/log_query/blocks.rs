@@ -1,5 +1,7 @@
 //! The blocks that a query selects, and the resolution of tags to block numbers.
 
+use core::fmt;
+
 use alloy_primitives::B256;
 
 /// A block, given by its number or by a tag such as `latest`.
@@ -7,6 +9,7 @@ use alloy_primitives::B256;
 /// `serde` writes a string as in JSON-RPC: the number in hex without leading zeros, for example
 /// `"0x10dde5f"`, or the [name](Self::name) of the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BlockTag {
     /// The block with this number.
     Number(u64),
@@ -43,6 +46,16 @@ impl BlockTag {
     }
 }
 
+/// Writes the string of JSON-RPC: the [name](BlockTag::name), or the number in hex, as `serde` does.
+impl fmt::Display for BlockTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number:#x}"),
+            tag => f.pad(tag.name().unwrap_or_default()),
+        }
+    }
+}
+
 impl From<u64> for BlockTag {
     fn from(number: u64) -> Self {
         Self::Number(number)
@@ -50,7 +63,11 @@ impl From<u64> for BlockTag {
 }
 
 /// The blocks that a query selects: a range, or one block by hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` writes the members of a query in JSON-RPC: `fromBlock` and `toBlock`, each left out if it
+/// is `None`, or `blockHash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "SelectionWire", into = "SelectionWire")]
 pub enum BlockSelection {
     /// A range of blocks, both ends included.
     Range {
@@ -63,6 +80,45 @@ pub enum BlockSelection {
     AtHash(B256),
 }
 
+/// A selection in its JSON form.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SelectionWire {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    block_hash: Option<B256>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from_block: Option<BlockTag>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to_block: Option<BlockTag>,
+}
+
+/// Reason why a parsed selection is invalid.
+#[derive(Debug, thiserror::Error)]
+#[error("blockHash excludes fromBlock and toBlock")]
+struct HashAndRange;
+
+impl TryFrom<SelectionWire> for BlockSelection {
+    type Error = HashAndRange;
+
+    fn try_from(wire: SelectionWire) -> Result<Self, HashAndRange> {
+        match (wire.block_hash, wire.from_block, wire.to_block) {
+            (Some(hash), None, None) => Ok(Self::AtHash(hash)),
+            (Some(_), ..) => Err(HashAndRange),
+            (None, from, to) => Ok(Self::Range { from, to }),
+        }
+    }
+}
+
+impl From<BlockSelection> for SelectionWire {
+    fn from(selection: BlockSelection) -> Self {
+        let (block_hash, from_block, to_block) = match selection {
+            BlockSelection::Range { from, to } => (None, from, to),
+            BlockSelection::AtHash(hash) => (Some(hash), None, None),
+        };
+        Self { block_hash, from_block, to_block }
+    }
+}
+
 impl Default for BlockSelection {
     fn default() -> Self {
         Self::Range { from: None, to: None }
@@ -70,7 +126,7 @@ impl Default for BlockSelection {
 }
 
 /// The block numbers that the tags resolve to, on one node at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Heads {
     /// Number of the first block whose logs the node still has: 0, or the first block that a pruned
     /// node has kept.
@@ -149,7 +205,11 @@ pub enum ResolveError {
 }
 
 /// The blocks that a query selects, without tags: a range of numbers, or one block by hash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+///
+/// `serde` writes an object: `by` is `"range"`, with the numbers `first` and `last`, or `"hash"`,
+/// with `hash`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(from = "ResolvedWire", into = "ResolvedWire")]
 pub enum ResolvedBlocks {
     /// A range of block numbers, both ends included.
     Range {
@@ -160,6 +220,43 @@ pub enum ResolvedBlocks {
     },
     /// The one block with this hash.
     AtHash(B256),
+}
+
+/// Resolved blocks in their JSON form: `serde` cannot tag a variant that has no fields' names.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(tag = "by", rename_all = "snake_case")]
+enum ResolvedWire {
+    Range { first: u64, last: u64 },
+    Hash { hash: B256 },
+}
+
+impl From<ResolvedWire> for ResolvedBlocks {
+    fn from(wire: ResolvedWire) -> Self {
+        match wire {
+            ResolvedWire::Range { first, last } => Self::Range { first, last },
+            ResolvedWire::Hash { hash } => Self::AtHash(hash),
+        }
+    }
+}
+
+impl From<ResolvedBlocks> for ResolvedWire {
+    fn from(blocks: ResolvedBlocks) -> Self {
+        match blocks {
+            ResolvedBlocks::Range { first, last } => Self::Range { first, last },
+            ResolvedBlocks::AtHash(hash) => Self::Hash { hash },
+        }
+    }
+}
+
+/// Writes `blocks 1 to 9`, `block 7` or `block 0x96cf…` with all digits of the hash.
+impl fmt::Display for ResolvedBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Range { first, last } if first == last => write!(f, "block {first}"),
+            Self::Range { first, last } => write!(f, "blocks {first} to {last}"),
+            Self::AtHash(hash) => write!(f, "block {hash}"),
+        }
+    }
 }
 
 impl ResolvedBlocks {

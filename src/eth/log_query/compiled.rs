@@ -9,7 +9,8 @@ use crate::eth::bloom::{self, Answer, BitPositions, BloomView};
 /// A block may contain a match if every clause has a value whose bits are all set in the block's
 /// filter. The compiled query contains neither the query's range of blocks nor the positions of
 /// topics, because a filter contains neither.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
 pub struct CompiledQuery {
     clauses: Vec<Vec<BitPositions>>,
 }
@@ -17,7 +18,8 @@ pub struct CompiledQuery {
 impl CompiledQuery {
     /// Creates a compiled query from the bit positions of the values of each clause.
     ///
-    /// A clause without values never matches: leave out clauses that mean "any".
+    /// Without any clause, every block is a candidate. A clause without values never matches, so that
+    /// no block is a candidate: leave out clauses that mean "any".
     pub fn new(clauses: Vec<Vec<BitPositions>>) -> Self {
         Self { clauses }
     }

@@ -2,6 +2,7 @@
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
+use core::str::FromStr;
 
 use alloy_primitives::{Address, B256, U64};
 use serde::de::{DeserializeSeed as _, Error as _};
@@ -191,7 +192,16 @@ impl Serialize for BlockTag {
 impl<'de> Deserialize<'de> for BlockTag {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        Reader { semantics: Semantics::Alloy }.block_of(&text).map_err(D::Error::custom)
+        text.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Reads a string of JSON-RPC: a tag, or a number in hex with `0x`.
+impl FromStr for BlockTag {
+    type Err = ValueProblem;
+
+    fn from_str(text: &str) -> Result<Self, ValueProblem> {
+        Reader { semantics: Semantics::Alloy }.block_of(text)
     }
 }
 

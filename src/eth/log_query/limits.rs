@@ -4,7 +4,7 @@ use super::blocks::ResolvedBlocks;
 use super::query::LogQuery;
 
 /// Maximum sizes of a query and of its result. `None` means no limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct QueryLimits {
     /// Maximum number of distinct addresses.
     pub addresses: Option<usize>,
@@ -37,10 +37,12 @@ impl QueryLimits {
         Self { blocks: Some(100_001), results: Some(20_000), ..Self::none() }
     }
 
-    /// Checks the size of a query and its range.
+    /// Checks the size of a query and its range. Only distinct values are counted, because a
+    /// [`LogQuery`] has no repeated values.
     ///
     /// # Errors
-    /// Returns the first limit that is exceeded.
+    /// Returns the first limit that is exceeded, in this order: addresses, topics by position, number
+    /// of blocks.
     pub fn check(&self, query: &LogQuery, blocks: &ResolvedBlocks) -> Result<(), LimitError> {
         let addresses = query.address_set().len();
         if let Some(limit) = self.addresses.filter(|&limit| addresses > limit) {

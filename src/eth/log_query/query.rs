@@ -1,7 +1,6 @@
 //! The type [`LogQuery`]: its builder methods, and exact matching of logs.
 
 use alloc::vec::Vec;
-use core::fmt;
 
 use alloy_primitives::{Address, B256, Log};
 
@@ -10,17 +9,20 @@ use super::compiled::CompiledQuery;
 use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
+use crate::eth::names::names;
 
 /// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;
 
 /// The rules for parsing and matching a query, where geth and alloy differ.
 ///
-/// The [module](crate::eth::log_query) lists the differences. `serde` writes `"geth"` or `"alloy"`.
+/// The [module](crate::eth::log_query) lists the differences. `serde` and
+/// `Display` write `geth` or `alloy`.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Semantics {
     /// Rules of go-ethereum: a log must have at least as many topics as the query has positions.
     #[default]
@@ -30,15 +32,7 @@ pub enum Semantics {
     Alloy,
 }
 
-/// Writes `geth` or `alloy`.
-impl fmt::Display for Semantics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Geth => "geth",
-            Self::Alloy => "alloy",
-        })
-    }
-}
+names! { Semantics, "the rules of a node": Geth = "geth", Alloy = "alloy" }
 
 /// A query for logs: the object that `eth_getLogs` takes.
 ///
@@ -209,10 +203,20 @@ impl LogQuery {
         &self.topics
     }
 
-    /// Resolves the tags of the query to block numbers ([`BlockSelection::resolve`]).
+    /// Resolves the tags of the query to block numbers, as [`BlockSelection::resolve`] does.
+    ///
+    /// A missing first or last block means `latest`. `earliest` is the first block that the node
+    /// still has. A block hash is returned as it is, without a look at `heads`. Addresses and topics
+    /// have no influence.
     ///
     /// # Errors
-    /// Returns the errors of [`BlockSelection::resolve`].
+    /// Returns the first of these errors:
+    /// 1. [`Pending`](ResolveError::Pending) or [`UnknownTag`](ResolveError::UnknownTag), for the
+    ///    first block before the last block;
+    /// 2. [`BeyondHead`](ResolveError::BeyondHead);
+    /// 3. [`BeginsAfterHead`](ResolveError::BeginsAfterHead), only if the query has no last block;
+    /// 4. [`Reversed`](ResolveError::Reversed);
+    /// 5. [`Pruned`](ResolveError::Pruned).
     pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
         self.blocks.resolve(heads)
     }

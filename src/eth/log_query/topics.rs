@@ -43,7 +43,10 @@ impl ToTopic for bool {
 }
 
 /// The topics that a query accepts at one position of a log's topics. An empty set accepts any.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+///
+/// `serde` writes the list of the topics.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Vec<B256>", into = "Vec<B256>")]
 pub struct TopicSet {
     /// Sorted, without duplicates.
     values: Vec<B256>,
@@ -68,6 +71,12 @@ impl TopicSet {
     /// Returns `true` if the set accepts this topic.
     pub fn admits(&self, topic: &B256) -> bool {
         self.is_any() || self.values.binary_search(topic).is_ok()
+    }
+}
+
+impl From<TopicSet> for Vec<B256> {
+    fn from(set: TopicSet) -> Self {
+        set.values
     }
 }
 

@@ -11,6 +11,9 @@ use core::time::Duration;
 /// `Budget::per_second(25.0)` allows 25 calls a second. With the costs of a provider's price list,
 /// the same number counts the provider's credits.
 ///
+/// `serde` writes an object: `per_second`, `default_cost` and `costs`, an object with the cost of
+/// each method. `default_cost` and `costs` may be missing.
+///
 /// ```
 /// use core::time::Duration;
 /// use chainsieve::eth::provider::{Budget, Spending};
@@ -20,11 +23,31 @@ use core::time::Duration;
 /// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::ZERO);
 /// assert_eq!(spending.spend("eth_getLogs", 1, Duration::ZERO), Duration::from_millis(20));
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "BudgetWire")]
 pub struct Budget {
     per_second: f64,
     default_cost: u32,
     costs: BTreeMap<String, u32>,
+}
+
+/// A budget in its JSON form.
+#[derive(serde::Deserialize)]
+struct BudgetWire {
+    per_second: f64,
+    default_cost: Option<u32>,
+    #[serde(default)]
+    costs: BTreeMap<String, u32>,
+}
+
+impl From<BudgetWire> for Budget {
+    fn from(wire: BudgetWire) -> Self {
+        let budget = Self { costs: wire.costs, ..Self::per_second(wire.per_second) };
+        match wire.default_cost {
+            Some(credits) => budget.default_cost(credits),
+            None => budget,
+        }
+    }
 }
 
 impl Budget {

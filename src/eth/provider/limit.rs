@@ -9,7 +9,11 @@ use core::fmt;
 use core::time::Duration;
 
 /// A limit of a provider, recognised from its error. All numbers are the provider's claims.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `serde` writes an object with the name of the `limit`, for example `"response_bytes"`. `max` is
+/// the number of blocks, results or calls, `retry_after` the wait in seconds, both or null.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "LimitWire", into = "LimitWire")]
 #[non_exhaustive]
 pub enum Limit {
     /// Number of blocks in one `eth_getLogs` request; `None` if the error states no number.
@@ -37,6 +41,56 @@ pub enum Limit {
     /// An unknown limit: the error code states that there is a limit, but the message does not name
     /// it.
     Unspecified,
+}
+
+/// A limit in its JSON form.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(tag = "limit", rename_all = "snake_case")]
+enum LimitWire {
+    Blocks { max: Option<u64> },
+    Results { max: Option<u64> },
+    ResponseBytes,
+    Time,
+    Batch { max: Option<usize> },
+    SuggestedRange { from: u64, to: u64 },
+    RateLimited { retry_after: Option<f64> },
+    Unspecified,
+}
+
+impl From<LimitWire> for Limit {
+    fn from(wire: LimitWire) -> Self {
+        match wire {
+            LimitWire::Blocks { max } => Self::Blocks(max),
+            LimitWire::Results { max } => Self::Results(max),
+            LimitWire::ResponseBytes => Self::ResponseBytes,
+            LimitWire::Time => Self::Time,
+            LimitWire::Batch { max } => Self::Batch(max),
+            LimitWire::SuggestedRange { from, to } => Self::SuggestedRange { from, to },
+            LimitWire::RateLimited { retry_after } => {
+                // A wait that is no duration is unknown.
+                let wait = |seconds| Duration::try_from_secs_f64(seconds).ok();
+                Self::RateLimited { retry_after: retry_after.and_then(wait) }
+            }
+            LimitWire::Unspecified => Self::Unspecified,
+        }
+    }
+}
+
+impl From<Limit> for LimitWire {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Blocks(max) => Self::Blocks { max },
+            Limit::Results(max) => Self::Results { max },
+            Limit::ResponseBytes => Self::ResponseBytes,
+            Limit::Time => Self::Time,
+            Limit::Batch(max) => Self::Batch { max },
+            Limit::SuggestedRange { from, to } => Self::SuggestedRange { from, to },
+            Limit::RateLimited { retry_after } => {
+                Self::RateLimited { retry_after: retry_after.map(|wait| wait.as_secs_f64()) }
+            }
+            Limit::Unspecified => Self::Unspecified,
+        }
+    }
 }
 
 impl fmt::Display for Limit {

@@ -17,12 +17,30 @@ const LARGEST: u64 = 100_000;
 const MANY: usize = 5_000;
 
 /// The window size that a provider accepts, as far as known from its answers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// `serde` writes an object with the numbers `size` and `cap`, so that what was learnt about a
+/// provider can be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(from = "WindowWire")]
 pub struct WindowSize {
     /// Number of blocks in the next window.
     size: u64,
     /// Highest number of blocks in any window.
     cap: u64,
+}
+
+/// A window size in its JSON form.
+#[derive(serde::Deserialize)]
+struct WindowWire {
+    size: u64,
+    cap: u64,
+}
+
+impl From<WindowWire> for WindowSize {
+    fn from(WindowWire { size, cap }: WindowWire) -> Self {
+        let cap = cap.max(1);
+        Self { size: size.clamp(1, cap), cap }
+    }
 }
 
 impl WindowSize {
@@ -86,6 +104,7 @@ pub enum WindowAction {
 /// The provider refuses a single block, so that no smaller window is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the provider refuses a single block, {0}")]
+#[non_exhaustive]
 pub struct SingleBlock(
     /// Number of the refused block.
     pub u64,
@@ -99,6 +118,17 @@ impl Windows {
     }
 
     /// Handles an event; returns the next window to request, or the end.
+    ///
+    /// | event | next window |
+    /// |---|---|
+    /// | [`Answered`](WindowEvent::Answered) with fewer than 5,000 logs | twice the size, up to the highest size |
+    /// | [`Answered`](WindowEvent::Answered) with more logs, or to a suggested range | the same size |
+    /// | [`Limit::Blocks`] with a number below the window's | this number is the size and the highest size |
+    /// | [`Limit::Blocks`] without a usable number | half the blocks are the size and the highest size |
+    /// | [`Limit::SuggestedRange`] that begins with the window and is smaller | the suggested range, once; then at most twice its size |
+    /// | any other limit | half the blocks; the size may grow again |
+    ///
+    /// If a window of one block is refused, the end is an error, [`SingleBlock`].
     #[must_use]
     pub fn handle(&mut self, event: WindowEvent<'_>) -> Vec<WindowAction> {
         match event {

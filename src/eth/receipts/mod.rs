@@ -84,6 +84,7 @@ pub struct BlockReceipts {
 ///
 /// The receipts root does not cover these values: compare them with values from another source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Claims {
     /// `blockHash`.
     pub block_hash: Option<B256>,

@@ -1,6 +1,7 @@
 //! Verification of receipts against the root and the filter of a header.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use alloy_primitives::{B256, Bytes, Log};
 use alloy_trie::{EMPTY_ROOT_HASH, HashBuilder, root::adjust_index_for_rlp};
@@ -15,7 +16,8 @@ use crate::eth::header::{BlockRef, ChainBlock};
 use crate::eth::log::LocatedLog;
 
 /// Relation of a header's filter to the logs of the block's receipts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "agreement", rename_all = "snake_case")]
 pub enum BloomAgreement {
     /// The filter has exactly the bits of the logs, as Ethereum's rules require.
     Exact,
@@ -41,8 +43,39 @@ pub enum BloomAgreement {
     NoInformation,
 }
 
+impl BloomAgreement {
+    /// Returns the name: `exact`, `superset`, `missing` or `no_information`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Superset { .. } => "superset",
+            Self::Missing { .. } => "missing",
+            Self::NoInformation => "no_information",
+        }
+    }
+}
+
+/// Writes the relation in words, with its numbers.
+impl fmt::Display for BloomAgreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact => f.write_str("the filter has exactly the bits of the logs"),
+            Self::Superset { extra_bits } => {
+                write!(f, "the filter has {extra_bits} bits that belong to no log")
+            }
+            Self::Missing { log_index, missing_bits, extra_bits, .. } => write!(
+                f,
+                "the filter lacks {missing_bits} bits of the logs, first of log {log_index}, and \
+                 has {extra_bits} bits that belong to no log"
+            ),
+            Self::NoInformation => f.write_str("the length of the filter is not 256 bytes"),
+        }
+    }
+}
+
 /// A log from verified receipts, with its indices in the block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct VerifiedLog<'a> {
     /// Index of the transaction, and of its receipt, in the block, from 0.
     pub transaction_index: u64,

@@ -12,7 +12,12 @@ use crate::eth::bloom::{BYTES, Blooms};
 use crate::eth::log_query::CompiledQuery;
 
 /// Id of a query in a [`QuerySet`]: 0 for the first inserted query, 1 for the next, and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// `serde` writes the number. It means nothing without its [`QuerySet`].
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct QueryId(u32);
 
 impl QueryId {
@@ -292,6 +297,8 @@ impl Found {
 }
 
 /// Candidates, each with the queries that its block may match.
+///
+/// `serde` writes a list of objects with the number of the `block` and the list of its `queries`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "each query is answered only once for a block: dropped hits are not repeated"]
 pub struct Hits {
@@ -328,5 +335,16 @@ impl Hits {
         }
         self.ids.push(id);
         self.ends.push(self.ids.len());
+    }
+}
+
+impl serde::Serialize for Hits {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(serde::Serialize)]
+        struct Hit<'a> {
+            block: u64,
+            queries: &'a [QueryId],
+        }
+        serializer.collect_seq(self.iter().map(|(block, queries)| Hit { block, queries }))
     }
 }

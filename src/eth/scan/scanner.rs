@@ -49,6 +49,9 @@ const SAMPLE: usize = 256;
 
 impl Scanner {
     /// Prepares a query without a sample of filters: tests of more bits come first.
+    ///
+    /// If thousands of filters are scanned and the query has several clauses, use
+    /// [`ordered_by`](Self::ordered_by): it puts the tests first that reject the most filters.
     pub fn new(query: &CompiledQuery) -> Self {
         Self::ordered_by(query, &[[0; BYTES]; 0])
     }

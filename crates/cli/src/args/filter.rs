@@ -24,14 +24,15 @@ pub(crate) enum FilterCommand {
 }
 
 const SIZE_HELP: &str = "\
-Sizes are exact: of the filter that `filter build` makes for so many distinct keys, its header left
-out. The rate is what that filter has when all keys are in it: at most the rate asked for, and lower
-where the kind's fingerprints come in few sizes. The least that any filter of a fixed set can have is
-log2(1/rate) bits per key.
+Sizes are those of the filter that `filter build` makes for so many distinct keys, without its header.
+They are exact, or within 2 % for rolling, cuckoo, compressed, fuse and scalable filters. The size of a
+ribbon filter is an upper bound: the filter takes 2 to 8 % less. The rate is what the filter has when
+all keys are in it: at most the rate asked for, and lower where the kind's fingerprints come in few
+sizes. The least that any filter of a fixed set can have is log2(1/rate) bits per key.
 
 JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (where not), bits_per_key, bytes,
-hash_funcs, rate, lines_absent, lines_present (cache lines that a probe of a key that is not there, and
-of one that is, reads), insert, remove, merge}]";
+upper_bound (whether bytes is one), hash_funcs, rate, lines_absent, lines_present (cache lines that a
+probe of a key that is not there, and of one that is, reads), insert, remove, merge}]";
 
 /// What a number of keys and a rate of false positives cost in each kind of filter.
 #[derive(Debug, Args)]

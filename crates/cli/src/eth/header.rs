@@ -52,18 +52,6 @@ pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-pub(crate) fn layout_name(layout: HeaderLayout) -> &'static str {
-    match layout {
-        HeaderLayout::Frontier => "frontier",
-        HeaderLayout::London => "london",
-        HeaderLayout::Shanghai => "shanghai",
-        HeaderLayout::Cancun => "cancun",
-        HeaderLayout::Prague => "prague",
-        HeaderLayout::Amsterdam => "amsterdam",
-        _ => "unknown",
-    }
-}
-
 fn row(header: &HeaderView<'_>, hash: B256) -> Vec<String> {
     let (bits, fill) = match header.logs_bloom().count_ones() {
         Some(ones) => (grouped(ones), format!("{:.1} %", f64::from(ones) / 20.48)),
@@ -73,7 +61,7 @@ fn row(header: &HeaderView<'_>, hash: B256) -> Vec<String> {
         grouped(header.number()),
         hash.to_string(),
         Utc::new(header.timestamp()).date_time().trim_end_matches(" UTC").to_owned(),
-        layout_name(header.layout()).to_owned(),
+        header.layout().name().to_owned(),
         grouped(header.gas_used()),
         bits,
         fill,
@@ -84,7 +72,7 @@ fn page(header: &HeaderView<'_>, hash: B256) -> Page {
     let layout = header.layout();
     let fields = match layout {
         HeaderLayout::Unknown => "another chain's or a later fork's".to_owned(),
-        layout => layout_name(layout).to_owned(),
+        layout => layout.name().to_owned(),
     };
     let mut lines = vec![
         ("block", grouped(header.number())),
@@ -167,6 +155,7 @@ fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -
     let place = match position {
         Position::Byte(at) => json!({ "byte": at }),
         Position::Line(line) | Position::Column { line, .. } => json!({ "line": line }),
+        other => json!({ "at": other.to_string() }),
     };
     let bloom = header.logs_bloom();
     let ones = bloom.count_ones();
@@ -180,7 +169,7 @@ fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -
         "parent_hash": text(header.parent_hash()),
         "timestamp": header.timestamp(),
         "time": Utc::new(header.timestamp()).date_time(),
-        "layout": layout_name(header.layout()),
+        "layout": header.layout().name(),
         "fields": header.num_fields(),
         "bytes": header.rlp().len(),
         "beneficiary": header.beneficiary().to_string(),

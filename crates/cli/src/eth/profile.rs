@@ -23,7 +23,7 @@ pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     let found = match chain.parse() {
         Ok(id) => ChainProfile::of_chain_id(id),
         Err(_) if chain == "mainnet" => Some(ChainProfile::ethereum()),
-        Err(_) => ChainProfile::known().find(|profile| profile.name() == chain),
+        Err(_) => ChainProfile::by_name(chain),
     };
     found.map(Some).ok_or_else(|| {
         let names: Vec<_> =

@@ -148,7 +148,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
 pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized takes it)"),
-        Warning::UnknownAnchor(hash) => {
+        Warning::UnknownAnchor { hash } => {
             format!("no provider has the block of --anchor {hash}")
         }
         warning => warning.to_string(),

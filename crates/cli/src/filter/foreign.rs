@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use chainsieve_filter::any::Param;
 use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
 use chainsieve_filter::hashing::KeyHash as _;
-use chainsieve_filter::interop::guava::{GuavaBloomFilter, Strategy};
+use chainsieve_filter::interop::guava::GuavaBloomFilter;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
 use chainsieve_filter::membership::Stats;
 use chainsieve_filter::{AnyFilter, Filter as _, KeyHasher};
@@ -49,12 +49,8 @@ impl Asked {
         match self {
             Self::Any(filter) => filter.params(),
             Self::Guava(filter) => {
-                let strategy = match filter.strategy() {
-                    Strategy::Murmur128Mitz32 => "MURMUR128_MITZ_32",
-                    Strategy::Murmur128Mitz64 => "MURMUR128_MITZ_64",
-                };
                 vec![
-                    ("strategy", Param::Word(strategy)),
+                    ("strategy", Param::Word(filter.strategy().name())),
                     ("num_bits", Param::Number(filter.num_bits())),
                     ("hash_funcs", Param::Number(filter.hash_funcs().into())),
                 ]

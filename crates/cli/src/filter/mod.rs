@@ -42,6 +42,8 @@ fn param_words(param: Param) -> String {
         Param::Number(number) => grouped(number),
         Param::Fraction(fraction) => format!("{fraction}"),
         Param::Word(word) => word.to_owned(),
+        // The enum is `non_exhaustive`. There are no other values in this version.
+        other => format!("{other:?}"),
     }
 }
 
@@ -51,6 +53,7 @@ fn params_json(params: Vec<(&'static str, Param)>) -> Value {
         Param::Number(number) => json!(number),
         Param::Fraction(fraction) => json!(fraction),
         Param::Word(word) => json!(word),
+        other => json!(format!("{other:?}")),
     };
     let member = |(name, param): (&str, Param)| (name.to_owned(), value(param));
     Value::Object(params.into_iter().map(member).collect::<Map<_, _>>())

@@ -98,7 +98,7 @@ fn row(layout: &str, cost: &Cost) -> Vec<String> {
     let can: Vec<_> = can.into_iter().filter(|(can, _)| *can).map(|(_, what)| what).collect();
     vec![
         layout.into(),
-        format!("{:.2}", cost.bits_per_key),
+        format!("{}{:.2}", if cost.is_upper_bound { "≤ " } else { "" }, cost.bits_per_key),
         bytes(cost.num_bits as f64 / 8.0),
         cost.hash_funcs.map_or_else(String::new, |number| number.to_string()),
         rate(cost.fpr),
@@ -120,6 +120,7 @@ fn cost_json(layout: &str, cost: &Cost) -> Value {
         "possible": true,
         "bits_per_key": cost.bits_per_key,
         "bytes": cost.num_bits.div_ceil(8),
+        "upper_bound": cost.is_upper_bound,
         "hash_funcs": cost.hash_funcs,
         "rate": cost.fpr,
         "lines_absent": cost.lines_absent,

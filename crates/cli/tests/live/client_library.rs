@@ -79,7 +79,7 @@ impl Backend {
                     assert!(known.remove(&event), "withdrawn but never reported: {event:?}");
                 }
             }
-            News::Broadcast(_, news) => self.broadcast.push(news.clone()),
+            News::Broadcast { news, .. } => self.broadcast.push(news.clone()),
             _ => {}
         }
         self.client.acknowledge(&update);

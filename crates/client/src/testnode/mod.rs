@@ -190,6 +190,7 @@ impl NodeBuilder {
 }
 
 /// Handle of a node that runs in threads of its own. Dropping it stops the node.
+#[must_use = "dropping the node stops it"]
 pub struct Node {
     shared: Arc<Shared>,
     address: SocketAddr,

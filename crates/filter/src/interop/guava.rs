@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 use crate::encoding::{DecodeError, parameter};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
+use crate::names::names;
 use crate::sizing::{SizingError, checked, classic};
 use crate::words::{Words, count_ones, unite};
 
@@ -36,11 +37,17 @@ const HASHER: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
 
 /// The rule that computes the bit positions of a key from its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Strategy {
     /// Double hashing in 32 bits, used by Guava 11 and 12.
     Murmur128Mitz32,
     /// Double hashing in 64 bits, used by later versions of Guava.
     Murmur128Mitz64,
+}
+
+names! {
+    Strategy, "a strategy of Guava":
+    Murmur128Mitz32 = "MURMUR128_MITZ_32", Murmur128Mitz64 = "MURMUR128_MITZ_64",
 }
 
 /// A Bloom filter with the bit positions of Guava.

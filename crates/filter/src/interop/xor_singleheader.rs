@@ -37,6 +37,7 @@ const SURPLUS_BYTES: usize = 4;
 /// exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the filter has {num_shards} shards, but the format has exactly 1: build it in one shard")]
+#[non_exhaustive]
 pub struct ManyShards {
     /// Number of shards of the filter.
     pub num_shards: usize,

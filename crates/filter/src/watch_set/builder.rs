@@ -33,6 +33,7 @@ pub struct WatchSetBuilder {
 
 /// Progress of building a large set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Progress {
     /// Keys are taken from the iterator.
     Keys {

@@ -1,9 +1,11 @@
 //! Answers, results and errors of a watch set's operations.
 
+use crate::names::names;
 use crate::sizing::SizingError;
 
 /// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[must_use]
 pub enum Answer {
     /// The key is certainly not in the set.
     No,
@@ -13,6 +15,8 @@ pub enum Answer {
     /// The key is certainly in the set.
     Yes,
 }
+
+names! { Answer, "an answer of a watch set": No = "no", Maybe = "maybe", Yes = "yes" }
 
 impl Answer {
     /// Returns `true` if the key may be in the set: for every answer except [`No`](Self::No).

@@ -13,6 +13,7 @@ const CHUNK: usize = 32;
 
 /// A key of a batch that may be in the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Hit {
     /// Index of the key in the batch.
     pub index: usize,

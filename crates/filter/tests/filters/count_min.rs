@@ -53,7 +53,7 @@ impl Oracle {
         for (place, row) in places.into_iter().zip(&mut self.rows) {
             row[place] = match self.update {
                 Update::Plain => row[place].saturating_add(n),
-                Update::Conservative => row[place].max(raised),
+                _ => row[place].max(raised),
             };
         }
     }

@@ -14,6 +14,7 @@ const MAX_BYTES: u64 = 4 << 30;
 /// Why the file of a cursor could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}: {cause}", .path.display())]
+#[non_exhaustive]
 pub struct CursorFileError {
     /// Path of the file.
     pub path: PathBuf,

@@ -229,6 +229,8 @@ impl Driver {
                 actions.extend(self.answer(id, Ok(Answer::Complete)));
                 return Ok(actions);
             }
+            // The enum is `non_exhaustive`. There are no other questions in this version.
+            other => Ok(Answer::Failed(Failure::of_answer(format!("{other} is not supported")))),
         };
         Ok(self.answer(id, answer))
     }
@@ -330,5 +332,10 @@ impl Driver {
 }
 
 fn failure(error: &RpcError) -> Failure {
-    Failure { transient: error.origin().is_transient(), reason: error.to_string() }
+    let reason = error.to_string();
+    if error.origin().is_transient() {
+        Failure::of_connection(reason)
+    } else {
+        Failure::of_answer(reason)
+    }
 }

@@ -31,7 +31,7 @@ use driver::Driver;
 use shared::Shared;
 
 /// An update of a follower.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct LogUpdate {
     /// Number of the update in this run.
@@ -105,7 +105,8 @@ pub trait CandidateIndex: Send {
     ) -> Result<(Vec<BlockRef>, BlockRef), String>;
 }
 
-/// Configures and starts a follower.
+/// Configures and starts a follower. The builder is `Send`, but not `Sync`, because its
+/// [`CandidateIndex`] only has to be `Send`.
 #[must_use]
 pub struct FollowBuilder {
     provider: Provider,
@@ -286,6 +287,7 @@ fn indexed(index: &mut dyn CandidateIndex) -> Result<Option<Indexed>, String> {
 /// Handle of a running follower. Dropping the handle stops the follower as
 /// [`shutdown`](Self::shutdown) does.
 #[derive(Debug)]
+#[must_use = "dropping the handle stops the follower"]
 pub struct Following {
     shared: Arc<Shared>,
     stop: Stop,
@@ -294,7 +296,7 @@ pub struct Following {
 }
 
 /// Progress of a follower.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct FollowStatus {
     /// The latest block that the nodes named; `None` before the first answer.

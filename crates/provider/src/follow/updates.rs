@@ -12,6 +12,7 @@ use super::shared::Shared;
 /// [`Following::shutdown`](super::Following::shutdown) returns the reason. With the feature
 /// `tokio`, `into_stream` converts the reader into a stream.
 #[derive(Debug)]
+#[must_use = "iterators are lazy: no update is read until the reader is iterated"]
 pub struct LogUpdates {
     shared: Arc<Shared>,
     /// Number of this reader among the follower's readers.
@@ -32,6 +33,7 @@ impl LogUpdates {
     ///
     /// Returns `None` if the timeout has passed or if the follower has ended;
     /// [`Following::is_running`](super::Following::is_running) distinguishes the two.
+    #[must_use = "an update that was taken is not delivered again in this run"]
     pub fn next_within(&mut self, timeout: Duration) -> Option<LogUpdate> {
         self.shared.next(Instant::now().checked_add(timeout))
     }
@@ -40,7 +42,6 @@ impl LogUpdates {
 #[cfg(feature = "tokio")]
 impl LogUpdates {
     /// Converts the reader into a stream, which works on any executor.
-    #[must_use]
     pub fn into_stream(self) -> LogUpdateStream {
         LogUpdateStream(self)
     }
@@ -68,6 +69,7 @@ impl Drop for LogUpdates {
 /// returns it.
 #[cfg(feature = "tokio")]
 #[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
 pub struct LogUpdateStream(LogUpdates);
 
 #[cfg(feature = "tokio")]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +20,7 @@ const HIDDEN: &str = "…";
 pub struct EndpointError(&'static str);
 
 impl EndpointError {
-    /// Returns the reason as text.
+    /// Returns the reason as text. No part of the URL is in it.
     pub fn as_str(&self) -> &'static str {
         self.0
     }
@@ -54,6 +55,16 @@ pub struct Endpoint {
 const SHORTEST_SEGMENT: usize = 10;
 /// Minimum length of a query value, header value, user name or password that is hidden.
 const SHORTEST_VALUE: usize = 4;
+
+/// Parses a URL, as [`Endpoint::new`] does. `Display` hides secrets, so parsing its text gives
+/// another endpoint.
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    fn from_str(url: &str) -> Result<Self, EndpointError> {
+        Self::new(url)
+    }
+}
 
 impl Endpoint {
     /// Parses an http or https URL.

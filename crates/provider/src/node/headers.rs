@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::calls::Call;
 use super::error::RpcError;
-use super::{Node, Note, named, tag_json};
+use super::{Node, Note, named};
 use crate::in_order::in_order;
 
 /// The answer for each of several headers; `None` if the node does not have the block.
@@ -45,12 +45,13 @@ impl Node {
     }
 
     /// Requests the header of the block that a tag or number currently names; returns `None` if
-    /// there is no such block.
+    /// there is no such block. Nodes say so by a result of `null`, geth also by error −39001,
+    /// "unknown block".
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or if the answer has another number.
     pub fn header_at(&self, tag: BlockTag) -> Result<Option<HeaderBuf>, RpcError> {
-        let call = Call::new("eth_getBlockByNumber", &json!([tag_json(tag), false]));
+        let call = Call::new("eth_getBlockByNumber", &json!([tag.to_string(), false]));
         let header = self.caller.call(&call, |result| from_json(result, &named(tag)));
         let header = match header {
             // geth answers with error -39001, "unknown block", if no block is finalised yet.

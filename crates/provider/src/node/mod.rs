@@ -144,7 +144,8 @@ impl Node {
         self.caller.transport().note(note);
     }
 
-    /// Asks the node for the chain's id (EIP-155).
+    /// Asks the node for the chain's id (EIP-155), at each call.
+    /// [`Provider::chain_id`](crate::Provider::chain_id) asks only once.
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails.
@@ -165,14 +166,6 @@ impl Node {
     pub fn block(&self, tag: BlockTag) -> Result<BlockRef, RpcError> {
         let header = self.header_at(tag)?.ok_or_else(|| RpcError::NotFound { what: named(tag) })?;
         Ok(BlockRef::from(&header))
-    }
-}
-
-/// Returns a tag or number as a parameter of JSON-RPC.
-fn tag_json(tag: BlockTag) -> String {
-    match tag {
-        BlockTag::Number(number) => format!("{number:#x}"),
-        tag => tag.name().unwrap_or("latest").to_owned(),
     }
 }
 

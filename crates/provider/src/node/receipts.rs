@@ -44,6 +44,10 @@ impl Node {
     /// Requests all receipts of a block, by the first method that the node serves. Returns `None`
     /// if the node does not have the block.
     ///
+    /// The methods are tried in this order: `eth_getBlockReceipts` by hash, `debug_getRawReceipts`,
+    /// `eth_getBlockReceipts` by number, and `eth_getTransactionReceipt` for each transaction. The
+    /// first one that the node serves is remembered for the node and its clones.
+    ///
     /// The receipts are not verified here: the caller must check them against the receipts root of
     /// the block's header.
     ///
@@ -106,6 +110,9 @@ impl Node {
     /// before.
     ///
     /// `take` receives the name of the method and the result. It returns `true` to end the loop.
+    ///
+    /// The call blocks until then, or until all methods were tried. Each method makes one call, except
+    /// that the last one makes a call for each transaction.
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,

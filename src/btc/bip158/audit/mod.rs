@@ -45,9 +45,12 @@ pub use proof_bytes::ProofDecodeError;
 
 use self::known::{KnownInput, Script, Sources, is_consistent, known_inputs, output_elements};
 use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_key};
+use crate::btc::names::names;
 
-/// What the caller knows about the outputs that a block spends.
+/// What the caller knows about the outputs that a block spends. It is neither `Send` nor `Sync`, since
+/// it may borrow a function.
 #[derive(Clone, Copy, Default)]
+#[non_exhaustive]
 pub enum Prevouts<'a> {
     /// The caller knows nothing about them.
     #[default]
@@ -74,8 +77,15 @@ impl fmt::Debug for Prevouts<'_> {
 
 /// The result of an audit.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "verdict", rename_all = "snake_case")
+)]
 pub enum Verdict {
     /// The bytes are exactly the block's filter.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::basis"))]
     Valid(Basis),
     /// The bytes are certainly not the block's filter.
     Invalid(Refutation),
@@ -96,12 +106,21 @@ pub enum Basis {
     Transactions,
 }
 
+names!(Basis, "basis", Trusted => "trusted", Transactions => "transactions");
+
 /// Reason why a filter is not the block's filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "refutation", rename_all = "snake_case")
+)]
 pub enum Refutation {
     /// The reason comes with a proof that anyone can verify.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::proof"))]
     Proof(Box<InvalidFilter>),
     /// The filter lacks the trusted script of this spent output. There is no proof for others.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::outpoint"))]
     TrustedMissing(OutPoint),
     /// The filter's elements differ from those of the block and the trusted scripts. There is no
     /// proof for others.
@@ -120,9 +139,12 @@ impl Refutation {
 
 /// Inputs whose likely scripts are missing from a filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Suspicion {
     /// The inputs for which the filter contains none of the guessed scripts: position of the
     /// transaction in the block, and position of the input in the transaction.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::inputs"))]
     pub inputs: Vec<(u32, u32)>,
     /// The facts that are missing for a verdict.
     pub unknown: Unknown,
@@ -130,6 +152,8 @@ pub struct Suspicion {
 
 /// The facts that are missing for a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Unknown {
     /// The number of inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
     pub inputs: usize,

@@ -46,6 +46,7 @@ pub struct InvalidFilter {
 
 /// Evidence that a filter is not the one of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Evidence {
     /// The bytes are not the strict encoding of any set.
     Malformed,

@@ -27,6 +27,7 @@ pub(super) fn checksum(height: u32, front: &[u8; FRONT], content: &[u8]) -> u32 
 
 /// The part of a file that is present and undamaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Intact {
     /// The header of the file.
     pub header: Header,
@@ -142,6 +143,7 @@ pub(super) fn check_length(place: Place, length: u64) -> Result<u32, ContainerEr
 /// # Ok::<(), ContainerError>(())
 /// ```
 #[derive(Debug, Clone)]
+#[must_use = "iterators are lazy: nothing is read until they are advanced"]
 pub struct Records<'a> {
     rest: &'a [u8],
     intact: Intact,

@@ -4,6 +4,11 @@ use thiserror::Error;
 
 /// Parameters of a Golomb-coded set: `P` and `M` of BIP158.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "json::Unchecked")
+)]
 pub struct GcsParams {
     p: u8,
     m: u32,
@@ -51,4 +56,24 @@ pub enum GcsParamsError {
     /// `M` is 0, which leaves no range for the values.
     #[error("M is 0, the least is 1")]
     ZeroM,
+}
+
+/// JSON: read through the checks of [`GcsParams::new`].
+#[cfg(feature = "serde")]
+mod json {
+    use super::{GcsParams, GcsParamsError};
+
+    #[derive(serde::Deserialize)]
+    pub(super) struct Unchecked {
+        p: u8,
+        m: u32,
+    }
+
+    impl TryFrom<Unchecked> for GcsParams {
+        type Error = GcsParamsError;
+
+        fn try_from(Unchecked { p, m }: Unchecked) -> Result<Self, Self::Error> {
+            Self::new(p, m)
+        }
+    }
 }

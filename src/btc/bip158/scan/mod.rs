@@ -69,8 +69,14 @@ impl<'a> FilterItem<'a> {
 
 /// A commitment to a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "by", rename_all = "snake_case")
+)]
 pub enum Commitment {
     /// The filter's hash, as in `cfheaders` messages.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::filter_hash"))]
     Hash(FilterHash),
     /// The filter headers of the filter and of the filter before it.
     Header {
@@ -93,6 +99,7 @@ impl Commitment {
 
 /// A block that may contain scripts of a wallet, to be fetched and scanned.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Candidate {
     /// The height of the block.
     pub height: u32,
@@ -104,6 +111,11 @@ pub struct Candidate {
 
 /// Reason why a block is a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "kind", rename_all = "snake_case")
+)]
 pub enum Reason {
     /// The filter may contain scripts of a wallet.
     Scripts {
@@ -120,9 +132,15 @@ pub enum Reason {
 /// Reason why a filter gives no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "no_answer", rename_all = "snake_case")
+)]
 pub enum NoAnswer {
     /// The filter is not the one that was committed to.
     #[error("the filter does not meet its commitment: its hash is {0}")]
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::filter_hash"))]
     NotCommitted(FilterHash),
     /// The filter is malformed.
     #[error(transparent)]
@@ -131,6 +149,7 @@ pub enum NoAnswer {
 
 /// The position at which a scan continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cursor {
     /// The next height to scan.
     pub next_height: u32,
@@ -169,6 +188,8 @@ impl Cursor {
 
 /// Counters of a scan. Work that is repeated after a rewind is counted again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Statistics {
     /// The number of filters that were matched.
     pub filters: u64,

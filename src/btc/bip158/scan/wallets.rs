@@ -6,6 +6,7 @@ use crate::btc::bip158::PreparedScripts;
 
 /// Identifies a wallet of a scan: 0 for the first wallet added, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct WalletId(u32);
 
 impl WalletId {
@@ -45,6 +46,7 @@ impl Wallets {
 
     /// Adds a wallet without scripts, with the given birthday. The scan looks for its scripts from
     /// height `birthday` on, in blocks that are not scanned yet.
+    #[must_use = "the id is the only handle of the wallet"]
     pub fn add(&mut self, birthday: u32) -> WalletId {
         let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
         self.members.push(Wallet { birthday, scripts: PreparedScripts::new() });

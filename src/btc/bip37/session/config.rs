@@ -30,24 +30,27 @@ impl Config {
 /// Limits on what a session stores, and its timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest number of requests that are not sent yet.
+    /// Largest number of requests that are not sent yet; 1,000,000 by default.
     pub queued: usize,
-    /// Largest number of requests that are sent and not answered.
+    /// Largest number of requests that are sent and not answered; 100 by default.
     pub in_flight: usize,
     /// Timeout of a request, after which the session reports
-    /// [`Finding::Stalled`](super::Finding::Stalled).
+    /// [`Finding::Stalled`](super::Finding::Stalled); 60 s by default.
     pub timeout: Duration,
     /// Largest size of the cache of received transactions, in bytes. A transaction that was
-    /// received outside of a block may replace one that a block's answer lacks.
+    /// received outside of a block may replace one that a block's answer lacks. The default is
+    /// 4 MiB.
     pub cached_bytes: usize,
-    /// Largest number of stored answers that can be used as evidence.
+    /// Largest number of stored answers that can be used as evidence; 1,000 by default.
     pub answers: usize,
-    /// Largest total size of those answers and of the filters that they answer, in bytes.
+    /// Largest total size of those answers and of the filters that they answer, in bytes; 16 MiB by
+    /// default.
     pub answer_bytes: usize,
-    /// Largest number of undelivered transactions that are remembered because they may arrive late.
+    /// Largest number of undelivered transactions that are remembered because they may arrive late;
+    /// 10,000 by default.
     pub missing: usize,
     /// Largest number of watched outputs of the wallet. Outputs that the caller adds are included
-    /// in the number, but are always stored.
+    /// in the number, but are always stored. The default is 50,000.
     pub outpoints: usize,
 }
 

@@ -71,6 +71,7 @@ pub enum Event {
 
 /// Output of a session.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Action {
     /// Send this message to the node.
     Send(Message),

@@ -40,6 +40,7 @@ use crate::btc::script::ops;
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OmissionEvidence {
     /// The filter as loaded: the payload of `filterload`, before the node inserted anything.
     pub filter: BloomFilter,
@@ -51,6 +52,8 @@ pub struct OmissionEvidence {
 
 /// A transaction of a block that an answer omits, as verified evidence proves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Omission {
     /// Hash of the block.
     pub block_hash: BlockHash,
@@ -65,14 +68,22 @@ pub struct Omission {
 /// The part of a transaction that matches a filter in every implementation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "ground", rename_all = "snake_case")
+)]
 pub enum Ground {
     /// The txid matches.
     Txid,
     /// A push of this output's well-formed script matches.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::index"))]
     Output(u32),
     /// The outpoint that this input spends matches.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::index"))]
     Spent(u32),
     /// A push of this input's well-formed script matches.
+    #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::index"))]
     InputData(u32),
 }
 
@@ -135,6 +146,7 @@ impl fmt::Display for Omission {
 /// A merkle block whose number of transactions implies a false height of the block's tree, and the
 /// coinbase transaction that proves the true height.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct HeightEvidence {
     /// The node's answer, which claims the false height.
     pub merkle_block: MerkleBlock,

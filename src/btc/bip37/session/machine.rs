@@ -38,8 +38,9 @@ use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, 
 /// let mut session = Session::new(Config::new(Network::Bitcoin, policy));
 /// let script = ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array([7; 20]));
 /// let label = Some(Label { keychain: 0, index: 0 });
-/// session.handle(Event::Watch(vec![Watched::Script { script, label }]), Duration::ZERO);
-/// let actions = session.handle(Event::Connected, Duration::ZERO);
+/// let mut actions =
+///     session.handle(Event::Watch(vec![Watched::Script { script, label }]), Duration::ZERO);
+/// actions.extend(session.handle(Event::Connected, Duration::ZERO));
 /// let loads = |action: &Action| matches!(action, Action::Send(Message::FilterLoad(_)));
 /// assert!(actions.iter().any(loads));
 /// // Store the capacity with the tweak: it covers this script and 100 more elements.
@@ -153,6 +154,7 @@ impl Session {
     /// In proportion to the event: the tree and the transactions of an answer, or the path of a
     /// claim. Loading a filter inserts all watched elements. Adding watched items compares the
     /// stored transactions that were received outside of blocks.
+    #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         match event {

@@ -8,6 +8,7 @@ use crate::btc::bip37::UpdateMode;
 /// matches both filters almost certainly belongs to the wallet. Keep `tweak` permanently, and
 /// restore `capacity` with it. Both belong in the wallet's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FilterPolicy {
     /// Random number of this wallet's filters, which is added to the seed of each hash function.
     pub tweak: u32,

@@ -12,6 +12,8 @@ pub const ADDRESS_POPULATION: f64 = 5e7;
 /// The figures are estimates, not guarantees. An observer who knows more about the matching
 /// addresses, for example which are spent together, can exclude most of the false positives.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PrivacyReport {
     /// Number of the wallet's keys and scripts. Those that push the same data, such as P2PKH and
     /// P2WPKH of one key, count once.
@@ -33,6 +35,11 @@ impl PrivacyReport {
 
     /// Returns the report for `filter` with `own` addresses of the wallet. `population` is the
     /// number of addresses that could match, for example [`ADDRESS_POPULATION`].
+    ///
+    /// [`others`](Self::others) is the filter's current false-positive rate times `population`.
+    /// `own` must count what shows the filter the same data once, such as P2PKH and P2WPKH of one
+    /// key. A filter alone does not show the two flags: both are `false`, and a caller that knows
+    /// better sets them.
     pub fn new(filter: &BloomFilter, own: usize, population: f64) -> Self {
         let others = filter.false_positive_rate() * population;
         Self { own, others, parameters_changed: false, keys_inserted: false }

@@ -10,13 +10,16 @@ use crate::btc::bip37::sizing::powf;
 pub const ELEMENTS_PER_TRANSACTION: f64 = 8.0;
 
 /// Returns the expected fraction of foreign transactions that match a filter with the
-/// false-positive rate `fpr` per element.
+/// false-positive rate `fpr` per element: 1 − (1 − `fpr`)^8, with 8 as
+/// [`ELEMENTS_PER_TRANSACTION`]. An `fpr` outside of 0 to 1 is replaced by the nearer bound.
 pub fn expected_match_rate(fpr: f64) -> f64 {
     1.0 - powf(1.0 - fpr.clamp(0.0, 1.0), ELEMENTS_PER_TRANSACTION)
 }
 
 /// Statistics of matches of foreign transactions since the filter was loaded.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MatchStats {
     /// Number of transactions in the answered blocks, as the node claims.
     pub transactions: u64,
@@ -107,19 +110,27 @@ impl Stats {
     }
 }
 
-/// Reason why a new filter should be loaded.
+/// Reason why a new filter should be loaded. A session gives a reason at most once for each loaded
+/// filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(tag = "reason", rename_all = "snake_case")
+)]
 pub enum RefreshReason {
     /// More foreign transactions match than the filter explains. Either the node has inserted many
-    /// elements, or the node chooses what it sends.
+    /// elements, or the node chooses what it sends. Given from 10 false positives on, if they are
+    /// more than 10 times the expected number.
     Observed {
         /// Observed number of false positives per foreign transaction.
         observed: f64,
         /// Expected number of false positives per foreign transaction.
         expected: f64,
     },
-    /// The outpoints that the node inserted have filled the filter.
+    /// The outpoints that the node inserted have filled the filter: its false-positive rate is more
+    /// than 10 times the rate at loading.
     Filled {
         /// Lower bound of the false-positive rate per element now.
         fpr: f64,

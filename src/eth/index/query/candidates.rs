@@ -3,8 +3,10 @@
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use serde::ser::SerializeStruct as _;
+
 /// Statistics of a query: what it read, and what it could skip.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct QueryStats {
     /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
@@ -33,6 +35,9 @@ impl QueryStats {
 ///
 /// The set of blocks is the same as that of a [`scan`](crate::eth::scan::candidates) of the
 /// headers.
+///
+/// `serde` writes an object: `first`, `last`, `count`, `stats` and `candidates`, the list of block
+/// numbers. It can't be read back: only an index gives candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     blocks: RangeInclusive<u64>,
@@ -100,6 +105,18 @@ impl Candidates {
     /// Returns the statistics of the query.
     pub fn stats(&self) -> &QueryStats {
         &self.stats
+    }
+}
+
+impl serde::Serialize for Candidates {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Candidates", 5)?;
+        object.serialize_field("first", &self.first())?;
+        object.serialize_field("last", &self.last())?;
+        object.serialize_field("count", &self.count())?;
+        object.serialize_field("stats", self.stats())?;
+        object.serialize_field("candidates", &self.iter().collect::<Vec<_>>())?;
+        object.end()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::eth::index::storage::Storage;
 use crate::eth::log_query::CompiledQuery;
 
 /// The rows that a query reads, and the number of false candidates to expect.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The rows in reading order.
@@ -46,7 +46,7 @@ pub struct Explanation {
 }
 
 /// Statistics of a row that a query needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ExplainedRow {
     /// Bit position in the filters, 0 to 2047, as the Yellow Paper numbers them.

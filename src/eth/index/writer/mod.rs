@@ -24,7 +24,7 @@ const CONFIRMATIONS: u64 = 256;
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
 
 /// Result of adding headers to an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Appended {
     /// Number of blocks that the index already had.
@@ -67,6 +67,7 @@ pub struct Appended {
 /// # Ok(())
 /// # }
 /// ```
+#[must_use = "headers are acknowledged only after a `sync`; dropping the writer releases its lock"]
 pub struct Writer<S: WriteStorage> {
     storage: S,
     /// Held until the writer is dropped.
@@ -100,14 +101,12 @@ impl<S: WriteStorage> Writer<S> {
     /// Sets the number of newest blocks that stay unsealed and can be rolled back.
     ///
     /// The default is 256. Values above 2²⁰ are reduced to 2²⁰.
-    #[must_use]
     pub fn with_confirmations(mut self, blocks: u64) -> Self {
         self.confirmations = blocks.min(MAX_CONFIRMATIONS);
         self
     }
 
     /// Returns the same writer, which seals sections on `backend`.
-    #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self

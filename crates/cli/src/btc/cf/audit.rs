@@ -259,6 +259,7 @@ fn evidence(evidence: &Evidence) -> String {
             )
         }
         Evidence::Unequal { .. } => "more, fewer or other elements than the block can have".into(),
+        other => other.to_string(),
     }
 }
 

@@ -103,7 +103,7 @@ impl Printer {
                 merge(&mut line, graded_json(graded));
                 self.print(&line, String::new)?;
             }
-            News::Reopened(from, to) => {
+            News::Reopened { from, to } => {
                 let line = json!({"kind": "reopened", "from": from, "to": to});
                 self.print(&line, String::new)?;
             }
@@ -167,7 +167,7 @@ impl Printer {
         let at = finding.at();
         match finding {
             // Nothing would ever be found.
-            Finding::NoFilter(_) | Finding::ItemRefused(..) => anyhow::bail!("{finding}"),
+            Finding::NoFilter(_) | Finding::ItemRefused { .. } => anyhow::bail!("{finding}"),
             Finding::FirstUnknown(_) => {}
             _ if at.is_none() => {
                 print_log(&finding.to_string());
@@ -268,7 +268,7 @@ impl Printer {
         let evidence = match hit.place {
             Some(_) => {
                 let confirmations = count(confirmations, "confirmation");
-                format!("{}, {confirmations}, {}", hit.evidence, hit.why)
+                format!("{}, {confirmations}, {}", hit.evidence.describe(), hit.why)
             }
             None => format!("relayed by {}", hit.peer.as_deref().unwrap_or("a peer")),
         };

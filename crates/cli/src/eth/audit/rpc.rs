@@ -156,13 +156,13 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
             tip.block.hash
         ));
     }
-    for (node, beside) in &tip.others {
-        let name = name(*node);
+    for other in &tip.others {
+        let name = name(other.node);
         let undecided =
             if tip.is_own { ": without --anchor, nothing is proven of its answer" } else { "" };
-        match beside {
-            Beside::Another(other) => warnings.push(format!(
-                "{name} has another block {at}, {other}: one of the two is wrong, or a \
+        match other.beside {
+            Beside::Another { hash } => warnings.push(format!(
+                "{name} has another block {at}, {hash}: one of the two is wrong, or a \
                  reorganisation has passed one of them by{undecided}"
             )),
             Beside::Nothing => {

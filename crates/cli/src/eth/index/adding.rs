@@ -16,9 +16,7 @@ use crate::args::eth::{AddingArgs, LinkedHeaders};
 use crate::eth::linked::{self, Bounds};
 use crate::exit::Exit;
 use crate::input::Reader;
-use crate::output::{
-    Lines, Page, Report, bytes, count, duration, float, grouped, json_line, span,
-};
+use crate::output::{Lines, Page, Report, bytes, count, duration, float, grouped, json_line, span};
 use crate::progress;
 
 /// What was added is made durable after so long, if not before.

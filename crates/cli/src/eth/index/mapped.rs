@@ -31,7 +31,8 @@ impl Storage for MappedFolder {
         let file = self.0.open(name, kind)?;
         Ok(match kind {
             FileKind::Sealed => MappedFile::Mapped(map(&file)?),
-            FileKind::Growing => MappedFile::Read(file),
+            // A file of another kind may be truncated, so it must not be mapped.
+            _ => MappedFile::Read(file),
         })
     }
 }

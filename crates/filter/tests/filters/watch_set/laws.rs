@@ -110,21 +110,20 @@ impl<S: KeyStore<Error: Debug + PartialEq>> Watched<S> {
             assert_eq!(set.contains(key), answer.may_contain());
             assert_eq!(set.confirm(key), Ok(model.contains_key(key)));
         }
-        let hits = |expected: &dyn Fn(usize) -> Option<bool>| -> Vec<Hit> {
+        let hits = |expected: &dyn Fn(usize) -> Option<bool>| -> Vec<(usize, bool)> {
             let hit = |index| expected(index).map(|is_certain| (index, is_certain));
-            let hits = (0..keys.len()).filter_map(hit);
-            hits.map(|(index, is_certain)| hit_of(index, is_certain)).collect()
+            (0..keys.len()).filter_map(hit).collect()
         };
         let asked =
             hits(&|index| answers[index].may_contain().then(|| answers[index].is_certain()));
-        assert_eq!(set.contains_batch(&keys, probe), asked);
+        assert_eq!(pairs(set.contains_batch(&keys, probe)), asked);
         let members = hits(&|index| model.contains_key(&keys[index]).then_some(true));
-        assert_eq!(set.confirm_batch(&keys, probe).expect("a disk"), members);
+        assert_eq!(pairs(set.confirm_batch(&keys, probe).expect("a disk")), members);
     }
 }
 
-fn hit_of(index: usize, is_certain: bool) -> Hit {
-    Hit { index, is_certain }
+fn pairs(hits: &[Hit]) -> Vec<(usize, bool)> {
+    hits.iter().map(|hit| (hit.index, hit.is_certain)).collect()
 }
 
 /// Runs sequences on sets of one kind. If `is_ever_exact`, the sets must have been exact at times,

@@ -78,7 +78,7 @@ fn addresses_are_counted_in_any_order() {
             let policy = FilterPolicy { insert_keys, ..FilterPolicy::new(1) };
             let mut session = Session::new(Config::new(Network::Regtest, policy));
             let all = order.map(|place: usize| watched[place].clone()).to_vec();
-            session.handle(Event::Watch(all), Duration::ZERO);
+            let _actions = session.handle(Event::Watch(all), Duration::ZERO);
             let actions = session.handle(Event::Connected, Duration::ZERO);
             let own = actions.iter().find_map(|action| match action {
                 Action::Report(Finding::Privacy(report)) => Some(report.own),
@@ -103,7 +103,8 @@ fn one_address_reads_as_one() {
 fn a_clock_set_back_hides_no_stall() {
     let mut world = world(1);
     let first = world.at(0);
-    world.session.handle(Event::Request(vec![first]), Duration::from_secs(1_000_000));
+    let _actions =
+        world.session.handle(Event::Request(vec![first]), Duration::from_secs(1_000_000));
     let mut tick = |seconds| world.session.handle(Event::Tick, Duration::from_secs(seconds));
     assert_eq!(tick(10), []);
     assert_eq!(tick(70), []);

@@ -1,0 +1,49 @@
+//! The public types can be used by several threads and have `Debug`, and errors are
+//! `std::error::Error`.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use chainsieve_client::*;
+
+/// `Builder` is `Send` only, since its storage and its log callback need not be `Sync`.
+#[test]
+fn types_are_send_sync_and_debug() {
+    fn check<T: Send + Sync + Debug>() {}
+    fn check_send<T: Send + Debug>() {}
+    check_send::<Builder>();
+    check::<Chain>();
+    check::<Client>();
+    check::<Folder>();
+    check::<HitCounts>();
+    check::<LookUpError>();
+    check::<Memory>();
+    check::<PeerClaims>();
+    check::<PeerNote>();
+    check::<PeerStatus>();
+    check::<RunError>();
+    check::<Status>();
+    check::<Stopped>();
+    check::<StorageError>();
+    check::<UpdateStream>();
+    check::<Updates>();
+    check::<WalletError>();
+    check::<testnode::Ended>();
+    check::<testnode::Node>();
+    check::<testnode::NodeBuilder>();
+    check::<testnode::Note<'static>>();
+}
+
+#[test]
+fn errors_are_errors() {
+    fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
+    check::<LookUpError>();
+    check::<RunError>();
+    check::<StartError>();
+    check::<Stopped>();
+    check::<StorageError>();
+    check::<WalletError>();
+    // It may hold an error of the system, which is not `Clone`.
+    fn check_source<T: Error + Send + Sync + 'static>() {}
+    check_source::<StartError>();
+}

@@ -1,0 +1,39 @@
+//! Names of enum values are read as they are written.
+
+use core::fmt::{Debug, Display};
+use core::str::FromStr;
+
+use chainsieve_filter::count_min::Update;
+use chainsieve_filter::hashing::HashFunction;
+use chainsieve_filter::interop::guava::Strategy;
+use chainsieve_filter::watch_set::Answer;
+use chainsieve_filter::{Kind, UnknownName};
+
+fn check<T>(values: impl IntoIterator<Item = T>, name: fn(T) -> &'static str)
+where
+    T: Copy + Debug + Display + PartialEq + FromStr<Err = UnknownName>,
+{
+    let mut names = Vec::new();
+    for value in values {
+        let name = name(value);
+        assert_eq!(value.to_string(), name);
+        assert_eq!(name.parse(), Ok(value));
+        assert_eq!(name.replace('-', "_").parse(), Ok(value));
+        names.push(name);
+    }
+    let error = "nothing".parse::<T>().expect_err("an unknown name");
+    assert_eq!((&*error.name, error.known), ("nothing", &names[..]));
+}
+
+#[test]
+fn names_are_read_as_written() {
+    check(Kind::ALL, Kind::name);
+    check([Update::Plain, Update::Conservative], Update::name);
+    check([Strategy::Murmur128Mitz32, Strategy::Murmur128Mitz64], Strategy::name);
+    check([Answer::No, Answer::Maybe, Answer::Yes], Answer::name);
+    assert_eq!(HashFunction::Xxh64 { seed: 7 }.to_string(), "xxh64");
+    assert_eq!(
+        "mean".parse::<Update>().unwrap_err().to_string(),
+        "\"mean\" is not a rule of updates: known are plain, conservative"
+    );
+}

@@ -1,0 +1,96 @@
+//! The public types of `eth` can be moved and shared between threads, and print as `Debug`. Errors
+//! are `Error`s.
+#![cfg(all(feature = "eth", feature = "std"))]
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use chainsieve::eth::index::Folder;
+
+fn shared<T: Debug + Send + Sync>() {}
+fn error<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
+
+/// Checks types of a module; the arguments of a generic type are in brackets.
+macro_rules! each {
+    ($check:ident, $module:ident: $($type:ident $([$($argument:tt)*])?),+ $(,)?) => {
+        $($check::<chainsieve::eth::$module::$type$(<$($argument)*>)?>();)+
+    };
+}
+
+#[test]
+fn types_can_be_shared_between_threads() {
+    each!(
+        shared, audit:
+        Action, Audit['static], AuditReport, Counts, Event['static], Examined, Finding, FindingKind,
+        ForgedLog, Forgery, Grounds, OmittedLog, Question['static], Status, Undecidable, Verdict,
+        WrongField,
+    );
+    each!(shared, bloom: Answer, BloomView['static]);
+    each!(shared, certificate: Certificate, Trust['static], VerifiedCertificate);
+    each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, Stretch);
+    each!(
+        shared, files:
+        FileFormat, HeaderBatch, HeaderReader[&'static [u8]], Input[&'static [u8]], JsonValue,
+        JsonValues[&'static [u8]], Position,
+    );
+    each!(shared, fill: FillHistogram);
+    each!(
+        shared, follow:
+        Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,
+        Note, Question, QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
+    );
+    each!(shared, forecast: ClauseForecast, Forecast);
+    each!(
+        shared, header:
+        BlockRef, ChainBlock['static], HeaderBuf, HeaderChain, HeaderLayout, HeaderView['static],
+        Linked,
+    );
+    each!(
+        shared, index:
+        Appended, Candidates, Checked, Damage, ExplainedRow, Explanation, FileKind, Folder,
+        Index[Folder], Operation, Part, QueryStats, SegmentFile, Settings, Verified,
+        Verifier['static, Folder], Writer[Folder],
+    );
+    each!(shared, json: Place);
+    each!(shared, log: LocatedLog);
+    each!(
+        shared, log_query:
+        BlockSelection, BlockTag, CompiledQuery, Heads, LogQuery, QueryLimits, ResolvedBlocks,
+        Semantics, TopicSet,
+    );
+    each!(
+        shared, provider:
+        Budget, Difference['static], Limit, Retry, Spending, WindowAction, WindowEvent['static],
+        WindowSize, Windows,
+    );
+    each!(
+        shared, receipts:
+        BlockReceipts, BloomAgreement, Claims, Outcome, Receipt, ReceiptProof,
+        VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
+    );
+    each!(shared, scan: Hits, QueryId, QuerySet, Scanner, WatchList);
+    #[cfg(feature = "era")]
+    each!(
+        shared, files:
+        Archive[&'static [u8]], BlockEntries[&'static [u8]], Entry['static, &'static [u8]],
+        EntryKind,
+    );
+}
+
+#[test]
+fn errors_are_errors() {
+    each!(error, audit: AuditError, EvidenceError, Rejection);
+    each!(error, certificate: CertificateJsonError, IssueError, VerifyError);
+    each!(error, files: FileError, FileProblem, IndexProblem, UnknownFormatName);
+    each!(error, follow: AnswerError, CursorError, Failure, Fault, StartError);
+    each!(error, header: ChainError, HeaderError, JsonHeaderError);
+    each!(error, index: IndexError);
+    each!(error, json: ValueProblem);
+    each!(error, log: LogJsonError, LogProblem);
+    each!(error, log_query: EventSignatureError, LimitError, QueryJsonError, ResolveError);
+    each!(error, provider: SingleBlock);
+    each!(error, receipts: ProofError, ReceiptsError, VerifyError);
+    error::<chainsieve::eth::UnknownName>();
+    #[cfg(feature = "alloy-rpc")]
+    each!(error, log_query: TrailingWildcard);
+}
