@@ -26,7 +26,7 @@ pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 pub(crate) use serve::ServeArgs;
 
-/// Filters for light clients, and what an answer proves.
+/// Filters Bitcoin and Ethereum for light clients, and verifies what nodes answer.
 #[derive(Debug, Parser)]
 #[command(
     name = "chainsieve",
@@ -36,7 +36,7 @@ pub(crate) use serve::ServeArgs;
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
-    /// Print JSON, with the fields that each command's --help lists
+    /// Print JSON; each command's --help lists the fields
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     /// Print no notes and no progress on standard error
@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// `--version`: what this build reads and asks.
+/// Text of `--version`: the standards and formats that this build supports.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\n",
@@ -60,8 +60,9 @@ fn after_help() -> String {
     format!(
         "{EXIT_CODES}
 
-Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
-(raw or hex), or - for standard input. Results go to standard output, all else to standard error."
+Wherever a command reads a filter, a block or a transaction, it accepts hex, the name of a file
+(raw or hex), or - for standard input. Results are written to standard output, everything else to
+standard error."
     )
 }
 
@@ -70,30 +71,30 @@ JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{
 reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
 match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
 log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
-verify}}. Reasons are those of `chainsieve btc match --help`.";
+verify}}. The reasons are described in `chainsieve btc match --help`.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Bitcoin: Bloom filters, merkle blocks, compact block filters
     #[command(subcommand)]
     Btc(BtcCommand),
-    /// Ethereum: headers and the filters of their logs, queries, audits of answers
+    /// Ethereum: headers and their log filters (logsBloom), log queries, audits of eth_getLogs
     #[command(subcommand)]
     Eth(eth::EthCommand),
-    /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
+    /// Membership filters for any keys: Bloom and its variants, cuckoo, fuse, ribbon
     #[command(subcommand)]
     Filter(filter::FilterCommand),
-    /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
+    /// Show both on real blocks, without a network: a wallet's filter, and a log that a node omitted
     #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell
     Completions {
-        /// The shell
+        /// The shell to print completions for
         shell: Shell,
     },
     /// Write the manual pages: one for each command
     Man {
-        /// The folder for the pages
+        /// The folder to write the pages to, created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -112,21 +113,21 @@ pub(crate) enum BtcCommand {
     /// Make merkleblocks and verify them
     #[command(subcommand)]
     Prove(ProveCommand),
-    /// Serve a folder of blocks to wallets' tests: a node with BIP37 and BIP157
+    /// Run a test node for wallets: serve a folder of blocks with BIP37 and BIP157
     Serve(ServeArgs),
-    /// Fetch headers, filter headers and filters from peers, and compare what they say
+    /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
-    /// Watch addresses, scripts, keys and coins with peers: the past, then live
+    /// Watch addresses, scripts, keys and coins through peers: first past blocks, then new ones
     Watch(Box<client::WatchLiveArgs>),
-    /// Go over past blocks again with peers, for more items
+    /// Scan past blocks again through peers, for additional items
     Rescan(Box<client::RescanArgs>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProveCommand {
-    /// Make the merkleblock of a block: the proof that transactions are in it
+    /// Make the merkleblock of a block: the proof that the block contains some transactions
     Make(MakeArgs),
-    /// Verify a merkleblock, and say what it proves and what it does not
+    /// Verify a merkleblock, and list what it proves and what it does not prove
     Verify(VerifyArgs),
 }
 
@@ -140,30 +141,30 @@ pub(crate) enum BloomCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CfCommand {
-    /// Build the compact filters of blocks and the headers over them
+    /// Build the compact filters of blocks and the filter headers
     Build(cf::BuildArgs),
-    /// Look for scripts in the compact filters of many blocks
+    /// Search the compact filters of many blocks for scripts
     Scan(cf::ScanArgs),
-    /// Compare a compact filter with its block: valid, proven wrong, or not decided
+    /// Compare a compact filter with its block: valid, proven invalid, or not decided
     Audit(cf::AuditArgs),
-    /// Verify what `audit --proof-out` wrote, without the block
+    /// Verify a proof that `audit --proof-out` wrote, without the block
     VerifyProof(cf::VerifyProofArgs),
-    /// Recompute the headers over a file of filters and compare them
+    /// Recompute the filter headers of a file of filters and compare them
     VerifyHeaders(cf::VerifyHeadersArgs),
 }
 
-/// What happens to files that are in the place of output.
+/// Options for output files that exist already.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OverwriteArgs {
-    /// Replace output files that exist
+    /// Replace output files that already exist
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// A word of the command line, what it stands for, and what `--help` says of it.
+/// A possible value of an option: its word on the command line, its meaning, and its help text.
 type Choice<T> = (&'static str, T, &'static str);
 
-/// Takes one of these words.
+/// Returns a parser that accepts exactly the words of `choices`.
 fn choice<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
@@ -173,7 +174,7 @@ where
     PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
 }
 
-/// The chain that addresses and proof-of-work limits belong to, also by Bitcoin Core's names.
+/// Returns the parser of `--network`, which also accepts Bitcoin Core's names of the networks.
 fn network() -> impl TypedValueParser<Value = Network> {
     const NETWORKS: [(&str, Network, &[&str]); 5] = [
         ("mainnet", Network::Bitcoin, &["main", "bitcoin"]),
@@ -191,12 +192,12 @@ fn network() -> impl TypedValueParser<Value = Network> {
     })
 }
 
-/// The name of a chain as `--network` takes it.
+/// Returns the name of a network as `--network` accepts it.
 pub(crate) fn network_name(network: Network) -> String {
     if network == Network::Bitcoin { "mainnet".into() } else { network.to_string() }
 }
 
-/// A command line that parses and yet makes no sense.
+/// Error for arguments that parse but contradict each other; ends the command with exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) &'static str);
 

@@ -93,7 +93,7 @@ fn an_anchor_authenticates_what_is_before_it() {
         &["eth", "scan", headers.path(), "--anchor", "0x12"],
         b"",
         USAGE,
-        &["1 bytes, and a hash has 32"],
+        &["1 bytes, but a hash has 32"],
     );
 }
 
@@ -157,7 +157,7 @@ fn slips_in_queries() {
     let unpadded = ROUTER.trim_start_matches("address:");
     refused(&["--topic1", unpadded], BAD_INPUT, &["--topic1", "write address:0x7a25"]);
     refused(&["--address", &WETH.replace("C02a", "C12a")], BAD_INPUT, &["checksum"]);
-    refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, and an address has 20"]);
+    refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, but an address has 20"]);
     refused(&["--event", "Deposit(address,uint)"], BAD_INPUT, &["uint256"]);
     refused(&["--query", "q.json", "--address", WETH], USAGE, &["--query"]);
     refused(&["--query", "/no/such.json"], BAD_INPUT, &["/no/such.json"]);
