@@ -62,7 +62,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
             if !["target", "node_modules", "corpus"].contains(&name) {
                 files(&path, found);
             }
-        } else if name.ends_with(".rs") || name.ends_with(".md") {
+        } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
             found.push(path);
         }
     }

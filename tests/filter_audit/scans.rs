@@ -90,7 +90,7 @@ fn the_first_payments_of_mainnet() {
     watch.rewind(8);
     assert_eq!(watch.outputs().len(), 0);
     for (height, case) in (0..).zip(&chain) {
-        watch.scan(height, &case.bind());
+        let _first = watch.scan(height, &case.bind());
         // Scanning a block twice finds the same.
         let again = watch.scan(height, &case.bind());
         assert_eq!(again.outcome() == Outcome::Relevant, relevant.contains(&height), "{height}");

@@ -1,4 +1,4 @@
-//! Unix times as dates.
+//! Conversions between Unix times and dates.
 
 use std::ops::Range;
 
@@ -12,14 +12,15 @@ pub(crate) struct Utc {
 }
 
 const DAY: u64 = 86_400;
-/// Days of 400 years, after which the calendar repeats.
+/// Number of days in 400 years, after which the Gregorian calendar repeats.
 const CYCLE: u64 = 146_097;
 
 impl Utc {
-    /// Of seconds since 1970. Times of a chain are numbers that anyone may have written, so that
-    /// every one has to have a date, if not one that people live to see.
+    /// Returns the date of a number of seconds since 1970.
+    ///
+    /// Every `u64` has a date: timestamps of headers are untrusted and must not cause a panic.
     pub(crate) fn new(timestamp: u64) -> Self {
-        // Years that start in March, so that a leap day is the last of its year (Hinnant's
+        // Years are counted from March, so that a leap day is the last day of its year (Hinnant's
         // civil_from_days).
         let days = timestamp / DAY + 719_468;
         let (cycle, day) = (days / CYCLE, days % CYCLE);
@@ -35,12 +36,12 @@ impl Utc {
         }
     }
 
-    /// `2023-07-13`.
+    /// Formats the date as `2023-07-13`.
     pub(crate) fn date(self) -> String {
         format!("{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
 
-    /// `2023-07-13 16:20:35 UTC`.
+    /// Formats date and time as `2023-07-13 16:20:35 UTC`.
     pub(crate) fn date_time(self) -> String {
         let Self { seconds, .. } = self;
         let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -48,17 +49,19 @@ impl Utc {
     }
 }
 
-/// The second at which a day begins in UTC, from 1970 on.
+/// Returns the Unix time at which a day starts in UTC; the year must be at least 1970.
 pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
-    // Years that start in March, as above (days_from_civil).
+    // Years are counted from March, as in `Utc::new` (Hinnant's days_from_civil).
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let (cycle, year) = (year / 400, year % 400);
     let days = 365 * year + year / 4 - year / 100 + (153 * month + 2) / 5 + day - 1;
     (cycle * CYCLE + days - 719_468).saturating_mul(DAY)
 }
 
-/// The second at which a day begins in UTC: of `2023-07-13`, from 1970 on and as far as the times of
-/// headers go.
+/// Parses a day such as `2023-07-13` and returns the Unix time at which it starts in UTC.
+///
+/// Returns `None` if the text is not a day from 1970 on whose start fits into 32 bits, as times of
+/// Bitcoin headers do.
 pub(crate) fn day_start(text: &str) -> Option<u32> {
     let number = |digits: Range<usize>| text.get(digits)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);

@@ -1,4 +1,4 @@
-//! `demo`: the main jobs from end to end, on blocks of the main chains.
+//! `demo`: the main tasks from end to end, on mainnet blocks.
 
 mod audit;
 
@@ -27,19 +27,19 @@ const HEIGHT: u64 = 757_753;
 /// outpoint is what every coinbase transaction spends, and the coinbase shows the tree's height.
 const WATCHED: [(&str, &str); 4] = [
     ("bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n", "a segwit address"),
-    ("1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn", "an address of the first kind"),
+    ("1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn", "a legacy (P2PKH) address"),
     (
         "32814b7911b053b7c62c621b70878f3452ab331b2998dc639abf109a407d0a0b:0",
-        "a segwit coin that it has",
+        "a segwit coin of the wallet",
     ),
     ("0000000000000000000000000000000000000000000000000000000000000000:4294967295", "any coinbase"),
 ];
-/// Room beside what is watched: each match inserts its outpoint, and a filter that fills up
-/// matches more and more.
+/// Number of elements that the filter is sized for, more than are inserted: each match inserts an
+/// outpoint, and a filter that fills up has a higher false-positive rate.
 const ELEMENTS: u32 = 8;
-/// High, so that one block shows the cover that false positives give.
+/// False-positive rate, high enough to show false positives in a single block.
 const RATE: f64 = 0.01;
-/// Random in a real wallet, and then kept for good; fixed here so that every run is the same.
+/// Tweak of the filter. A real wallet draws it at random once; here it is fixed for equal runs.
 const TWEAK: u32 = 1;
 
 pub(crate) fn run() -> anyhow::Result<Report> {
@@ -51,7 +51,7 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-/// Plays a wallet and a node, each with what the other sent.
+/// Runs the wallet and the node; each uses only what the other one sent.
 fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     let block: Block = deserialize(raw)?;
     page.line(format!(
@@ -98,7 +98,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     });
     let described: Vec<_> = described.collect();
     page.heading(format!(
-        "2  The node matches the block ({}; taken apart in {})",
+        "2  The node matches the block ({}; parsed in {})",
         duration(searched),
         duration(parsed)
     ));
@@ -135,7 +135,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     }))
 }
 
-/// The filter that the wallet builds and sends, what in it is the wallet's own, and how long it took.
+/// Returns the wallet's filter, the elements that belong to the wallet, and the build time.
 fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u8>>, Duration)> {
     let policy = watch::Policy { network: Network::Bitcoin, range: Range(0..=0), with_keys: false };
     let items: Vec<Item> = WATCHED
@@ -151,7 +151,7 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     }
     let payload = filter.encode();
     let built = started.elapsed();
-    // Every coinbase spends the null outpoint: what matches by it is not the wallet's.
+    // Every coinbase spends the null outpoint, so a match of it does not belong to the wallet.
     data.remove(&watch::outpoint_element(&OutPoint::null()));
     page.heading(format!("1  The wallet builds its filter ({})", duration(built)));
     for (item, what) in WATCHED {
@@ -169,7 +169,7 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     Ok((filter, data, built))
 }
 
-/// Whether `tx` pays to or spends what is in `own`; its outputs that do are then watched too.
+/// Returns `true` if `tx` pays to or spends an element of `own`; adds the outpoints of such outputs.
 fn is_own(tx: &Transaction, own: &mut HashSet<Vec<u8>>) -> bool {
     let txid = tx.compute_txid();
     let mut found = false;
@@ -183,7 +183,7 @@ fn is_own(tx: &Transaction, own: &mut HashSet<Vec<u8>>) -> bool {
     found || tx.input.iter().any(|input| spends(&input.previous_output))
 }
 
-/// What matched, and whether it is about what the wallet watches or chance.
+/// Shows the matches, and whether each one is the wallet's or a false positive.
 fn show_matches(page: &mut Page, matched: &[(Described<'_>, bool)]) {
     for (described, own) in matched {
         let Described { found, tx, .. } = described;
@@ -202,7 +202,7 @@ fn show_matches(page: &mut Page, matched: &[(Described<'_>, bool)]) {
 
 fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
     page.line(format!(
-        "   proven      block {},\n               with proof of work of difficulty {}",
+        "   proven      the header of block {},\n               with proof of work of difficulty {}",
         proof.block_hash,
         difficulty(&proof.header, with_separators)
     ));
@@ -210,8 +210,8 @@ fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
     page.line(match proof.depth {
         Depth::Unproven => format!("   proven      {leaves} leaves are under its merkle root"),
         Depth::Coinbase(_) => format!(
-            "   proven      {leaves} transactions are in it, {own} of them the wallet's, and the \
-             coinbase, which shows the tree's height"
+            "   proven      {leaves} transactions are in the block, {own} of them the wallet's; the \
+             coinbase proves the tree's height"
         ),
     });
     for line in NOT_PROVEN {
@@ -220,11 +220,11 @@ fn show_proof(page: &mut Page, proof: &Proof, own: usize) {
 }
 
 const NOT_PROVEN: [&str; 2] = [
-    "that the block is in the chain: the wallet compares it with its headers",
-    "that nothing was left out: BIP37 proves inclusion, never omission",
+    "that the block is in the chain: the wallet must compare it with its headers",
+    "that nothing was left out: BIP37 proves inclusion, not completeness",
 ];
 
-/// A txid in a line of words, cut so that the line fits a terminal.
+/// Shortens the txid in a line of text, so that the line fits a terminal.
 fn shorter(words: &str) -> String {
     let cut = |word: &str| match word.split_once(':') {
         Some((txid, vout)) if txid.len() == 64 => format!("{txid:.16}…:{vout}"),

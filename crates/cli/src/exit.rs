@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::args::UsageError;
 
-/// How a command ends.
+/// Exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
@@ -19,7 +19,7 @@ pub(crate) enum Exit {
     No = 1,
     /// The command line is invalid; `clap` exits with the same code.
     Usage = 2,
-    /// Proven wrong: an answer that left something out, an invalid proof or filter.
+    /// Proven wrong: an incomplete or false answer, an invalid proof or filter.
     Wrong = 3,
     /// The evidence does not decide the question, or the command gave up.
     Undecided = 4,
@@ -27,7 +27,7 @@ pub(crate) enum Exit {
     Failed = 5,
 }
 
-/// The table, for `--help`.
+/// The table of exit codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0  yes, done
             1  no: nothing matched
@@ -48,7 +48,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error that ends a command with another code than [`Exit::Failed`].
+/// An error with an exit code of its own, in place of [`Exit::Failed`].
 #[derive(Debug, Error)]
 #[error("{error:#}")]
 struct Coded {
@@ -57,12 +57,12 @@ struct Coded {
 }
 
 impl Exit {
-    /// The same error, which ends the command with this code.
+    /// Returns an error that ends the command with this exit code.
     pub(crate) fn error(self, error: anyhow::Error) -> anyhow::Error {
         Coded { exit: self, error }.into()
     }
 
-    /// The code of a command that ended with an error.
+    /// Returns the exit code for an error: the first code that it or one of its causes implies.
     pub(crate) fn of_error(error: &anyhow::Error) -> Self {
         if error.is::<UsageError>() {
             return Self::Usage;
@@ -86,8 +86,10 @@ impl Exit {
         }
     }
 
-    /// Headers that never fit together, or receipts that nobody has, prove nothing: a provider is
-    /// often many nodes, of which some lag behind or follow another branch.
+    /// Returns the exit code for a failed fetch.
+    ///
+    /// Headers that do not form a chain, or missing receipts, prove nothing wrong: a provider often
+    /// consists of many nodes, and some of them lag or follow another branch.
     pub(crate) fn of_fetch(error: &FetchError) -> Self {
         match error {
             FetchError::NoOneChain { .. }
@@ -102,14 +104,14 @@ impl Exit {
 
     pub(crate) fn of_fault(fault: &Fault) -> Self {
         match fault {
-            // The anchor is the user's word, so a chain without it is not the one that was asked for.
+            // The user vouches for the anchor, so a chain that lacks it is the wrong chain.
             Fault::OtherThanAnchor { .. } | Fault::BeforeAnchor(_) => Self::Wrong,
             Fault::EmptyRange { .. }
             | Fault::IndexBegins { .. }
             | Fault::IndexUnsound(_)
             | Fault::GaveUp { error: AnswerError::Failed(_), .. }
             | Fault::NoReceipts { error: AnswerError::Failed(_), .. } => Self::Failed,
-            // Which side is wrong is not known, or nothing more comes.
+            // It is unknown which side is wrong, or the provider delivers nothing more.
             _ => Self::Undecided,
         }
     }

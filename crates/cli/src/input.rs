@@ -13,10 +13,10 @@ use crate::secret;
 
 const STDIN_TWICE: UsageError = UsageError("standard input (-) can be read only once");
 
-/// What some editors put at the start of a text.
+/// The byte order mark, which some editors write at the start of a text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// Bytes, and the words for where they came from.
+/// Bytes, and the name of their source for errors.
 #[derive(Debug)]
 pub(crate) struct Input {
     pub(crate) source: String,
@@ -24,7 +24,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// The bytes that it stands for, if it is hex; else itself.
+    /// Decodes the bytes if they are text, which must be hex; returns raw bytes unchanged.
     pub(crate) fn unhex(self, what: &str) -> anyhow::Result<Self> {
         let Self { source, bytes } = self;
         let bytes = match as_hex_text(&bytes) {
@@ -44,7 +44,7 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// A reader of these arguments, of which one at most is standard input.
+    /// Returns a reader of these arguments; at most one of them may be standard input (`-`).
     pub(crate) fn of(
         arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     ) -> Result<Self, UsageError> {
@@ -54,12 +54,12 @@ impl Reader {
         Ok(Self::default())
     }
 
-    /// One thing: the whole of a file, whatever its line breaks.
+    /// Reads one object: a file of hex may break it into several lines.
     pub(crate) fn one(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         self.raw(argument, what)?.unhex(what)
     }
 
-    /// Several things: a file of hex has one on each line.
+    /// Reads several objects: a file of hex contains one per line, a raw file contains one.
     pub(crate) fn many(&self, argument: &str, what: &str) -> anyhow::Result<Vec<Input>> {
         let Input { source, bytes } = self.raw(argument, what)?;
         let Some(text) = as_hex_text(&bytes) else { return Ok(vec![Input { source, bytes }]) };
@@ -76,7 +76,7 @@ impl Reader {
             .collect()
     }
 
-    /// The text of a file or of standard input.
+    /// Reads the text of a file or of standard input.
     pub(crate) fn text(&self, path: &Path) -> anyhow::Result<String> {
         let bytes = if path.as_os_str() == "-" {
             self.stdin()?
@@ -88,7 +88,7 @@ impl Reader {
         Ok(text.strip_prefix(BYTE_ORDER_MARK).map(str::to_owned).unwrap_or(text))
     }
 
-    /// The bytes of a file or of standard input, or hex as it was given.
+    /// Reads the bytes of a file or of standard input; returns a hex argument as text, not decoded.
     pub(crate) fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         if argument == "-" {
             return Ok(Input { source: "standard input".into(), bytes: self.stdin()? });
@@ -122,8 +122,10 @@ impl Reader {
     }
 }
 
-/// `bytes` as text if all of it prints, which is meant as hex, and not raw bytes: filters, blocks
-/// and transactions have zeros in them.
+/// Returns `bytes` as text if all characters are printable or white space.
+///
+/// Such input is taken for hex. Raw filters, blocks and transactions contain zero bytes, so they
+/// are not printable.
 fn as_hex_text(bytes: &[u8]) -> Option<&str> {
     let text = str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -131,7 +133,7 @@ fn as_hex_text(bytes: &[u8]) -> Option<&str> {
     (!text.trim().is_empty() && text.chars().all(prints)).then_some(text)
 }
 
-/// Names the first character that is neither hex nor white space.
+/// Returns an error with the first character that is neither a hex digit nor white space.
 fn all_hex(text: &str) -> anyhow::Result<()> {
     let hex = |c: char| c.is_ascii_hexdigit() || c.is_ascii_whitespace();
     match text.chars().enumerate().find(|&(_, c)| !hex(c)) {
@@ -140,7 +142,7 @@ fn all_hex(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Hex to bytes, with errors in words.
+/// Decodes hex, with readable errors.
 pub(crate) fn decode_hex(text: &str) -> anyhow::Result<Vec<u8>> {
     all_hex(text)?;
     hex::decode(text).map_err(|error| anyhow::anyhow!("not hex: {}", reason(error)))
@@ -156,14 +158,14 @@ fn reason(error: hex::FromHexError) -> String {
     }
 }
 
-/// The first characters of what may be very long, and nothing of a private key, nor of a URL, whose
-/// path or user is often the key to a node.
+/// Shortens a text for a message, to 64 characters. Hides a private key, and everything but the
+/// scheme of a URL: its path or user is often an API key.
 pub(crate) fn shorten(text: &str) -> String {
     if secret::holds_private_key(text) {
         return "(a private key, not shown)".into();
     }
     if let Some((scheme, _)) = text.split_once("://") {
-        return format!("{scheme:.16}://… (a URL, not shown: nothing is fetched but from --rpc)");
+        return format!("{scheme:.16}://… (a URL, not shown: only --rpc accepts a URL)");
     }
     match text.char_indices().nth(64) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -171,19 +173,19 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
-/// A path for errors, with nothing of a URL.
+/// Returns a path for a message. A URL in its place is hidden, as [`shorten`] does.
 pub(crate) fn named(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains("://") { shorten(&text) } else { text }
 }
 
-/// Writes a file, naming it in errors.
+/// Writes a file; replaces an existing file only if `force` is `true`.
 pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     check_overwrite(path, force)?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
 }
 
-/// An error if a file is there already that nobody allowed to be replaced.
+/// Returns an error if a file exists at `path` and `force` is `false`.
 pub(crate) fn check_overwrite(path: &Path, force: bool) -> anyhow::Result<()> {
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     ensure!(force || !is_file, "{} exists: --force replaces it", named(path));

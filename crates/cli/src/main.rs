@@ -1,8 +1,7 @@
 //! The `chainsieve` command.
 //!
-//! Each command turns its arguments into a [`output::Report`]: the same facts as a table for
-//! people and as JSON for programs. Nothing else prints, but `eth scan`, `eth follow` and `eth
-//! index` what they find or have done, line by line.
+//! Each command returns an [`output::Report`], which contains the same facts as a table for people
+//! and as JSON for programs. Commands that run for long also print lines while they run.
 
 mod args;
 mod btc;
@@ -39,7 +38,8 @@ fn main() -> ExitCode {
             output::print_error(&anyhow::anyhow!(secret::NOT_SHOWN));
             return Exit::Usage.into();
         }
-        // What is meant as a provider's URL holds a key, wherever it stands.
+        // A provider's URL often contains an API key, so an error of the parser must not repeat it,
+        // even if it was given at the wrong place.
         Err(error) if error.use_stderr() && error.to_string().contains("://") => {
             output::print_error(&anyhow::anyhow!(secret::URL_NOT_SHOWN));
             return Exit::Usage.into();
@@ -57,8 +57,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. Where an `eth` command lacks its source, the source is the provider that
-/// `ETH_RPC_URL` names.
+/// Parses the command line. If an `eth` command lacks a required argument, parsing is tried again
+/// with `--rpc` and the URL of `ETH_RPC_URL`.
 fn parse() -> Result<Cli, clap::Error> {
     let mut args: Vec<OsString> = env::args_os().collect();
     Cli::try_parse_from(&args).or_else(|error| {

@@ -1,4 +1,4 @@
-//! What a command found, as a table for people and as JSON for programs.
+//! Output of a command: a table for people and JSON for programs.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -17,11 +17,12 @@ use crate::progress::above_status;
 /// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// For people.
+    /// Output for people.
     page: Page,
-    /// For programs.
+    /// Output for programs.
     json: Value,
-    /// What a pipe wants: hex, alone on standard output; the page then goes to standard error.
+    /// Hex that is printed alone on standard output, for a pipe; the page is then written to standard
+    /// error.
     payload: Option<String>,
     exit: Exit,
     is_last_line: bool,
@@ -32,7 +33,7 @@ impl Report {
         Self { page, json, payload: None, exit: exit.into(), is_last_line: false }
     }
 
-    /// A payload goes to standard output in place of the page, which then goes to standard error.
+    /// Prints a payload on standard output; the page is then written to standard error.
     pub(crate) fn with_payload(self, payload: impl Into<Option<String>>) -> Self {
         Self { payload: payload.into(), ..self }
     }
@@ -42,7 +43,7 @@ impl Report {
         Self { is_last_line: true, json: tagged("summary", self.json), ..self }
     }
 
-    /// The page, the JSON and the exit code, to be part of another report.
+    /// Returns the page, the JSON and the exit code, to build another report from them.
     pub(crate) fn into_parts(self) -> (Page, Value, Exit) {
         (self.page, self.json, self.exit)
     }
@@ -107,18 +108,18 @@ fn tagged(kind: &str, members: Value) -> Value {
 /// Lines that are printed while a command goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    /// Nobody reads any more.
+    /// `true` if the reader closed the pipe.
     closed: bool,
-    /// Kept in place of being printed.
+    /// Collects the lines instead of printing them.
     #[cfg(test)]
     pub(crate) kept: Option<String>,
-    /// A text with this cannot be printed.
+    /// Printing a text that contains this fails.
     #[cfg(test)]
     pub(crate) fails_at: Option<&'static str>,
 }
 
 impl Lines {
-    /// Whether nobody reads any more, so that there is no use in going on.
+    /// Returns `true` if the reader closed the pipe, so that the command may end.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -180,7 +181,7 @@ impl Page {
         self.parts.push(Part::Line(text.into()));
     }
 
-    /// Names on the left, values aligned on the right.
+    /// Adds fields: names on the left, aligned values on the right.
     pub(crate) fn fields(&mut self, fields: Vec<(&'static str, String)>) {
         self.parts.push(Part::Fields(fields));
     }
@@ -262,7 +263,7 @@ fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
     lines.join("\n")
 }
 
-/// `error: what: why`, on standard error.
+/// Prints `error: what: why` on standard error.
 pub(crate) fn print_error(error: &anyhow::Error) {
     let mut stderr = io::stderr().lock();
     let name = paint(colours(&stderr), RED, "error:");
@@ -270,10 +271,10 @@ pub(crate) fn print_error(error: &anyhow::Error) {
     drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
 }
 
-/// Whether notes and progress are kept from standard error.
+/// `true` if notes and progress are not printed (`--quiet`).
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// `--quiet`.
+/// Turns notes and progress off, for `--quiet`.
 pub(crate) fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
@@ -282,22 +283,24 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// `note: what`, on standard error: something that was learnt while a command goes on.
+/// Prints `note: text` on standard error, while a command runs.
 pub(crate) fn print_note(text: &str) {
     print_log(&format!("note: {text}"));
 }
 
-/// A line about what happens while a command goes on, on standard error.
+/// Prints a log line on standard error, while a command runs.
 pub(crate) fn print_log(text: &str) {
     if is_quiet() {
         return;
     }
-    // As with errors, nobody is left to tell.
+    // If standard error is closed, the failure cannot be reported anywhere.
     above_status(|| drop(writeln!(io::stderr().lock(), "{}", printable(text))));
 }
 
-/// Text with what steers a terminal written out: files and their names may hold it, and would
-/// else move the cursor, colour lines or turn their order round.
+/// Escapes control characters and marks of writing direction, except line breaks.
+///
+/// Untrusted files and file names may contain them. On a terminal they would move the cursor, colour
+/// lines or change the order of the text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| {
         (c.is_control() && c != '\n')
@@ -340,7 +343,7 @@ fn rate_in(rate: f64, number: impl Fn(u64) -> String) -> String {
     }
 }
 
-/// `12.5 %`, `0.032 %`: a share of blocks, with two digits that say something.
+/// Formats a share of blocks, with about two significant digits: `12.5 %`, `0.032 %`.
 pub(crate) fn share(share: f64) -> String {
     let percent = share * 100.0;
     match percent {
@@ -354,7 +357,7 @@ pub(crate) fn share(share: f64) -> String {
     }
 }
 
-/// An estimate without more digits than it is worth.
+/// Formats an estimate with two significant digits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
 pub(crate) fn estimate(estimate: f64) -> String {
     match estimate {
@@ -367,7 +370,7 @@ pub(crate) fn estimate(estimate: f64) -> String {
     }
 }
 
-/// `86 kB`, `1.3 GB`.
+/// Formats a number of bytes: `86 kB`, `1.3 GB`.
 pub(crate) fn bytes(bytes: f64) -> String {
     let units = [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
@@ -377,7 +380,7 @@ pub(crate) fn bytes(bytes: f64) -> String {
     }
 }
 
-/// `12 µs`, `1.2 ms`, `48.1 s`.
+/// Formats a duration: `12 µs`, `1.2 ms`, `48.1 s`.
 pub(crate) fn duration(duration: Duration) -> String {
     let micros = duration.as_secs_f64() * 1e6;
     match micros {
@@ -387,7 +390,7 @@ pub(crate) fn duration(duration: Duration) -> String {
     }
 }
 
-/// `36,000` on a terminal; in a pipe `36000`, which other programs read.
+/// Formats a number as `36,000` on a terminal, and as `36000` in a pipe, for other programs.
 pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
     static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
     let number = number.try_into().unwrap_or(u64::MAX);
@@ -399,14 +402,14 @@ pub(crate) fn with_separators(number: impl TryInto<u64>) -> String {
     HumanCount(number.try_into().unwrap_or(u64::MAX)).to_string()
 }
 
-/// `1 byte`, `2 bytes`.
+/// Formats a number with a noun: `1 byte`, `2 bytes`.
 pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     let number = number.try_into().unwrap_or(u64::MAX);
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// `8,192, 0 to 8,191`: blocks by number.
+/// Formats a range of blocks: `8,192, 0 to 8,191`.
 pub(crate) fn span(first: u64, last: u64, blocks: u64) -> String {
     format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))
 }

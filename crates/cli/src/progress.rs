@@ -1,4 +1,4 @@
-//! How far a long command is.
+//! Progress bars and status lines of long-running commands.
 
 use std::fs;
 use std::sync::{Mutex, PoisonError};
@@ -8,25 +8,25 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::is_quiet;
 
-/// Bytes above which a bar is worth it.
+/// Number of bytes from which a progress bar is shown; less is read before anyone looks at a bar.
 const SHOW: u64 = 32 << 20;
 
-/// The size of a file in bytes; 0 if the argument is not a file.
+/// Returns the size of a file in bytes; 0 if the argument is not a file.
 pub(crate) fn size(argument: &str) -> u64 {
     fs::metadata(argument).map_or(0, |metadata| metadata.len())
 }
 
-/// A bar on standard error, and only where that is a terminal.
+/// A progress bar on standard error, shown only if that is a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Over all the bytes of these files; nothing for what is none.
+    /// Returns a bar for the bytes of these files; other arguments count as 0 bytes.
     pub(crate) fn over_files<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
         Self::over(arguments.into_iter().map(size).sum())
     }
 
-    /// Over so many bytes.
+    /// Returns a bar for a number of bytes, hidden for small totals.
     pub(crate) fn over(total: u64) -> Self {
         if total < SHOW {
             return Self(ProgressBar::hidden());
@@ -34,7 +34,7 @@ impl Progress {
         Self::with_template(total, "{bar:40} {bytes}/{total_bytes}, {eta} left{msg}")
     }
 
-    /// Over so many things that take their time, named by a word.
+    /// Returns a bar for a number of slow steps; `what` names them.
     pub(crate) fn counting(total: u64, what: &str) -> Self {
         let template =
             format!("{{bar:40}} {{human_pos}}/{{human_len}} {what}, {{eta}} left{{msg}}");
@@ -49,12 +49,12 @@ impl Progress {
         Self(shown(ProgressBar::new(total).with_style(style)))
     }
 
-    /// Whether there is one, shown on a terminal or not.
+    /// Returns `true` if the bar has a total, whether or not it is visible on a terminal.
     pub(crate) fn is_shown(&self) -> bool {
         self.0.length().is_some()
     }
 
-    /// So much is done.
+    /// Sets the position of the bar.
     pub(crate) fn at(&self, done: u64) {
         self.0.set_position(done);
     }
@@ -66,7 +66,7 @@ impl Drop for Progress {
     }
 }
 
-/// The bar or status line that is shown now.
+/// The visible bar or status line, if there is one.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 fn shown(bar: ProgressBar) -> ProgressBar {
@@ -83,18 +83,18 @@ fn cleared(bar: &ProgressBar) {
     bar.finish_and_clear();
 }
 
-/// Shows a word after the bar that is shown now.
+/// Shows a text after the visible bar.
 pub(crate) fn note(text: &str) {
     if let Some(bar) = &*SHOWN.lock().unwrap_or_else(PoisonError::into_inner) {
         bar.set_message(format!(", {text}"));
     }
 }
 
-/// How often a status line is written anew.
+/// Minimum time between two updates of a status line.
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// One line on standard error that says how far a command without a known end is, and only where
-/// that is a terminal.
+/// A status line on standard error for a command whose total work is unknown, shown only if
+/// standard error is a terminal.
 #[derive(Debug)]
 pub(crate) struct Status {
     bar: ProgressBar,
@@ -108,7 +108,7 @@ impl Status {
         Self { bar: shown(bar), next: None }
     }
 
-    /// Shows a text, not too often.
+    /// Shows a text, at most once per `REFRESH`.
     pub(crate) fn show(&mut self, text: impl FnOnce() -> String) {
         let now = Instant::now();
         if !self.bar.is_hidden() && self.next.is_none_or(|next| next <= now) {
@@ -124,7 +124,7 @@ impl Drop for Status {
     }
 }
 
-/// Prints above the bar or status line, if there is one.
+/// Calls `print` with the visible bar or status line hidden, so that its output stays above it.
 pub(crate) fn above_status<R>(print: impl FnOnce() -> R) -> R {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match shown {

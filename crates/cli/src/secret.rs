@@ -1,47 +1,49 @@
-//! Private keys, told by their form: no error shows them, for errors end up in logs.
+//! Detects private keys by their form. No error shows them, because errors end up in logs.
 
 use chainsieve::bitcoin::address::NetworkUnchecked;
 use chainsieve::bitcoin::{Address, base58};
 
-/// What stands in place of a private key, and what to give.
+/// Message in place of one that would show a private key; it also says what to give instead.
 pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs only public ones: \
                                     give an address, a public key or a descriptor with xpub keys";
 
-/// What stands in place of an error about the command line that would show a URL.
-pub(crate) const URL_NOT_SHOWN: &str = "a URL, not shown, where none belongs, or a value that is \
-                                        not valid: see --help. A provider is given with --rpc URL";
+/// Message in place of an error about the command line that would show a URL.
+pub(crate) const URL_NOT_SHOWN: &str = "a URL at the wrong place, or an invalid value (not shown, a \
+                                        URL may be secret): see --help; a provider is given with \
+                                        --rpc URL";
 
-/// Whether `text` holds what looks like a private key: WIF, BIP38 or an extended one, with
-/// a slip of the pen or two.
+/// Returns `true` if `text` contains what looks like a private key: WIF, BIP38 or an extended key,
+/// even with a typing error or two.
 pub(crate) fn holds_private_key(text: &str) -> bool {
     words(text).any(|word| is_single(word) || (is_extended(word) && !is_public(word)))
 }
 
-/// The runs of letters and digits: a descriptor's keys, the value behind `kind:`.
+/// Splits a text into runs of letters and digits, such as a descriptor's keys.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric())
 }
 
-/// WIF has 51 or 52 characters, BIP38 58.
+/// Returns `true` for what looks like a single private key: WIF has 51 or 52 characters, BIP38 58.
+/// A few characters may be missing or added.
 fn is_single(word: &str) -> bool {
     let wif = (48..=56).contains(&word.len()) && word.starts_with(['5', 'K', 'L', '9', 'c']);
     let bip38 = (54..=62).contains(&word.len()) && word.starts_with("6P");
-    // Data in hex may be as long and start as they do.
+    // Hex data may have the same length and first character.
     (wif || bip38) && !word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// `xprv`, `tprv`, `yprv`, … and a part of the key at least.
+/// Returns `true` for `xprv`, `tprv`, `yprv`, … followed by at least 12 characters of a key.
 fn is_extended(word: &str) -> bool {
     let is_prefix =
         |four: &[u8]| four[0].is_ascii_alphabetic() && four[1..].eq_ignore_ascii_case(b"prv");
     word.as_bytes().windows(4).position(is_prefix).is_some_and(|start| word.len() - start >= 16)
 }
 
-/// Whether a word is whole, by its checksum, and public: one address in some thousands has the
-/// letters of `xprv` in it by chance.
+/// Returns `true` for an address or an extended public key with a valid checksum: one address in some
+/// thousands contains the letters of `xprv` by chance.
 fn is_public(word: &str) -> bool {
     let is_address = || word.parse::<Address<NetworkUnchecked>>().is_ok();
-    // Where a private extended key has a zero, a public one has what a public key starts with.
+    // BIP32: byte 45 of an extended key is 0 for a private key, 2 or 3 for a public key.
     let is_extended_public = || {
         base58::decode_check(word)
             .is_ok_and(|bytes| bytes.len() == 78 && matches!(bytes[45], 2 | 3))

@@ -1,4 +1,4 @@
-//! What shells and manuals take from the command line's own types.
+//! Shell completions and manual pages, generated from the types of the command line.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::input::named;
 use crate::output::{Page, Report, count};
 
-/// `completions`.
+/// Returns the completion script of `completions`.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "chainsieve", &mut script);
@@ -22,7 +22,7 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
     Ok(Report::new(Page::default(), json, Exit::Yes).with_payload(script))
 }
 
-/// `man`.
+/// Writes the manual pages of `man` into a folder.
 pub(crate) fn manual(folder: &Path) -> anyhow::Result<Report> {
     let cannot = || format!("cannot write {}", named(folder));
     fs::create_dir_all(folder).with_context(cannot)?;

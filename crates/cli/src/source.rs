@@ -1,4 +1,4 @@
-//! Bytes that are read piece by piece: a file, standard input, or hex on the command line.
+//! Streams of bytes: a file, standard input, or hex on the command line.
 
 use std::fs::File;
 use std::io::{self, BufRead, Cursor, Read, Seek, SeekFrom};
@@ -12,13 +12,13 @@ use crate::input::{decode_hex, shorten};
 /// A stream that knows its name and how far it was read.
 pub(crate) struct Source {
     name: String,
-    /// Whether it is hex of the command line, decoded.
+    /// `true` if the bytes were decoded from hex on the command line.
     pub(crate) is_argument: bool,
-    /// What the library's readers of files take.
+    /// The input type of the library's readers of files.
     pub(crate) input: Input<Bytes>,
 }
 
-/// Where bytes come from.
+/// The origin of the bytes of a source.
 #[derive(Debug)]
 pub(crate) enum Bytes {
     File(File),
@@ -27,7 +27,7 @@ pub(crate) enum Bytes {
 }
 
 impl Source {
-    /// Opens a file, standard input (`-`), or takes hex; `what` names it in errors.
+    /// Opens a file, standard input (`-`), or decodes hex; `what` names the source in errors.
     pub(crate) fn open(argument: &str, what: &str) -> anyhow::Result<Self> {
         if argument == "-" {
             let input = Input::new(Bytes::Stdin(io::stdin()));
@@ -58,17 +58,17 @@ impl Source {
             bail!("a directory");
         }
         let file = Bytes::File(file);
-        // Pipes and devices have no length that means anything.
+        // The length of a pipe or device says nothing about its contents, so it is not seekable.
         let input = if metadata.is_file() { Input::seekable(file)? } else { Input::new(file) };
         Ok(Self { name: path.display().to_string(), is_argument: false, input })
     }
 
-    /// Where the bytes come from.
+    /// Returns the name of the source, for messages.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read so far.
     pub(crate) fn offset(&self) -> u64 {
         self.input.offset()
     }

@@ -1,4 +1,4 @@
-//! Ctrl-C and what else asks a command to end.
+//! Ctrl-C and the signals that ask a command to end.
 
 use std::process;
 use std::sync::LazyLock;
@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use anyhow::anyhow;
 pub(crate) use chainsieve_provider::Stop;
 
-/// What a shell says of a command that Ctrl-C ended.
+/// Exit code of a command that Ctrl-C killed, by the convention of shells: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// The one that Ctrl-C, SIGTERM and SIGHUP set. The second of them ends the process at once, for a
-/// command that does not come to its end by itself.
+/// Returns the flag that Ctrl-C, SIGTERM and SIGHUP set. A second signal ends the process at once,
+/// for a command that does not react to the flag.
 pub(crate) fn on_signals() -> anyhow::Result<Stop> {
     static INSTALLED: LazyLock<Result<Stop, String>> = LazyLock::new(|| {
         let stop = Stop::new();

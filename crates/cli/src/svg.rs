@@ -1,11 +1,11 @@
-//! What charts are drawn with.
+//! SVG drawing primitives of the charts.
 //!
-//! Written by hand: no package for plots takes the reader's light or dark page into account,
-//! which in SVG is a media query.
+//! The SVG is written by hand: no plotting package supports both light and dark pages, which SVG does
+//! with a media query.
 
 use std::fmt::Write as _;
 
-/// Of a letter, at the size of the legend and of axes. No font is much wider.
+/// Upper estimate of a letter's width, in pixels, at the font size of legends and axes.
 pub(crate) const LETTER: f64 = 7.0;
 
 const STYLE: &str = "
@@ -21,13 +21,13 @@ const DARK_STYLE: &str = "
     .grid { stroke: #2a313c } .axis { stroke: #656c76 }
 ";
 
-/// A picture that is being drawn.
+/// An SVG document under construction.
 #[derive(Debug)]
 pub(crate) struct Drawing(String);
 
 impl Drawing {
-    /// A page of this size, with what it shows in words, and what a chart's own classes look like
-    /// on a light and on a dark page.
+    /// Starts a document of this size in pixels, with a title, a description, and the chart's own CSS
+    /// classes for light and for dark pages.
     pub(crate) fn new(
         (width, height): (f64, f64),
         (title, about): (&str, &str),
@@ -43,13 +43,13 @@ impl Drawing {
         ))
     }
 
-    /// The whole picture.
+    /// Returns the complete document.
     pub(crate) fn finish(mut self) -> String {
         self.0 += "</svg>\n";
         self.0
     }
 
-    /// Elements as they are written.
+    /// Appends elements without escaping.
     pub(crate) fn raw(&mut self, what: std::fmt::Arguments<'_>) {
         self.0.write_fmt(what).expect("a string takes everything");
     }
@@ -68,14 +68,14 @@ impl Drawing {
         ));
     }
 
-    /// A line through points.
+    /// Draws a line through points.
     pub(crate) fn polyline(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
         let path = path(points);
         self.raw(format_args!("<path class=\"line {class}\" d=\"{path}\"/>\n"));
     }
 }
 
-/// The commands of a path through points.
+/// Returns the SVG path commands of a line through points.
 pub(crate) fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
     let mut path = String::new();
     for (index, (x, y)) in points.enumerate() {
@@ -85,13 +85,13 @@ pub(crate) fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
     path
 }
 
-/// How wide words are, at the most.
+/// Returns an upper estimate of the width of a text, in pixels.
 pub(crate) fn width(text: &str) -> f64 {
     text.chars().map(|_| LETTER).sum()
 }
 
 fn escaped(text: &str) -> String {
-    // Control characters are none of XML's.
+    // XML does not allow control characters.
     let text: String = text.chars().filter(|c| !c.is_control()).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

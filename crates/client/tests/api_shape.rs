@@ -37,13 +37,12 @@ fn types_are_send_sync_and_debug() {
 #[test]
 fn errors_are_errors() {
     fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
+    // It may hold an error of the system, which is not `Clone`.
+    fn check_source<T: Error + Send + Sync + 'static>() {}
     check::<LookUpError>();
     check::<RunError>();
-    check::<StartError>();
+    check_source::<StartError>();
     check::<Stopped>();
     check::<StorageError>();
     check::<WalletError>();
-    // It may hold an error of the system, which is not `Clone`.
-    fn check_source<T: Error + Send + Sync + 'static>() {}
-    check_source::<StartError>();
 }

@@ -37,10 +37,11 @@ mod tests {
     fn every_page_is_listed() {
         let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         for entry in docs.read_dir().expect("docs") {
-            let name = entry.expect("an entry").file_name().into_string().expect("text");
-            let is_page = name.ends_with(".md");
-            let path = format!("docs/{name}");
-            assert!(!is_page || super::PAGES.contains(&path.as_str()), "{path}");
+            let path = entry.expect("an entry").path();
+            let is_page = path.extension().is_some_and(|extension| extension == "md");
+            let name = path.file_name().and_then(|name| name.to_str()).expect("text");
+            let page = format!("docs/{name}");
+            assert!(!is_page || super::PAGES.contains(&page.as_str()), "{page}");
         }
     }
 }

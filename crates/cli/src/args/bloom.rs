@@ -1,4 +1,4 @@
-//! `btc cf …`.
+//! Arguments of `btc bloom …`.
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -13,12 +13,13 @@ use crate::args::OverwriteArgs;
 use crate::args::number::count;
 
 const NEW_HELP: &str = "\
-Items are told apart by their form: an address, TXID:VOUT, a public key, a descriptor (anything
-with a parenthesis). Other hex looks alike, so write script:HEX, data:HEX or txid:HEX. Any item may
-be written KIND:VALUE. Files and standard input hold one item per line; # starts a comment.
+The kind of an item is detected from its form: an address, TXID:VOUT, a public key, or a descriptor
+(anything with a parenthesis). The kind of other hex cannot be detected: write script:HEX, data:HEX
+or txid:HEX. Any item may be written KIND:VALUE. Files and standard input contain one item per line;
+# starts a comment.
 
-The payload goes to standard output as hex, the table to standard error. Matching is described by
-`chainsieve btc match --help`.
+The payload is written to standard output as hex, the table to standard error. `chainsieve btc match
+--help` describes how a filter is matched.
 
 JSON: payload, elements[{kind, item, index, data}], sized_for, bytes, hash_funcs, tweak,
 tweak_random, update, target_rate, rate, privacy{own, others} (addresses expected to match),
@@ -28,7 +29,7 @@ warnings[]";
 #[derive(Debug, Args)]
 #[command(after_long_help = NEW_HELP)]
 pub(crate) struct NewArgs {
-    /// What to watch, the kind detected; - reads standard input
+    /// Items to watch; their kinds are detected; - reads standard input
     #[arg(value_name = "ITEM")]
     pub(crate) items: Vec<String>,
     /// An address
@@ -37,13 +38,13 @@ pub(crate) struct NewArgs {
     /// An output script: each of its data pushes is inserted
     #[arg(long, value_name = "HEX")]
     pub(crate) script: Vec<String>,
-    /// A public key: its hash is inserted, the key itself only --with-keys
+    /// A public key: its hash is inserted, and with --with-keys the key itself too
     #[arg(long, value_name = "HEX")]
     pub(crate) key: Vec<String>,
-    /// A coin: the transaction that spends it matches
+    /// An outpoint: the transaction that spends it matches
     #[arg(long, value_name = "TXID:VOUT")]
     pub(crate) outpoint: Vec<String>,
-    /// A transaction
+    /// A transaction id
     #[arg(long, value_name = "TXID")]
     pub(crate) txid: Vec<String>,
     /// Bytes that a script pushes
@@ -56,29 +57,29 @@ pub(crate) struct NewArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
 
-    /// The indices of ranged descriptors: one, or FIRST-LAST
+    /// The indices of ranged descriptors: a single index, or FIRST-LAST
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
-    /// Insert public keys beside their hashes: finds P2PK and multisig, costs privacy
+    /// Insert public keys as well as their hashes: also finds P2PK and multisig, at a cost in privacy
     #[arg(long)]
     pub(crate) with_keys: bool,
-    /// The share of other elements that match as well
+    /// The false-positive rate: the share of other elements that match too
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
-    /// Size the filter for this many elements [default: those inserted, and 100 more as room for
-    /// outpoints unless --update none]
+    /// Size the filter for this many elements [default: the number inserted, plus 100 for outpoints
+    /// unless --update none]
     #[arg(long, value_name = "COUNT", value_parser = count(1..=u32::MAX))]
     pub(crate) elements: Option<u32>,
-    /// The wallet's own number, decimal or 0x…, kept for good [default: random]
+    /// The tweak, decimal or 0x…: a wallet must always use the same one [default: random]
     #[arg(long, value_name = "NUMBER", value_parser = tweak)]
     pub(crate) tweak: Option<u32>,
-    /// The outputs whose outpoints the node inserts when they match
+    /// Which matching outputs' outpoints the node inserts into the filter
     #[arg(long, value_parser = choice(&UPDATES), default_value = "all")]
     pub(crate) update: UpdateMode,
     /// The chain of the addresses
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// Write the payload to a file in place of standard output
+    /// Write the payload to this file instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Write the payload to the file as raw bytes, not hex
@@ -89,12 +90,12 @@ pub(crate) struct NewArgs {
 }
 
 const INSPECT_HELP: &str = "\
-Exits with 1 if a node refuses the filter for its size.
+Exit code 1 means that nodes reject the filter because it exceeds their size limits.
 
 JSON: bytes, hash_funcs, tweak, flags, update, bits, bits_set, fill, rate, estimated_elements (null
-without bound), matches_everything, accepted_by_nodes, trailing_bytes, warnings[]";
+if unbounded), matches_everything, accepted_by_nodes, trailing_bytes, warnings[]";
 
-/// Show a filter's fields, fill, rate and what is odd about it.
+/// Show the fields, fill and false-positive rate of a filter, and warn of anything unusual.
 #[derive(Debug, Args)]
 #[command(after_long_help = INSPECT_HELP)]
 pub(crate) struct InfoArgs {
@@ -105,12 +106,12 @@ pub(crate) struct InfoArgs {
 
 /// `--update`.
 const UPDATES: [Choice<UpdateMode>; 3] = [
-    ("none", UpdateMode::None, "No output: spends of what matches go unseen"),
+    ("none", UpdateMode::None, "None: later spends of matched outputs are not found"),
     ("all", UpdateMode::All, "Every output that matches"),
     ("p2pubkey-only", UpdateMode::P2PubkeyOnly, "Only outputs to a bare public key or multisig"),
 ];
 
-/// The word for an update mode, as `--update` takes it.
+/// Returns the word for an update mode, as `--update` accepts it.
 pub(crate) fn update_name(mode: UpdateMode) -> &'static str {
     match mode {
         UpdateMode::None => "none",
@@ -144,7 +145,7 @@ impl FromStr for Range {
         let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
             return Err("not an index or FIRST-LAST");
         };
-        // More than a node's largest filter has bits is a slip of the pen.
+        // The largest filter that nodes accept has 288,000 bits, so a wider range is a typing error.
         match last.checked_sub(first) {
             None => Err("the first index is greater than the last"),
             Some(288_000..) => Err("more indices than the largest filter has bits, 288000"),

@@ -1,4 +1,4 @@
-//! `btc cf …` of compact filters, BIP158.
+//! Arguments of `btc cf …`: compact block filters (BIP158).
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -12,65 +12,66 @@ use crate::args::OverwriteArgs;
 use crate::args::number::count;
 
 const BUILD_HELP: &str = "\
-Blocks come in the order of the chain, from files, standard input (-) or the command line:
-  JSON   what `bitcoin-cli getblock HASH 3` answers, one document behind the other; or
-         {\"block\": HEX, \"prevouts\": [{\"script_pubkey\": HEX}, …]}, in the order of the inputs
-  hex    one block on each line, as `bitcoin-cli getblock HASH 0` answers
-  raw    blocks one behind the other
-Hex and raw blocks do not say which scripts they spend: those of outputs that blocks before them
-created are known, others come from --prev-txs.
+Blocks must be given in the order of the chain, from files, standard input (-) or the command line:
+  JSON   concatenated replies of `bitcoin-cli getblock HASH 3`; or documents
+         {\"block\": HEX, \"prevouts\": [{\"script_pubkey\": HEX}, …]}, prevouts in the order of the inputs
+  hex    one block per line, as in replies of `bitcoin-cli getblock HASH 0`
+  raw    concatenated blocks
+Hex and raw blocks do not contain the scripts that they spend. Scripts of outputs that earlier blocks of
+the input created are known; the others must be in --prev-txs.
 
-A filter is in the file when its line is printed: what stops the command loses none of these, and
---append goes on. The file is made with the first filter.
+A filter is in the file when its line is printed. If the command is stopped, these filters are kept, and
+--append continues after them. The file is created with the first filter.
 
 JSON: lines, told apart by kind:
   filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if that of the
            block before is not known): of each block
   summary  blocks, first, last, bytes, filter_header, out, warnings[]: the last line";
 
-/// Build the filters of blocks and the headers over them.
+/// Build the compact filters of blocks and the filter headers.
 #[derive(Debug, Args)]
 #[command(after_long_help = BUILD_HELP)]
 pub(crate) struct BuildArgs {
     /// Blocks: hex, files, or - for standard input
     #[arg(value_name = "BLOCKS", required = true)]
     pub(crate) blocks: Vec<String>,
-    /// Transactions whose outputs the blocks spend: a file of hex, one on each line
+    /// Transactions whose outputs the blocks spend: a file of hex, one transaction per line
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
-    /// The height of the first block [default: that of the JSON, 0 for a genesis block, or the height in
-    /// the coinbase (BIP34)]
+    /// The height of the first block [default: from the JSON, 0 for a genesis block, or from the
+    /// coinbase (BIP34)]
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) height: Option<u32>,
-    /// The filter header of the block before the first, as a node's getblockfilter gives it
+    /// The filter header of the block before the first, as a node's getblockfilter returns it
     #[arg(long, value_name = "HEX")]
     pub(crate) previous_header: Option<FilterHeader>,
-    /// The chain of the blocks
+    /// The network of the blocks
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
     /// Write the filters to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Go on behind the last filter of the file; one that was not written whole is replaced
+    /// Continue after the last filter of the file; an incomplete last filter is replaced
     #[arg(long, requires = "out", conflicts_with_all = ["height", "previous_header"])]
     pub(crate) append: bool,
 }
 
 const SCAN_HELP: &str = "\
-Items are told apart by their form: an address, a public key (stands for its P2PK, P2PKH, P2WPKH and
-P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis); other hex is written script:HEX.
-Files and standard input hold one item per line; # starts a comment.
+The kind of an item is detected from its form: an address, a public key (stands for its P2PK, P2PKH,
+P2WPKH and P2SH-P2WPKH scripts), or a descriptor (anything with a parenthesis). Other hex is written
+script:HEX. Files and standard input contain one item per line; # starts a comment.
 
-A hit means that the block may concern the script: one script in 784,931 is a hit by chance in each
-filter. A block whose filter cannot be read is a candidate too. The headers over the filters are recomputed from the file's first on, and with
---header compared to ones that you trust, and the blocks with --block-headers; otherwise a \"no\" is
-as good as the file's source.
+A hit means that the block may contain the script: in each filter, one script in 784,931 is a hit by
+chance. A block whose filter cannot be decoded is a candidate too. Filter headers are recomputed from
+the first filter of the file on. With --header they are compared with ones that you trust, and with
+--block-headers the block hashes are compared too. Without both, a \"no\" is only as reliable as the
+source of the file.
 
 Exit codes: 0 something was found
             1 nothing was found
             3 a filter header differs from a --header that you trust
-            4 a --header is given for a height that the file does not have
-            5 a file is damaged: the filters before the damage were matched, and the report has their heights
+            4 a --header is given for a height that the file does not contain
+            5 a file is damaged: the filters before the damage were searched; the report has their heights
 
 JSON: lines, told apart by kind:
   hit        height, hash, scripts[{item, path (of a descriptor's <0;1>), index, script}]
@@ -79,7 +80,7 @@ JSON: lines, told apart by kind:
              filter), filter_header, compared_to, seconds, damage (null: none), warnings[]: the
              last line";
 
-/// Look for scripts in the filters of many blocks.
+/// Search the filters of many blocks for scripts.
 #[derive(Debug, Args)]
 #[command(after_long_help = SCAN_HELP)]
 pub(crate) struct ScanArgs {
@@ -88,14 +89,14 @@ pub(crate) struct ScanArgs {
     pub(crate) filters: PathBuf,
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
-    /// Start at this height, before which no script was used
+    /// The first height to search: no script was used before it
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) birthday: Option<u32>,
-    /// End with this height
+    /// The last height to search
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
-    /// Look this many indices past the last one found of each ranged descriptor, and at least at
-    /// this many
+    /// Number of indices to search past the last one found of each ranged descriptor; also the
+    /// least number of indices to search
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust
@@ -103,62 +104,62 @@ pub(crate) struct ScanArgs {
     pub(crate) header: Vec<HeaderAt>,
     #[command(flatten)]
     pub(crate) blocks: BlockHeadersArgs,
-    /// Threads [default: one for each core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "COUNT", value_parser = count(1..=1024_u16))]
     pub(crate) threads: Option<u16>,
 }
 
-/// What to look for.
+/// The items to search for.
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// What to look for, the kind detected; - reads standard input
+    /// Items to search for; their kinds are detected; - reads standard input
     #[arg(value_name = "ITEM")]
     pub(crate) items: Vec<String>,
     /// A file of items, one per line
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// The indices of ranged descriptors: one, or FIRST-LAST
+    /// The indices of ranged descriptors: a single index, or FIRST-LAST
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
-    /// The chain of addresses and filters
+    /// The network of the addresses and filters
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
 }
 
 const AUDIT_HELP: &str = "\
-The block is first bound to its hash: proof of work, one coinbase, merkle root, no transaction twice,
-and the witness commitment. Then the filter is compared with what the block shows.
+The block is first verified against its hash: proof of work, a single coinbase, merkle root, no
+duplicate transaction, and the witness commitment. Then the filter is compared with the block.
 
-Exit codes: 0 valid: every script that the block creates and spends, and no other
-            3 invalid, and proven so
-            4 not decided: suspicious, or scripts that the block spends are not known
+Exit codes: 0 valid: the filter contains every script that the block creates and spends, and no other
+            3 invalid: proven
+            4 not decided: suspicious, or scripts that the block spends are unknown
             5 malformed input, or a block that does not match its header
 
 JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted),
-proof{evidence, bytes, out}, reason, missing_txids[] (which --prev-txs takes); warnings[]";
+proof{evidence, bytes, out}, reason, missing_txids[] (to be given with --prev-txs); warnings[]";
 
-/// Compare a filter with its block: valid, proven wrong, or not to be decided.
+/// Compare a filter with its block: valid, proven invalid, or not decided.
 #[derive(Debug, Args)]
 #[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {
-    /// The filter: hex, what `bitcoin-cli getblockfilter HASH` answers, a file of filters as `filter
+    /// The filter: hex, a reply of `bitcoin-cli getblockfilter HASH`, a file of filters as `btc cf
     /// build` writes it, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
-    /// The block: JSON, hex or raw as `btc cf build` takes it, or - for standard input
+    /// The block: JSON, hex or raw as `btc cf build` accepts it, or - for standard input
     #[arg(value_name = "BLOCK")]
     pub(crate) block: String,
-    /// Transactions whose outputs the block spends: a file of hex, one on each line. Their ids are
-    /// checked, so that a verdict convinces others too
+    /// Transactions whose outputs the block spends: a file of hex, one transaction per line. Their
+    /// ids are verified, so the verdict also convinces others
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
-    /// Don't look at the spent scripts that a JSON block says: nothing in it proves them
+    /// Ignore the spent scripts in a JSON block: nothing in the block proves them
     #[arg(long)]
     pub(crate) distrust_prevouts: bool,
-    /// Write the proof that the filter is invalid to this file
+    /// If the filter is invalid, write the proof of that to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) proof_out: Option<PathBuf>,
-    /// The chain of the block
+    /// The network of the block
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
     #[command(flatten)]
@@ -166,13 +167,12 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof.
-Anyone can prove that a filter of their own making is invalid: --filter-hash says
-whose it should be.
+Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof. Anyone can make an invalid filter and prove that it is invalid: give the hash of the filter in
+question with --filter-hash.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
-/// Verify what `btc cf audit --proof-out` wrote, without the block.
+/// Verify a proof that `btc cf audit --proof-out` wrote, without the block.
 #[derive(Debug, Args)]
 #[command(after_long_help = VERIFY_PROOF_HELP)]
 pub(crate) struct VerifyProofArgs {
@@ -182,48 +182,49 @@ pub(crate) struct VerifyProofArgs {
     /// The hash of the block in your chain of headers
     #[arg(long, value_name = "HASH")]
     pub(crate) block_hash: Option<BlockHash>,
-    /// The hash of the filter that somebody claims to be the block's: a proof of another one says
-    /// nothing of it
+    /// The hash of the filter that a peer claims for the block: a proof about another filter is
+    /// rejected
     #[arg(long, value_name = "HASH")]
     pub(crate) filter_hash: Option<FilterHash>,
-    /// The chain of the block
+    /// The network of the block
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
 }
 
-/// The blocks of filters.
+/// Trusted block headers, with which the block hashes of filters are compared.
 #[derive(Debug, Args)]
 pub(crate) struct BlockHeadersArgs {
-    /// Block headers that you trust, of all heights that are asked: a file of 80 raw bytes each, or of
-    /// hex, one on each line. Filters of other blocks are refused
+    /// Block headers that you trust, for every height in question: a file of 80 raw bytes per header,
+    /// or of hex, one header per line. Filters of other blocks are rejected
     #[arg(long, value_name = "FILE")]
     pub(crate) block_headers: Option<PathBuf>,
-    /// The height of the first of --block-headers
+    /// The height of the first header of --block-headers
     #[arg(long, value_name = "HEIGHT", default_value_t = 0, requires = "block_headers", value_parser = count(0..=u32::MAX))]
     pub(crate) block_headers_from: u32,
 }
 
 const VERIFY_HEADERS_HELP: &str = "\
-Each filter is hashed, and each header is computed from it and the header before. With --headers they
-are compared to a list, with --header to single ones; the first that differs is named.
+Each filter header is computed from the hash of its filter and the previous filter header. With
+--headers they are compared with a list, with --header with single ones. The first difference is
+printed.
 
 Exit codes: 0 no difference
-            3 a filter header differs from one given
-            4 filter headers are given for heights that the file does not have
+            3 a filter header differs from a given one
+            4 filter headers are given for heights that the file does not contain
             5 the file is damaged
 
 JSON: filters, first, last, last_hash, filter_header, compared, mismatch{height, computed, given}, damage,
 warnings[]";
 
-/// Recompute the filter headers over a file of filters and compare them.
+/// Recompute the filter headers of a file of filters and compare them.
 #[derive(Debug, Args)]
 #[command(after_long_help = VERIFY_HEADERS_HELP)]
 pub(crate) struct VerifyHeadersArgs {
     /// A file of filters as `btc cf build` writes it, or a folder of them
     #[arg(value_name = "FILTERS")]
     pub(crate) filters: PathBuf,
-    /// Filter headers from elsewhere: a file of hex, one on each line, or of 32 raw bytes each in
-    /// wire order
+    /// Filter headers to compare with: a file of hex, one header per line, or of 32 raw bytes per
+    /// header in wire order
     #[arg(long, value_name = "FILE")]
     pub(crate) headers: Option<PathBuf>,
     /// The height of the first header of --headers
@@ -249,7 +250,7 @@ impl FromStr for HeaderAt {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (height, header) = text.split_once(':').ok_or("not HEIGHT:HEX")?;
         Ok(Self {
-            height: height.parse().map_err(|_| "the height is no number from 0 to 4294967295")?,
+            height: height.parse().map_err(|_| "the height is not from 0 to 4294967295")?,
             header: header.parse().map_err(|_| "the header is not 64 digits of hex")?,
         })
     }

@@ -1,4 +1,4 @@
-//! `btc sync`, `btc watch`, `btc rescan`: a light client of Bitcoin's peers.
+//! Arguments of `btc sync`, `btc watch` and `btc rescan`: the light client of Bitcoin's peers.
 
 use std::path::PathBuf;
 
@@ -11,39 +11,40 @@ use super::{Choice, WatchArgs, choice, network};
 use crate::args::number::count;
 use crate::calendar;
 
-/// Peers, and where the state is kept.
+/// The peers to connect to, and the folder of the client's state.
 #[derive(Debug, Args)]
 pub(crate) struct PeerArgs {
-    /// The folder of headers and state, created if missing [default: the platform's folder for data, with
-    /// a folder for each network]
+    /// The folder of headers and state, created if missing [default: a folder for each network in
+    /// the platform's data folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// A peer to connect to, and to no others [default: those of the network's DNS seeds]
+    /// Connect only to this peer; may be given again [default: peers from the network's DNS seeds]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) peer: Vec<String>,
-    /// As many peers at a time
+    /// Number of peers to be connected to at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1..=8_u8))]
     pub(crate) max_peers: u8,
-    /// Seconds that a response may take before another peer is asked
+    /// Seconds to wait for a response before another peer is asked
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=3600_u32))]
     pub(crate) timeout: u32,
-    /// Where the command is to end by itself: end after as long without any progress, with exit code 4
+    /// Give up, with exit code 4, after this many seconds without progress; not used by `btc watch`
+    /// without --once
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
 }
 
-/// What filters are held against.
+/// What the filters that peers send are compared with.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// A filter header that you trust, at a multiple of 1,000: who differs is disconnected
+    /// A filter header that you trust, at a multiple of 1,000: peers with another one are disconnected
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) checkpoint: Vec<HeaderAt>,
-    /// Of so many blocks, fetch one at random and audit its filter; 0 for none
+    /// Fetch one random block of every COUNT blocks and audit its filter; 0 turns this off
     #[arg(long, value_name = "COUNT", default_value_t = 1_000, value_parser = count(0..=u32::MAX))]
     pub(crate) spot_audits: u32,
 }
 
-/// A point in the chain: a height, or the second at which a day begins.
+/// Parses a point in the chain: a height, or a day, which stands for its first second in UTC.
 fn birthday(text: &str) -> Result<Birthday, &'static str> {
     if let Ok(height) = text.parse() {
         return Ok(Birthday::Height(height));
@@ -62,42 +63,42 @@ const PROTOCOLS: [Choice<Protocol>; 2] = [
     (
         "bip37",
         Protocol::Bip37,
-        "Bloom filters: peers learn most of what is watched, and can leave out what they like",
+        "Bloom filters: peers learn most of what is watched, and can omit transactions",
     ),
 ];
 
 const SYNC_HELP: &str = "\
-Headers are checked as a node checks them, and kept in --data: a command that is killed goes on
-where it stopped. Filter headers and filters are then compared between the peers, from --birthday on;
-where they differ, the block decides. The filters are not kept.
+Headers are validated as a node validates them, and are stored in --data: after a kill, the next run
+continues where the last one stopped. Filter headers and filters, from --birthday on, are then compared
+between the peers. Where peers disagree, the block itself decides. The filters are not stored.
 
-Memory: headers take 90 bytes for each block, and what is known of its filter 33; each peer has at most
-8 MB under way in and 64 messages of at most 36 kB out; a branch of headers that has no room on the side
-has 96 MB. Log lines go to standard error.
+Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at
+most 8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 96 MB for a branch of
+headers that does not fit beside the main chain. Log lines are written to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C
-            4 gave up: no progress for --give-up seconds; what came is kept
-            5 no peer could be reached, or --data cannot be read or written, or is of another network
+            4 gave up: no progress for --give-up seconds; what was received is kept
+            5 no peer could be reached; or --data cannot be read or written, or is of another network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (null: nothing), grades[{from, to, grade, peers}], disputes[text],
 peers[{address, agent, height, services[], state}], warnings[]
-Grades: scanned (the block itself was looked at) > audited (equals the filter built from the block)
-> checkpoint (a --checkpoint commits to it) > peers (so many agree) > one_peer";
+Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
+block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
 
-/// Fetch headers, filter headers and filters, and compare what the peers say.
+/// Fetch headers, filter headers and filters, and compare the peers' answers.
 #[derive(Debug, Args)]
 #[command(after_long_help = SYNC_HELP)]
 pub(crate) struct SyncArgs {
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
-    /// The chain
+    /// The network
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// Block headers, and nothing about filters
+    /// Fetch block headers only, no filter headers and no filters
     #[arg(long, conflicts_with_all = ["birthday", "checkpoint", "spot_audits"])]
     pub(crate) headers_only: bool,
-    /// The first height whose filter is wanted, or a day
+    /// The first block whose filter is fetched: a height, or a day (YYYY-MM-DD)
     #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) birthday: Birthday,
     #[command(flatten)]
@@ -105,31 +106,34 @@ pub(crate) struct SyncArgs {
 }
 
 const WATCH_HELP: &str = "\
-Items are told apart by their form: an address, a public key (stands for its P2PK, P2PKH, P2WPKH and
-P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), TXID:VOUT; other hex is written
-script:HEX. Compact filters hold scripts only, so that a coin is written outpoint:TXID:VOUT=SCRIPT,
-where SCRIPT is hex or an address. Files and standard input hold one item per line; # starts a
-comment. Ranged descriptors go on --gap-limit indices past the last one used.
+The kind of an item is detected from its form: an address, a public key (stands for its P2PK, P2PKH,
+P2WPKH and P2SH-P2WPKH scripts), a descriptor (anything with a parenthesis), or TXID:VOUT. Other hex is
+written script:HEX. Compact filters contain scripts only, so with bip157 a coin is written
+outpoint:TXID:VOUT=SCRIPT, where SCRIPT is hex or an address. Files and standard input contain one item
+per line; # starts a comment. Ranged descriptors are watched up to --gap-limit indices past the last
+one used.
 
-The past comes first, from --birthday on, and then what is new, until Ctrl-C. The same items with
-the same --data go on where they stopped; others start over, and so do descriptors with another --gap-limit. A
-transaction in a block comes once with \"again\" false; it comes with \"again\" true where it may have been
-printed before the command was killed, or was printed with less of it.
+Past blocks are scanned first, from --birthday on, then new blocks are followed until Ctrl-C. With the
+same items and the same --data, the next run continues where the last one stopped. Other items, or
+descriptors with another --gap-limit, start over. A transaction in a block is printed once with
+\"again\" false. It is printed with \"again\" true if it may already have been printed before the command
+was killed, or if it was printed before with fewer details.
 
-Evidence: with bip157 a hit is certain, as its block is bound to its header, and a \"no\" is worth the
-grade of its filters (see `btc sync --help`). With bip37 a hit has a merkle proof, and a \"no\" is one
-peer's word; transactions that are in no block yet are relayed too, which nothing vouches for: 1,000 are
-kept, and --once does not wait for them. A block is worth the work of the headers up to it and the
-confirmations above it.
+Evidence: with bip157 a hit is certain, because the header commits to the block. A \"no\" is as reliable
+as the grade of its filters (see `btc sync --help`). With bip37 a hit has a merkle proof, but a \"no\" is
+the claim of one peer. With bip37, peers also relay unconfirmed transactions, which nothing proves: 1,000
+are kept, and --once does not wait for them. A block is as reliable as the work of the headers up to it,
+and the confirmations after it.
 
-Memory: headers take 90 bytes for each block, and what is known of its filter 33; each peer has at most
-8 MB under way in and 64 messages of at most 36 kB out; blocks that wait for those before them have 64 MB
-as they are sent, and a branch of headers that has no room on the side 96 MB.
+Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at
+most 8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 64 MB for blocks, in wire
+encoding, that wait for earlier blocks. At most 96 MB for a branch of headers that does not fit beside
+the main chain.
 
-Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: see the hits for what was found
-            4 gave up; what came is kept. With --once: no progress for --give-up seconds. In any case:
-              every --peer has broken the protocol
-            5 a malformed item, no peer could be reached with --once, or --data cannot be read or written
+Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
+            4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
+              banned for breaking the protocol. What was received is kept
+            5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
 
 JSON: lines, told apart by kind:
   hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,
@@ -148,36 +152,36 @@ JSON: lines, told apart by kind:
              time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…],
              warnings[]: the last line";
 
-/// What is looked for, with whom and how.
+/// Arguments that `btc watch` and `btc rescan` share: items, peers and protocol.
 #[derive(Debug, Args)]
 pub(crate) struct LookArgs {
     #[command(flatten)]
     pub(crate) watch: WatchArgs,
     #[command(flatten)]
     pub(crate) peers: PeerArgs,
-    /// How blocks are looked through
+    /// The protocol that finds relevant blocks
     #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
-    /// Look this many indices past the last one used of each ranged descriptor
+    /// Number of indices to watch past the last one used of each ranged descriptor
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = count(1..=10_000_u32))]
     pub(crate) gap_limit: u32,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// bip37: the share of others' elements that match as well; more hides better and costs more
+    /// bip37: the false-positive rate; a higher rate hides the items better and costs more traffic
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::bloom::fpr)]
     pub(crate) fpr: f64,
 }
 
-/// Watch addresses, scripts, keys and coins: the past, then live.
+/// Watch addresses, scripts, keys and coins: first past blocks, then new ones.
 #[derive(Debug, Args)]
 #[command(after_long_help = WATCH_HELP)]
 pub(crate) struct WatchLiveArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// The first height to look at, or a day; nothing was used before
+    /// The first block to scan, before which no item was used: a height, or a day (YYYY-MM-DD)
     #[arg(long, value_name = "HEIGHT|DAY", default_value = "0", value_parser = birthday)]
     pub(crate) birthday: Birthday,
-    /// End when all is seen that the peers have
+    /// End when every block that the peers have is scanned
     #[arg(long)]
     pub(crate) once: bool,
 }
@@ -187,16 +191,16 @@ Goes over blocks again for items that were not watched then, and ends. Items, ev
 and JSON lines are those of `btc watch --help`; in the summary, birthday is --from. Stopped and
 called again with the same items and heights, it goes on where it was.";
 
-/// Go over past blocks again for more items.
+/// Scan past blocks again for additional items.
 #[derive(Debug, Args)]
 #[command(after_long_help = RESCAN_HELP)]
 pub(crate) struct RescanArgs {
     #[command(flatten)]
     pub(crate) look: LookArgs,
-    /// The first height, or a day
+    /// The first block to scan: a height, or a day (YYYY-MM-DD)
     #[arg(long, value_name = "HEIGHT|DAY", value_parser = birthday)]
     pub(crate) from: Birthday,
-    /// The last height [default: the tip]
+    /// The last height to scan [default: the tip]
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
 }

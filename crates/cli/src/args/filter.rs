@@ -1,4 +1,4 @@
-//! `filter …`.
+//! Arguments of `filter …`.
 
 use std::path::PathBuf;
 
@@ -11,15 +11,15 @@ use crate::args::OverwriteArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
-    /// What a number of keys and a rate of false positives cost in each kind of filter
+    /// Compare the sizes of all kinds of filters for a number of keys and a false-positive rate
     Size(SizeArgs),
     /// Build a filter of the keys in files or standard input
     Build(Box<BuildArgs>),
-    /// Ask a filter for keys
+    /// Test whether a filter may contain keys
     Test(TestArgs),
-    /// Show a filter's kind, parameters, hash function, fill and rate
+    /// Show a filter's kind, parameters, hash function, fill and false-positive rate
     Info(InfoArgs),
-    /// Fold a filter, compress it, or turn it into another program's format and back
+    /// Fold or compress a filter, or convert it to or from another program's format
     Convert(ConvertArgs),
 }
 
@@ -34,17 +34,17 @@ JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (where not
 upper_bound (whether bytes is one), hash_funcs, rate, lines_absent, lines_present (cache lines that a
 probe of a key that is not there, and of one that is, reads), insert, remove, merge}]";
 
-/// What a number of keys and a rate of false positives cost in each kind of filter.
+/// Compare the sizes of all kinds of filters for a number of keys and a false-positive rate.
 #[derive(Debug, Args)]
 #[command(after_long_help = SIZE_HELP)]
 pub(crate) struct SizeArgs {
-    /// Distinct keys
+    /// Number of distinct keys
     #[arg(long, value_name = "COUNT", value_parser = count(1..=u64::MAX))]
     pub(crate) keys: u64,
-    /// The share of other keys that may be in the filter wrongly
+    /// The highest false-positive rate: the share of absent keys that the filter reports as present
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
-    /// Draw bits per key against rates, readable on light and on dark pages
+    /// Write a chart of bits per key against rates to this file, for light and dark pages
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
@@ -52,55 +52,55 @@ pub(crate) struct SizeArgs {
 }
 
 const BUILD_HELP: &str = "\
-Keys are the lines as they are, without their line break, or with --hex the bytes that they stand
-for. Empty lines are passed over. Keys that come twice are one: for that the hashes of all keys are held,
-8 bytes for each (16 for wide-bloom), until the number of distinct ones is known, which the filter is sized
-for. With --capacity nothing is held but the filter, where its kind can be filled as keys come: not so
-fuse8, fuse16 and ribbon. scalable is filled as keys come in any case; --capacity is the room that it
-begins with, 1,024 if not given. rolling remembers the last --capacity keys.
+A key is a line without its line break, or with --hex the bytes that the line encodes. Empty lines are
+skipped. Duplicate keys are inserted once. The filter is sized for the number of distinct keys. To count
+them, the command keeps the hashes of all keys in memory: 8 bytes per key, 16 for wide-bloom. With
+--capacity only the filter is kept in memory, and keys are inserted as they are read; fuse8, fuse16 and
+ribbon cannot be built this way. scalable is always filled as keys are read: --capacity is its initial
+size, 1,024 if not given. rolling remembers the last --capacity keys.
 
-guava is written as Guava's BloomFilter.writeTo does, for Funnels.byteArrayFunnel().
+guava is written as Guava's BloomFilter.writeTo writes it, for Funnels.byteArrayFunnel().
 
-The seed is written into the filter. Whoever has the filter can look for keys that are in it wrongly,
-under any hash function; whoever has not, only where the seed is known or does not matter: keep
-siphash13 where strangers choose keys. A seed is its number in hex; that of siphash13 is its 16 bytes.
+The seed is stored in the filter. Anyone who has the filter can search for keys that are false positives,
+with any hash function. Anyone else can do that only if the seed is known, or with a hash function that a
+seed does not protect: keep siphash13 if strangers choose the keys. A seed is a number in hex; for
+siphash13 it is the key of 16 bytes in hex.
 
-The file is written beside its place and then renamed: it is there whole or not at all.
+The file is written under a temporary name and then renamed, so an incomplete file is never visible.
 
-JSON: kind, keys (distinct), lines, empty, duplicates (null with --capacity where it can't be told),
-hash, seed, seed_random, target_rate (null: as the kind has it), rate, fill, bits, bits_per_key, bytes,
+JSON: kind, keys (distinct), lines, empty, duplicates (null if unknown because of --capacity), hash, seed,
+seed_random, target_rate (null: the kind's own rate), rate, fill, bits, bits_per_key, bytes,
 parameters{}, out, warnings[]";
 
 /// Build a filter of the keys in files or standard input.
 #[derive(Debug, Args)]
 #[command(after_long_help = BUILD_HELP)]
 pub(crate) struct BuildArgs {
-    /// Files of keys, one on each line; - is standard input
+    /// Files of keys, one key per line; - is standard input
     #[arg(value_name = "FILE", required = true)]
     pub(crate) keys: Vec<PathBuf>,
     /// The kind of filter; `filter size` compares them
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub(crate) kind: Made,
-    /// The share of other keys that may be in the filter wrongly [default: 0.001, or what the
-    /// kind's fingerprints have]
+    /// The highest false-positive rate [default: 0.001, or the rate of the kind's fingerprints]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: Option<f64>,
-    /// Memory per key in place of a rate
+    /// Size the filter by bits per key instead of by a rate
     #[arg(long, value_name = "BITS", conflicts_with = "fpr", value_parser = bits_per_key)]
     pub(crate) bits_per_key: Option<f64>,
-    /// Size the filter for this many keys and fill it while they come
+    /// Size the filter for this many keys, and insert keys as they are read
     #[arg(long, value_name = "COUNT", value_parser = count(1..=u64::MAX))]
     pub(crate) capacity: Option<u64>,
-    /// Round the number of blocks up to a power of two, as Parquet's readers take them
+    /// Round the number of blocks up to a power of two, as readers of Parquet require
     #[arg(long)]
     pub(crate) power_of_two: bool,
-    /// Lines are hex
+    /// Each line is a key in hex
     #[arg(long)]
     pub(crate) hex: bool,
-    /// The hash function of keys [default: siphash13; guava has murmur3]
+    /// The hash function of the keys [default: siphash13; guava always uses murmur3]
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub(crate) hash: Option<HashName>,
-    /// Its seed or key [default: random]
+    /// The seed or key of the hash function [default: random]
     #[arg(long, value_name = "HEX")]
     pub(crate) seed: Option<String>,
     /// Write the filter to this file; - is standard output
@@ -113,19 +113,19 @@ pub(crate) struct BuildArgs {
 /// `--kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// In our format.
+    /// A kind of filter in chainsieve's own format.
     Native(Kind),
-    /// In Guava's.
+    /// Guava's Bloom filter, in Guava's format.
     Guava,
 }
 
-/// How the keys of a filter were hashed whose format doesn't say.
+/// The hash function of a filter whose file format does not store it.
 #[derive(Debug, Args)]
 pub(crate) struct KeyHashArgs {
-    /// How the keys of an xor8 or xor16 filter were hashed
+    /// The hash function that the keys of an xor8 or xor16 filter were hashed with
     #[arg(long, value_enum, value_name = "FUNCTION", requires = "seed")]
     pub(crate) hash: Option<HashName>,
-    /// The seed or key of that function
+    /// The seed or key of the hash function --hash
     #[arg(long, value_name = "HEX", requires = "hash")]
     pub(crate) seed: Option<String>,
 }
@@ -133,7 +133,7 @@ pub(crate) struct KeyHashArgs {
 /// `--hash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HashName {
-    /// SipHash-1-3, key of 16 bytes: for keys that strangers choose
+    /// SipHash-1-3, key of 16 bytes: safe if strangers choose the keys
     Siphash13,
     /// XXH3, seed of 8 bytes: the fastest
     Xxh3,
@@ -146,36 +146,37 @@ pub(crate) enum HashName {
 }
 
 const TEST_HELP: &str = "\
-Prints a line for each key: \"maybe\" or \"no\", and the key. \"no\" is certain; \"maybe\" is wrong for
-as many keys as the filter's rate says. The summary goes to standard error.
+Prints a line for each key: \"maybe\" or \"no\", and the key. \"no\" is certain. For keys that are not in
+the filter, \"maybe\" is printed at the filter's false-positive rate. The summary is written to standard
+error.
 
-Exits with 0 if any key may be in the filter, with 1 if none is.
+Exit codes: 0 at least one key may be in the filter · 1 none of the keys is in the filter
 
 JSON: lines, told apart by kind:
   answer   key, may_contain, and where the key is not UTF-8 key_hex: of each key
   summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (maybes, if none of the
            keys is in the filter), warnings[]: the last line";
 
-/// Ask a filter for keys.
+/// Test whether a filter may contain keys.
 #[derive(Debug, Args)]
 #[command(after_long_help = TEST_HELP)]
 pub(crate) struct TestArgs {
     /// The filter: a file, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
-    /// Keys; - reads them from standard input, one on each line
+    /// Keys to test; - reads them from standard input, one key per line
     #[arg(value_name = "KEY", required_unless_present = "file")]
     pub(crate) keys: Vec<String>,
-    /// A file of keys, one on each line
+    /// A file of keys, one key per line
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// Keys are hex
+    /// The keys are in hex
     #[arg(long)]
     pub(crate) hex: bool,
-    /// The answers to print
+    /// Which keys to print
     #[arg(long, value_enum, default_value_t = Answers::All, value_name = "ANSWERS")]
     pub(crate) show: Answers,
-    /// What the filter is written in
+    /// The file format of the filter
     #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
     pub(crate) format: Format,
     #[command(flatten)]
@@ -189,68 +190,72 @@ pub(crate) enum Answers {
     All,
     /// Keys that may be in the filter
     Maybe,
-    /// Keys that are not
+    /// Keys that are not in the filter
     No,
-    /// None, only the summary
+    /// No key, only the summary
     None,
 }
 
 const INFO_HELP: &str = "\
-The checksum is compared, and every parameter with the length, before anything is shown.
+The checksum is verified, and every parameter is checked against the length of the file, before anything
+is shown.
 
-JSON: format, kind, version, checksum, hash, seed, keys (as counted), estimated_keys (null where the
-fill says nothing), bytes, bits, bits_per_key (null for none), fill, rate, parameters{}, warnings[]";
+JSON: format, kind, version, checksum, hash, seed, keys (number stored in the filter), estimated_keys
+(null if the fill allows no estimate), bytes, bits, bits_per_key (null without keys), fill, rate,
+parameters{}, warnings[]";
 
-/// Show a filter's kind, parameters, hash function, fill and rate.
+/// Show a filter's kind, parameters, hash function, fill and false-positive rate.
 #[derive(Debug, Args)]
 #[command(after_long_help = INFO_HELP)]
 pub(crate) struct InfoArgs {
     /// The filter: a file, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
-    /// What the file is written in
+    /// The file format of the filter
     #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
     pub(crate) format: Format,
 }
 
 const CONVERT_HELP: &str = "\
-What maps exactly is converted, and nothing else:
-  parquet     split-block-256 under xxh64 with seed 0 and of a power of two blocks, and back
-  xor8        fuse8, and back; xor16 the same of fuse16. The format says nothing of how keys become
-              numbers: a filter that is read takes the --hash and --seed that its keys were hashed by
-  compressed  out of bloom
-  bloom       out of compressed
-Nothing is converted into Guava's format or out of it: the bits of a key lie elsewhere in it. `filter
-build --kind guava` makes such filters, `filter test --as guava` asks them.
+Only exact conversions are possible:
+  parquet     to and from split-block-256 with hash function xxh64, seed 0, and a number of blocks that
+              is a power of two
+  xor8        to and from fuse8. The format does not store the hash function: to read such a filter, give
+              the --hash and --seed that its keys were hashed with
+  xor16       to and from fuse16, with the same rule
+  compressed  from bloom
+  bloom       from compressed
+Nothing can be converted to or from Guava's format, which places the bits of a key differently. `filter
+build --kind guava` makes such filters, `filter test --as guava` reads them.
 
---fold halves a bloom, wide-bloom, partitioned, split-block-512 or split-block-256 filter so many times:
-half the memory, and a rate that is a multiple of what it was. No key is lost.
+--fold halves a bloom, wide-bloom, partitioned, split-block-512 or split-block-256 filter the given number
+of times. Each fold halves the memory and raises the false-positive rate. No key is lost.
 
 JSON: from, to, kind, bytes_before, bytes, rate_before, rate, folds, out, warnings[]";
 
-/// Fold a filter, compress it, or turn it into another program's format and back.
+/// Fold or compress a filter, or convert it to or from another program's format.
 #[derive(Debug, Args)]
 #[command(after_long_help = CONVERT_HELP)]
 pub(crate) struct ConvertArgs {
     /// The filter: a file, or - for standard input
     #[arg(value_name = "FILTER")]
     pub(crate) filter: String,
-    /// What the file is written in
+    /// The file format of the filter
     #[arg(long = "as", value_enum, default_value_t = Format::Native, value_name = "FORMAT")]
     pub(crate) format: Format,
-    /// What to write [default: native]
+    /// The format to write [default: native]
     #[arg(long, value_enum, value_name = "FORMAT")]
     pub(crate) to: Option<Target>,
-    /// Halve it so many times
+    /// Halve the filter this many times
     #[arg(long, value_name = "TIMES", conflicts_with = "fold_to_fpr",
         value_parser = count(1..=63_u32))]
     pub(crate) fold: Option<u32>,
-    /// Halve it as often as its rate stays at most this
+    /// Halve the filter as often as its false-positive rate stays at most RATE
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fold_to_fpr: Option<f64>,
     #[command(flatten)]
     pub(crate) key_hash: KeyHashArgs,
-    /// Write it to this file; - is standard output
+    /// Write the filter to this file; - is standard output
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -268,7 +273,7 @@ pub(crate) enum Format {
     Guava,
     /// `xor_singleheader`'s binary fuse filter of 8 bits
     Xor8,
-    /// The same of 16 bits
+    /// `xor_singleheader`'s binary fuse filter of 16 bits
     Xor16,
 }
 
@@ -277,21 +282,21 @@ pub(crate) enum Format {
 pub(crate) enum Target {
     /// chainsieve's own
     Native,
-    /// The same, compressed
+    /// chainsieve's compressed Bloom filter
     Compressed,
-    /// The same, not compressed
+    /// chainsieve's Bloom filter, not compressed
     Bloom,
     /// Parquet's split-block filter: its header and bits
     Parquet,
-    /// Guava's: refused, with the reason
+    /// Not possible: prints why
     Guava,
     /// `xor_singleheader`'s binary fuse filter of 8 bits
     Xor8,
-    /// The same of 16 bits
+    /// `xor_singleheader`'s binary fuse filter of 16 bits
     Xor16,
 }
 
-/// A kind by its name. `CountMin` is left out: the command has no input for counts.
+/// Returns the parser of `--kind`. `CountMin` is left out, as the command has no input for counts.
 fn kind() -> impl TypedValueParser<Value = Made> {
     let kinds = || Kind::ALL.into_iter().filter(|kind| *kind != Kind::CountMin);
     let by_name = move |name: String| kinds().find(|kind| kind.name() == name);
@@ -301,7 +306,8 @@ fn kind() -> impl TypedValueParser<Value = Made> {
 
 const GUAVA: &str = "guava";
 
-/// As `btc bloom new` takes it, but that nothing is asked of a filter that all keys are in.
+/// Parses a false-positive rate. Unlike `btc bloom new`, a rate of 1 is invalid here: a filter that
+/// matches every key is of no use.
 fn fpr(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| *rate > 0.0 && *rate < 1.0);
     rate.ok_or_else(|| "not a rate between 0 and 1".into())

@@ -1,4 +1,4 @@
-//! `btc match`.
+//! Arguments of `btc match`.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use super::network;
 use crate::args::OverwriteArgs;
 
 const MATCH_HELP: &str = "\
-The filter is changed as a node changes it, from one input to the next: a coin received in one
-block is found when a later one spends it. Witness data is never matched.
-Exits with 1 if nothing matched.
+The filter is updated as a node updates it, across all inputs in their order: a coin received in one
+block is found when a later block spends it. Witness data is never matched.
+Exit code 1 means that nothing matched.
 
 JSON: inputs[{source, kind, hash, transactions, matches[{index, txid, reasons[…]}]}], matched,
-inserted, payload (the filter afterwards), warnings[]. A reason is {kind: everything | txid}, {kind:
+inserted, payload (the updated filter), warnings[]. A reason is {kind: everything | txid}, {kind:
 output, vout, push, data, script, address, satoshis, inserted}, {kind: spent, vin, outpoint}, or
 {kind: input_data, vin, push, data}";
 
@@ -28,13 +28,13 @@ pub(crate) struct MatchArgs {
     /// Blocks or transactions: hex, files (raw, or one hex item per line), or -
     #[arg(value_name = "BLOCK|TX", required = true)]
     pub(crate) inputs: Vec<String>,
-    /// What the inputs are
+    /// The kind of the inputs
     #[arg(long = "as", value_enum, default_value_t = Contents::Auto, value_name = "KIND")]
     pub(crate) contents: Contents,
-    /// The chain whose addresses to show
+    /// The network whose addresses are shown
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// Write the filter as it is afterwards, as hex
+    /// Write the updated filter to this file, as hex
     #[arg(long, value_name = "FILE")]
     pub(crate) filter_out: Option<PathBuf>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct MatchArgs {
 /// `--as`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contents {
-    /// A block if it reads as one, else a transaction
+    /// A block if the input decodes as one, otherwise a transaction
     Auto,
     /// Blocks
     Block,

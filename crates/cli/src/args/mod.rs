@@ -26,7 +26,7 @@ pub(crate) use matching::{Contents, MatchArgs};
 pub(crate) use prove::{MakeArgs, PolicyName, VerifyArgs};
 pub(crate) use serve::ServeArgs;
 
-/// Filters for light clients, and what an answer proves.
+/// Filters Bitcoin and Ethereum for light clients, and verifies what nodes answer.
 #[derive(Debug, Parser)]
 #[command(
     name = "chainsieve",
@@ -37,7 +37,7 @@ pub(crate) use serve::ServeArgs;
     arg_required_else_help = true
 )]
 pub(crate) struct Cli {
-    /// Print JSON, with the fields that each command's --help lists
+    /// Print JSON; each command's --help lists the fields
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     /// Print no notes and no progress on standard error
@@ -47,7 +47,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// `--version`: what this build reads and asks.
+/// Text of `--version`: the standards and formats that this build supports.
 const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     "\n",
@@ -73,7 +73,7 @@ JSON: block_hash, block_bytes, transactions, watched[], payload, rate, matches[{
 reasons[…], own}], merkleblock, delivered_bytes, depth, not_proven[], seconds{build, parse,
 match, answer, verify}, audit{headers[], anchor, query, rate, receipts, answered (logs), omitted (the
 log), receipt_proof{transactionIndex, nodes[]}, complete (logs), certificate, seconds{audit,
-verify}}. Reasons are those of `chainsieve btc match --help`.";
+verify}}. The reasons are described in `chainsieve btc match --help`.";
 
 const COMPLETIONS_HELP: &str = "\
 The script goes to standard output:
@@ -100,19 +100,19 @@ pub(crate) enum Command {
     /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
-    /// Both on real blocks, without a network: a wallet's filter, and a log that a node left out
+    /// Show both on real blocks, without a network: a wallet's filter, and a log that a node omitted
     #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell
     #[command(after_long_help = COMPLETIONS_HELP)]
     Completions {
-        /// The shell
+        /// The shell to print completions for
         shell: Shell,
     },
     /// Write the manual pages: one for each command
     #[command(after_long_help = MAN_HELP)]
     Man {
-        /// The folder for the pages
+        /// The folder to write the pages to, created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
     },
@@ -131,21 +131,21 @@ pub(crate) enum BtcCommand {
     /// Make merkleblocks and verify them
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Prove(ProveCommand),
-    /// Serve a folder of blocks to wallets' tests: a node with BIP37 and BIP157
+    /// Run a test node for wallets: serve a folder of blocks with BIP37 and BIP157
     Serve(ServeArgs),
-    /// Fetch headers, filter headers and filters from peers, and compare what they say
+    /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
-    /// Watch addresses, scripts, keys and coins with peers: the past, then live
+    /// Watch addresses, scripts, keys and coins through peers: first past blocks, then new ones
     Watch(Box<client::WatchLiveArgs>),
-    /// Go over past blocks again with peers, for more items
+    /// Scan past blocks again through peers, for additional items
     Rescan(Box<client::RescanArgs>),
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProveCommand {
-    /// Make the merkleblock of a block: the proof that transactions are in it
+    /// Make the merkleblock of a block: the proof that the block contains some transactions
     Make(MakeArgs),
-    /// Verify a merkleblock, and say what it proves and what it does not
+    /// Verify a merkleblock, and list what it proves and what it does not prove
     Verify(VerifyArgs),
 }
 
@@ -159,30 +159,30 @@ pub(crate) enum BloomCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CfCommand {
-    /// Build the compact filters of blocks and the headers over them
+    /// Build the compact filters of blocks and the filter headers
     Build(cf::BuildArgs),
-    /// Look for scripts in the compact filters of many blocks
+    /// Search the compact filters of many blocks for scripts
     Scan(cf::ScanArgs),
-    /// Compare a compact filter with its block: valid, proven wrong, or not decided
+    /// Compare a compact filter with its block: valid, proven invalid, or not decided
     Audit(cf::AuditArgs),
-    /// Verify what `audit --proof-out` wrote, without the block
+    /// Verify a proof that `audit --proof-out` wrote, without the block
     VerifyProof(cf::VerifyProofArgs),
-    /// Recompute the headers over a file of filters and compare them
+    /// Recompute the filter headers of a file of filters and compare them
     VerifyHeaders(cf::VerifyHeadersArgs),
 }
 
-/// What happens to files that are in the place of output.
+/// Options for output files that exist already.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct OverwriteArgs {
-    /// Replace output files that exist
+    /// Replace output files that already exist
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// A word of the command line, what it stands for, and what `--help` says of it.
+/// A possible value of an option: its word on the command line, its meaning, and its help text.
 type Choice<T> = (&'static str, T, &'static str);
 
-/// Takes one of these words.
+/// Returns a parser that accepts exactly the words of `choices`.
 fn choice<T>(choices: &'static [Choice<T>]) -> impl TypedValueParser<Value = T>
 where
     T: Copy + Send + Sync + 'static,
@@ -192,7 +192,7 @@ where
     PossibleValuesParser::new(words).map(move |name| named(name).expect("a possible word").1)
 }
 
-/// The chain that addresses and proof-of-work limits belong to, also by Bitcoin Core's names.
+/// Returns the parser of `--network`, which also accepts Bitcoin Core's names of the networks.
 fn network() -> impl TypedValueParser<Value = Network> {
     const NETWORKS: [(&str, Network, &[&str]); 5] = [
         ("mainnet", Network::Bitcoin, &["main", "bitcoin"]),
@@ -210,12 +210,12 @@ fn network() -> impl TypedValueParser<Value = Network> {
     })
 }
 
-/// The name of a chain as `--network` takes it.
+/// Returns the name of a network as `--network` accepts it.
 pub(crate) fn network_name(network: Network) -> String {
     if network == Network::Bitcoin { "mainnet".into() } else { network.to_string() }
 }
 
-/// A command line that parses and yet makes no sense.
+/// Error for arguments that parse but contradict each other; ends the command with exit code 2.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) &'static str);
 
@@ -246,7 +246,8 @@ mod tests {
     /// Calls `check` with each command and its names.
     fn each(command: &mut Command, names: &str, check: &mut impl FnMut(&mut Command, &str)) {
         check(command, names);
-        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+        for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help")
+        {
             let names = format!("{names} {}", command.get_name());
             each(command, &names, check);
         }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-/// Parses a count within `range`.
+/// Returns a parser of counts that rejects numbers outside `range`.
 pub(crate) fn count<T>(range: RangeInclusive<T>) -> impl Fn(&str) -> Result<T, String> + Clone
 where
     T: TryFrom<u64> + PartialOrd + Display + Clone,
@@ -15,7 +15,7 @@ where
     }
 }
 
-/// A number of blocks, keys or bytes; `None` if the text is not a whole number of at most 64 bits.
+/// Parses a whole number; returns `None` if the text is not a whole number of at most 64 bits.
 pub(crate) fn parse(text: &str) -> Option<u64> {
     let (digits, exponent) = match text.split_once(['e', 'E']) {
         Some((digits, exponent)) => (digits, exponent.parse().ok()?),

@@ -1,4 +1,4 @@
-//! `btc prove …`.
+//! Arguments of `btc prove …`.
 
 use std::path::PathBuf;
 
@@ -9,40 +9,41 @@ use super::network;
 use crate::args::OverwriteArgs;
 
 const MAKE_HELP: &str = "\
-With --filter, the transactions that match it, as a node answers a getdata for a filtered block;
-with --txid, those named. The merkleblock goes to standard output as hex, the table to standard
-error. Exits with 1 if the filter matched nothing; the merkleblock is valid then too.
+With --filter, the merkleblock proves the transactions that match the filter, like a node's answer to a
+getdata for a filtered block. With --txid, it proves the transactions named. The merkleblock is written
+to standard output as hex, the table to standard error. Exit code 1 means that the filter matched
+nothing; the merkleblock is valid in this case too.
 
 JSON: merkleblock, block_hash, block_bytes, transactions, proven[{index, txid, hex, reasons[…]}],
-payload (the filter afterwards, null without --filter), warnings[]. Reasons are those of
+payload (the updated filter, null without --filter), warnings[]. The reasons are described in
 `chainsieve btc match --help`; hex is the transaction without witness, as nodes send it.";
 
-/// Make the merkleblock of a block: the proof that transactions are in it.
+/// Make the merkleblock of a block: the proof that the block contains some transactions.
 #[derive(Debug, Args)]
 #[command(after_long_help = MAKE_HELP)]
 pub(crate) struct MakeArgs {
     /// The block: hex, a file, or - for standard input
     #[arg(value_name = "BLOCK")]
     pub(crate) block: String,
-    /// Prove what matches this filter
+    /// Prove the transactions that match this filter
     #[arg(long, value_name = "FILTER", required_unless_present = "txid", conflicts_with = "txid")]
     pub(crate) filter: Option<String>,
     /// Prove this transaction; may be given again
     #[arg(long, value_name = "TXID")]
     pub(crate) txid: Vec<Txid>,
-    /// Prove the coinbase transaction too: it is what shows the height of the tree
+    /// Prove the coinbase transaction too, which proves the height of the merkle tree
     #[arg(long)]
     pub(crate) coinbase: bool,
-    /// The chain whose addresses to show
+    /// The network whose addresses are shown
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// Write the merkleblock to a file, as hex, in place of standard output
+    /// Write the merkleblock to this file, as hex, instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-    /// Write the proven transactions without witness, one line of hex each
+    /// Write the proven transactions without witness to this file, one line of hex each
     #[arg(long, value_name = "FILE")]
     pub(crate) txs_out: Option<PathBuf>,
-    /// Write the filter as it is afterwards, as hex
+    /// Write the updated filter to this file, as hex
     #[arg(long, value_name = "FILE", requires = "filter", conflicts_with = "txid")]
     pub(crate) filter_out: Option<PathBuf>,
     #[command(flatten)]
@@ -50,33 +51,36 @@ pub(crate) struct MakeArgs {
 }
 
 const VERIFY_HELP: &str = "\
-Exit codes: 0 the merkleblock is valid, and proves each of the transactions given · 1 it is valid, and
-does not prove each of them · 3 it is invalid, or of another block than --block-hash. A valid one
-without any transaction is the response of a node where nothing matched: exit code 0. Give the
-coinbase transaction too where the merkleblock has it: only that shows the height of the tree.
+Exit codes: 0 the merkleblock is valid, and proves all given transactions
+            1 the merkleblock is valid, but does not prove all given transactions
+            3 the merkleblock is invalid, or is not of the block --block-hash
+
+If nothing matched, a node sends a valid merkleblock without transactions: exit code 0. If the
+merkleblock contains the coinbase transaction, give that transaction too: only the coinbase proves the
+height of the merkle tree.
 
 JSON: valid, error (null if valid), policy, network, block_hash, previous_block, time,
-proof_of_work (checked or not), named (the header is that of --block-hash), depth (coinbase |
-unproven), transactions (as claimed), proven[{index, txid, delivered}], not_in_tree[txid],
+proof_of_work (true if checked), named (true if the header is that of --block-hash), depth (coinbase |
+unproven), transactions (number, as claimed), proven[{index, txid, delivered}], not_in_tree[txid],
 not_proven[], warnings[]";
 
-/// Verify a merkleblock, and say what it proves and what it does not.
+/// Verify a merkleblock, and list what it proves and what it does not prove.
 #[derive(Debug, Args)]
 #[command(after_long_help = VERIFY_HELP)]
 pub(crate) struct VerifyArgs {
     /// The payload of a merkleblock message: hex, a file, or - for standard input
     #[arg(value_name = "MERKLEBLOCK")]
     pub(crate) merkle_block: String,
-    /// Transactions delivered with it: hex, files (raw, or one hex item per line), or -
+    /// Transactions delivered with the merkleblock: hex, files (raw, or one hex item per line), or -
     #[arg(value_name = "TX")]
     pub(crate) transactions: Vec<String>,
-    /// The chain whose limit of work holds
+    /// The network, whose proof-of-work limit applies
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// What to ask of the merkleblock
+    /// Which checks the merkleblock must pass
     #[arg(long, value_enum, default_value_t = PolicyName::Strict)]
     pub(crate) policy: PolicyName,
-    /// The block it must be of: one that you know to be in the chain
+    /// The hash of the block that the merkleblock must be of, known to be in the chain
     #[arg(long, value_name = "HASH")]
     pub(crate) block_hash: Option<BlockHash>,
 }
@@ -84,8 +88,8 @@ pub(crate) struct VerifyArgs {
 /// `--policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
-    /// Tree, proof of work, and no 64-byte transaction or inner node that reads as one
+    /// The tree, proof of work, and no 64-byte transaction or inner node that decodes as one
     Strict,
-    /// The tree alone, as Bitcoin Core
+    /// The tree only, as Bitcoin Core checks it
     Core,
 }

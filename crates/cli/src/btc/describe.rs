@@ -1,11 +1,11 @@
-//! Matches in words and as JSON, with the data that matched.
+//! Descriptions of matches, as text and as JSON, with the data that matched.
 
 use chainsieve::bitcoin::{Address, Network, Script, Transaction};
 use chainsieve::btc::bip37::{MatchReason, TxMatch};
 use chainsieve::btc::script::pushes;
 use serde_json::{Value, json};
 
-/// A match and the transaction that it is about.
+/// A match and its transaction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Described<'a> {
     pub(crate) found: &'a TxMatch,
@@ -24,7 +24,7 @@ impl Described<'_> {
         })
     }
 
-    /// A row of a table: index, txid, reasons.
+    /// Returns a row of a table: index, txid, reasons.
     pub(crate) fn row(&self) -> Vec<String> {
         let reasons: Vec<_> = self.found.reasons.iter().map(|reason| self.words(*reason)).collect();
         let why = if reasons.is_empty() { "asked for".into() } else { reasons.join("\n") };
@@ -62,7 +62,7 @@ impl Described<'_> {
         }
     }
 
-    /// One reason for people.
+    /// Describes one reason for people.
     pub(crate) fn words(&self, reason: MatchReason) -> String {
         match reason {
             MatchReason::Output { vout, push, inserted } => {

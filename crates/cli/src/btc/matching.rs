@@ -12,14 +12,14 @@ use crate::input::{Input, Reader, write};
 use crate::output::{Page, Report, count};
 use crate::progress::{Progress, size};
 
-/// What one input was, and what of it matched.
+/// One input and its matches.
 #[derive(Debug)]
 struct Matched {
     source: String,
     kind: &'static str,
     hash: String,
     num_transactions: usize,
-    /// With the transactions that they are about.
+    /// Each match with its transaction.
     matches: Vec<(TxMatch, Transaction)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     let progress = Progress::over_files(args.inputs.iter().map(String::as_str));
     let mut done = 0;
     let mut results = Vec::new();
-    // One argument at a time: the blocks of a chain need not fit into memory together.
+    // One argument is read at a time, because the blocks of a chain may not fit into memory together.
     for argument in &args.inputs {
         for input in reader.many(argument, what(args.contents))? {
             results.push(match_input(&mut filter, input, args.contents)?);
@@ -102,7 +102,7 @@ fn match_input(
             }
         },
     };
-    // Decoded only where something matched, to say what.
+    // The transactions are decoded only if something matched, to describe the matches.
     if let Some(block) = block {
         let found = filter.match_block(&block);
         let decoded = if found.is_empty() { vec![] } else { decode::<Block>(&bytes)?.txdata };

@@ -17,15 +17,15 @@ use chainsieve::btc::bip37::BloomFilter;
 use crate::input::{Input, Reader};
 use crate::output::count;
 
-/// Decodes a block or a transaction, with an error that says more than "IO error".
+/// Decodes a block or a transaction; truncated input gets a clearer error than "IO error".
 pub(crate) fn decode<T: Decodable>(bytes: &[u8]) -> anyhow::Result<T> {
     deserialize(bytes).map_err(|error| match error {
-        encode::Error::Io(_) => anyhow!("{} end early", count(bytes.len(), "byte")),
+        encode::Error::Io(_) => anyhow!("truncated after {}", count(bytes.len(), "byte")),
         error => error.into(),
     })
 }
 
-/// Hands over the transactions of files, or of what else the arguments are.
+/// Calls `take` with each transaction of the arguments: hex, files, or `-`.
 fn for_each_transaction(
     reader: &Reader,
     arguments: &[String],
@@ -39,7 +39,8 @@ fn for_each_transaction(
     Ok(())
 }
 
-/// Reads a filter that a node would accept, and warns of bytes behind it.
+/// Reads a filter of a size that nodes accept, and adds a warning if it has trailing bytes or matches
+/// everything.
 fn load_filter(
     reader: &Reader,
     argument: &str,

@@ -102,7 +102,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, yes).with_payload(shown))
 }
 
-/// The transactions asked for by id, in the order of the block.
+/// Returns the transactions with these ids, in the order of the block.
 fn named(asked: &[Txid], txids: &[Txid]) -> anyhow::Result<Vec<TxMatch>> {
     let present: HashSet<_> = txids.iter().collect();
     if let Some(missing) = asked.iter().find(|txid| !present.contains(txid)) {
@@ -120,7 +120,7 @@ pub(crate) fn difficulty(header: &Header, number: impl Fn(u64) -> String) -> Str
     if difficulty < 1.0 { format!("{difficulty:.1e}") } else { number(difficulty as u64) }
 }
 
-/// A transaction as nodes send it beside a merkleblock.
+/// Encodes a transaction without witness, as nodes send it with a merkleblock.
 pub(crate) fn without_witness(tx: &Transaction) -> Vec<u8> {
     let mut tx = tx.clone();
     for input in &mut tx.input {
@@ -152,7 +152,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     let result = Proof::verify(&merkle_block, policy, &delivered);
     let refused = match (&result, args.block_hash) {
         (Ok(_), Some(expected)) if expected != hash => {
-            Some(format!("it is of block {hash}, not of {expected}"))
+            Some(format!("the merkleblock is of block {hash}, not of {expected}"))
         }
         (Ok(_), _) => None,
         (Err(error), _) => Some(error.to_string()),
@@ -259,7 +259,7 @@ fn not_proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
         lines.push("that the block is in the chain: compare its hash, or give --block-hash".into());
     }
     if !proof.has_proof_of_work() {
-        lines.push("the header's work: the core policy does not look at it".into());
+        lines.push("the header's work: the core policy does not check it".into());
     }
     lines.push("that no other transaction of the block matches: a node can leave some out".into());
     lines

@@ -1,5 +1,4 @@
-//! What a wallet asks to watch: one item of the command line, or one line of a file, and the
-//! elements that it puts into a filter.
+//! Items that a wallet watches, each an argument or a line of a file, and their filter elements.
 
 use std::str::FromStr as _;
 
@@ -14,7 +13,7 @@ use crate::args::Range;
 use crate::input::{decode_hex, shorten};
 use crate::secret;
 
-/// How items are read.
+/// Settings for reading items.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) network: Network,
@@ -22,7 +21,7 @@ pub(crate) struct Policy {
     pub(crate) with_keys: bool,
 }
 
-/// The kinds of items; the words are those before the colon in `kind:value`.
+/// The kind of an item; its name is the word before the colon in `kind:value`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Address,
@@ -59,28 +58,28 @@ impl Kind {
     }
 }
 
-/// One thing to watch.
+/// One item to watch.
 #[derive(Debug)]
 pub(crate) struct Item {
     pub(crate) kind: Kind,
     pub(crate) text: String,
     pub(crate) elements: Vec<Element>,
-    /// Scripts of the item that push nothing, which no filter finds.
+    /// Number of scripts of the item that push no data, which no Bloom filter can find.
     pub(crate) unwatchable: usize,
-    /// A script ends inside a push: what is behind it is not seen.
+    /// `true` if a script ends inside a push: the incomplete push is not inserted.
     pub(crate) malformed: bool,
 }
 
 /// One insertion into the filter.
 #[derive(Debug)]
 pub(crate) struct Element {
-    /// The index of a ranged descriptor.
+    /// The index of the script in a ranged descriptor.
     pub(crate) index: Option<u32>,
     pub(crate) data: Vec<u8>,
 }
 
 impl Item {
-    /// An item whose kind shows in its form or is written before a colon.
+    /// Parses an item; its kind is detected from its form, or is written before a colon.
     pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
         let (kind, value) = detect(text)?;
         Self::new(kind, value, policy)
@@ -95,7 +94,7 @@ impl Item {
             Self { kind, text: text.into(), elements: vec![], unwatchable: 0, malformed: false };
         match item.fill(policy) {
             Ok(()) => Ok(item),
-            // Not shown: it may hold a private key, and errors end up in logs.
+            // The descriptor is not shown: it may contain a private key, and errors end up in logs.
             Err(error) if kind == Kind::Descriptor => Err(error),
             Err(error) => Err(error.context(format!("{} {}", kind.name(), shorten(text)))),
         }
@@ -120,7 +119,7 @@ impl Item {
             Kind::Data => {
                 let data = decode_hex(&self.text)?;
                 if data.is_empty() {
-                    bail!("no bytes: a script never pushes them");
+                    bail!("empty data, which no script pushes");
                 }
                 self.push(data);
             }
@@ -148,7 +147,7 @@ impl Item {
     }
 }
 
-/// The kind of an item, which shows in its form or is written before a colon, and its text.
+/// Returns the kind and the text of an item; the kind is detected, or is written before a colon.
 pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
     let text = text.trim();
     if secret::holds_private_key(text) {
@@ -171,15 +170,15 @@ pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
     }
     let shown = shorten(text);
     if ["xpub", "tpub", "ypub", "zpub"].iter().any(|prefix| text.starts_with(prefix)) {
-        bail!("{shown}: an extended key has no script: write a descriptor, as wpkh(KEY/0/*)");
+        bail!("{shown}: an extended key has no script: write a descriptor, such as wpkh(KEY/0/*)");
     }
     if hex::decode(text).is_ok() {
-        bail!("{shown}: hex of several kinds: write script:HEX, data:HEX or txid:HEX");
+        bail!("{shown}: ambiguous hex: write script:HEX, data:HEX or txid:HEX");
     }
     bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
 }
 
-/// Every item of a text, one per line, with the line in errors.
+/// Reads the items of a text, one per line; errors contain the number of the line.
 pub(crate) fn read_lines<T>(
     text: &str,
     source: &str,
@@ -195,8 +194,8 @@ pub(crate) fn read_lines<T>(
     Ok(items)
 }
 
-/// The line up to a `#` at its start or after white space; one inside a word is the checksum of
-/// a descriptor.
+/// Removes a comment from a line. A `#` starts a comment only at the start of the line or after white
+/// space; inside a word it starts the checksum of a descriptor.
 fn without_comment(line: &str) -> &str {
     let mut before = ' ';
     for (at, c) in line.char_indices() {
@@ -214,7 +213,7 @@ fn explicit(text: &str) -> Option<(Kind, &str)> {
     Some((kind, value.trim()))
 }
 
-/// Whether an error about an address would help more than one about items.
+/// Returns `true` if a text looks like an address, so that the error should be about addresses.
 fn looks_like_address(text: &str) -> bool {
     let base58 = (26..=35).contains(&text.len())
         && text.starts_with(['1', '2', '3', 'm', 'n'])
@@ -227,24 +226,24 @@ fn is_bech32(text: &str) -> bool {
     ["bc1", "tb1", "bcrt1"].iter().any(|prefix| lower.starts_with(prefix))
 }
 
-/// Refuses a descriptor with keys of another chain.
+/// Returns an error for a descriptor with extended keys of another network.
 pub(crate) fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Result<()> {
     let (other, takes) = match network {
         Network::Bitcoin => ("tpub", "testnet"),
         _ => ("xpub", "mainnet"),
     };
     if secret::words(text).any(|word| word.starts_with(other)) {
-        bail!("descriptor: {other} is of another chain; --network {takes} takes it");
+        bail!("descriptor: {other} keys are of another network: see --network {takes}");
     }
     Ok(())
 }
 
 pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
     let address = Address::<NetworkUnchecked>::from_str(text);
-    // The parser's own error is about base58, which it tries last.
+    // The parser tries base58 last, so its error for invalid bech32 would be about base58.
     let address = match address {
         Err(ParseError::Base58(_)) if is_bech32(text) => {
-            bail!("not bech32: a wrong checksum or character")
+            bail!("invalid bech32: a wrong checksum or character")
         }
         address => address?,
     };
@@ -261,10 +260,11 @@ pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
         .filter(|(network, _)| address.is_valid_for_network(*network))
         .map(|(_, name)| name)
         .collect();
-    bail!("an address of another chain; --network {} takes it", names.join(" or "))
+    bail!("an address of another network: see --network {}", names.join(" or "))
 }
 
-/// An outpoint as filters take it: txid in wire order, then the index, little-endian.
+/// Encodes an outpoint as BIP37 filters store it: the txid in wire order, then the index, 4 bytes
+/// little-endian.
 pub(crate) fn outpoint_element(outpoint: &OutPoint) -> Vec<u8> {
     [&outpoint.txid.to_byte_array()[..], &outpoint.vout.to_le_bytes()].concat()
 }

@@ -1,4 +1,4 @@
-//! The second half of `demo`: an answer of `eth_getLogs` that lacks a log, and the proof.
+//! The second half of `demo`: an answer of `eth_getLogs` that omits a log, and the proof of that.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ const BLOCKS: [&str; 2] =
 const WETH: Address = address!("0xC02aaA39b223FE8D0A0e5C4F27eAD9083C756Cc2");
 const ROUTER: Address = address!("0x7a250d5630B4cF539739dF2C5dAcb4c659F2488D");
 const EVENT: &str = "Deposit(address,uint256)";
-/// The log of the first block that the node leaves out.
+/// The index of the log in the first block that the node omits.
 const WITHHELD: u64 = 257;
 
 struct Block {
@@ -45,7 +45,7 @@ impl Block {
         Ok(Self { header, hash, receipts: BlockReceipts::from_encodings(&encodings)? })
     }
 
-    /// What a node answers to a query about this block.
+    /// Returns the logs with which an honest node answers a query about this block.
     fn logs(&self, query: &LogQuery) -> anyhow::Result<Vec<LocatedLog>> {
         let header = HeaderView::decode(&self.header)?;
         let verified = self.receipts.verify(header.receipts_root(), header.logs_bloom())?;
@@ -64,10 +64,10 @@ impl Block {
     }
 }
 
-/// Audits a short answer and a whole one, and says what comes of it.
+/// Audits an incomplete and a complete answer, and shows the results.
 pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let blocks = BLOCKS.into_iter().map(Block::read).collect::<anyhow::Result<Vec<_>>>()?;
-    // The user has headers, and trusts the hash of the last: of a finalised block, say.
+    // The user has headers, and trusts the hash of the last one, for example as a finalised block.
     let mut chain = HeaderChain::new();
     for block in &blocks {
         chain.extend_from_rlp(&block.header)?;
@@ -89,7 +89,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
         semantics: Semantics::Geth,
         profile: &ChainProfile::ethereum(),
     };
-    // What an honest node answers, and one that leaves a log out.
+    // The answer of an honest node, and the answer of a node that omits a log.
     let whole =
         blocks.iter().map(|block| block.logs(&query)).collect::<anyhow::Result<Vec<_>>>()?;
     let whole = whole.concat();
@@ -99,9 +99,9 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let started = Instant::now();
     let report = audit(question, &answer, &blocks)?;
     let audited = started.elapsed();
-    ensure!(report.status() == Status::Wrong, "the audit does not see the omission");
+    ensure!(report.status() == Status::Wrong, "the audit does not detect the omission");
     let omitted = report.omitted().next().context("an omission")?;
-    // Whoever has the header and the answer verifies the proof: no receipts are needed.
+    // Anyone who has the header and the answer can verify the proof, without receipts.
     let started = Instant::now();
     let header = HeaderView::decode(&blocks.first().context("two blocks")?.header)?;
     omitted.verify(&header, &query, Semantics::Geth, &answer)?;
@@ -110,7 +110,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let complete = audit(question, &whole, &blocks)?;
     ensure!(
         complete.status() == Status::Complete,
-        "the audit does not see that nothing is missing"
+        "the audit does not find the full answer complete"
     );
     let certificate = Certificate::from_report(&question, &complete, &whole)?;
     let receipts: usize = blocks.iter().map(|block| block.receipts.len()).sum();
@@ -143,11 +143,11 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     ));
     page.heading(format!("6  The user audits the answer ({})", duration(audited)));
     page.line(format!(
-        "   Both blocks' filters say \"maybe\": {} do by chance. All {} receipts, from anyone,",
+        "   The filters of both blocks answer \"maybe\"; {} of blocks do by chance. All {} receipts",
         share(rate),
         with_separators(receipts)
     ));
-    page.line("   hash to the roots in the headers, so these are all logs that there are.");
+    page.line("   hash to the roots in the headers, so they contain every log of these blocks.");
     show_omission(page, omitted, proven);
     page.heading("7  With that log, the answer is complete");
     page.line(format!(
@@ -184,7 +184,7 @@ fn audit(
     Ok(audit.finish())
 }
 
-/// Sends the receipts that an audit asks for.
+/// Gives an audit the receipts that it requests.
 fn supply(audit: &mut Audit<'_>, blocks: &[Block]) {
     for action in audit.handle(Event::Begin) {
         let Action::FetchReceipts { block_hash, .. } = action else { continue };

@@ -26,11 +26,12 @@ use crate::exit::Exit;
 use crate::input::named;
 use crate::output::{Page, Report, grouped, rate};
 
-/// The rate where none is asked for and the kind has none of its own.
+/// Default false-positive rate of kinds without a rate of their own.
 const RATE: f64 = 0.001;
-/// Keys that a scalable filter begins with room for.
+/// Initial capacity of a scalable filter, in keys.
 const ROOM: u64 = 1024;
-/// Static filters start their search at the same place: equal keys and seeds give equal bytes.
+/// First seed of the search that builds a static filter. It is fixed, so that equal keys and hash seeds
+/// give equal bytes.
 const SEARCH_SEED: u64 = 0;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
             let built = native(args, kind, hasher(name, args.seed.as_deref())?);
             let (filter, counts) = built.map_err(|error| match error.downcast_ref() {
                 Some(SizingError::HashTooShort { .. }) => {
-                    error.context("only wide-bloom goes by 128 bits of a hash")
+                    error.context("a filter of this size needs a 128-bit hash: use wide-bloom")
                 }
                 _ => error,
             })?;
@@ -56,34 +57,35 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     Ok(report(args, &filter, &counts, bytes.len()))
 }
 
-/// What goes with which kind.
+/// Returns an error for arguments that the kind of filter does not support.
 fn makes_sense(args: &BuildArgs) -> Result<(), UsageError> {
     let Made::Native(kind) = args.kind else {
         return match (args.hash, &args.seed) {
             (None | Some(HashName::Murmur3), None) => by_rate(args, false, false),
-            _ => Err(UsageError("--hash and --seed: guava has murmur3 without a seed")),
+            _ => Err(UsageError("--hash, --seed: guava filters always use murmur3 without a seed")),
         };
     };
     let is_solved = matches!(kind, Kind::Fuse8 | Kind::Fuse16 | Kind::Ribbon);
     if is_solved && args.capacity.is_some() {
-        return Err(UsageError("--capacity: fuse8, fuse16 and ribbon take all keys at once"));
+        return Err(UsageError("--capacity: fuse8, fuse16 and ribbon need all keys at once"));
     }
     if kind == Kind::Rolling && args.capacity.is_none() {
-        return Err(UsageError("--capacity: how many of the last keys rolling is to remember"));
+        return Err(UsageError("--capacity is missing: the number of keys that rolling remembers"));
     }
     let has_blocks = matches!(kind, Kind::SplitBlock512 | Kind::SplitBlock256);
     by_rate(args, has_blocks || matches!(kind, Kind::Bloom | Kind::WideBloom), has_blocks)
 }
 
-/// Whether the size may follow from something else than the rate.
+/// Returns an error for `--power-of-two` or `--bits-per-key` with a kind whose size follows from the
+/// rate alone.
 fn by_rate(args: &BuildArgs, has_bits: bool, has_blocks: bool) -> Result<(), UsageError> {
     if args.power_of_two && !has_blocks {
-        return Err(UsageError("--power-of-two goes with split-block-512 and split-block-256"));
+        return Err(UsageError("--power-of-two is for split-block-512 and split-block-256 only"));
     }
     if args.bits_per_key.is_some() && !has_bits {
         return Err(UsageError(
-            "--bits-per-key goes with bloom, wide-bloom, split-block-512 and split-block-256: the \
-             size of others follows from --fpr",
+            "--bits-per-key is for bloom, wide-bloom, split-block-512 and split-block-256 only: the \
+             size of other kinds follows from --fpr",
         ));
     }
     Ok(())
@@ -132,11 +134,11 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
             reachable(args, kind)?;
             solved(keys, |hashes| RibbonFilter::build(hashes, fpr, SEARCH_SEED, hasher))
         }
-        other => bail!("{}: this version has no such filters", other.name()),
+        other => bail!("{}: this version cannot build such filters", other.name()),
     }
 }
 
-/// Guava's filter, its count of keys, its bytes.
+/// Builds a Guava filter; returns it with the counts of keys and its bytes.
 fn guava(args: &BuildArgs) -> anyhow::Result<(Asked, Counts, Vec<u8>)> {
     let sized = |n| GuavaBloomFilter::with_fpr(n, args.fpr.unwrap_or(RATE));
     let hasher = *sized(1)?.hasher();
@@ -154,12 +156,12 @@ fn bloom<H: KeyHash>(
     let Some(bits) = args.bits_per_key else {
         return BloomFilter::with_fpr(keys, args.fpr.unwrap_or(RATE), hasher);
     };
-    // More than there can be is refused below, however much more.
+    // A size that overflows saturates, and `with_bits` rejects it.
     let bits = bits_for(keys, bits).max(64).checked_next_multiple_of(64).unwrap_or(u64::MAX);
     BloomFilter::with_bits(bits, classic::hash_funcs(keys, bits), hasher)
 }
 
-/// An error if a rate is asked for that the kind has at no size: before keys are read.
+/// Returns an error, before keys are read, if the kind cannot reach the requested rate at any size.
 fn reachable(args: &BuildArgs, kind: Kind) -> Result<(), SizingError> {
     args.fpr.map_or(Ok(()), |fpr| kind.cost(1, fpr).map(drop))
 }
@@ -190,7 +192,7 @@ fn cuckoo<const BITS: u32>(
     }
 }
 
-/// Bits for so many keys.
+/// Returns the number of bits for a number of keys.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -235,9 +237,9 @@ fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) 
     });
     let mut page = Page::default();
     let mut keys_words = grouped(keys);
-    let left_out = [(duplicates.unwrap_or(0), "that came before"), (counts.empty, "empty lines")];
+    let left_out = [(duplicates.unwrap_or(0), "duplicates"), (counts.empty, "empty lines")];
     for (count, what) in left_out.into_iter().filter(|(count, _)| *count > 0) {
-        keys_words.extend([", without ", &grouped(count), " ", what]);
+        keys_words.extend(["; ", what, " left out: ", &grouped(count)]);
     }
     let seed = match seed_hex(hasher) {
         Some(seed) if is_drawn => format!("{}, seed {seed}, drawn at random", hasher.name()),
@@ -259,12 +261,12 @@ fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) 
     }
     page.fields(fields);
     page.warnings(&warnings);
-    // Standard output may have the filter.
+    // With `--out -`, the filter is on standard output, so the page must not be printed there.
     let payload = out::is_stdout(&args.out).then(String::new);
     Report::new(page, json, Exit::Yes).with_payload(payload)
 }
 
-/// Whether the kind has a rate without one being asked for.
+/// Returns `true` for kinds whose fingerprints have a fixed size, which determines the rate.
 fn has_own_rate(made: Made) -> bool {
     use Kind::{Cuckoo8, Cuckoo12, Cuckoo16, Fuse8, Fuse16};
     matches!(made, Made::Native(Cuckoo8 | Cuckoo12 | Cuckoo16 | Fuse8 | Fuse16))
@@ -275,8 +277,8 @@ fn warnings(args: &BuildArgs, filter: &Asked, counts: &Counts, is_drawn: bool) -
     if is_drawn {
         let seed = seed_hex(filter.hasher()).unwrap_or_default();
         warnings.push(format!(
-            "the seed was drawn at random and travels with the file: who has it can look for keys \
-             that pass. To build the same filter again, or one to merge with it: --seed {seed}"
+            "the seed was drawn at random and is stored in the file: anyone who has it can search for \
+             false positives. To build the same filter again, or one to merge with it: --seed {seed}"
         ));
     }
     if counts.keys == 0 {
@@ -287,7 +289,7 @@ fn warnings(args: &BuildArgs, filter: &Asked, counts: &Counts, is_drawn: bool) -
         && !matches!(args.kind, Made::Native(Kind::Rolling | Kind::Scalable))
     {
         warnings.push(format!(
-            "sized for {}, and {} keys came: the rate is {} now",
+            "sized for {}, but {} keys were inserted: the rate is now {}",
             grouped(capacity),
             grouped(counts.keys),
             rate(filter.stats().expected_fpr)

@@ -1,16 +1,16 @@
-//! The chart of `filter size`: what a rate of false positives costs in each layout.
+//! The chart of `filter size`: bits per key against the false-positive rate, for each layout.
 
 use crate::output::rate_with_separators;
 use crate::svg::{self, Drawing};
 
-/// What a chart shows.
+/// The contents of a chart.
 #[derive(Debug)]
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) subtitle: String,
     /// The rate that was asked for.
     pub(super) asked: f64,
-    /// From the lines at the top to those at the bottom.
+    /// The lines, in the order of the legend.
     pub(super) lines: Vec<Line>,
 }
 
@@ -18,14 +18,14 @@ pub(super) struct Chart {
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) name: String,
-    /// Of `COLOURS`; the same for the same layout in every chart.
+    /// Index into `COLOURS`; a layout has the same colour in every chart.
     pub(super) colour: usize,
     pub(super) stroke: Stroke,
-    /// Rates, falling, with the bits per key.
+    /// Pairs of a rate and bits per key, in descending order of rates.
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// How a line is drawn.
+/// The stroke of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stroke {
     Line,
@@ -33,7 +33,7 @@ pub(super) enum Stroke {
     Dots,
 }
 
-/// Decades of rates, from 10⁻¹ on.
+/// Number of decades of rates on the horizontal axis, from 10⁻¹ on.
 pub(super) const DECADES: i32 = 5;
 const SUPERSCRIPTS: [&str; 6] = ["¹", "²", "³", "⁴", "⁵", "⁶"];
 
@@ -43,13 +43,13 @@ const LEFT: f64 = 84.0;
 const RIGHT: f64 = 700.0;
 const TOP: f64 = 92.0;
 const BOTTOM: f64 = 484.0;
-/// Bits per key at the top. Lines that go on above it end there.
+/// Bits per key at the top of the chart; lines are clipped there.
 const MOST_BITS: f64 = 48.0;
 const GRID_BITS: usize = 8;
-/// Between the lines of the legend.
+/// Distance between the lines of the legend, in pixels.
 const LEGEND: f64 = 25.0;
 
-/// On light and on dark pages.
+/// Colours of the lines, each for light and for dark pages.
 pub(super) const COLOURS: [(&str, &str); 12] = [
     ("#59636e", "#9198a1"),
     ("#0969da", "#58a6ff"),
@@ -131,18 +131,18 @@ fn axes(out: &mut Drawing) {
         "<text class=\"text\" text-anchor=\"middle\" transform=\"translate(34 {middle}) rotate(-90)\">\
          bits per key</text>\n"
     ));
-    let what = "rate of false positives: the share of other keys that may be in the filter wrongly";
+    let what = "false-positive rate: the share of absent keys that the filter reports as present";
     out.text("text", (LEFT.midpoint(RIGHT), HEIGHT - 26.0), "middle", what);
 }
 
-/// The rate that was asked for, if it is on the page.
+/// Draws the requested rate, if it is within the chart.
 fn asked(out: &mut Drawing, asked: f64) {
     if !(10_f64.powi(-DECADES - 1)..=0.1).contains(&asked) {
         return;
     }
     let (x, words) = (x(asked), rate_with_separators(asked));
     out.line("asked", (x, TOP), (x, BOTTOM));
-    // Where it fits: on the right of the line, else on its left.
+    // The label is on the right of the line, or on its left if the right has no room.
     if x + 8.0 + svg::width(&words) < RIGHT {
         out.text("text", (x + 6.0, BOTTOM - 8.0), "start", &words);
     } else {

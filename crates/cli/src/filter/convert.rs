@@ -28,11 +28,11 @@ pub(crate) fn run(args: &ConvertArgs, json: bool) -> anyhow::Result<Report> {
     Ok(report(args, (&before, input.bytes.len()), &filter, (folds, bytes.len())))
 }
 
-const GUAVA: &str = "Guava's filters can't be converted, in either direction: the bits of a key lie \
-                     elsewhere in them, and a filter does not have its keys. `filter build --kind \
-                     guava` makes them out of keys, `filter test --as guava` asks them";
+const GUAVA: &str = "filters can't be converted to or from Guava's format: it places the bits of a key \
+                     differently, and a filter does not contain its keys. `filter build --kind \
+                     guava` builds such a filter from keys, `filter test --as guava` tests keys";
 
-/// The filter folded as the arguments say, and how often that was.
+/// Folds the filter as the arguments require; returns it with the number of folds.
 fn folded(filter: AnyFilter, args: &ConvertArgs) -> anyhow::Result<(AnyFilter, u32)> {
     if args.fold.is_none() && args.fold_to_fpr.is_none() {
         return Ok((filter, 0));
@@ -44,14 +44,14 @@ fn folded(filter: AnyFilter, args: &ConvertArgs) -> anyhow::Result<(AnyFilter, u
         AnyFilter::SplitBlock512(filter) => fold(args, filter),
         AnyFilter::SplitBlock256(filter) => fold(args, filter),
         other => bail!(
-            "a {} filter can't be folded: put one over the other, its halves say nothing. bloom, \
-             wide-bloom, partitioned, split-block-512 and split-block-256 can",
+            "a {} filter can't be folded: the union of its halves would lose keys. bloom, wide-bloom, \
+             partitioned, split-block-512 and split-block-256 can be folded",
             other.kind().name()
         ),
     }
 }
 
-/// Halves a filter.
+/// Halves a filter until the requested number of folds or rate is reached.
 fn fold<F: Fold>(args: &ConvertArgs, mut filter: F) -> anyhow::Result<(AnyFilter, u32)>
 where
     AnyFilter: From<F>,
@@ -63,20 +63,20 @@ where
     };
     while goes_on(folds, &filter) {
         filter = filter.folded()?.with_context(|| {
-            format!("after {}: an odd number has no halves", count(folds as usize, "fold"))
+            format!("an odd size cannot be halved after {}", count(folds as usize, "fold"))
         })?;
         folds += 1;
     }
     Ok((filter.into(), folds))
 }
 
-/// The bytes of a filter in a format; the filter as it is in them.
+/// Encodes a filter in a format; returns the encoded filter and its bytes.
 fn written(filter: AnyFilter, target: Target) -> anyhow::Result<(AnyFilter, Vec<u8>)> {
     let bytes = match (target, &filter) {
         (Target::Native, _) | (Target::Bloom, AnyFilter::Bloom(_)) => filter.encode()?,
         (Target::Compressed, AnyFilter::Bloom(bloom)) => {
             let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(bloom))
-                .context("so empty that its code opens to more than readers accept")?;
+                .context("the filter is so empty that readers reject its expansion ratio")?;
             return encoded(coded.into());
         }
         (Target::Bloom, AnyFilter::Compressed(coded)) => {
@@ -116,12 +116,12 @@ fn report(
     let to = foreign::target_name(args.to.unwrap_or(Target::Native));
     let mut warnings = Vec::new();
     if args.fold_to_fpr.is_some() && folds == 0 {
-        warnings.push("not folded: half of it has a higher rate, or can't be made".to_owned());
+        warnings.push("not folded: half the size is impossible or has a higher rate".to_owned());
     }
     if args.to == Some(Target::Compressed) && bytes >= bytes_before && folds == 0 {
         warnings.push(
-            "no smaller: nothing compresses a filter as full as this. `filter build --kind \
-             compressed` makes one that is sparse for it"
+            "not smaller: a filter as full as this cannot be compressed. `filter build --kind \
+             compressed` builds a sparse filter that can"
                 .to_owned(),
         );
     }
@@ -140,7 +140,7 @@ fn report(
     });
     let mut fields = vec![
         ("kind", filter.kind().name().to_owned()),
-        ("format", format!("{to}, out of {from}")),
+        ("format", format!("{to}, from {from}")),
         ("size", size_words(after.num_bits, after.len)),
         ("file", format!("{}, {} before", count(bytes, "byte"), count(bytes_before, "byte"))),
     ];

@@ -1,4 +1,4 @@
-//! Keys into filters: all at once, or as they come.
+//! Inserts keys into filters: all at once, or as they are read.
 
 use std::path::PathBuf;
 
@@ -14,12 +14,12 @@ use super::keys::KeyLines;
 use crate::output::grouped;
 use crate::progress::{Progress, Status};
 
-/// Keys between two looks at how far it is.
+/// Number of keys between two updates of the progress bar.
 const STEP: u64 = 65_536;
-/// Hashes that are inserted together.
+/// Number of hashes that are inserted together.
 const BATCH: usize = 4096;
 
-/// Where keys come from.
+/// The source of keys, and their hash function.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keys<'a> {
     pub(super) files: &'a [PathBuf],
@@ -27,19 +27,19 @@ pub(super) struct Keys<'a> {
     pub(super) hasher: KeyHasher,
 }
 
-/// How many there were.
+/// Counts of the keys that were read.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
-    /// Keys, those that came before included.
+    /// Number of keys, including duplicates.
     pub(super) keys: u64,
-    /// Lines without one.
+    /// Number of empty lines.
     pub(super) empty: u64,
-    /// Other keys; none where nobody kept count.
+    /// Number of distinct keys; `None` if it was not counted.
     pub(super) distinct: Option<u64>,
 }
 
 impl Keys<'_> {
-    /// Hands out every hash, in the order of the files.
+    /// Calls `take` with the hash of every key, in the order of the files.
     fn each<H: KeyHash>(
         &self,
         mut take: impl FnMut(H) -> anyhow::Result<()>,
@@ -66,11 +66,11 @@ impl Keys<'_> {
         Ok(counts)
     }
 
-    /// The hashes, each once.
+    /// Returns the distinct hashes, sorted.
     fn distinct<H: KeyHash>(&self) -> anyhow::Result<(Vec<H>, Counts)> {
         let mut hashes = Vec::new();
         let counts = self.each(|hash| {
-            // Where a vector would end the process.
+            // `push` alone would abort the process if memory runs out.
             if hashes.len() == hashes.capacity() {
                 hashes.try_reserve(hashes.len().max(BATCH)).context("no memory for more hashes")?;
             }
@@ -87,7 +87,8 @@ impl Keys<'_> {
     }
 }
 
-/// A filter that takes keys as they come: sized for `capacity` keys, or for as many as there are.
+/// Builds a filter that supports insertion, sized for `capacity` keys, or for the number of distinct
+/// keys.
 pub(super) fn filled<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,
@@ -100,7 +101,7 @@ where
     Ok((filter.into(), counts))
 }
 
-/// The same, of a type of its own.
+/// Builds a filter as [`filled`] does, and returns its own type.
 pub(super) fn filled_as<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,
@@ -116,7 +117,7 @@ pub(super) fn filled_as<F: Insert>(
     })
 }
 
-/// All keys into a filter, in their order.
+/// Inserts all keys into a filter, in their order.
 pub(super) fn as_they_come<F: Insert>(
     keys: &Keys<'_>,
     filter: F,
@@ -128,8 +129,8 @@ where
     Ok((filter.into(), counts))
 }
 
-/// A filter with all these keys in it. One set in a million does not fit where it should; in
-/// somewhat more room it does.
+/// Builds a filter that contains all these keys. About one set of keys in a million does not fit into
+/// its computed size, so larger sizes are tried too.
 fn with_all<F: Insert>(
     hashes: &[F::Hash],
     make: impl Fn(u64) -> Result<F, SizingError>,
@@ -141,7 +142,7 @@ fn with_all<F: Insert>(
             return Ok(filter);
         }
     }
-    bail!("{} keys that do not fit: build with another seed", grouped(keys))
+    bail!("{} keys do not fit into the filter: build it with another seed", grouped(keys))
 }
 
 fn streamed<F: Insert>(keys: &Keys<'_>, mut filter: F) -> anyhow::Result<(F, Counts)> {
@@ -158,7 +159,7 @@ fn streamed<F: Insert>(keys: &Keys<'_>, mut filter: F) -> anyhow::Result<(F, Cou
     Ok((filter, counts))
 }
 
-/// A filter that is solved for, out of all its keys.
+/// Builds a static filter, which is computed from all its keys at once.
 pub(super) fn solved<F, H: KeyHash>(
     keys: &Keys<'_>,
     build: impl FnOnce(&[H]) -> Result<F, BuildError>,

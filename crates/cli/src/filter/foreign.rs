@@ -1,4 +1,4 @@
-//! Filters in other programs' formats.
+//! Filters in the formats of other programs.
 
 use anyhow::Context as _;
 use chainsieve_filter::any::Param;
@@ -14,12 +14,12 @@ use crate::args::UsageError;
 use crate::args::filter::{Format, KeyHashArgs, Target};
 use crate::input::Input;
 
-/// A filter that can be asked.
+/// A filter that can be queried.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// One that our format has a kind for.
+    /// A filter of a kind that chainsieve's own format supports.
     Any(AnyFilter),
-    /// Guava's, whose bits lie elsewhere than those of ours.
+    /// Guava's Bloom filter, which places the bits of a key differently.
     Guava(GuavaBloomFilter),
 }
 
@@ -70,31 +70,33 @@ impl Asked {
     }
 }
 
-/// Whether a format says how keys are hashed.
+/// Returns `true` if a format stores the hash function of the keys.
 pub(super) fn says_hasher(format: Format) -> bool {
     !matches!(format, Format::Xor8 | Format::Xor16)
 }
 
-/// Whether a format says how many keys there are; a filter's own count is else an estimate.
+/// Returns `true` if a format stores the number of keys; otherwise the number is an estimate.
 pub(super) fn says_len(format: Format) -> bool {
     !matches!(format, Format::Parquet | Format::Guava)
 }
 
-/// The hasher of keys for a format: given if the format doesn't say it, and only then.
+/// Returns the hasher of `--hash` and `--seed`, which are required if and only if the format does not
+/// store the hash function.
 pub(super) fn key_hasher(format: Format, args: &KeyHashArgs) -> anyhow::Result<Option<KeyHasher>> {
     match args.hash {
         Some(_) if says_hasher(format) => {
-            Err(UsageError("--hash and --seed are for xor8 and xor16: other formats say it").into())
+            Err(UsageError("--hash and --seed are for xor8 and xor16 only: other formats store them").into())
         }
         None if !says_hasher(format) => Err(UsageError(
-            "--hash and --seed: how the keys were hashed, which xor8 and xor16 don't say",
+            "--hash and --seed are missing: xor8 and xor16 do not store the hash function of the keys",
         )
         .into()),
         hash => hash.map(|hash| hasher(hash, args.seed.as_deref())).transpose(),
     }
 }
 
-/// Reads a filter in a format. Without a hasher one whose format says none can only be looked at.
+/// Reads a filter in a format. Without a hasher, a filter whose format does not store one can be
+/// described but not queried.
 pub(super) fn read(
     format: Format,
     input: &Input,
@@ -121,7 +123,7 @@ pub(super) fn read(
     })
 }
 
-/// The name, as `--as` takes it.
+/// Returns the name of a format, as `--as` accepts it.
 pub(super) fn name(format: Format) -> &'static str {
     match format {
         Format::Native => "native",
@@ -132,7 +134,7 @@ pub(super) fn name(format: Format) -> &'static str {
     }
 }
 
-/// The name, as `--to` takes it.
+/// Returns the name of a format, as `--to` accepts it.
 pub(super) fn target_name(target: Target) -> &'static str {
     match target {
         Target::Native => "native",

@@ -1,4 +1,4 @@
-//! `--hash` and `--seed`.
+//! Hash functions and seeds: `--hash` and `--seed`.
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_filter::KeyHasher;
@@ -7,7 +7,7 @@ use chainsieve_filter::hashing::HashFunction;
 use crate::args::filter::HashName;
 use crate::input::decode_hex;
 
-/// The hasher of a function and a seed in hex, drawn at random where none is given.
+/// Returns the hasher of a function and a seed in hex; without a seed, a random one is drawn.
 pub(super) fn hasher(name: HashName, seed: Option<&str>) -> anyhow::Result<KeyHasher> {
     let function = match seed {
         Some(seed) => of_seed(name, seed).context("--seed")?,
@@ -22,14 +22,14 @@ fn of_seed(name: HashName, seed: &str) -> anyhow::Result<HashFunction> {
         let number = Some(digits).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
         let number = number.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         number.filter(|number| *number <= most).with_context(|| {
-            format!("not a number in hex up to {most:x}, which {} takes", function_name(name))
+            format!("not a number in hex up to {most:x}, the limit of {}", function_name(name))
         })
     };
     Ok(match name {
         HashName::Siphash13 => {
             let key = decode_hex(digits)?;
             let Ok(key) = <[u8; 16]>::try_from(key.as_slice()) else {
-                bail!("{} bytes, siphash13 takes 16", key.len());
+                bail!("{} bytes, but the key of siphash13 has 16", key.len());
             };
             let key = u128::from_le_bytes(key);
             HashFunction::SipHash13 { key: [low(key), low(key >> 64)] }
@@ -40,7 +40,7 @@ fn of_seed(name: HashName, seed: &str) -> anyhow::Result<HashFunction> {
             let seed = u32::try_from(number(u32::MAX.into())?)?;
             HashFunction::Murmur3 { seed }
         }
-        HashName::Fnv1a => bail!("fnv1a has none"),
+        HashName::Fnv1a => bail!("fnv1a has no seed"),
     })
 }
 
@@ -56,7 +56,7 @@ fn random(name: HashName) -> Result<HashFunction, getrandom::Error> {
     })
 }
 
-/// The seed as `--seed` takes it; none for a function that has none.
+/// Returns the seed as `--seed` accepts it; `None` for a function without a seed.
 pub(super) fn seed_hex(hasher: &KeyHasher) -> Option<String> {
     match hasher.function() {
         HashFunction::SipHash13 { key: [k0, k1] } => {
@@ -113,13 +113,13 @@ mod tests {
     #[test]
     fn seeds_that_do_not_fit_are_refused() {
         for (name, seed, word) in [
-            (HashName::Siphash13, "00", "1 bytes, siphash13 takes 16"),
+            (HashName::Siphash13, "00", "1 bytes, but the key of siphash13 has 16"),
             (HashName::Siphash13, "0g", "'g' at position 1"),
             (HashName::Xxh3, "10000000000000000", "ffffffffffffffff"),
             (HashName::Xxh64, "+1", "not a number in hex"),
             (HashName::Xxh64, "", "not a number in hex"),
-            (HashName::Murmur3, "100000000", "ffffffff, which murmur3 takes"),
-            (HashName::Fnv1a, "0", "fnv1a has none"),
+            (HashName::Murmur3, "100000000", "ffffffff, the limit of murmur3"),
+            (HashName::Fnv1a, "0", "fnv1a has no seed"),
         ] {
             let error = hasher(name, Some(seed)).expect_err(seed);
             assert!(format!("{error:#}").contains(word), "{error:#}");

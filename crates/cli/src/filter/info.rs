@@ -21,11 +21,11 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let hasher = foreign::says_hasher(format).then(|| filter.hasher());
     let mut warnings = Vec::new();
     if stats.len == 0 && is_len_known {
-        warnings.push("nothing was inserted: every answer is no".to_owned());
+        warnings.push("nothing was inserted: every answer is \"no\"".to_owned());
     }
     if stats.expected_fpr > 0.5 {
         warnings.push(format!(
-            "{} of other keys may be in it: it says little",
+            "the false-positive rate is {}: the filter rules out few keys",
             rate(stats.expected_fpr)
         ));
     }
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         },
     };
     let estimated = stats.estimated_len.filter(|keys| keys.is_finite());
-    let about = estimated.map(|keys| format!("about {} by the fill", estimate(keys)));
+    let about = estimated.map(|keys| format!("about {} estimated from the fill", estimate(keys)));
     let keys = match (is_len_known, about) {
         (true, Some(about)) => format!("{} as counted, {about}", grouped(stats.len)),
         (true, None) => format!("{} as counted", grouped(stats.len)),

@@ -1,4 +1,4 @@
-//! Keys, one on each line of a file or of standard input, without holding more than one.
+//! Reads keys, one per line, from a file or standard input, with one key in memory at a time.
 
 use std::io::{BufRead as _, Read as _};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::args::UsageError;
 use crate::input::{decode_hex, named};
 use crate::source::Source;
 
-/// Bytes of the longest line: what is longer is no list of keys.
+/// Maximum length of a line in bytes. A file with a longer line is not a list of keys.
 const LONGEST: u64 = 1 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -18,11 +18,11 @@ const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 pub(super) struct KeyLines {
     source: Source,
     hex: bool,
-    /// Of the last line that was read, from 1.
+    /// The number of the last line that was read, from 1.
     number: u64,
     line: Vec<u8>,
     key: Vec<u8>,
-    /// Lines without a key.
+    /// Number of empty lines.
     pub(super) empty: u64,
 }
 
@@ -37,7 +37,7 @@ impl KeyLines {
         Ok(Self { source, hex, number: 0, line: Vec::new(), key: Vec::new(), empty: 0 })
     }
 
-    /// The next key; none at the end.
+    /// Returns the next key; `None` at the end.
     pub(super) fn next_key(&mut self) -> anyhow::Result<Option<&[u8]>> {
         loop {
             self.line.clear();
@@ -60,7 +60,7 @@ impl KeyLines {
                 let text = line.trim_ascii();
                 let digits = text.strip_prefix(b"0x").unwrap_or(text);
                 if !text.is_empty() && digits.is_empty() {
-                    bail!("{}: no digits behind 0x", self.place());
+                    bail!("{}: no digits after 0x", self.place());
                 }
                 self.key.resize(digits.len() / 2, 0);
                 if hex::decode_to_slice(digits, &mut self.key).is_err() {
@@ -80,7 +80,7 @@ impl KeyLines {
         }
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read so far.
     pub(super) fn offset(&self) -> u64 {
         self.source.offset()
     }
@@ -90,7 +90,7 @@ impl KeyLines {
     }
 }
 
-/// An error if standard input would be read more than once.
+/// Returns an error if the arguments contain standard input (`-`) more than once.
 pub(super) fn stdin_once<'a>(
     arguments: impl IntoIterator<Item = &'a std::ffi::OsStr>,
 ) -> Result<(), UsageError> {
@@ -100,7 +100,7 @@ pub(super) fn stdin_once<'a>(
     }
 }
 
-/// Keys behind one another, asked together.
+/// Concatenated keys that are tested together.
 #[derive(Debug, Default)]
 pub(super) struct KeyBatch {
     bytes: Vec<u8>,

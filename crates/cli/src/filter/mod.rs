@@ -29,14 +29,14 @@ pub(crate) fn run(command: &FilterCommand, json: bool) -> anyhow::Result<Report>
     }
 }
 
-/// Reads the bytes of a filter: raw, or hex.
+/// Reads the bytes of a filter, raw or hex.
 fn read(reader: &Reader, argument: &str) -> anyhow::Result<Input> {
     let input = reader.raw(argument, "filter")?;
     let is_hex = |byte: &u8| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace();
     if input.bytes.iter().all(is_hex) { input.unhex("filter") } else { Ok(input) }
 }
 
-/// Parameters for people.
+/// Formats a parameter for people.
 fn param_words(param: Param) -> String {
     match param {
         Param::Number(number) => grouped(number),
@@ -47,7 +47,7 @@ fn param_words(param: Param) -> String {
     }
 }
 
-/// Parameters for programs.
+/// Returns parameters as JSON, for programs.
 fn params_json(params: Vec<(&'static str, Param)>) -> Value {
     let value = |param| match param {
         Param::Number(number) => json!(number),
@@ -59,13 +59,13 @@ fn params_json(params: Vec<(&'static str, Param)>) -> Value {
     Value::Object(params.into_iter().map(member).collect::<Map<_, _>>())
 }
 
-/// Bits per key; none for a filter without keys.
+/// Returns the bits per key; `None` for a filter without keys.
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn bits_per_key(bits: u64, keys: u64) -> Option<f64> {
     (keys > 0).then(|| bits as f64 / keys as f64)
 }
 
-/// The size of a body for people, with its bits per key.
+/// Formats the size of a filter's bits for people, with the bits per key.
 #[expect(clippy::cast_precision_loss, reason = "for people")]
 fn size_words(bits: u64, keys: u64) -> String {
     let size = bytes(bits as f64 / 8.0);

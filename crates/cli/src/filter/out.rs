@@ -1,4 +1,4 @@
-//! Where a filter is written: a file that is there whole or not at all, or standard output.
+//! Writes a filter to standard output, or to a file that is never visible half written.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use crate::args::UsageError;
 use crate::input::{check_overwrite, named};
 
-/// An error, before any work is done, if `out` can't be what is written, or is what is read.
+/// Returns an error, before any work is done, if `out` cannot be written or is one of the inputs.
 pub(super) fn check<'a>(
     out: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,
@@ -29,12 +29,12 @@ pub(super) fn check<'a>(
         && out_place.is_file()
         && inputs.into_iter().any(|input| place(input).as_ref() == Some(&out_place))
     {
-        return Err(UsageError("--out is the file that is read").into());
+        return Err(UsageError("--out is also an input").into());
     }
     check_overwrite(out, force)
 }
 
-/// Whether `-` is meant.
+/// Returns `true` for `-`, which stands for standard output.
 pub(super) fn is_stdout(out: &Path) -> bool {
     out.as_os_str() == "-"
 }
@@ -45,7 +45,7 @@ pub(super) fn write(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         return stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output");
     }
-    // The target of a link is replaced, also where there is none yet, and the link stays.
+    // A link stays, and its target is replaced or, if it does not exist yet, created.
     let target = || Some(folder_and_name(out).ok()?.0.join(fs::read_link(out).ok()?));
     let out = fs::canonicalize(out).ok().or_else(target).unwrap_or_else(|| out.to_owned());
     let special = fs::metadata(&out).is_ok_and(|metadata| !metadata.is_file());
@@ -53,10 +53,10 @@ pub(super) fn write(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", named(&out)))
 }
 
-/// Writes a file beside its place, and renames it when all is on the disk.
+/// Writes a temporary file in the same folder, syncs it to the disk, and renames it to `out`.
 fn replace(out: &Path, bytes: &[u8]) -> io::Result<()> {
     let (folder, _) = folder_and_name(out)?;
-    // Not by the name of `out`, which may be as long as names can be.
+    // The temporary name is not derived from `out`, whose name may already have the maximum length.
     let beside = Unfinished(folder.join(format!(".chainsieve-{}.tmp", std::process::id())));
     let mut file = File::create_new(&beside.0)?;
     if let Ok(metadata) = fs::metadata(out) {
@@ -67,7 +67,7 @@ fn replace(out: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&beside.0, out)
 }
 
-/// Removed, unless it was renamed.
+/// A temporary file; dropping this deletes it, unless it was renamed.
 struct Unfinished(PathBuf);
 
 impl Drop for Unfinished {

@@ -10,14 +10,15 @@ use crate::exit::Exit;
 use crate::input::write;
 use crate::output::{Page, Report, bytes, grouped, rate, with_separators};
 
-/// Points of a line for each decade of rates.
+/// Number of points of a line in each decade of rates.
 const POINTS: i32 = 10;
-/// The same of lines that are stairs.
+/// Number of points of a line with steps in each decade of rates.
 const STAIR_POINTS: i32 = 60;
 
-/// The lines of the chart, in the order of its colours. Fingerprints of several sizes are one
-/// line, of the size that takes least; the exact table would be far above all others. Without a
-/// kind it is the floor.
+/// The lines of the chart, in the order of its colours. A line without kinds is the floor.
+///
+/// Kinds that differ only in the size of fingerprints share a line, which shows the smallest one. The
+/// exact table is left out, because it would be far above all other lines.
 const LINES: [(&str, &[Kind]); 12] = [
     ("floor: log2(1/rate)", &[]),
     ("bloom", &[Kind::Bloom]),
@@ -39,7 +40,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     if let Some(path) = &args.svg {
         write(path, chart::svg(&drawn(keys, fpr)).as_bytes(), args.overwrite.force)?;
     }
-    // Wide hashes change nothing about the size, and sketches are sized by other errors.
+    // Wide hashes do not change the size, and the size of a sketch depends on another error.
     let is_shown = |kind: &Kind| !matches!(kind, Kind::WideBloom | Kind::CountMin);
     let kinds = Kind::ALL.into_iter().filter(is_shown);
     let costs = kinds.map(|kind| (kind.name(), kind.cost(keys, fpr)));
@@ -103,11 +104,12 @@ fn row(layout: &str, cost: &Cost) -> Vec<String> {
         cost.hash_funcs.map_or_else(String::new, |number| number.to_string()),
         rate(cost.fpr),
         lines(cost),
-        if can.is_empty() { "only be asked".into() } else { can.join(", ") },
+        if can.is_empty() { "only query".into() } else { can.join(", ") },
     ]
 }
 
-/// Cache lines that a probe reads: of a stranger, and where it differs of a key.
+/// Formats the number of cache lines that a probe reads: for an absent key, and if it differs for a
+/// present key.
 fn lines(cost: &Cost) -> String {
     let (absent, present) =
         (format!("{:.1}", cost.lines_absent), format!("{:.1}", cost.lines_present));
@@ -150,18 +152,18 @@ fn drawn(keys: u64, asked: f64) -> Chart {
             rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
         let stroke = match kinds {
             [] => Stroke::Dots,
-            // As much as classic ones, whose line is under its own.
+            // Partitioned filters cost as much as classic ones, so dashes let that line show through.
             [Kind::Partitioned] => Stroke::Dashes,
             _ => Stroke::Line,
         };
         Line { name: name.to_owned(), colour, stroke, points }
     };
     let mut lines: Vec<_> = LINES.into_iter().enumerate().map(line).collect();
-    // The legend has the order of the lines at the right end.
+    // The legend lists the lines in the order of their right ends.
     let last = |line: &Line| line.points.last().map_or(0.0, |&(_, bits)| bits);
     lines.sort_by(|a, b| last(b).total_cmp(&last(a)));
     Chart {
-        title: "What a rate of false positives costs".into(),
+        title: "Size of filters against their false-positive rate".into(),
         subtitle: format!(
             "{} keys; the smallest filter whose rate is at most the one below",
             with_separators(keys)

@@ -57,18 +57,18 @@ pub(crate) fn run(args: &TestArgs, json: bool) -> anyhow::Result<Report> {
     asking.answer()?;
     drop(progress);
     if asking.asked == 0 && asking.empty == 0 && stdin.is_none() && args.file.is_empty() {
-        return Err(UsageError("no key to ask for: give KEY, --file or -").into());
+        return Err(UsageError("no key to test: give KEY, --file or -").into());
     }
     Ok(asking.report())
 }
 
-/// A filter, and what was asked so far.
+/// A filter, and the counts of keys tested so far.
 struct Asking<'a> {
     filter: &'a Asked,
     show: Answers,
     hex: bool,
     json: bool,
-    /// Not asked yet.
+    /// Keys that were read and are not tested yet.
     batch: KeyBatch,
     lines: Lines,
     asked: u64,
@@ -83,7 +83,7 @@ impl Asking<'_> {
         if self.batch.is_full() { self.answer() } else { Ok(()) }
     }
 
-    /// Answers what waits.
+    /// Tests the keys of the batch and prints the answers.
     fn answer(&mut self) -> anyhow::Result<()> {
         let keys = self.batch.keys();
         let mut answers = vec![false; keys.len()];
@@ -163,7 +163,8 @@ impl Asking<'_> {
             ),
         ]);
         page.warnings(&warnings);
-        // The answers have gone to standard output, where the page would be taken for more.
+        // The answers are on standard output, so the page is printed on standard error: a program that
+        // reads the answers must not take it for more of them.
         Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
     }
 }

@@ -113,7 +113,7 @@ fn filter_new_warns_of_what_it_cannot_do() {
     assert_eq!(warnings(&[data]), "[]");
     assert!(warnings(&[data, "script:51"]).contains("pushes no data"));
     assert!(warnings(&["script:02aabb05cc"]).contains("ends inside a push"));
-    assert!(warnings(&["data:c0ffee"]).contains("3 bytes also stand in others' scripts"));
+    assert!(warnings(&["data:c0ffee"]).contains("3 bytes also occur in unrelated scripts"));
     assert!(warnings(&[data, data]).contains("given twice"));
     assert!(
         warnings(&["--elements", "1", "--fpr", "0.01", data, "data:00000000c0ffee00"])
@@ -140,7 +140,7 @@ fn filter_new_refuses_with_the_place_and_the_reason() {
     fails(&["satoshi"], BAD_INPUT, &["satoshi", "neither an address"]);
     fails(&["00ff"], BAD_INPUT, &["script:HEX, data:HEX or txid:HEX"]);
     fails(&["--data", "0g"], BAD_INPUT, &["'g' at position 1"]);
-    fails(&["--data", ""], BAD_INPUT, &["no bytes"]);
+    fails(&["--data", ""], BAD_INPUT, &["empty data"]);
     fails(&["--script", "51"], BAD_INPUT, &["BIP37 cannot watch"]);
     let typo = "bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4x";
     fails(&[typo], BAD_INPUT, &[typo, "wrong checksum"]);

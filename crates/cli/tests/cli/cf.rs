@@ -410,7 +410,7 @@ fn mistakes_around_compact_filters() {
     let scan = ["btc", "cf", "scan", GOLDEN];
     let outpoint = format!("{}:0", "ab".repeat(32));
     fails(&[&scan[..], &[&outpoint]].concat(), b"", BAD_INPUT, &["whole scripts", "address"]);
-    fails(&scan, b"", USAGE, &["nothing to look for"]);
+    fails(&scan, b"", USAGE, &["nothing to search for"]);
     let testnet = [&scan[..], &[KEY, "--network", "testnet"]].concat();
     fails(&testnet, b"", BAD_INPUT, &["another network"]);
     fails(

@@ -79,7 +79,8 @@ struct Table(Vec<Row>);
 
 impl Table {
     fn row(&mut self, command: &'static str, about: About, code: i32, args: &[&str]) {
-        let prints = if code == USAGE || code == BAD_INPUT { Prints::Error } else { Prints::Result };
+        let prints =
+            if code == USAGE || code == BAD_INPUT { Prints::Error } else { Prints::Result };
         self.printing(command, about, code, prints, args);
     }
 
@@ -332,9 +333,8 @@ fn every_command_has_its_rows() {
         assert!(leaves.iter().any(|leaf| leaf == row.command), "no such command: {row:?}");
     }
     for leaf in &leaves {
-        let has = |about: About| {
-            table.0.iter().any(|row| row.command == leaf && row.about == about)
-        };
+        let has =
+            |about: About| table.0.iter().any(|row| row.command == leaf && row.about == about);
         let help = run(&[&leaf.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat()).stdout;
         assert!(help.contains("JSON: ") || leaf == "btc rescan", "{leaf}: no fields in {help}");
         assert!(has(Good) && has(Slip), "{leaf}");
@@ -419,7 +419,8 @@ fn compact_filters(scene: &Scene, table: &mut Table) {
     table.row("btc cf build", Slip, USAGE, &[MAINNET, "--append"]);
 
     let rows = fixture("mainnet_0-255.json");
-    let header = |height: usize, of: usize| format!("{height}:{}", text(&rows[of]["filter_header"]));
+    let header =
+        |height: usize, of: usize| format!("{height}:{}", text(&rows[of]["filter_header"]));
     let (right, false_one, beyond) = (header(255, 255), header(255, 254), header(999, 255));
     let mut damaged = fs::read(GOLDEN).expect("a fixture");
     let middle = damaged.len() / 2;
@@ -575,9 +576,8 @@ fn indexes(scene: &Scene, table: &mut Table) {
     let [first, second] = Block::both().map(|block| block.header);
     let mut sibling = first.clone();
     *sibling.last_mut().expect("bytes") ^= 1;
-    let [first, second, sibling] =
-        [("1.rlp", first), ("2.rlp", second), ("other.rlp", sibling)]
-            .map(|(name, header)| scene.folder.write(name, header));
+    let [first, second, sibling] = [("1.rlp", first), ("2.rlp", second), ("other.rlp", sibling)]
+        .map(|(name, header)| scene.folder.write(name, header));
     let gone = format!("http://{}", scene.nobody);
     let unreachable = ["--rpc", &gone, "--retries", "0"];
     table.row("eth index build", Good, YES, &["{new}", &first]);

@@ -100,10 +100,10 @@ fn empty_lines_and_duplicates_are_left_out_and_told() {
         (&json["seed_random"], json["seed"].as_str().map(str::len)),
         (&json!(true), Some(32))
     );
-    assert!(text(&json["warnings"][0]).contains("travels with the file"));
+    assert!(text(&json["warnings"][0]).contains("stored in the file"));
     let page = run_with(&args, input.as_bytes());
     assert!(
-        page.stdout.contains("3, without 1 that came before, without 2 empty lines"),
+        page.stdout.contains("3; duplicates left out: 1; empty lines left out: 2"),
         "{}",
         page.stdout
     );
@@ -161,8 +161,8 @@ fn hash_functions_and_seeds() {
         let args = [&fixed[..], args].concat();
         fails(&args, b"key\n", code, &[word]);
     };
-    fails(&["--seed", "00"], BAD_INPUT, "1 bytes, siphash13 takes 16");
-    fails(&["--hash", "fnv1a", "--seed", "0"], BAD_INPUT, "fnv1a has none");
+    fails(&["--seed", "00"], BAD_INPUT, "1 bytes, but the key of siphash13 has 16");
+    fails(&["--hash", "fnv1a", "--seed", "0"], BAD_INPUT, "fnv1a has no seed");
     fails(&["--hash", "murmur3", "--seed", "100000000"], BAD_INPUT, "ffffffff");
     fails(&["--hash", "md5"], USAGE, "siphash13");
 }
@@ -217,9 +217,9 @@ fn build_refuses_what_makes_no_sense() {
     fails(&["--kind", "bloom"], USAGE, &["FILE"]);
     fails(&["-", "--kind", "blum"], USAGE, &["bloom", "ribbon"]);
     fails(&["-", "-", "--kind", "bloom"], USAGE, &["only once"]);
-    fails(&["-", "--kind", "fuse8", "--capacity", "5"], USAGE, &["take all keys at once"]);
+    fails(&["-", "--kind", "fuse8", "--capacity", "5"], USAGE, &["need all keys at once"]);
     fails(&["-", "--kind", "rolling"], USAGE, &["--capacity"]);
-    fails(&["-", "--kind", "cuckoo8", "--bits-per-key", "9"], USAGE, &["--bits-per-key goes with"]);
+    fails(&["-", "--kind", "cuckoo8", "--bits-per-key", "9"], USAGE, &["--bits-per-key is for"]);
     fails(&["-", "--kind", "bloom", "--bits-per-key", "9", "--fpr", "0.1"], USAGE, &["--fpr"]);
     fails(&["-", "--kind", "bloom", "--power-of-two"], USAGE, &["split-block"]);
     fails(&["-", "--kind", "guava", "--hash", "xxh3"], USAGE, &["murmur3"]);
@@ -229,7 +229,7 @@ fn build_refuses_what_makes_no_sense() {
     fails(
         &["-", "--kind", "bloom", "--fpr", "1e-30"],
         BAD_INPUT,
-        &["more than 64 bits", "only wide-bloom"],
+        &["more than 64 bits", "use wide-bloom"],
     );
     fails(&["-", "--kind", "bloom", "--capacity", "18446744073709551615"], BAD_INPUT, &["error"]);
     for kind in ["bloom", "wide-bloom", "split-block-512"] {
@@ -257,7 +257,7 @@ fn build_refuses_what_makes_no_sense() {
         &["filter", "build", keys.path(), "--kind", "bloom", "-o", keys.path()],
         b"",
         USAGE,
-        &["the file that is read"],
+        &["also an input"],
     );
     super::fails(
         &["filter", "build", keys.path(), "--kind", "bloom", "-o", keys.path(), "--force"],
@@ -285,7 +285,7 @@ fn several_files_make_one_filter_that_may_go_to_standard_output() {
     assert_eq!(output.status.code(), Some(YES));
     assert!(output.stdout.starts_with(b"CHSIEVEF"));
     let page = String::from_utf8(output.stderr).expect("text");
-    assert!(page.contains("3, without 1 that came before"), "{page}");
+    assert!(page.contains("3; duplicates left out: 1"), "{page}");
     let filter = run_with(&["filter", "test", "-", "a", "b", "c", "d"], &output.stdout);
     assert_eq!(filter.stdout, "maybe  a\nmaybe  b\nmaybe  c\nno     d\n");
     // Every command also accepts a filter in hex.

@@ -102,7 +102,7 @@ fn fuse_filters_go_to_other_languages_and_back() {
             asked(&filter, &[])
         );
         let args = ["filter", "convert", foreign.path(), "--as", format, "-o", "/dev/null"];
-        fails(&args, b"", USAGE, &["how the keys were hashed"]);
+        fails(&args, b"", USAGE, &["do not store the hash function"]);
         let other = if format == "xor8" { "xor16" } else { "xor8" };
         let args = ["filter", "convert", filter.path(), "--to", other, "-o", "/dev/null"];
         fails(&args, b"", BAD_INPUT, &["can't become", "only fuse"]);
@@ -150,7 +150,7 @@ fn folding_halves_and_loses_no_key() {
     let odd =
         built("fold-odd.chsieve", &["--kind", "split-block-512", "--bits-per-key", "3.5"], &keys());
     let convert = ["filter", "convert", odd.path(), "-o", "/dev/null", "--fold", "63"];
-    fails(&convert, b"", BAD_INPUT, &["an odd number has no halves"]);
+    fails(&convert, b"", BAD_INPUT, &["an odd size cannot be halved"]);
     let (json, _) = converted("not-folded.chsieve", &odd, &["--fold-to-fpr", "1e-9"]);
     assert_eq!(json["folds"], 0);
     assert!(text(&json["warnings"][0]).contains("not folded"));
@@ -161,7 +161,7 @@ fn compressed_and_back_is_the_same_filter() {
     let filter = built("c.chsieve", &["--kind", "bloom", "--bits-per-key", "60"], &keys());
     let (json, coded) = converted("coded.chsieve", &filter, &["--to", "compressed"]);
     assert_eq!(json["kind"], "compressed");
-    assert!(text(&json["warnings"][0]).contains("no smaller"), "{json}");
+    assert!(text(&json["warnings"][0]).contains("not smaller"), "{json}");
     let (_, opened) = converted("opened.chsieve", &coded, &["--to", "bloom"]);
     assert_eq!(fs::read(&opened.0).expect("opened"), fs::read(&filter.0).expect("there"));
     assert_eq!(asked(&coded, &[]), asked(&filter, &[]));
@@ -178,10 +178,10 @@ fn compressed_and_back_is_the_same_filter() {
 fn what_does_not_map_exactly_is_refused() {
     let bloom = built("murmur.chsieve", &["--kind", "bloom"], &keys());
     let args = ["filter", "convert", bloom.path(), "--to", "guava", "-o", "/dev/null"];
-    fails(&args, b"", BAD_INPUT, &["the bits of a key lie elsewhere", "--kind guava"]);
+    fails(&args, b"", BAD_INPUT, &["places the bits of a key", "--kind guava"]);
     let guava = built_guava();
     let args = ["filter", "convert", guava.path(), "--as", "guava", "-o", "/dev/null"];
-    fails(&args, b"", BAD_INPUT, &["the bits of a key lie elsewhere"]);
+    fails(&args, b"", BAD_INPUT, &["places the bits of a key"]);
     let args =
         ["filter", "convert", bloom.path(), "--hash", "xxh3", "--seed", "0", "-o", "/dev/null"];
     fails(&args, b"", USAGE, &["xor8 and xor16"]);

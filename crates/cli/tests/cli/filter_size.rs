@@ -71,8 +71,7 @@ fn size_draws_a_line_for_each_layout() {
     let lines: Vec<_> = drawn.split("<path class=\"line ").skip(1).collect();
     assert_eq!(lines.len(), 2 * names.len());
     assert!(lines[..names.len()].iter().all(|line| line.contains('L')), "a line has two points");
-    for tick in ["10⁻¹<", "10⁻⁶<", "bits per key", "rate of false positives", "1 in 10,000"]
-    {
+    for tick in ["10⁻¹<", "10⁻⁶<", "bits per key", "false-positive rate", "1 in 10,000"] {
         assert!(drawn.contains(tick), "{tick}");
     }
     assert!(!drawn.contains("NaN") && !drawn.contains("inf"));

@@ -1,4 +1,4 @@
-//! `eth follow`.
+//! Arguments of `eth follow`.
 
 use std::path::PathBuf;
 
@@ -9,45 +9,42 @@ use super::query::QueryArgs;
 use super::rpc::RpcArgs;
 
 const FOLLOW_HELP: &str = "\
-From the first block (--from, by default the provider's newest) through the past, and then live: the
-logs of a query, block by block. Each header must be the child of the one before, its hash is
-computed here. A block whose filter rules a match out is passed over; of each other all receipts are
-fetched and must have the header's receipts root, and the logs are read out of them. What the
-provider says of logs by itself (eth_getLogs) is never asked. So a log is as true as the chain of
-headers is, and that is the provider's word: --anchor compares it with a hash that you trust. Not
-bound by a header are transactionHash, which is what the provider says, and which of two branches is
-the better one.
+Prints the logs of a query block by block: from the first block (--from, by default the provider's newest)
+through past blocks, then new blocks as they appear. Each header is hashed locally and must be the child of
+the previous one. Blocks whose filter rules out a match are skipped. For every other block, all receipts are
+fetched, must match the receipts root of the header, and the logs are read from them. eth_getLogs is never
+called. A log is therefore as reliable as the chain of headers. That chain is the provider's claim; --anchor
+compares it with a hash that you trust. Headers do not commit to transactionHash, which is the provider's
+claim, and do not decide which of two branches is the better one.
 
-Where the filters of a chain prove nothing (--chain, --assume-bloom; an unknown chain too), the
+If the filters of a chain prove nothing (see --chain and --assume-bloom; this includes unknown chains), the
 receipts of every block are fetched.
 
-With --index the candidates up to its end, less --keep blocks, come out of the index, and only their
-headers are fetched, by the hashes that it has. The index is a cache of whoever built it: that its
-blocks are one chain was checked then, and its last block is compared with the provider's.
+With --index, the candidates up to the end of the index, minus --keep blocks, are read from the index. Only
+their headers are fetched, by the hashes in the index. The index is a cache of whoever built it: the builder
+checked that its blocks form one chain, and its last block is compared with the provider's.
 
-Reorganisations: the logs of blocks that left the chain come again with removed: true, the last one
-first, and then those of the new blocks. One that goes deeper than --keep blocks, or below what the
-provider called finalised, ends the command with an error. A provider whose head goes back on the
-same branch lags behind, and is waited for.
+Reorganisations: the logs of removed blocks are printed again with removed: true, the last log first, then
+the logs of the new blocks. A reorganisation deeper than --keep blocks, or below the block that the provider
+called finalised, ends the command with an error. If the provider's head moves back on the same branch, the
+provider lags, and the command waits for it.
 
-What the provider does not have yet, and receipts that are not the block's, are asked for again,
-after longer and longer waits, receipts by each way that it serves; after twice --retries and two
-more tries in a row the command ends with an error. If it can't be reached, it is waited for, but
+Blocks that the provider does not have yet, and receipts that are not the block's, are requested again with
+increasing waits. Receipts are requested with each method that the provider serves. After 2 * --retries + 2
+failures in a row, the command ends with an error. A provider that cannot be reached is waited for, except
 with --once.
 
-With --cursor, what was printed is noted in a file, and the same command goes on from there after
-Ctrl-C, a kill or a power cut, wherever they came. The file is written before the first line, with
-the block that it starts at: the newest block, or a tag, means the one at the first start. It is
-written again before lines are printed and after, so that nothing is lost: the lines of the last
-blocks may come twice, and so may removed ones, also of a log that was never printed. Keep the last
-word for each blockHash and logIndex.
+With --cursor, the position is stored in a file. After Ctrl-C, a kill or a power cut, the same command
+continues from there. The file is written before the first line, with the first block: if that is the newest
+block or a tag, the block at the first start counts. The file is written again before and after lines are
+printed, so no log is lost. Lines of the last blocks may be printed twice, also removed lines, even for a log
+that was never printed. For each blockHash and logIndex, the last line is valid.
 
-Memory: what headers of 8,192 blocks say; receipts of some 32 MB at a time, as a forecast from gas and
-filters has it (of one block at the least); hashes and logs of the last --keep blocks, of those that
-are final the hash of the last one only.
+Memory: header data of 8,192 blocks; receipts of about 32 MB at a time, estimated from gas and filters, or of
+one block if that is more; hashes and logs of the last --keep blocks, but for final blocks only the last hash.
 
-Exits with 0 after Ctrl-C and SIGTERM, once --to is reached, and the anchor if that comes after it,
-and with --once at the provider's head.
+Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor if it is a later block; with
+--once, at the provider's head.
 
 CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, removed, address,
 topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
@@ -72,21 +69,22 @@ JSON: lines, told apart by kind:
               each), first, last, last_hash (the last block printed), seconds, warnings[]: the last
               line";
 
-/// Follow the logs of a query, from the past on into live blocks
+/// Follow the logs of a query: first in past blocks, then in new ones
 #[derive(Debug, Args)]
 #[command(mut_arg("rpc", |rpc| rpc.required(true)), after_long_help = FOLLOW_HELP)]
 pub(crate) struct FollowArgs {
-    /// Note in this file what was printed, and go on from there
+    /// Store the position in this file, and continue from there
     #[arg(long, value_name = "FILE")]
     pub(crate) cursor: Option<PathBuf>,
-    /// Decode logs by the events of this ABI
+    /// Decode logs with the events of this ABI
     ///
-    /// Its JSON list, or an object that has it as abi, as compilers write; may be given again
+    /// A JSON list, or a compiler's JSON object with the member abi
+    ///
+    /// May be given again
     #[arg(long, value_name = "FILE")]
     pub(crate) abi: Vec<PathBuf>,
-    /// Print logs as CSV (RFC 4180), with a line of names first
-    ///
-    /// What else there is to tell goes to standard error
+    /// Print logs as CSV (RFC 4180) with a header line; everything else is written to standard
+    /// error
     #[arg(long)]
     pub(crate) csv: bool,
     /// An index of the chain, with --block-hashes
@@ -94,16 +92,16 @@ pub(crate) struct FollowArgs {
     /// The past is looked up there instead of in headers, but for the last --keep blocks of it
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
-    /// Print a block when so many are behind it
+    /// Print a block when this many blocks follow it
     #[arg(long, value_name = "BLOCKS", default_value_t = 0, value_parser = depth(0))]
     pub(crate) confirmations: u64,
-    /// How deep a reorganisation of printed blocks is followed
+    /// The depth of the deepest reorganisation of printed blocks that can be followed
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = depth(1))]
     pub(crate) keep: u64,
     /// End at the provider's head instead of waiting for new blocks
     #[arg(long)]
     pub(crate) once: bool,
-    /// Ask for a new head after so many seconds
+    /// Seconds between requests for the provider's head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,
     // After the rest: a heading holds for all that comes after it.
@@ -119,12 +117,12 @@ fn depth(least: u64) -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(least..=65_536)
 }
 
-/// A time that can be waited for.
+/// Parses a polling interval: 0.05 to 3,600 seconds.
 fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| String::from("not a number"))?;
     if (0.05..=3600.0).contains(&seconds) {
         Ok(seconds)
     } else {
-        Err(String::from("between 0.05 and 3,600 seconds"))
+        Err(String::from("not between 0.05 and 3,600 seconds"))
     }
 }

@@ -1,4 +1,4 @@
-//! `eth index …`.
+//! Arguments of `eth index …`.
 
 use std::path::PathBuf;
 
@@ -14,41 +14,41 @@ use crate::args::number::count;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum IndexCommand {
-    /// Index headers, in a new folder or on from where an earlier build stopped
+    /// Build an index of headers, or continue an earlier build
     Build(BuildArgs),
-    /// Add headers to an index, and take a reorganisation back if they are of another branch
+    /// Add headers to an index; on a reorganisation, remove the blocks of the old branch first
     Append(AppendArgs),
-    /// Find the blocks that may have logs of a query
+    /// Find the blocks that may contain logs of a query
     Query(Box<QueryIndexArgs>),
-    /// What a query reads and what it will cost, without running it
+    /// Show what a query reads and estimate its cost, without running it
     Explain(Box<ExplainArgs>),
-    /// What an index holds, how large it is, how full its filters are
+    /// Show the contents and the size of an index, and the fill of its filters
     Info(InfoArgs),
-    /// Check all of an index, by itself or against the headers
+    /// Check a whole index: its checksums, and its contents against headers
     Verify(VerifyIndexArgs),
 }
 
-/// What an index is, for each command.
+/// Help text that defines an index, for each command that uses one.
 macro_rules! index_help {
     () => {
         "\
-An index is a folder. It is a cache of headers that whoever built it verified, and proves nothing to
-anyone else: checksums find accidents, not liars. `verify` with headers compares every bit."
+An index is a folder. It is a cache of headers that its builder verified, and proves nothing to anyone
+else: its checksums detect accidents, not forgery. `verify` with headers compares every bit."
     };
 }
 
-/// Where headers come from if not out of files.
+/// Help text about headers from a provider.
 macro_rules! rpc_help {
     () => {
         "\
-With --rpc, headers come from a provider, a hundred in a request and several requests at a time. The
-hash of each is computed here, and each must be the child of the one before: which chain it is
-remains the provider's word. If the index's last block is not on the provider's chain, the blocks
-down to the last common one are taken off and listed. Ctrl-C ends the command with what there is."
+With --rpc, headers are fetched from a provider, a hundred per request and several requests at a time.
+Each header is hashed locally and must be the child of the previous one. Which chain the headers belong to
+is the provider's claim. If the last block of the index is not on the provider's chain, the blocks after
+the last common block are removed and listed. Ctrl-C ends the command; blocks added so far are kept."
     };
 }
 
-/// What building prints.
+/// Help text about the JSON of `build` and `append`.
 macro_rules! added_help {
     () => {
         "\
@@ -64,14 +64,13 @@ const BUILD_HELP: &str = concat!(
     formats_help!(),
     "
 
-Each header must be the child of the one before. The folder is made if it is not there. Blocks are
-durable each time that they are synced (--sync-every): killed at any moment, the command leaves an
-index up to the last sync, and the same command goes on from there. Files are then read again, but
-headers below the index's next block are neither hashed nor compared; the one behind its last block
-must be its child.
+Each header must be the child of the previous one. The folder is created if it is missing. Blocks are
+durable after each sync (--sync-every). If the command is killed, the index ends at the last sync, and the
+same command continues from there. It then reads the files again, but neither hashes nor compares headers
+of blocks that the index contains. The next header must be the child of the last block of the index.
 
-The newest blocks (--confirmations) stay unsealed, so that `append` can take them back. All before
-are sealed, 8,192 at a time.
+The newest blocks (--confirmations) stay unsealed, so that `append` can remove them. All earlier blocks
+are sealed, in sections of 8,192.
 
 ",
     rpc_help!(),
@@ -95,7 +94,7 @@ pub(crate) struct BuildArgs {
     /// Compared each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
     pub(crate) label: String,
-    /// Keep the hash of each block, 32 bytes: candidates then come with it
+    /// Store the hash of each block, 32 bytes per block: queries then print the hashes of candidates
     #[arg(long)]
     pub(crate) block_hashes: bool,
     #[command(flatten)]
@@ -109,11 +108,12 @@ const APPEND_HELP: &str = concat!(
     formats_help!(),
     "
 
-Each header must be the child of the one before, and the first the child of a block of the index. If
-that is not the last one, the headers are another branch: the blocks above are taken off and listed.
-Nothing here knows which of two branches is the better one. Only unsealed blocks can be taken off; if
-it takes a sealed one, nothing changes and the way out is said. Headers that the index has are
-skipped: the sealed ones without a look, the others by their hash.
+Each header must be the child of the previous one, and the first header must be the child of a block of the
+index. If that block is not the last one, the headers are of another branch: the blocks after it are removed
+and listed. The command cannot decide which of two branches is the better one. Only unsealed blocks can be
+removed. If a sealed block would have to be removed, nothing changes, and the error says what to do. Headers
+of blocks that the index contains are skipped: sealed blocks without a comparison, the others if the hashes
+are equal.
 
 ",
     rpc_help!(),
@@ -135,7 +135,7 @@ pub(crate) struct AppendArgs {
     pub(crate) headers: AddedHeaders,
 }
 
-/// Headers that must be one chain, out of files or from a provider.
+/// Headers that must form one chain, from files or from a provider.
 #[derive(Debug, Args)]
 #[command(mut_arg("headers", headers_or_rpc))]
 pub(crate) struct AddedHeaders {
@@ -148,7 +148,7 @@ pub(crate) struct AddedHeaders {
     pub(crate) rpc: RpcArgs,
 }
 
-/// A block by number or by its role.
+/// Parses a block number, or one of the tags `latest`, `safe` and `finalized`.
 fn block_tag(text: &str) -> Result<BlockTag, String> {
     match text {
         "latest" => Ok(BlockTag::Latest),
@@ -161,7 +161,7 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
     }
 }
 
-/// How headers are added.
+/// Arguments that `build` and `append` share.
 #[derive(Debug, Args)]
 pub(crate) struct AddingArgs {
     /// The newest blocks that stay unsealed
@@ -169,7 +169,7 @@ pub(crate) struct AddingArgs {
     /// How deep a reorganisation can be taken back
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = count(0..=u64::MAX))]
     pub(crate) confirmations: u64,
-    /// Make what was added durable after so many headers, after some seconds, and at the end
+    /// Make added blocks durable after this many headers, also every 5 seconds and at the end
     #[arg(
         long,
         value_name = "HEADERS",
@@ -182,20 +182,19 @@ pub(crate) struct AddingArgs {
 
 const QUERY_HELP: &str = concat!(
     "\
-The same candidates as those of `chainsieve eth scan` over the same headers: blocks that may have
-such a log, since their filter does not rule it out. Of all others it is as sure that they have none
-as the index is true to the headers.
+The candidates are those of `chainsieve eth scan` over the same headers: blocks that may contain a log of
+the query, because their filter does not rule that out. All other blocks contain none, provided that the
+index is true to the headers.
 
-The index is the range: --from, --to and block numbers in --query narrow it, latest and other tags do
-not. A query for one blockHash takes an index with block hashes. Exits with 1 if there is no
-candidate.
+The index defines the range: --from, --to and block numbers in --query narrow it; latest and other tags
+do not. A query for one blockHash is an error. Exit code 1 means that there is no candidate.
 
 ",
     index_help!(),
     "
-Before a candidate counts for anything, link its header to a hash that you trust: with block hashes
-by its own, else by the headers from it to the next block whose hash the index has, which is the last
-of its section of 8,192.
+Before you rely on a candidate, link its header to a hash that you trust. If the index stores block hashes,
+compare the hash of the candidate. Otherwise use the headers from the candidate to the next block whose
+hash the index stores: the last block of its section of 8,192.
 
 JSON: lines, told apart by kind:
   candidate  number, hash (null unless the index has it)
@@ -220,21 +219,20 @@ pub(crate) struct QueryIndexArgs {
 
 const EXPLAIN_HELP: &str = concat!(
     "\
-What answering takes, without the headers: the plan of the query on the index, and what looking into
-its candidates will cost, as `chainsieve eth forecast` says it of headers. Candidates are counted;
-receipts and bytes are estimated from how full filters are and the gas of blocks as full, which the
-index has for each section.
+The plan of the query on the index, and the cost of checking its candidates, as `chainsieve eth forecast`
+computes it from headers. Candidates are counted. Receipts and bytes are estimated from the fill of the
+filters and the gas used by blocks of that fill, which the index stores for each section.
 
 ",
     index_help!(),
     "
 
 JSON: blocks, first, last, candidates, share, expected_false, fill{median, mean}, receipts,
-most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (how
-many), candidates, share, selects_nothing, each[{value, share}]}], query, label, plan{rows[{row (the
-bit, 0 to 2047; in the order in which they are read), clause (of which it is), density (share of
-blocks that have it, without skipped sections), sections, bytes}], sections, skipped_sections, bytes
-(at the most), unsealed_blocks (tested one by one)}, semantics, warnings[]."
+most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (their
+number), candidates, share, selects_nothing, each[{value, share}]}], query, label, plan{rows[{row (the
+bit, 0 to 2047; rows in reading order), clause (that the row belongs to), density (share of blocks with
+this bit, without skipped sections), sections, bytes}], sections, skipped_sections, bytes (at most),
+unsealed_blocks (tested one by one)}, semantics, warnings[]."
 );
 
 #[derive(Debug, Args)]
@@ -251,8 +249,9 @@ const INFO_HELP: &str = concat!(
     index_help!(),
     "
 
-A rate is the share of blocks whose filter says \"maybe\" for values that they do not hold: the mean
-of p^3, p^6 and p^9 over the blocks, p being the fill of each. Values are an address or a topic.
+A rate is the false-positive rate of one, two or three values at once: the share of blocks whose filter
+answers \"maybe\" although the block does not contain the values. It is the mean of p^3, p^6 and p^9 over
+the blocks, where p is the fill of each block's filter. A value is an address or a topic.
 
 JSON: label, block_hashes, blocks, first, last, first_hash (null while it is not sealed), last_hash,
 first_time, last_time, sealed_sections, segments[{file, sections, first, last, bytes}], unsealed
@@ -271,23 +270,23 @@ pub(crate) struct InfoArgs {
 
 const VERIFY_HELP: &str = concat!(
     "\
-Without headers: every checksum, every row's bits against their count, the chain of hashes from
-section to section, and the unsealed blocks one by one. This finds accidents.
+Without headers, the command checks every checksum, every row's bits against their count, the chain of
+hashes from section to section, and the unsealed blocks one by one. This detects accidents.
 
-With headers: every bit, hash, fill and sum of gas of the blocks that the headers are of, besides.
-Headers of blocks that the index does not have are an error; so are headers that leave blocks of the
-index out, unless --part says that they may. Fills, times and sums of gas are compared of the
-sections of which all headers are given.
+With headers, it also compares every bit, hash, fill and sum of gas of the blocks of these headers. Headers
+of blocks that the index does not contain are an error. Headers that do not cover the whole index are an
+error too, unless --part is given. Fills, times and sums of gas are compared for sections whose headers are
+all given.
 
 ",
     formats_help!(),
     "
 
-Exit codes: 0 valid · 3 the index differs from the headers · 5 the index is damaged. File, part and
-block are printed.
+Exit codes: 0 valid · 3 the index differs from the headers · 5 the index is damaged. The error contains
+the file, the part and the block.
 
 JSON: valid, error (null if valid), label, blocks, first, last, sections, bytes, compared{blocks,
-first, last, sections (whole ones)} (null without headers), warnings[]."
+first, last, sections (complete ones)} (null without headers), warnings[]."
 );
 
 #[derive(Debug, Args)]
@@ -298,12 +297,12 @@ pub(crate) struct VerifyIndexArgs {
     pub(crate) index: PathBuf,
     #[command(flatten)]
     pub(crate) linked: LinkedHeaders,
-    /// The headers are of a part of the index only
+    /// Accept headers that cover only a part of the index
     #[arg(long, requires = "headers")]
     pub(crate) part: bool,
 }
 
-/// A label of a chain that can be written.
+/// Parses the label of a chain; the index accepts 1 to 32 bytes.
 fn label(text: &str) -> Result<String, String> {
     Settings::new(text).map(|settings| settings.label().to_owned()).map_err(|e| e.to_string())
 }

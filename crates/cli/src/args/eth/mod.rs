@@ -1,4 +1,4 @@
-//! `eth …`.
+//! Arguments of `eth …`.
 
 mod audit;
 mod follow;
@@ -25,20 +25,20 @@ pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {
-    /// Whether an answer of eth_getLogs is complete and true
+    /// Prove whether an answer of eth_getLogs is complete and correct
     Audit(Box<AuditArgs>),
-    /// Prove the result of a certificate anew
+    /// Verify a certificate that `eth audit` wrote
     VerifyCertificate(Box<VerifyCertificateArgs>),
-    /// Find the blocks that may have logs of a query
+    /// Find the blocks that may contain logs of a query
     Scan(Box<ScanArgs>),
-    /// Follow the logs of a query through the past, and then live
+    /// Follow the logs of a query: first in past blocks, then in new ones
     Follow(Box<FollowArgs>),
-    /// What a query will cost, before anything is fetched
+    /// Estimate the cost of a query before anything is fetched
     Forecast(Box<ForecastArgs>),
-    /// Decode headers: hash, layout, every field, how full the filter of logs is
+    /// Decode headers: hash, layout, every field, and the fill of the log filter
     #[command(after_long_help = headers::HEADER_HELP)]
     Header(HeadersArgs),
-    /// How full the filters of a chain are, and what that costs a query
+    /// Show the fill of a chain's log filters, and the false-positive rates that follow from it
     Stats(StatsArgs),
     /// The filters of a chain on disk, turned on their side: a query in milliseconds
     #[command(subcommand, after_long_help = EXIT_CODES)]

@@ -1,4 +1,4 @@
-//! The query of `eth scan`, `forecast`, `audit` and `verify-certificate`.
+//! Arguments that describe a log query, for every `eth` command that takes one.
 
 use std::path::PathBuf;
 
@@ -8,17 +8,16 @@ use clap::Args;
 
 use crate::args::{Choice, choice, number};
 
-/// Which logs are meant, as flags or as the object that `eth_getLogs` takes.
+/// The log query, as flags or as the filter object of `eth_getLogs`.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which logs")]
 pub(crate) struct QueryArgs {
-    /// Logs of this contract; may be given again, @FILE names a file with one a line
+    /// Logs of this contract; may be given again; @FILE reads a file with one address per line
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) address: Vec<String>,
-    /// Logs of this event, as Transfer(address,address,uint256)
+    /// Logs of this event, as Transfer(address,address,uint256) or as a Solidity declaration
     ///
-    /// Also as Solidity declares it, with or without `event`: Transfer(address indexed from, address
-    /// indexed to, uint value). May be given again
+    /// May be given again
     #[arg(long, value_name = "SIGNATURE")]
     pub(crate) event: Vec<String>,
     /// Logs with this topic first: 32 bytes, address:0x…, any or @FILE
@@ -27,30 +26,30 @@ pub(crate) struct QueryArgs {
     /// first topic
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic0: Vec<String>,
-    /// Logs with this topic second, the first indexed argument of an event
+    /// Logs with this second topic: the first indexed argument of an event
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic1: Vec<String>,
-    /// Logs with this topic third
+    /// Logs with this third topic
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic2: Vec<String>,
-    /// Logs with this topic fourth
+    /// Logs with this fourth topic
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic3: Vec<String>,
-    /// The object that eth_getLogs takes, in a file or - for standard input
+    /// The filter object of eth_getLogs, in a file, or - for standard input
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["address", "event", "topic0", "topic1", "topic2", "topic3"]
     )]
     pub(crate) query: Option<PathBuf>,
-    /// From this block on
+    /// The first block of the range
     ///
-    /// [default: the first header, or what --query says]
+    /// [default: fromBlock of --query, or the first header]
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) from: Option<u64>,
-    /// Up to and with this block
+    /// The last block of the range
     ///
-    /// [default: the last header, or what --query says]
+    /// [default: toBlock of --query, or the last header]
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) to: Option<u64>,
     /// Whose rules hold where nodes differ: topics [A, null] want two topics of geth's logs, one
@@ -64,10 +63,10 @@ const SEMANTICS: [Choice<Semantics>; 2] =
     [("geth", Semantics::Geth, "go-ethereum"), ("alloy", Semantics::Alloy, "alloy and reth")];
 
 fn not_a_number() -> String {
-    String::from("not the number of a block")
+    String::from("not a block number")
 }
 
-/// `17686111`, `17,686,111`, `1e6` or `0x10dde5f`.
+/// Parses a block number: `17686111`, `17,686,111`, `1e6` or `0x10dde5f`.
 pub(crate) fn block_number(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -76,7 +75,7 @@ pub(crate) fn block_number(text: &str) -> Result<u64, String> {
     parsed.map_err(|_| not_a_number())
 }
 
-/// A topic of the command line; none for `any`.
+/// Parses a topic of the command line; returns `None` for `any`.
 pub(crate) fn topic(text: &str) -> anyhow::Result<Option<B256>> {
     if text == "any" {
         return Ok(None);
@@ -88,25 +87,25 @@ pub(crate) fn topic(text: &str) -> anyhow::Result<Option<B256>> {
     match bytes.len() {
         32 => Ok(Some(B256::from_slice(&bytes))),
         20 => anyhow::bail!(
-            "20 bytes, and a topic has 32: if it is an indexed address, write address:{text}"
+            "20 bytes, but a topic has 32: for an indexed address, write address:{text}"
         ),
-        length => anyhow::bail!("{length} bytes, and a topic has 32"),
+        length => anyhow::bail!("{length} bytes, but a topic has 32"),
     }
 }
 
-/// An address; its capitals, where it has both, must be its checksum (EIP-55).
+/// Parses an address. Mixed-case hex must be a valid checksum (EIP-55).
 pub(crate) fn address(text: &str) -> anyhow::Result<Address> {
     let bytes = bytes(text)?;
     match bytes.len() {
         20 => {}
-        32 => anyhow::bail!("32 bytes, and an address has 20: is it a topic?"),
-        length => anyhow::bail!("{length} bytes, and an address has 20"),
+        32 => anyhow::bail!("32 bytes, but an address has 20: is it a topic?"),
+        length => anyhow::bail!("{length} bytes, but an address has 20"),
     }
     let mixed = text.bytes().any(|byte| byte.is_ascii_lowercase() && byte != b'x')
         && text.bytes().any(|byte| byte.is_ascii_uppercase());
     let address = Address::from_slice(&bytes);
     if mixed && address.to_checksum(None)[2..] != text[text.len() - 40..] {
-        anyhow::bail!("its capitals are not its checksum: a digit is wrong");
+        anyhow::bail!("invalid EIP-55 checksum: at least one digit is wrong");
     }
     Ok(address)
 }
@@ -115,11 +114,11 @@ fn bytes(text: &str) -> anyhow::Result<Vec<u8>> {
     crate::input::decode_hex(text.strip_prefix("0x").unwrap_or(text))
 }
 
-/// A hash of a block.
+/// Parses a block hash.
 pub(crate) fn hash(text: &str) -> Result<B256, String> {
     let bytes = bytes(text).map_err(|error| format!("{error:#}"))?;
     B256::try_from(bytes.as_slice())
-        .map_err(|_| format!("{} bytes, and a hash has 32", bytes.len()))
+        .map_err(|_| format!("{} bytes, but a hash has 32", bytes.len()))
 }
 
 #[cfg(test)]

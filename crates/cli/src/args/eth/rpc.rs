@@ -1,4 +1,4 @@
-//! How providers are reached: flags of every command that talks to one.
+//! Arguments that name a JSON-RPC provider, for every command that uses one.
 
 use std::fs;
 
@@ -10,14 +10,16 @@ use crate::args::UsageError;
 use crate::args::number::count;
 use crate::eth::rpc::Secret;
 
-/// A provider and how it is asked.
+/// A provider, and the limits of requests to it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct RpcArgs {
-    /// The URL of a node's JSON-RPC, or @FILE with it [default: `ETH_RPC_URL`]
+    /// The URL of a node's JSON-RPC, http or https, or @FILE that contains it URLs are secrets
     ///
-    /// http or https; only its host is ever shown. Where headers are not given, the environment
-    /// variable `ETH_RPC_URL` is the default. Requests go through the proxy of the environment, if there is one, but to this machine never
+    /// Only the host is ever shown. Requests use the proxy of the environment, if there is one,
+    /// except requests to this machine.
+    ///
+    /// [default, if no headers are given: the environment variable `ETH_RPC_URL`]
     #[arg(long, value_name = "URL")]
     pub(crate) rpc: Vec<Secret>,
     /// A header for the provider, 'Name: value'
@@ -25,7 +27,7 @@ pub(crate) struct RpcArgs {
     /// Never shown; may be given again
     #[arg(long, value_name = "HEADER", requires = "rpc")]
     pub(crate) rpc_header: Vec<Secret>,
-    /// Seconds that an answer may take
+    /// Seconds to wait for a response
     #[arg(
         long,
         value_name = "SECONDS",
@@ -34,7 +36,7 @@ pub(crate) struct RpcArgs {
         hide_short_help = true
     )]
     pub(crate) timeout: u64,
-    /// How often a request that failed is sent again, after longer and longer waits
+    /// Number of times that a failed request is retried, with increasing waits
     #[arg(
         long,
         value_name = "COUNT",
@@ -43,7 +45,7 @@ pub(crate) struct RpcArgs {
         hide_short_help = true
     )]
     pub(crate) retries: u32,
-    /// Calls in one request at the most; fewer where the provider takes fewer
+    /// Maximum number of calls in one batch request; fewer if the provider accepts fewer
     #[arg(
         long,
         value_name = "CALLS",
@@ -52,7 +54,7 @@ pub(crate) struct RpcArgs {
         hide_short_help = true
     )]
     pub(crate) batch: usize,
-    /// Requests at a time; an answer has 256 MiB at the most
+    /// Number of requests in flight at the same time; a response may have at most 256 MiB
     #[arg(
         long,
         value_name = "COUNT",
@@ -67,12 +69,12 @@ pub(crate) struct RpcArgs {
 }
 
 impl RpcArgs {
-    /// Whether a provider was given.
+    /// Returns `true` if a provider was given.
     pub(crate) fn is_given(&self) -> bool {
         !self.rpc.is_empty()
     }
 
-    /// The one provider.
+    /// Returns the provider of a command that takes exactly one.
     pub(crate) fn endpoint(&self) -> anyhow::Result<Endpoint> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),
@@ -81,7 +83,7 @@ impl RpcArgs {
         }
     }
 
-    /// One provider or two, the second with its own headers.
+    /// Returns one provider or two; the second one gets `headers_of_second`.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),
@@ -100,7 +102,7 @@ impl RpcArgs {
 
 const MISSING: UsageError = UsageError("--rpc is missing: the URL of a provider");
 
-/// A provider with its headers. No error repeats URL or header.
+/// Returns a provider with its HTTP headers. No error contains the URL or a header: both may be keys.
 fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
     let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;

@@ -1,4 +1,4 @@
-//! `eth scan` and `eth forecast`.
+//! Arguments of `eth scan` and `eth forecast`.
 
 use clap::{Arg, Args};
 
@@ -13,25 +13,26 @@ const SCAN_HELP: &str = concat!(
     formats_help!(),
     "
 
-A candidate is a block that may have such a log, since its filter does not rule it out; of all
-others it is proven that they have none, if their hashes are authentic. Each header must be the
-child of the one before. A hash authenticates its block and all before it, so a trusted --anchor is
-the last header or one behind the queried blocks; without one, the result is the word of
-whoever gave the headers.
+A candidate is a block that may contain a log of the query, because its filter does not rule that out.
+All other blocks provably contain none, if their hashes are authentic. Each header must be the child of
+the previous one. A trusted hash authenticates its block and all earlier blocks, so trust, with --anchor,
+the hash of the last queried block or of a later one. Without --anchor, the result is only as reliable as
+the source of the headers.
 
-With --rpc, the headers are asked for, by debug_getRawHeader where the node serves it, else as JSON
-under their hash. The range then begins at --from and ends at the finalised block, unless --to says
-earlier or --unfinalized allows later; headers up to the --anchor are fetched too.
+With --rpc, headers are requested with debug_getRawHeader if the node serves it, otherwise as JSON that
+must hash to the block hash. The range starts at --from and ends at the finalised block: --to selects an
+earlier end, --unfinalized allows a later one. Headers up to the --anchor are fetched too.
 
-The headers given are the range: --from, --to and block numbers in --query narrow it, latest and
+Headers from files define the range: --from, --to and block numbers in --query narrow it; latest and
 other tags do not.
 
-Where the filters of the --chain do not commit to every log, each block is a candidate. Without
---chain, headers in files are taken for Ethereum's, and those of a provider for the chain whose id it
-returns.
+If the filters of the --chain do not commit to every log, every block is a candidate. Without --chain,
+headers in files are assumed to be Ethereum mainnet's, and headers from a provider are assumed to be of
+the chain whose id it returns.
 
-Exit codes: 0 candidates · 1 none · 4 an --anchor is given, and no header of the range or after it
-has its hash.
+Exit codes: 0 candidates were found
+            1 no candidates
+            4 an --anchor is given, and no header at or after the end of the range has its hash
 
 JSON: lines, told apart by kind:
   candidate  number, hash, answer (maybe | no_information)
@@ -41,7 +42,7 @@ JSON: lines, told apart by kind:
              (with --rpc): the last line"
 );
 
-/// Find the blocks that may have logs of a query.
+/// Find the blocks that may contain logs of a query.
 #[derive(Debug, Args)]
 #[command(
     after_long_help = SCAN_HELP,
@@ -57,7 +58,7 @@ pub(crate) struct ScanArgs {
     pub(crate) count: bool,
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
-    /// Take blocks behind the finalised one too, which may still leave the chain
+    /// Include blocks after the finalised one, which a reorganisation may still remove
     #[arg(long, requires = "rpc", help_heading = "The provider")]
     pub(crate) unfinalized: bool,
     #[command(flatten)]
@@ -66,7 +67,7 @@ pub(crate) struct ScanArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// Headers, unless they come from a provider.
+/// Makes the headers argument optional, and required only without `--rpc`.
 pub(super) fn headers_or_rpc(headers: Arg) -> Arg {
     unless_rpc(headers).required(false).required_unless_present("rpc")
 }
@@ -75,7 +76,7 @@ pub(super) fn unless_rpc(arg: Arg) -> Arg {
     arg.conflicts_with("rpc")
 }
 
-/// Headers that must be one chain.
+/// Headers that must form one chain.
 #[derive(Debug, Args)]
 pub(crate) struct LinkedHeaders {
     /// The headers, in order: files, - for standard input, or hex
@@ -84,7 +85,7 @@ pub(crate) struct LinkedHeaders {
     /// What the headers are written in
     #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", hide_short_help = true)]
     pub(crate) format: HeaderFormat,
-    /// Threads that hash and scan, 1024 at most [default: one for each core]
+    /// Number of threads that hash and scan, at most 1024 [default: one per core]
     #[arg(long, value_name = "COUNT", value_parser = count(1..=1024_u16))]
     pub(crate) threads: Option<u16>,
 }
@@ -93,16 +94,17 @@ const FORECAST_HELP: &str = concat!(
     formats_help!(),
     "
 
-What it will take to answer a query with proof, from the headers alone. Candidates are counted;
-which of them hold nothing, their receipts and bytes are estimated, the last two from means over
-mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
+The cost of answering a query with proof, computed from the headers alone. Candidates are counted. The
+candidates without a match, the receipts and the bytes are estimated. Estimates of receipts and bytes use
+means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
 
-JSON: blocks, first, last, candidates, share, expected_false, fill{median, mean}, receipts,
-most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …), values (how
-many), candidates, share, selects_nothing, each[{value, share}]}], query, semantics, warnings[]."
+JSON: blocks, first, last, candidates, share, expected_false (candidates without a match), fill{median,
+mean}, receipts, most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …),
+values (their number), candidates, share, selects_nothing, each[{value, share}]}], query, semantics,
+warnings[]."
 );
 
-/// What a query will cost, before anything is fetched.
+/// Estimate the cost of a query before anything is fetched.
 #[derive(Debug, Args)]
 #[command(after_long_help = FORECAST_HELP)]
 pub(crate) struct ForecastArgs {

@@ -51,9 +51,9 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         (
             "elements",
             if estimated.is_finite() {
-                format!("about {estimated:.1}, judged by the fill")
+                format!("about {estimated:.1}, estimated from the fill")
             } else {
-                "cannot be told".into()
+                "unknown: every bit is set".into()
             },
         ),
     ]);
@@ -66,14 +66,14 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
     let size = filter.data().len();
     if size > MAX_BLOOM_FILTER_SIZE {
         warnings.push(format!(
-            "{} bytes, the limit is {}: nodes refuse it",
+            "{} bytes, the limit is {}: nodes reject the filter",
             grouped(size),
             grouped(MAX_BLOOM_FILTER_SIZE)
         ));
     }
     if filter.hash_funcs() > MAX_HASH_FUNCS {
         warnings.push(format!(
-            "{} hash functions, the limit is {MAX_HASH_FUNCS}: nodes refuse it",
+            "{} hash functions, the limit is {MAX_HASH_FUNCS}: nodes reject the filter",
             grouped(filter.hash_funcs())
         ));
     }
@@ -85,15 +85,16 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
         } else {
             "every bit set"
         };
-        warnings.push(format!("it matches everything: {why}"));
+        warnings.push(format!("the filter matches everything: {why}"));
     } else if filter.bits_set() == 0 {
-        warnings.push("no bit is set: it matches nothing".into());
+        warnings.push("no bit is set: the filter matches nothing".into());
     } else if filter.false_positive_rate() > 0.1 {
-        warnings.push("more than 1 in 10 other elements match".into());
+        warnings.push("the false-positive rate is above 1 in 10".into());
     }
+    // BIP37 and Bitcoin Core define the values 0, 1 and 2.
     if filter.flags() > 2 {
         warnings.push(format!(
-            "flags {:#04x}: nodes look at the two low bits only, which say update {}",
+            "flags {:#04x}: nodes use the two low bits only, which mean update {}",
             filter.flags(),
             update_name(filter.update_mode())
         ));

@@ -13,18 +13,21 @@ use crate::exit::Exit;
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};
 
-/// bitcoinj's least length of a script's push: shorter ones are in too many scripts.
+/// Shortest push of a script, in bytes, that bitcoinj matches; shorter ones are in too many scripts.
 const SHORT_PUSH: usize = 8;
-/// As many rows as fit on a screen.
+/// Number of table rows that fit on a screen.
 const MAX_ROWS: usize = 20;
-/// Elements of room, as the library's filter policy has. Each match inserts an outpoint, chance matches too: a
-/// small filter without room fills up within one block, and then matches all that follows.
+/// Number of elements that a filter is sized for beyond those inserted, as in the library's filter
+/// policy.
+///
+/// Each match inserts an outpoint, also each false positive. Without this room, a small filter fills up
+/// within one block and then matches everything after it.
 const ROOM: u32 = 100;
 
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let items = items(args)?;
     if let (true, Some(path)) = (items.is_empty(), args.file.first()) {
-        return Err(anyhow!("{}: nothing to watch in it", path.display()));
+        return Err(anyhow!("{}: no item in the file", path.display()));
     }
     if items.is_empty() {
         bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         .filter(|element| seen.insert(&element.data))
         .collect();
     if distinct.is_empty() {
-        return Err(anyhow!("no script here pushes data: BIP37 cannot watch them"));
+        return Err(anyhow!("none of the scripts pushes data: BIP37 cannot watch them"));
     }
     let inserted = u32::try_from(distinct.len()).context("too many elements")?;
     let room = if args.update == UpdateMode::None { 0 } else { ROOM };
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         (
             "rate",
             format!(
-                "{} by the fill, {} asked for",
+                "{} at this fill, {} asked for",
                 rate(filter.false_positive_rate()),
                 rate(args.fpr)
             ),
@@ -186,7 +189,7 @@ fn item_table(page: &mut Page, items: &[Item]) {
     }
 }
 
-/// Both ends of what is too long for a table.
+/// Shortens a text that is too long for a table to its two ends.
 fn shown_text(text: &str) -> String {
     const ENDS: usize = 31;
     if text.is_ascii() && text.len() > 2 * ENDS + 2 {
@@ -214,8 +217,8 @@ fn warnings(
     let mut warnings = Vec::new();
     if args.tweak.is_none() {
         warnings.push(format!(
-            "the tweak is random: keep it for good and pass --tweak {} from now on; two filters \
-             of one wallet with different tweaks leave only what is in both",
+            "the tweak is random: pass --tweak {} from now on; from two filters of a wallet with \
+             different tweaks, a node learns which elements are in both",
             filter.tweak()
         ));
     }
@@ -223,7 +226,7 @@ fn warnings(
     for item in items {
         let name = shown_text(&item.text);
         if !texts.insert(&item.text) {
-            warnings.push(format!("{name} is given twice; it counts once"));
+            warnings.push(format!("{name} is given twice and inserted once"));
         }
         if item.unwatchable > 0 {
             warnings.push(format!("{name}: a script that pushes no data cannot be watched"));
@@ -231,10 +234,11 @@ fn warnings(
         if item.malformed {
             warnings.push(format!("{name}: the script ends inside a push, which is not inserted"));
         }
+        // Short data matches unrelated transactions.
         let short = item.elements.iter().map(|element| element.data.len()).min();
         if let Some(length @ 1..SHORT_PUSH) = short {
             warnings
-                .push(format!("{name}: {} also stand in others' scripts", count(length, "byte")));
+                .push(format!("{name}: {} also occur in unrelated scripts", count(length, "byte")));
         }
     }
     if inserted > elements {
@@ -248,8 +252,8 @@ fn warnings(
     }
     if args.update == UpdateMode::All && elements < inserted.saturating_add(ROOM / 2) {
         warnings.push(format!(
-            "little room: each match inserts an outpoint, and a full filter matches everything; \
-             --elements {} leaves room for {ROOM}",
+            "the filter has little room: each match inserts an outpoint, and a full filter matches \
+             everything; --elements {} leaves room for {ROOM}",
             inserted.saturating_add(ROOM)
         ));
     }
@@ -259,28 +263,28 @@ fn warnings(
     warnings
 }
 
-/// The scripts that the wallet receives on.
+/// Returns the number of scripts on which the wallet receives.
 fn addresses(items: &[Item]) -> usize {
     let receiving =
         items.iter().filter(|item| !matches!(item.kind, Kind::Outpoint | Kind::Txid | Kind::Data));
     receiving.map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() }).sum()
 }
 
-/// How the spends of what is watched are found: an input shows a signature and a key, in segwit
-/// none of it where a filter looks.
+/// Returns the warning about how spends are found. An input contains only a signature and a key, and
+/// with segwit both are in the witness, which filters do not match.
 fn spends(update: UpdateMode) -> &'static str {
     match update {
         UpdateMode::All => {
-            "spends are found by their outpoints only: the node inserts those of outputs that match \
-             from now on; give --outpoint for coins received before"
+            "spends are found by their outpoints only: the node inserts the outpoints of outputs that \
+             match from now on; give --outpoint for coins received before"
         }
         UpdateMode::None => {
-            "spends are found by their outpoints only, and with --update none the node inserts \
-             none: give --outpoint for every coin"
+            "spends are found by their outpoints only, and with --update none the node inserts no \
+             outpoint: give --outpoint for every coin"
         }
         UpdateMode::P2PubkeyOnly => {
             "spends are found by their outpoints only, and with --update p2pubkey-only the node \
-             inserts none of segwit, P2PKH and P2SH outputs: give --outpoint for those coins"
+             inserts no outpoint of segwit, P2PKH and P2SH outputs: give --outpoint for those coins"
         }
     }
 }

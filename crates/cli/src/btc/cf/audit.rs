@@ -39,7 +39,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let said = prevout_scripts.filter(|_| !args.distrust_prevouts);
     if said.is_some() && !transactions.is_empty() {
         bail!(UsageError(
-            "the block's JSON says which scripts it spends: with --prev-txs, add --distrust-prevouts"
+            "the block's JSON contains the spent scripts: with --prev-txs, add --distrust-prevouts"
         ));
     }
     let said = said.map(|scripts| by_outpoint(&block, scripts)).transpose()?;
@@ -57,7 +57,8 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     report(args, &BlockFilter { block_hash, content }, &verdict, &missing)
 }
 
-/// The transactions whose outputs the block spends, as far as neither it nor anyone shows them.
+/// Returns the ids of the transactions whose outputs the block spends, except transactions of the
+/// block and the given ones.
 fn missing(block: &Block, shown: &[Transaction]) -> BTreeSet<Txid> {
     let spent = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
     let mut missing: BTreeSet<_> = spent.map(|input| input.previous_output.txid).collect();
@@ -73,14 +74,15 @@ fn by_outpoint(block: &Block, scripts: Vec<ScriptBuf>) -> anyhow::Result<Scripts
     let spent: Vec<_> = block.txdata.iter().skip(1).flat_map(|tx| &tx.input).collect();
     ensure!(
         spent.len() == scripts.len(),
-        "{} of spent outputs, the block has {}",
+        "{} of spent outputs, but the block has {}",
         count(scripts.len(), "script"),
         count(spent.len(), "input")
     );
     Ok(spent.iter().map(|input| input.previous_output).zip(scripts).collect())
 }
 
-/// The filter of a block: from a file of filters, as a node's `getblockfilter` answers, or alone.
+/// Reads the filter of a block: from a file of filters, from a node's reply to `getblockfilter`, or as
+/// a bare filter.
 fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(argument);
     if path.is_dir() || starts_with_magic(path) {
@@ -101,7 +103,7 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
     }
     let input = reader.raw(argument, "filter")?;
     let place = || format!("filter, {}", input.source);
-    // Through a pipe.
+    // A file of filters that was given through a pipe.
     if input.bytes.starts_with(&MAGIC) {
         for item in Records::new(&input.bytes).with_context(place)? {
             let item = item.with_context(place)?;
@@ -118,7 +120,7 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
     Ok(input.unhex("filter")?.bytes)
 }
 
-/// What a node answers to `getblockfilter`.
+/// A node's reply to `getblockfilter`.
 #[derive(Debug, Deserialize)]
 struct GetBlockFilter {
     filter: String,
@@ -126,7 +128,7 @@ struct GetBlockFilter {
 
 fn starts_with_magic(path: &Path) -> bool {
     if !path.is_file() {
-        // What is read of a pipe is gone.
+        // Bytes that are read from a pipe cannot be read again.
         return false;
     }
     let mut start = [0; MAGIC.len()];
@@ -168,7 +170,7 @@ fn report(
         Verdict::Valid(Basis::Trusted) => {
             json["basis"] = "trusted".into();
             warnings.push(String::from(
-                "as good as who says which scripts the block spends; --prev-txs proves it",
+                "the verdict relies on the source of the spent scripts; --prev-txs proves them",
             ));
         }
         Verdict::Valid(Basis::Transactions) => json["basis"] = "transactions".into(),
@@ -192,11 +194,13 @@ fn report(
                             )?;
                             format!("proof for anyone: {size}, written to {}", named(path))
                         }
-                        None => format!("proof for anyone: {size}; --proof-out writes it"),
+                        None => {
+                            format!("proof for anyone: {size}; --proof-out writes it to a file")
+                        }
                     });
                 }
                 (None, Some(_)) => warnings.push(String::from(
-                    "no proof for others, so none is written: it rests on scripts taken on trust",
+                    "no proof is written: the verdict relies on spent scripts that are not proven",
                 )),
                 (None, None) => {}
             }
@@ -205,8 +209,8 @@ fn report(
             json["reason"] = words(verdict).into();
             json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
             warnings.push(format!(
-                "the transactions whose outputs the block spends decide it: --prev-txs takes the {} \
-                 whose ids --json lists",
+                "to decide, give the {} transactions whose outputs the block spends with --prev-txs: \
+                 --json lists their ids",
                 grouped(missing.len())
             ));
         }
@@ -218,24 +222,24 @@ fn report(
 
 fn words(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Valid(_) => "byte for byte the block's filter".into(),
+        Verdict::Valid(_) => "equal to the block's filter, byte for byte".into(),
         Verdict::Invalid(Refutation::Proof(proof)) => evidence(&proof.evidence),
         Verdict::Invalid(Refutation::TrustedMissing(outpoint)) => {
             format!("the script of {outpoint}, which the block spends, is missing")
         }
         Verdict::Invalid(Refutation::TrustedUnequal) => {
-            "other elements than the scripts that the block creates and spends".into()
+            "the elements are not the scripts that the block creates and spends".into()
         }
         Verdict::Suspicious(suspicion) => {
             let (tx, input) = suspicion.inputs.first().copied().unwrap_or_default();
             format!(
-                "the script that input {input} of transaction {tx} seems to spend is missing, as of \
-                 {} in all; that proves nothing",
+                "the script that input {input} of transaction {tx} seems to spend is missing ({} in \
+                 all); this proves nothing",
                 count(suspicion.inputs.len(), "input")
             )
         }
         Verdict::Undecidable(unknown) => format!(
-            "nothing speaks against it; {} of unknown script, {} of the filter not explained",
+            "no contradiction found; {} with unknown scripts, {} of the filter unexplained",
             count(unknown.inputs, "spent output"),
             count(unknown.elements, "element")
         ),
@@ -244,7 +248,7 @@ fn words(verdict: &Verdict) -> String {
 
 fn evidence(evidence: &Evidence) -> String {
     match evidence {
-        Evidence::Malformed => "no filter in the one form that an encoder produces".into(),
+        Evidence::Malformed => "not in the canonical encoding of a filter".into(),
         Evidence::MissingOutput { transaction, vout } => {
             format!(
                 "the script of output {vout} of transaction {} is missing",
@@ -275,14 +279,14 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
     let reason = match (proof.verify(expected, args.network), args.filter_hash) {
         (Err(error), _) => Err(error.to_string()),
         (Ok(()), Some(meant)) if meant != hash => {
-            Err(format!("it is of the filter with hash {hash}, {meant} is meant"))
+            Err(format!("the proof is about filter {hash}, --filter-hash is {meant}"))
         }
         (Ok(()), _) => Ok(evidence(&proof.evidence)),
     };
     let mut warnings = Vec::new();
     if args.block_hash.is_none() {
         warnings.push(format!(
-            "whether block {} is in the chain was not checked: --block-hash says which is meant",
+            "it was not checked that block {} is in the chain: give --block-hash from your headers",
             proof.block_hash
         ));
     }

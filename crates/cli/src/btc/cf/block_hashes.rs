@@ -1,7 +1,7 @@
-//! The blocks that filters should be of: those of a list of block headers.
+//! Trusted block hashes, with which the block hashes of filters are compared.
 //!
-//! A filter's values are hashed with its block's hash, and filter headers do not commit to it: under a
-//! false hash the true filter finds nothing.
+//! The elements of a filter are hashed with its block hash as the key, and filter headers do not commit
+//! to the block hash. A valid filter that is stored with a false block hash matches nothing.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::args::cf::BlockHeadersArgs;
 use crate::input::{decode_hex, named};
 use crate::output::{count, grouped};
 
-/// The length of a block header.
+/// The length of a block header in bytes.
 const LENGTH: usize = 80;
 
 /// Hashes of consecutive blocks.
@@ -23,12 +23,12 @@ const LENGTH: usize = 80;
 pub(crate) struct BlockHashes {
     first: u32,
     hashes: Vec<BlockHash>,
-    /// The heights at which filters are compared.
+    /// The heights whose block hashes are compared.
     compared: RangeInclusive<u32>,
 }
 
 impl BlockHashes {
-    /// Those of the headers that the command line names, if it does.
+    /// Reads the headers of `--block-headers`; returns `None` without that argument.
     pub(crate) fn read(
         args: &BlockHeadersArgs,
         compared: RangeInclusive<u32>,
@@ -39,7 +39,7 @@ impl BlockHashes {
         Ok(Some(Self { first: args.block_headers_from, hashes, compared }))
     }
 
-    /// Compares the blocks of filters with these.
+    /// Compares the block hashes of a batch of filters with the trusted ones.
     pub(crate) fn check(&self, batch: &Batch) -> anyhow::Result<()> {
         for item in batch.items().filter(|item| self.compared.contains(&item.height)) {
             let index = item.height.checked_sub(self.first).map(|index| index as usize);
@@ -53,8 +53,8 @@ impl BlockHashes {
             };
             ensure!(
                 item.block_hash == *hash,
-                "a filter of height {} that is said to be of block {}, by the block headers it is \
-                 {hash}: under a false hash a filter finds nothing",
+                "the filter of height {} is stored with block hash {}, but the block headers have \
+                 {hash}: with a false block hash, a filter matches nothing",
                 grouped(item.height),
                 item.block_hash
             );
@@ -63,7 +63,7 @@ impl BlockHashes {
     }
 }
 
-/// Raw headers one behind the other, or hex, one on each line.
+/// Reads concatenated raw headers, or hex with one header per line, and hashes them.
 fn hashes(path: &Path) -> anyhow::Result<Vec<BlockHash>> {
     let bytes = std::fs::read(path)?;
     let is_text = bytes
@@ -83,7 +83,7 @@ fn hashes(path: &Path) -> anyhow::Result<Vec<BlockHash>> {
             let header = decode_hex(line.trim()).with_context(place)?;
             ensure!(
                 header.len() == LENGTH,
-                "line {number}: {}, a block header has {LENGTH}",
+                "line {number}: {}, but a block header has {LENGTH}",
                 count(header.len(), "byte")
             );
             Ok(BlockHash::hash(&header))

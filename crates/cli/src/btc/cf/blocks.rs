@@ -1,4 +1,4 @@
-//! Blocks in order, each with the scripts that it spends where its source says them.
+//! Reads blocks in order, each with the scripts that it spends, if its source contains them.
 
 use std::io::{BufRead, BufReader};
 
@@ -15,19 +15,19 @@ use crate::btc::decode;
 use crate::input::decode_hex;
 use crate::source::Source;
 
-/// A block from outside.
+/// A block, with what its source claims about it.
 #[derive(Debug)]
 pub(crate) struct SourcedBlock {
     pub(crate) block: Block,
-    /// Where its source says it.
+    /// The height, if the source contains it.
     pub(crate) height: Option<u32>,
-    /// The scripts of the outputs that it spends, in the order of its inputs without the
-    /// coinbase's, where its source says them.
+    /// The scripts of the outputs that the block spends, in the order of the inputs without the
+    /// coinbase's, if the source contains them.
     pub(crate) prevout_scripts: Option<Vec<ScriptBuf>>,
 }
 
-/// Hands over the blocks of a file, of standard input or of hex, one by one: JSON documents, lines
-/// of hex, or raw blocks one behind the other.
+/// Calls `take` with each block of a file, of standard input or of hex: JSON documents, lines of hex,
+/// or concatenated raw blocks.
 pub(crate) fn for_each_block(
     argument: &str,
     mut take: impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
@@ -48,7 +48,7 @@ pub(crate) fn for_each_block(
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
         }
-        None => bail!("{name}: nothing in it"),
+        None => bail!("{name}: it is empty"),
         Some(b'{' | b'[') => read_json(source, &mut take).with_context(|| name),
         Some(byte) if byte.is_ascii_hexdigit() && is_hex_text(&mut source)? => {
             read_lines(&mut source, &mut take).with_context(|| name)
@@ -56,12 +56,13 @@ pub(crate) fn for_each_block(
         Some(_) => {
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
-                .with_context(|| format!("{name}, block {number} of it"))
+                .with_context(|| format!("{name}, block {number}"))
         }
     }
 }
 
-/// The first byte that is no white space, which a pipe may give long before the rest.
+/// Returns the first byte that is not white space. Reads no more than needed: a pipe may deliver the
+/// rest much later.
 fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
     loop {
         let seen = source.fill_buf()?;
@@ -75,7 +76,8 @@ fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
     }
 }
 
-/// Whether what is seen of the source is all hex and white space; raw blocks have zeros early.
+/// Returns `true` if the first buffered bytes are all hex digits and white space; raw blocks contain
+/// zero bytes early.
 fn is_hex_text(source: &mut Source) -> anyhow::Result<bool> {
     let seen = source.fill_buf()?;
     Ok(seen.iter().take(160).all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace()))
@@ -89,7 +91,7 @@ fn read_raw(
     while !source.fill_buf()?.is_empty() {
         *number += 1;
         let block = Block::consensus_decode(&mut FromStd::new(&mut *source))
-            .context("not a block, or one that ends early")?;
+            .context("malformed or truncated block")?;
         take(SourcedBlock { block, height: None, prevout_scripts: None }, source)?;
     }
     Ok(())
@@ -133,7 +135,7 @@ fn read_json(
     }
     let mut number = 0_u64;
     loop {
-        // The parser is made anew for each document, so that the source stays ours between them.
+        // Each document gets a new parser, so that the source can be borrowed between documents.
         if first_character(&mut source)?.is_none() {
             return Ok(());
         }
@@ -142,7 +144,7 @@ fn read_json(
         let mut documents = serde_json::Deserializer::from_reader(&mut source).into_iter();
         let document: Value = documents
             .next()
-            .context("nothing behind white space")?
+            .context("nothing after white space")?
             .context("JSON")
             .with_context(place)?;
         drop(documents);
@@ -150,15 +152,15 @@ fn read_json(
     }
 }
 
-/// A block with what it spends, as JSON: our own form, or what a node answers to `getblock` with
-/// verbosity 3.
+/// Decodes a block and the scripts that it spends from JSON: our own form, or a node's reply to
+/// `getblock` with verbosity 3.
 fn sourced(document: Value) -> anyhow::Result<SourcedBlock> {
     if document.get("block").is_some() {
         serde_json::from_value::<OwnDocument>(document)?.block()
     } else if document.get("tx").is_some() {
         serde_json::from_value::<GetBlock>(document)?.block()
     } else {
-        bail!("neither a field block (hex) nor a field tx, as getblock with verbosity 3 answers")
+        bail!("neither a field block (hex) nor a field tx, as in replies of getblock, verbosity 3")
     }
 }
 
@@ -249,7 +251,7 @@ impl GetBlock {
         };
         let hash = header.block_hash();
         let claimed: BlockHash = self.hash.parse().context("field hash")?;
-        ensure!(hash == claimed, "the fields hash to {hash}, field hash says {claimed}");
+        ensure!(hash == claimed, "the fields hash to {hash}, but field hash is {claimed}");
         let mut txdata = Vec::with_capacity(self.tx.len());
         let mut scripts = Some(Vec::new());
         for (index, tx) in self.tx.into_iter().enumerate() {
@@ -262,7 +264,7 @@ impl GetBlock {
                         let hex = prevout.script_pub_key.hex;
                         scripts.push(ScriptBuf::from(decode_hex(&hex).with_context(place)?));
                     }
-                    // Verbosity 2 says nothing of what is spent.
+                    // Replies of verbosity 2 do not contain the spent scripts.
                     _ => scripts = None,
                 }
             }

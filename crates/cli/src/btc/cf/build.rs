@@ -22,7 +22,7 @@ use crate::input::{Reader, named};
 use crate::output::{Lines, Page, Report, count, grouped, json_line};
 use crate::progress::Progress;
 
-/// Enough to see what is built; --json prints all.
+/// Number of filters shown as examples; --json prints all of them.
 const MAX_ROWS: u64 = 3;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
@@ -46,16 +46,17 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     build.report(args)
 }
 
-/// What was built so far.
+/// State of a build.
 struct Build {
-    /// Where filters go.
+    /// The file that filters are written to.
     target: Option<Target>,
-    /// What a new file says of itself: known from the first block on.
+    /// The header of the file; known from the first block on.
     header: Option<Header>,
-    /// Outputs that may be spent later.
+    /// Scripts of outputs that later blocks may spend.
     created: HashMap<OutPoint, ScriptBuf>,
     last_block: Option<BlockHash>,
-    /// That over the last filter; not known if blocks above 0 come without the one before.
+    /// The last filter header; `None` if the blocks start above height 0 and the filter header of the
+    /// block before is unknown.
     filter_header: Option<FilterHeader>,
     first: u32,
     next: u32,
@@ -86,7 +87,7 @@ impl Build {
         Ok(build)
     }
 
-    /// Goes on behind the last filter of a file.
+    /// Prepares to append after the last filter of a file.
     fn go_on(&mut self, args: &BuildArgs, path: &Path) -> anyhow::Result<()> {
         let (target, intact, cut) = Target::append_to(path)?;
         let header = intact.header;
@@ -103,7 +104,7 @@ impl Build {
         if cut > 0 {
             let cut = count(cut, "byte");
             self.warnings.push(format!(
-                "{cut} of a filter that was not written whole are replaced, from height {} on",
+                "{cut} of an incomplete filter are replaced, from height {} on",
                 grouped(self.next)
             ));
         }
@@ -118,7 +119,7 @@ impl Build {
         }
     }
 
-    /// Builds the filter of the next block; returns its line.
+    /// Builds the filter of the next block; returns the line to print.
     fn take(
         &mut self,
         args: &BuildArgs,
@@ -130,14 +131,14 @@ impl Build {
             let previous = block.header.prev_blockhash;
             ensure!(
                 previous == last,
-                "a block that follows on {previous}, the one before is {last}"
+                "the parent of the block is {previous}, the block before it is {last}"
             );
         }
         let filter = if let Some(scripts) = prevout_scripts {
             BlockFilter::from_prevout_scripts(&block, &scripts)?
         } else {
             let filter = BlockFilter::new(&block, |outpoint| self.created.remove(outpoint))
-                .context("--prev-txs takes the transactions whose outputs are spent")?;
+                .context("give the transactions whose outputs are spent with --prev-txs")?;
             block.txdata.iter().for_each(|tx| self.learn(tx));
             filter
         };
@@ -147,7 +148,7 @@ impl Build {
         }
         self.filter_header = self.filter_header.map(|previous| filter.filter_header(&previous));
         let height = self.next;
-        self.next = height.checked_add(1).context("no height is left")?;
+        self.next = height.checked_add(1).context("heights end at 4294967295")?;
         self.last_block = Some(filter.block_hash);
         self.blocks += 1;
         self.bytes += filter.content.len() as u64;
@@ -180,7 +181,8 @@ impl Build {
         })
     }
 
-    /// Settles with the first block where the chain of filters starts.
+    /// Determines the first height and filter header from the first block, and checks the heights of
+    /// later blocks.
     fn start(
         &mut self,
         args: &BuildArgs,
@@ -193,14 +195,14 @@ impl Build {
             // BIP34: blocks of version 2 and later start their coinbase with the height.
             let coinbase = || block.bip34_block_height().ok()?.try_into().ok();
             let Some(start) = args.height.or(height).or(genesis).or_else(coinbase) else {
-                bail!(UsageError("the height of the first block is not known: --height"));
+                bail!(UsageError("the height of the first block is unknown: give --height"));
             };
             if start == 0 && self.filter_header.is_none() {
                 self.filter_header = Some(FilterHeader::all_zeros());
             }
             if self.filter_header.is_none() && args.out.is_some() {
                 bail!(UsageError(
-                    "--previous-header: filter headers go on from that of the block before"
+                    "--previous-header is missing: the filter header of the block before the first"
                 ));
             }
             (self.first, self.next) = (start, start);
@@ -212,14 +214,14 @@ impl Build {
         }
         match height {
             Some(height) if height != self.next => {
-                bail!("a block of height {height}, height {} comes next", self.next)
+                bail!("a block of height {height}, the next height is {}", self.next)
             }
             _ => Ok(()),
         }
     }
 
     fn header_words(&self) -> String {
-        self.filter_header.map_or_else(|| "not known".into(), |header| header.to_string())
+        self.filter_header.map_or_else(|| "unknown".into(), |header| header.to_string())
     }
 
     fn report(self, args: &BuildArgs) -> anyhow::Result<Report> {

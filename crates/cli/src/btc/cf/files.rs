@@ -1,4 +1,4 @@
-//! Files of filters in the order of their heights: one, or those of a folder.
+//! Files of filters in the order of their heights: a single file, or all files of a folder.
 
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -15,25 +15,24 @@ use super::block_hashes::BlockHashes;
 use crate::input::named;
 use crate::output::grouped;
 
-/// Large enough that the system is asked rarely.
+/// Size of the read buffer in bytes, large enough for few system calls.
 const BUFFER: usize = 1 << 20;
-/// As many bytes of filters as are read before they are asked: some for each core.
+/// Number of bytes of filters in a batch, enough to keep every core busy.
 const BATCH: usize = 16 << 20;
 
-/// Files whose filters stand one behind the other.
+/// Files whose filters continue each other without a gap.
 #[derive(Debug)]
 pub(crate) struct FilterFiles {
     files: Vec<(Header, PathBuf)>,
-    /// The one file: a pipe can be opened only once.
+    /// The reader of a single file, kept open because a pipe can be opened only once.
     opened: Option<BatchReader<BufReader<File>>>,
-    /// What their blocks should be.
+    /// The expected block hashes.
     blocks: Option<BlockHashes>,
     bytes: u64,
 }
 
 impl FilterFiles {
-    /// Opens a file, or all files of a folder; those of it that are no files of filters are passed
-    /// over.
+    /// Opens a file, or all files of a folder; other kinds of files in the folder are skipped.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let shown = || named(path);
         let mut files = Vec::new();
@@ -50,7 +49,7 @@ impl FilterFiles {
                     Err(error) => return Err(error.context(named(&path))),
                 }
             }
-            ensure!(!files.is_empty(), "{}: no file of filters in the folder", shown());
+            ensure!(!files.is_empty(), "{}: the folder contains no file of filters", shown());
             files.sort_by_key(|(header, _)| header.start_height);
         } else {
             let reader = opened.insert(reader(path).with_context(shown)?);
@@ -58,32 +57,34 @@ impl FilterFiles {
         }
         let magic = files[0].0.network_magic;
         if let Some((_, other)) = files.iter().find(|(header, _)| header.network_magic != magic) {
-            bail!("{}: of another network than {}", named(other), named(&files[0].1));
+            bail!("{}: not of the same network as {}", named(other), named(&files[0].1));
         }
         let size = |(_, path): &(Header, PathBuf)| fs::metadata(path).map_or(0, |file| file.len());
         let bytes = files.iter().map(size).sum();
         Ok(Self { files, opened, blocks: None, bytes })
     }
 
-    /// With the blocks that the filters should be of: others end it with an error.
+    /// Sets the expected block hashes; a filter of another block is then an error.
     pub(crate) fn of_blocks(mut self, blocks: Option<BlockHashes>) -> Self {
         self.blocks = blocks;
         self
     }
 
-    /// What the first file says of itself.
+    /// Returns the header of the first file.
     pub(crate) fn header(&self) -> Header {
         self.files[0].0
     }
 
-    /// The bytes of all files.
+    /// Returns the size of all files in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Hands over all filters, some at a time, with the filter headers over them and how many bytes
-    /// of all files were read, until it is told to stop. A damaged file ends it, since no height
-    /// may be missing; returns what is damaged. What stands before was handed over.
+    /// Calls `take` with batches of filters, their filter headers, and the number of bytes read so far,
+    /// until `take` returns `Break`.
+    ///
+    /// Damage ends the reading, since no height may be missing. Returns a description of damage in the
+    /// last file; all filters before it were passed to `take`. Damage in another file is an error.
     pub(crate) fn for_each_batch(
         mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,
@@ -96,7 +97,7 @@ impl FilterFiles {
         for (index, (header, path)) in self.files.iter().enumerate() {
             ensure!(
                 height == header.start_height,
-                "{}: starts at height {}, where {} was to come: filters up to there are in {}",
+                "{}: starts at height {}, expected {}: the filters before it are in {}",
                 named(path),
                 grouped(header.start_height),
                 grouped(height),
@@ -104,7 +105,7 @@ impl FilterFiles {
             );
             ensure!(
                 last == header.previous_filter_header,
-                "{}: goes on from filter header {}, {} ends with {last}",
+                "{}: continues filter header {}, but {} ends with {last}",
                 named(path),
                 header.previous_filter_header,
                 named(&self.files[index.saturating_sub(1)].1)
@@ -127,7 +128,7 @@ impl FilterFiles {
                     }
                     Err(error) if index + 1 == self.files.len() => {
                         let file = named(path);
-                        let damage = format!("{file}: {error}; what stands before it is intact");
+                        let damage = format!("{file}: {error}; everything before it is intact");
                         return Ok(Some(damage));
                     }
                     Err(error) => return Err(error).with_context(|| named(path)),
@@ -140,7 +141,7 @@ impl FilterFiles {
     }
 }
 
-/// Replaces `headers` by those over the filters of `batch`, which follow on `last`.
+/// Replaces `headers` by the filter headers of `batch`, which continue `last`; updates `last`.
 fn extend(headers: &mut Vec<FilterHeader>, batch: &Batch, last: &mut FilterHeader) {
     let items: Vec<_> = batch.items().collect();
     let hashes: Vec<_> = items.par_iter().map(|item| filter_hash(item.content)).collect();
@@ -155,7 +156,7 @@ fn reader(path: &Path) -> anyhow::Result<BatchReader<BufReader<File>>> {
     Ok(BatchReader::new(BufReader::with_capacity(BUFFER, File::open(path)?))?)
 }
 
-/// Whether a file of a folder is one of something else.
+/// Returns `true` if the error means that a file does not contain filters.
 fn is_other(error: &anyhow::Error) -> bool {
     matches!(
         error.downcast_ref(),

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     })?;
     ensure!(
         compared > 0 || given.is_empty() || damage.is_some(),
-        "nothing to compare: the filters are of heights {} to {}, the filter headers given of others",
+        "nothing to compare: the filters are of heights {} to {}, the given filter headers are not",
         grouped(first),
         grouped(last)
     );
@@ -77,24 +77,24 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     ]);
     if let Some((height, computed, trusted)) = &mismatch {
         warnings.push(format!(
-            "height {height}: {computed} over these filters, {trusted} is given; the first that \
-             differs"
+            "height {height}: computed filter header {computed}, given {trusted}; this is the first \
+             difference"
         ));
     } else if compared < given.len() as u64 {
         let rest = given.len() as u64 - compared;
-        warnings.push(format!("{} filter headers given are of other heights", grouped(rest)));
+        warnings.push(format!("{} given filter headers are of other heights", grouped(rest)));
     }
     if given.is_empty() {
         warnings.push(String::from(
-            "the headers follow from the filters; whether these are the true ones shows a filter \
-             header that you trust: --headers, --header",
+            "the filter headers were computed from the filters and compared with nothing: to check the \
+             filters, give trusted filter headers with --headers or --header",
         ));
     }
     warnings.extend(damage.clone());
     let exit = match (&mismatch, &damage) {
         (Some(_), _) => Exit::Wrong,
         (None, Some(_)) => Exit::Failed,
-        // A filter header that the user trusts was compared to nothing.
+        // A filter header that the user trusts was not compared with any filter.
         (None, None) if compared < given.len() as u64 => Exit::Undecided,
         (None, None) => Exit::Yes,
     };
@@ -117,7 +117,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, exit))
 }
 
-/// The list of `--headers`, by height.
+/// Reads the filter headers of `--headers`, by height.
 fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>> {
     let Some(path) = &args.headers else { return Ok(BTreeMap::new()) };
     let bytes = std::fs::read(path).with_context(|| named(path))?;
@@ -131,7 +131,7 @@ fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>
     ensure!(!given.is_empty(), "{}: no filter header in it", named(path));
     ensure!(
         given.len() == headers.len(),
-        "{}: {} filter headers from height {} on, heights end at {}",
+        "{}: {} filter headers from height {} on, but heights end at {}",
         named(path),
         grouped(headers.len()),
         args.headers_from,

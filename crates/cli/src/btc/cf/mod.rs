@@ -1,4 +1,4 @@
-//! `btc cf …` of compact block filters.
+//! `btc cf …`: compact block filters.
 
 pub(crate) mod audit;
 mod block_hashes;

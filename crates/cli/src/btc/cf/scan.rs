@@ -27,14 +27,15 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         bail!(UsageError("--birthday is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    // Else what stands within the limit of the first index, but behind the range, would be missed.
+    // The gap limit counts from the first index: without this extension, a script after --range but
+    // within the gap limit would be missed.
     let range = args.watch.range.0.clone();
     let end =
         args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
     let range = Range(*range.start()..=end.max(*range.end()));
     let scripts = scripts::read(&args.watch, &range, &reader)?;
     if scripts.is_empty() {
-        bail!(UsageError("nothing to look for: give items, --file or -; see --help"));
+        bail!(UsageError("nothing to search for: give items, --file or -; see --help"));
     }
     if let Some(threads) = args.threads {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads.into());
@@ -46,27 +47,28 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let network = args.watch.network;
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
-        "the filters are of another network than {}: see --network",
+        "the filters are not of network {}: see --network",
         network_name(network)
     );
     let start = files.header().start_height;
     let from = args.birthday.unwrap_or(start);
-    ensure!(from >= start, "--birthday {from}: the filters start at height {start}");
+    ensure!(from >= start, "--birthday is {from}, but the filters start at height {start}");
     let mut look = Look::new(args, scripts, start)?;
     look.over(files, json)?;
     look.report(json)
 }
 
-/// A scan and what it has found.
+/// A scan and its results so far.
 struct Look<'a> {
     args: &'a ScanArgs,
     scan: Scan,
     watched: Watched,
-    /// The first height that is asked, and the one behind the last.
+    /// The first height that was read.
     first: Option<u32>,
+    /// The height after the last one that was read.
     next: u32,
     filter_header: Option<FilterHeader>,
-    /// Heights of the filter headers given that are as computed.
+    /// Heights of given filter headers that equal the computed ones.
     compared: Vec<u32>,
     hits: u64,
     damage: Option<String>,
@@ -78,14 +80,14 @@ struct Look<'a> {
 struct Watched {
     wallet: WalletId,
     scripts: Vec<WatchedScript>,
-    /// The next index of each ranged descriptor that is extended.
+    /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
     gap_limit: Option<u32>,
 }
 
 impl<'a> Look<'a> {
     fn new(args: &'a ScanArgs, scripts: Vec<WatchedScript>, start: u32) -> anyhow::Result<Self> {
-        // Filters before --birthday are read for the headers over them, and not asked.
+        // Filters before --birthday are read to compute the filter headers, but are not searched.
         let mut scan = Scan::new(Cursor::at(start));
         let wallet = scan.wallets_mut().add(args.birthday.unwrap_or(start));
         scan.wallets_mut().extend(wallet, scripts.iter().map(|watched| &watched.script));
@@ -99,7 +101,7 @@ impl<'a> Look<'a> {
             }
         }
         if args.gap_limit.is_some() && ranged.is_empty() {
-            bail!(UsageError("--gap-limit is for ranged descriptors, and none is given"));
+            bail!(UsageError("--gap-limit needs a ranged descriptor"));
         }
         let watched = Watched { wallet, scripts, ranged, gap_limit: args.gap_limit };
         Ok(Self {
@@ -153,16 +155,16 @@ impl<'a> Look<'a> {
         Ok(())
     }
 
-    /// Compares a filter header with those that the user trusts.
+    /// Compares a computed filter header with the trusted ones of its height.
     fn compare(&mut self, height: u32, computed: &FilterHeader) -> anyhow::Result<()> {
         for HeaderAt { header, .. } in
             self.args.header.iter().filter(|given| given.height == height)
         {
             if header != computed {
                 return Err(Exit::Wrong.error(anyhow!(
-                    "filter header of height {height}: {computed} over these filters, {header} is \
-                     trusted: no filter up to there says anything, neither by a hit printed above \
-                     nor by none"
+                    "filter header of height {height}: computed {computed}, trusted {header}: the \
+                     filters up to this height prove nothing, so neither the hits printed above nor \
+                     the absence of hits is reliable"
                 )));
             }
             self.compared.push(height);
@@ -172,7 +174,7 @@ impl<'a> Look<'a> {
 
     fn report(mut self, json: bool) -> anyhow::Result<Report> {
         let Some(first) = self.first else {
-            bail!(self.damage.unwrap_or_else(|| "no filter: nothing was asked".into()));
+            bail!(self.damage.unwrap_or_else(|| "no filters: nothing was searched".into()));
         };
         let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
         ensure!(
@@ -182,10 +184,10 @@ impl<'a> Look<'a> {
             self.damage.as_deref().unwrap_or_default()
         );
         self.warnings.extend(
-            self.damage.iter().map(|damage| format!("{damage}, nothing behind it was asked")),
+            self.damage.iter().map(|damage| format!("{damage}, nothing after it was searched")),
         );
         if let Some(to) = self.args.to.filter(|&to| to > last) {
-            self.warnings.push(format!("the filters end at height {last}, --to is {to}"));
+            self.warnings.push(format!("the filters end at height {last}, but --to is {to}"));
         }
         let missed: Vec<_> = self
             .args
@@ -194,21 +196,20 @@ impl<'a> Look<'a> {
             .filter(|given| !self.compared.contains(&given.height))
             .collect();
         for HeaderAt { height, .. } in missed {
-            self.warnings
-                .push(format!("--header: no filter of height {height}, nothing to compare"));
+            self.warnings.push(format!("--header: no filter of height {height} to compare with"));
         }
         let compared_to = self.compared.iter().max().copied();
         match compared_to {
             None => self.warnings.push(String::from(
-                "a \"no\" is as good as the source of the filters: with a filter header that you \
-                 trust, --header compares",
+                "a \"no\" is only as reliable as the source of the filters: compare them with a filter \
+                 header that you trust (--header)",
             )),
             Some(height) if height < last => self
                 .warnings
-                .push(format!("filters above height {height} were compared to nothing")),
+                .push(format!("filters after height {height} were not compared with a --header")),
             Some(_) if self.args.blocks.block_headers.is_none() => self.warnings.push(String::from(
-                "filter headers do not commit to the hashes of blocks, and under a false one a filter \
-                 finds nothing: --block-headers compares them",
+                "filter headers do not commit to block hashes, and with a false block hash a filter \
+                 matches nothing: --block-headers compares them",
             )),
             Some(_) => {}
         }
@@ -265,7 +266,7 @@ impl<'a> Look<'a> {
         page.warnings(&self.warnings);
         let exit = match self.damage {
             Some(_) => Exit::Failed,
-            // A filter header that the user trusts was compared to nothing.
+            // A filter header that the user trusts was not compared with any filter.
             None if self.compared.len() < self.args.header.len() => Exit::Undecided,
             None => Exit::from(self.hits > 0),
         };
@@ -308,7 +309,7 @@ impl Watched {
             return json_line(kind, members);
         }
         let why = match reason {
-            Reason::NoAnswer(why) => format!("the filter says nothing: {why}"),
+            Reason::NoAnswer(why) => format!("the filter cannot be decoded: {why}"),
             Reason::Scripts { .. } => {
                 let words =
                     found.iter().map(|it| words(&it.item, it.path, it.index)).collect::<Vec<_>>();
@@ -318,7 +319,7 @@ impl Watched {
         format!("{:<9}  {block_hash}  {why}\n", grouped(*height))
     }
 
-    /// Adds the scripts that the last one found of a descriptor brings up.
+    /// Derives further scripts of a ranged descriptor, up to the gap limit past the index found.
     fn extend(&mut self, candidate: &Candidate, wallets: &mut Wallets) -> anyhow::Result<()> {
         let (Some(gap), Reason::Scripts { indices, .. }) = (self.gap_limit, &candidate.reason)
         else {
@@ -349,10 +350,11 @@ impl Watched {
     }
 }
 
-/// Indices from here on are hardened (BIP32).
+/// First hardened index (BIP32).
 pub(crate) const HARDENED: u32 = 1 << 31;
 
-/// The item that a script stands for, short; of a descriptor, both ends tell it from others.
+/// Returns a short name of a script's item. A long descriptor is shortened to its two ends, which
+/// distinguish it from others.
 pub(crate) fn words(item: &str, path: Option<u32>, index: Option<u32>) -> String {
     let start = |length| item.char_indices().nth(length).map_or(item.len(), |(end, _)| end);
     let short = match item.char_indices().rev().nth(19) {

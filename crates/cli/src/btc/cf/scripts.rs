@@ -1,4 +1,4 @@
-//! Scripts to look for in compact filters: what each item of the command line stands for.
+//! Scripts to search for in compact filters, derived from the items of the command line.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::args::{Range, WatchArgs};
 use crate::btc::watch::{Kind, address, check_descriptor_keys, detect, read_lines};
 use crate::input::{Reader, decode_hex, named, shorten};
 
-/// A script, and the item that asked for it.
+/// A script, and the item that it was derived from.
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedScript {
     pub(crate) item: String,
-    /// Which of a descriptor's alternatives: 1 is change of `<0;1>`.
+    /// Position in a multipath descriptor: 1 stands for the change path of `<0;1>`.
     pub(crate) path: Option<u32>,
-    /// The index of a ranged descriptor.
+    /// The index in a ranged descriptor.
     pub(crate) index: Option<u32>,
     pub(crate) script: ScriptBuf,
 }
 
-/// All scripts that the command line asks for, those of the same item once.
+/// Returns the scripts of all items; a repeated item counts once.
 pub(crate) fn read(
     args: &WatchArgs,
     range: &Range,
@@ -33,7 +33,7 @@ pub(crate) fn read(
     read_items(args, reader, |kind, text| expand(kind, text, network, range))
 }
 
-/// What the items of the command line stand for, those that come twice once.
+/// Applies `expand` to every item of the command line; a repeated item counts once.
 pub(crate) fn read_items<T>(
     args: &WatchArgs,
     reader: &Reader,
@@ -57,14 +57,14 @@ pub(crate) fn read_items<T>(
         let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
         let items = read_lines(&text, &name, &mut expand)?;
         if items.is_empty() {
-            bail!("{name}: nothing to look for in it");
+            bail!("{name}: no items in it");
         }
         found.extend(items.into_iter().flatten());
     }
     Ok(found)
 }
 
-/// The scripts of an item.
+/// Returns the scripts of an item.
 pub(crate) fn expand(
     kind: Kind,
     text: &str,
@@ -89,7 +89,7 @@ pub(crate) fn expand(
             .into_iter()
             .map(one)
             .collect(),
-        // Not shown in errors: it may hold a private key.
+        // Errors do not show the descriptor: it may contain a private key.
         Kind::Descriptor => {
             check_descriptor_keys(text, network)?;
             let script = |derived: chainsieve::btc::descriptors::DescriptorScript| WatchedScript {
@@ -101,14 +101,14 @@ pub(crate) fn expand(
             descriptor_scripts(text, range.0.clone())?.into_iter().map(script).collect()
         }
         Kind::Outpoint | Kind::Txid | Kind::Data => bail!(
-            "{}: a compact filter holds whole scripts only; give the script of the coin, or an address",
+            "{}: a compact filter contains whole scripts only; give the coin's script or address",
             item()
         ),
     })
 }
 
-/// What Bitcoin Core's descriptor `combo` stands for: the key itself, its hash, and, of a
-/// compressed one, both kinds of segwit version 0.
+/// Returns the scripts of Bitcoin Core's descriptor `combo`: P2PK, P2PKH, and for a compressed key
+/// also P2WPKH and P2SH-P2WPKH.
 fn key_scripts(key: PublicKey) -> Vec<ScriptBuf> {
     let mut scripts = vec![ScriptBuf::new_p2pk(&key), ScriptBuf::new_p2pkh(&key.pubkey_hash())];
     if let Ok(hash) = key.wpubkey_hash() {

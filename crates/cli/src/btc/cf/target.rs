@@ -1,5 +1,7 @@
-//! The file that `btc cf build` writes: made, or cut to what is intact, only when the first filter
-//! is there, so that a build that fails before leaves nothing behind and loses nothing.
+//! The file that `btc cf build` writes.
+//!
+//! The file is created, or truncated to its intact part, only when the first filter is written. A build
+//! that fails earlier creates no file and changes none.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter};
@@ -21,20 +23,20 @@ pub(crate) struct Target {
 
 #[derive(Debug)]
 enum State {
-    /// Not there yet.
+    /// The file does not exist yet.
     New,
-    /// There, with filters; after them may be a part of a record.
+    /// The file exists; an incomplete record may follow its intact part.
     Old(File, Intact),
     Open(Writer<BufWriter<File>>),
 }
 
 impl Target {
-    /// A file that must not be there yet.
+    /// Returns a target for a file that must not exist yet.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
-        // A link to nowhere is there too.
+        // A dangling link counts as existing.
         ensure!(
             path.symlink_metadata().is_err(),
-            "{}: is there already; --append goes on behind its last filter",
+            "{}: the file exists; --append continues after its last filter",
             named(path)
         );
         Ok(Self { path: path.to_owned(), state: State::New })
@@ -54,8 +56,8 @@ impl Target {
             None => 0,
             Some(ContainerError::RecordTruncated { .. }) => behind,
             Some(damage) => bail!(
-                "{damage}; {} stand before it, and {} from there on, which are kept: to give them \
-                 up, cut the file to {} bytes first",
+                "{damage}; {} precede it; the {} from there on are kept: to discard them, truncate \
+                 the file to {} bytes first",
                 count(intact.records, "intact filter"),
                 count(behind, "byte"),
                 intact.bytes
@@ -64,7 +66,7 @@ impl Target {
         Ok((Self { path: path.to_owned(), state: State::Old(file, intact) }, intact, cut))
     }
 
-    /// Appends a filter; it is in the file when this returns. `header` starts a new file.
+    /// Appends a filter and flushes it to the file; a new file starts with `header`.
     pub(crate) fn append(
         &mut self,
         header: Header,
@@ -93,7 +95,7 @@ impl Target {
             .with_context(|| named(path))
     }
 
-    /// Waits until all is on the disk.
+    /// Syncs the file to the disk.
     pub(crate) fn finish(self) -> anyhow::Result<()> {
         if let State::Open(writer) = self.state {
             let file = writer.finish()?.into_inner().map_err(|error| anyhow!(error.to_string()))?;
@@ -103,10 +105,11 @@ impl Target {
     }
 }
 
-/// Two that append at once would damage the file. Where files cannot be locked, none is.
+/// Locks the file: two processes that append at once would damage it. Where the system cannot lock
+/// files, the file stays unlocked.
 fn lock(file: &File) -> anyhow::Result<()> {
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => bail!("another process appends to it"),
+        Err(TryLockError::WouldBlock) => bail!("another process is appending to the file"),
         Err(TryLockError::Error(_)) | Ok(()) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a client's updates until there is a reason to end.
+//! Reads the updates of a client until the run must end.
 
 use std::time::{Duration, Instant};
 
@@ -9,14 +9,14 @@ use crate::args::client::PeerArgs;
 use crate::exit::Exit;
 use crate::{progress, stop};
 
-/// How long nothing may come until it is asked whether there is a reason to end.
+/// Longest wait for an update before the reasons to end are checked.
 const TICK: Duration = Duration::from_millis(200);
-/// Most updates that are read before that.
+/// Maximum number of updates that are read before the reasons to end are checked.
 const BATCH: usize = 1_000;
 
-/// Who reads updates.
+/// A reader of a client's updates.
 pub(super) trait Reader {
-    /// Takes an update. Returns those that are dealt with now, to be acknowledged.
+    /// Processes an update. Returns the updates that are processed completely, to be acknowledged.
     fn take(
         &mut self,
         update: Update,
@@ -24,19 +24,19 @@ pub(super) trait Reader {
         client: &Client,
     ) -> anyhow::Result<Vec<Update>>;
 
-    /// Nobody reads what it prints.
+    /// Returns `true` if the program that reads the output closed the pipe.
     fn is_closed(&self) -> bool;
 }
 
-/// How a run ends.
+/// The way in which a run ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
     CaughtUp,
     Interrupted,
     GaveUp(String),
-    /// No peer was reached.
+    /// No peer was connected.
     Unreachable(String),
-    /// Nobody reads what is printed.
+    /// The program that reads the output closed the pipe.
     Closed,
 }
 
@@ -59,28 +59,32 @@ impl Ending {
     }
 }
 
-/// How a run has ended, and how the client was doing then.
+/// The ending of a run, and the state of the client at that time.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) ending: Ending,
     pub(super) status: Status,
     pub(super) grades: Vec<Graded>,
-    /// The time of the tip.
+    /// The timestamp of the tip's header.
     pub(super) time: Option<u32>,
 }
 
-/// Why the run must end, if it must. `give_up`: the longest time without progress, after which the
-/// run ends, as it does once it has caught up; without it the run follows new blocks for ever.
-/// `waited`: how long there was no progress.
+/// Returns why the run must end, if it must.
+///
+/// `waited` is the time without progress. `give_up` is its limit; a run with a limit also ends when it
+/// has caught up. Without a limit, the run follows new blocks for ever.
 fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Option<Ending> {
-    // Nobody will ever come again.
+    // Bans are final: the client has no peer left to connect to.
     if status.all_banned {
         return Some(Ending::GaveUp("every peer is banned".into()));
     }
     let give_up = give_up?;
+    // Every peer must have been tried: one that is still being connected may know a better chain.
     if status.is_caught_up && status.all_tried {
         return Some(Ending::CaughtUp);
     }
+    // Every peer that may be dialled is connected or banned, and none offers the needed services:
+    // waiting is useless.
     if status.has_started && !status.is_served && status.all_up {
         let needed = service_names(status.services).join("|");
         return Some(Ending::GaveUp(format!("none of the peers named offers {needed}")));
@@ -89,19 +93,20 @@ fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Optio
         return None;
     }
     let waited = format!("{} s", waited.as_secs());
+    // No peer ever completed the handshake.
     if status.peers.iter().all(|peer| peer.claims.is_none()) {
         return Some(Ending::Unreachable(format!("no peer is connected for {waited}")));
     }
     let why = if status.is_served {
         "no progress"
     } else {
-        "no peer that is connected offers what is needed"
+        "no connected peer offers the needed services"
     };
     Some(Ending::GaveUp(format!("{why} for {waited}")))
 }
 
-/// Reads until there is a reason to end, and has the client keep what it knows. With `once` the run
-/// ends when it has caught up.
+/// Reads updates until the run must end, then shuts the client down, which stores its state. With
+/// `once` the run ends when it has caught up.
 pub(super) fn drive(
     client: Client,
     args: &PeerArgs,
@@ -116,7 +121,7 @@ pub(super) fn drive(
     });
     let shutdown = client.shutdown();
     match (ended, shutdown) {
-        // Why it has stopped says more than that it has.
+        // `shutdown` returns the cause; the error of `read` only says that the client has stopped.
         (Err(error), Err(why)) if error.is::<Stopped>() => Err(why.into()),
         (ended, shutdown) => ended.and_then(|ended| Ok(shutdown.map(|()| ended)?)),
     }
@@ -132,7 +137,7 @@ fn read(
     let mut updates = client.updates();
     let (mut steps, mut since) = (0, Instant::now());
     let mut last = UpdateId(0);
-    // An ending for which updates are still read, and up to which.
+    // The ending that was decided, and the last update to read before it.
     let mut decided: Option<(Ending, UpdateId)> = None;
     loop {
         let first = updates.next_within(TICK);
@@ -150,7 +155,8 @@ fn read(
                 client.acknowledge(update);
             }
         }
-        // The client waits for a slow reader: that is no lack of progress.
+        // The client waits for a slow reader of the output, so printing does not count as a lack of
+        // progress.
         since += printing.elapsed();
         bar.show(|| {
             let progress = &status.progress;
@@ -168,7 +174,7 @@ fn read(
                 Some((Ending::Interrupted, status.last_update))
             }
             None => match reason(give_up, &status, since.elapsed()) {
-                // What comes until everything is read may be more to wait for.
+                // Unread updates may contain new work, so the run has caught up only after them.
                 Some(Ending::CaughtUp) if last < status.last_update => None,
                 reason => reason.map(|ending| (ending, status.last_update)),
             },

@@ -1,4 +1,4 @@
-//! Items of the command line, as a client watches them.
+//! Items of the command line, converted to items of the client.
 
 use std::str::FromStr as _;
 
@@ -11,7 +11,7 @@ use crate::btc::cf::scripts;
 use crate::btc::watch::{Kind, address, check_descriptor_keys};
 use crate::input::{Reader, decode_hex, shorten};
 
-/// A wallet of the items of the command line, and these as they were typed.
+/// Returns a wallet of all items of the command line, and the items as they were typed.
 pub(super) fn read(
     args: &WatchArgs,
     gap: u32,
@@ -27,7 +27,7 @@ pub(super) fn read(
         let alone = Wallet { items: vec![item], ..empty.clone() };
         if let Err(error) = alone.check(protocol) {
             return Err(match kind {
-                // Not shown in errors: it may hold a private key.
+                // Errors do not show the descriptor: it may contain a private key.
                 Kind::Descriptor => error.cause.into(),
                 kind => anyhow::Error::from(error.cause).context(name(kind, text)),
             });
@@ -37,7 +37,7 @@ pub(super) fn read(
     if read.is_empty() {
         bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
     }
-    // The same script may be written in two ways; a client counts it once.
+    // Two texts may stand for the same item, which a client accepts only once.
     let mut known = std::collections::HashSet::new();
     let distinct = read.into_iter().filter(|(item, _)| known.insert(item.clone()));
     let (items, names) = distinct.unzip();
@@ -72,7 +72,7 @@ fn item(
     })
 }
 
-/// `TXID:VOUT` or `TXID:VOUT=SCRIPT`.
+/// Parses a coin: `TXID:VOUT` or `TXID:VOUT=SCRIPT`. BIP157 needs the script.
 fn coin(text: &str, network: Network, protocol: Protocol) -> anyhow::Result<Item> {
     let name = || name(Kind::Outpoint, text);
     let (outpoint, script) = match text.split_once('=') {
@@ -82,8 +82,8 @@ fn coin(text: &str, network: Network, protocol: Protocol) -> anyhow::Result<Item
     let outpoint = OutPoint::from_str(outpoint).with_context(name)?;
     let script = match script {
         None if protocol == Protocol::Bip157 => bail!(
-            "{}: a compact filter holds whole scripts only: write outpoint:TXID:VOUT=SCRIPT, hex or an \
-             address, or take --protocol bip37",
+            "{}: a compact filter contains whole scripts only: write outpoint:TXID:VOUT=SCRIPT (hex or \
+             an address), or use --protocol bip37",
             name()
         ),
         None => None,

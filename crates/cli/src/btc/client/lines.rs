@@ -1,4 +1,4 @@
-//! What is printed of a watch, line by line: for people, and as JSON for programs.
+//! The lines that `watch` and `rescan` print: text for people, or JSON for programs.
 
 use chainsieve::bitcoin::{Address, Network};
 use chainsieve::btc::headers::BlockAt;
@@ -22,11 +22,13 @@ pub(super) struct Printer {
     wallet: WalletId,
     /// The items as they were typed, by their numbers.
     names: Vec<String>,
-    /// A reorganisation until all that it withdraws has come.
+    /// A reorganisation, kept until all its withdrawn hits have arrived.
     reorganization: Option<Reorganization>,
-    /// Printed: new hits, hits that may have been printed before, hits withdrawn.
+    /// Number of new hits that were printed.
     pub(super) hits: usize,
+    /// Number of printed hits that may have been printed before.
     pub(super) again: usize,
+    /// Number of withdrawn hits that were printed.
     pub(super) withdrawn: usize,
 }
 
@@ -34,7 +36,7 @@ pub(super) struct Printer {
 struct Reorganization {
     fork: BlockAt,
     disconnected: Vec<BlockAt>,
-    /// Withdrawn hits that are still to come.
+    /// Number of withdrawn hits that have not arrived yet.
     to_come: usize,
     withdrawn: Vec<Update>,
 }
@@ -74,8 +76,8 @@ impl Printer {
         }
     }
 
-    /// Prints an update. Returns those that are dealt with: where it cannot be printed, or nobody
-    /// reads any more, it is not, and comes again.
+    /// Prints an update. Returns the updates that are printed completely, to be acknowledged. An update
+    /// that is not acknowledged is delivered again in the next run.
     fn print_update(&mut self, update: Update, tip: u32) -> anyhow::Result<Vec<Update>> {
         match &update.news {
             News::Hit(hit) => {
@@ -148,7 +150,7 @@ impl Printer {
         });
         let words = || {
             let mut text = format!(
-                "reorganization: the blocks above height {} left the chain, and with them {}\n",
+                "reorganisation: the blocks after height {} left the chain, which withdraws {}\n",
                 grouped(fork.height),
                 count(gone.len(), "hit")
             );
@@ -162,7 +164,7 @@ impl Printer {
         Ok(withdrawn)
     }
 
-    /// What is about blocks is a line; what is about peers and limits goes to the log.
+    /// Prints a finding about blocks as a line, and logs a finding about peers or limits.
     fn finding(&mut self, finding: &Finding) -> anyhow::Result<()> {
         let at = finding.at();
         match finding {
@@ -205,12 +207,12 @@ impl Printer {
         Ok(self.lines.print(&text)?)
     }
 
-    /// The item that an owner stands for.
+    /// Returns the item of an owner, as it was typed.
     fn item(&self, owner: &Owner) -> &str {
         self.names.get(owner.item as usize).map_or("", |name| name)
     }
 
-    /// A hit as JSON, without what changes with time.
+    /// Returns a hit as JSON, without the members that change with time.
     fn hit_json(&self, hit: &Hit) -> Value {
         let received = hit.received.iter().map(|Received { vout, value, owner }| {
             let script = owner.script.as_ref();
@@ -249,7 +251,7 @@ impl Printer {
         })
     }
 
-    /// A hit as one line for people.
+    /// Returns a hit as one line for people.
     fn hit_words(&self, hit: &Hit, confirmations: u32, again: bool) -> String {
         let place = match hit.place {
             Some((at, _)) => format!("height {}  {}", grouped(at.height), at.hash),

@@ -1,4 +1,4 @@
-//! `btc sync`, `btc watch`, `btc rescan`: the words and tables of a light client.
+//! `btc sync`, `btc watch` and `btc rescan`: commands that run the light client.
 
 mod drive;
 mod items;
@@ -28,8 +28,8 @@ use crate::output::print_log;
 pub(crate) use sync::run as sync;
 pub(crate) use watch::{rescan, watch};
 
-/// A client that keeps its headers in the data folder, and the rest in a folder of this name within
-/// it, if it has one.
+/// Returns the builder of a client. Headers are stored in the data folder, everything else in its
+/// subfolder `name`, if there is one.
 fn builder(args: &PeerArgs, network: Network, name: Option<&str>) -> anyhow::Result<Builder> {
     let data = data_folder(args, network)?;
     let folder = match name {
@@ -47,7 +47,7 @@ fn builder(args: &PeerArgs, network: Network, name: Option<&str>) -> anyhow::Res
     Ok(builder)
 }
 
-/// What filters are held against.
+/// Sets the checkpoints and the rate of spot audits.
 fn trusting(mut builder: Builder, trust: &TrustArgs) -> Builder {
     for HeaderAt { height, header } in &trust.checkpoint {
         builder = builder.checkpoint(*height, *header);
@@ -60,7 +60,7 @@ fn start(builder: Builder, args: &PeerArgs, network: Network) -> anyhow::Result<
     builder.start().map_err(|error| match error {
         StartError::Peer { peer, cause } => anyhow!("--peer {}: {cause}", shorten(&peer)),
         StartError::Pool(PoolError::NobodyToCall) => {
-            anyhow::Error::from(UsageError("this network has no seeds: name a --peer"))
+            anyhow::Error::from(UsageError("this network has no DNS seeds: give a --peer"))
                 .context(network.to_string())
         }
         StartError::Storage(error) => data_error(&data, error),
@@ -73,13 +73,13 @@ fn start(builder: Builder, args: &PeerArgs, network: Network) -> anyhow::Result<
     })
 }
 
-/// `--data`, or a folder of the network in the platform's folder for data.
+/// Returns `--data`, or the network's folder in the platform's data folder, created if missing.
 fn data_folder(args: &PeerArgs, network: Network) -> anyhow::Result<PathBuf> {
     if let Some(data) = &args.data {
         return Ok(data.clone());
     }
     let platform = ProjectDirs::from("", "", "chainsieve");
-    let platform = platform.context("the platform has no folder for data: give --data")?;
+    let platform = platform.context("the platform has no data folder: give --data")?;
     let data = platform.data_dir().join(network_name(network));
     fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
     Ok(data)
@@ -88,13 +88,13 @@ fn data_folder(args: &PeerArgs, network: Network) -> anyhow::Result<PathBuf> {
 fn data_error(data: &Path, error: StorageError) -> anyhow::Error {
     let data = format!("--data {}", named(data));
     if error.operation == "lock" {
-        // The file is the folder itself.
+        // Locking concerns the whole folder, so the error need not name a file in it.
         return anyhow!("{data}: {}", error.message);
     }
     anyhow!(error).context(data)
 }
 
-/// A birthday in the name of a folder.
+/// Returns a birthday as a part of a folder's name.
 fn birthday_name(birthday: Birthday) -> String {
     match birthday {
         Birthday::Height(height) => height.to_string(),

@@ -1,4 +1,4 @@
-//! What the end of a run says: grades of heights, peers, the tip.
+//! Parts of the final report of a run: grades of filters, peers, the tip.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 use super::drive::{Ended, Ending};
 use crate::output::grouped;
 
-/// Heights in a row with one grade, in JSON.
+/// Returns a range of heights with one grade, in JSON.
 pub(super) fn graded_json(graded: &Graded) -> Value {
     let Graded { from, to, grade } = graded;
     json!({"from": from, "to": to, "grade": grade.name(), "peers": grade.peers()})
 }
 
-/// How many blocks have which grade, in words; the worst first.
+/// Returns the number of blocks of each grade as text, the lowest grade first.
 pub(super) fn grades_in_words(runs: &[Graded]) -> Vec<String> {
     let mut counts = BTreeMap::<Grade, u64>::new();
     for run in runs {
@@ -29,18 +29,18 @@ pub(super) fn grades_in_words(runs: &[Graded]) -> Vec<String> {
     counts.into_iter().map(words).collect()
 }
 
-/// The tip in JSON, with its time.
+/// Returns the tip and its time, in JSON.
 pub(super) fn tip_json(ended: &Ended) -> Value {
     let tip = ended.status.progress.tip;
     json!({"height": tip.height, "block": tip.hash.to_string(), "time": ended.time})
 }
 
-/// The work of the chain, as nodes write it.
+/// Returns the work of the chain as 64 hex digits, big-endian, as nodes print it.
 pub(super) fn work_hex(progress: &Progress) -> String {
     hex::encode(progress.work.to_be_bytes())
 }
 
-/// Work that the network is known to have done by September 2025: Core 30's `nMinimumChainWork`.
+/// Returns the work that a network had by September 2025: `nMinimumChainWork` of Bitcoin Core 30.
 fn known_work(network: Network) -> Option<Work> {
     let hex = match network {
         Network::Bitcoin => "0xdee8e2a309ad8a9820433c68",
@@ -51,25 +51,26 @@ fn known_work(network: Network) -> Option<Work> {
     Work::from_hex(hex).ok()
 }
 
-/// What a chain of headers alone does not show.
+/// Returns warnings about what a chain of headers does not prove.
 fn chain_warnings(network: Network, work: Work) -> Vec<String> {
     let mut warnings = Vec::new();
+    // Peers that withhold the real chain can serve an old or a cheaply made one.
     if known_work(network).is_some_and(|known| work < known) {
         warnings.push(format!(
-            "the chain has less work than {network} had in September 2025: the peers hold blocks back, or \
-             have another chain"
+            "the chain has less work than {network} had in September 2025: the peers hold blocks \
+             back, or have another chain"
         ));
     }
     if network == Network::Signet {
         warnings.push(String::from(
-            "signet's blocks are signed, which headers do not show: the chain is worth what the \
-             peers are worth",
+            "blocks of signet are authenticated by signatures, which headers do not contain: the \
+             chain is only as reliable as the peers",
         ));
     }
     warnings
 }
 
-/// What is to be known of an end: doubts about the chain, and why the run gave up.
+/// Returns the warnings of a run: doubts about the chain, and why the run gave up.
 pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     let mut warnings = chain_warnings(network, ended.status.progress.work);
     if let Ending::GaveUp(why) | Ending::Unreachable(why) = &ended.ending {
@@ -78,7 +79,7 @@ pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     warnings
 }
 
-/// All addresses that were called, and where each stands.
+/// Returns all addresses that the client dialled, with their states, in JSON.
 pub(super) fn peers_json(peers: &[PeerStatus]) -> Value {
     let peers = peers.iter().map(|peer| {
         let claims = peer.claims.as_ref();

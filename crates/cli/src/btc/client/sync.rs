@@ -11,10 +11,10 @@ use crate::args::network_name;
 use crate::output::{Page, Report, grouped, print_log};
 use crate::stop;
 
-/// Most disputes that are kept for the end.
+/// Maximum number of disputes that the report lists.
 const MAX_DISPUTES: usize = 1_000;
 
-/// What peers differ on.
+/// Disputes between peers, as text.
 #[derive(Default)]
 struct Disputes(Vec<String>);
 
@@ -36,7 +36,7 @@ impl Reader for Disputes {
 }
 
 pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
-    // Ctrl-C from here on ends the run, not the process.
+    // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
     stop::on_signals()?;
     let network = args.network;
     let client = if args.headers_only {

@@ -14,13 +14,13 @@ use crate::args::{UsageError, network_name};
 use crate::output::{Page, Report, count, grouped};
 use crate::stop;
 
-/// What `watch` and `rescan` have in common.
+/// A run of `watch` or `rescan`.
 #[derive(Debug, Clone, Copy)]
 struct Job<'a> {
     look: &'a LookArgs,
     first: Birthday,
     last: Option<u32>,
-    /// Ends by itself.
+    /// `true` if the run ends when it has caught up.
     once: bool,
     is_rescan: bool,
 }
@@ -46,15 +46,16 @@ impl Job<'_> {
         if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
             bail!(UsageError("--checkpoint is for --protocol bip157"));
         }
-        // A birthday says that nothing was used before; the start of a rescan does not.
+        // With a birthday, the user vouches that no item was used before it. The start of a rescan
+        // does not imply that.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap_limit);
         let (wallet, names) = items::read(items, gap, protocol, self.first, history)?;
-        // Ctrl-C from here on ends the run, not the process.
+        // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
         stop::on_signals()?;
         let network = self.look.watch.network;
-        // Other items are another wallet, which starts over.
+        // The folder's name contains the digest of the items, so other items start over.
         let mut id = hex::encode(wallet.digest());
         id.truncate(16);
         let name = self.folder(protocol, &id);
@@ -72,7 +73,7 @@ impl Job<'_> {
         Ok(self.report(&ended, &printer))
     }
 
-    /// The name of the folder that the state of these items is in.
+    /// Returns the name of the folder for the state of these items.
     fn folder(&self, protocol: Protocol, digest: &str) -> String {
         let kind = if self.is_rescan { "rescan" } else { "watch" };
         let first = birthday_name(self.first);

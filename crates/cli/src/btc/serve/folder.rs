@@ -1,7 +1,7 @@
-//! The folder: files of blocks, and `mempool/` with files of transactions, looked at again and again.
+//! The polled folder: files of blocks, and `mempool/` with files of transactions.
 //!
-//! A file that cannot be read to its end may be one that is still being written. It is tried again
-//! when it has changed, and is reported once it has stayed the same for a while.
+//! A truncated file may still be under construction. It is read again when it changes, and is reported
+//! as damaged once it has not changed for a while.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -18,44 +18,44 @@ use crate::btc::cf::blocks::{SourcedBlock, for_each_block};
 use crate::btc::decode;
 use crate::input::{Input, named};
 
-/// How long a file has to stay as it is before it counts as damaged.
+/// Time without a change after which a truncated file is reported as damaged.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most bytes of a file of one transaction: the hex of what fits into a message.
+/// Largest file of one transaction in bytes: the hex of the largest message payload.
 const MAX_TX_FILE: u64 = 8_000_000;
 /// The subfolder of transactions.
 const MEMPOOL: &str = "mempool";
 
-/// What was read of the folder.
+/// The folder, and the state of its files.
 pub(super) struct Folder {
     root: PathBuf,
     blocks: HashMap<PathBuf, Seen<()>>,
     transactions: HashMap<PathBuf, Seen<Arc<Transaction>>>,
 }
 
-/// A file as it was read last.
+/// The state of a file when it was read last.
 struct Seen<T> {
     stamp: Stamp,
     state: State<T>,
 }
 
-/// What changes when a file does.
+/// Length and modification time of a file, to detect changes.
 type Stamp = (u64, Option<SystemTime>);
 
 enum State<T> {
     Read(T),
-    /// Not to its end; it may still be written.
+    /// The file is truncated and may still be under construction.
     Unread {
         since: Instant,
     },
     Damaged,
 }
 
-/// What is new in the folder, blocks apart.
+/// Changes in the folder, except new blocks.
 #[derive(Default)]
 pub(super) struct News {
-    /// All transactions that there are now, if any came or went.
+    /// All current transactions, if any was added or removed.
     pub(super) transactions: Option<Vec<Arc<Transaction>>>,
-    /// Files that are damaged.
+    /// Errors of damaged files.
     pub(super) complaints: Vec<String>,
 }
 
@@ -64,11 +64,11 @@ impl Folder {
         Self { root: root.to_owned(), blocks: HashMap::new(), transactions: HashMap::new() }
     }
 
-    /// Looks at the folder; hands over the blocks of files that are new or have changed, and those
-    /// before the place where a file ends early.
+    /// Polls the folder; calls `take` with the blocks of new and changed files. The blocks of a
+    /// truncated file are passed up to its end.
     ///
     /// # Errors
-    /// The folder cannot be listed.
+    /// Returns an error if the folder cannot be listed.
     pub(super) fn poll(
         &mut self,
         now: Instant,
@@ -104,8 +104,8 @@ impl Folder {
     }
 }
 
-/// Reads a file if it is new, has changed, or is to be given up; returns whether it was read, and
-/// so may be another than before.
+/// Reads a file if it is new, has changed, or is due for its last attempt. Returns `true` if the file
+/// was read, so that its contents may have changed.
 fn look<T>(
     seen: &mut HashMap<PathBuf, Seen<T>>,
     path: &Path,
@@ -125,7 +125,7 @@ fn look<T>(
         Ok(read) => State::Read(read),
         Err(_) if since.is_none() => State::Unread { since: now },
         Err(error) => {
-            complaints.push(format!("damaged, or not written to its end: {error:#}"));
+            complaints.push(format!("damaged or truncated file: {error:#}"));
             State::Damaged
         }
     };
@@ -133,8 +133,8 @@ fn look<T>(
     true
 }
 
-/// The files of a folder by their names, without those that are hidden or are named as what is
-/// still being written.
+/// Returns the files of a folder in the order of their names, without hidden files and without files
+/// under construction (`.tmp`, `.part`).
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -142,7 +142,7 @@ fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
         let path = entry.path();
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         let is_partial = path.extension().is_some_and(|end| end == "tmp" || end == "part");
-        // A file that has gone since is none.
+        // A file that was deleted since the listing is skipped.
         let Ok(metadata) = fs::metadata(&path) else { continue };
         if metadata.is_file() && !is_hidden && !is_partial {
             files.push((path, stamp(&metadata)));

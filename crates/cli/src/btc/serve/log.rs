@@ -1,4 +1,4 @@
-//! What happens, line by line: for people on standard error, for programs on standard output.
+//! Lines about events of the node: text for people on standard error, JSON on standard output.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::network_name;
 use crate::output::{Lines, count, grouped, json_line, print_log};
 
-/// Prints lines whole, from whichever thread.
+/// Prints complete lines from any thread.
 pub(super) struct Log {
     json: bool,
     network: Network,
@@ -24,7 +24,8 @@ impl Log {
         Self { json, network, lines: Mutex::new(Lines::default()) }
     }
 
-    /// The node can be connected to: on standard output in either form, since a test waits for it.
+    /// Prints that the node accepts connections, on standard output in both formats: a test waits for
+    /// this line.
     pub(super) fn listening(&self, address: SocketAddr, chain: &ServedChain, config: Config) {
         let tip = chain.tip();
         let services = names(config.services(chain));
@@ -74,7 +75,7 @@ impl Log {
         self.event("mempool", json!({ "transactions": transactions }), &text);
     }
 
-    /// What happens to connections.
+    /// Prints an event of a connection.
     pub(super) fn note(&self, note: &Note<'_>) {
         let (kind, members, text) = match note {
             Note::Connected(peer, address) => (
@@ -119,7 +120,7 @@ impl Log {
 
     fn print(&self, text: &str) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        // The node goes on without a reader: peers are what it is for.
+        // The node continues without a reader of its log, because its purpose is to serve peers.
         drop(lines.print(text));
     }
 }

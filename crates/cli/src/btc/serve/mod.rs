@@ -1,4 +1,4 @@
-//! `btc serve`: a node of `chainsieve-client` over a folder that is looked at again and again.
+//! `btc serve`: a test node of `chainsieve-client` over a folder that is polled.
 
 mod folder;
 mod log;
@@ -24,7 +24,7 @@ use crate::input::{Reader, named};
 use crate::output::{Page, Report, count, grouped};
 use crate::stop;
 
-/// How often to look at the folder, unless that takes longer than a tenth of it.
+/// Polling interval of the folder; longer if a poll takes longer than a tenth of the interval.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
     let address = args.listen.unwrap_or((Ipv4Addr::LOCALHOST, default_port(network)).into());
     if !address.ip().is_loopback() && !args.listen_anywhere {
         bail!(UsageError(
-            "--listen: other machines can reach this address; if they may, --listen-anywhere"
+            "--listen: other machines can reach this address: add --listen-anywhere to allow that"
         ));
     }
     ensure!(args.blocks.is_dir(), "{}: not a folder", named(&args.blocks));
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
         .with_context(|| format!("cannot listen at {address}"))?;
     log.listening(node.address(), &node.chain(), config);
     watcher.is_announced = true;
+    // A poll of a large folder must not use more than about a tenth of the time.
     let mut wait = LOOK;
     while !stop.wait_timeout(wait) {
         let now = Instant::now();
@@ -87,14 +88,15 @@ fn report(chain: &ServedChain, connections: u64) -> Report {
     Report::new(page, json, Exit::Yes).after_lines()
 }
 
-/// Takes in what is new in the folder.
+/// Adds new files of the folder to the chain.
 struct Watcher {
     folder: Folder,
     log: Arc<Log>,
-    /// Whether the chain was told of, so that changes of it are worth a line.
+    /// `true` once the first line was printed; only later changes of the chain get their own lines.
     is_announced: bool,
-    /// What was said last of what keeps being wrong.
+    /// The last error, to print a repeated one only once.
     complaint: String,
+    /// Number of blocks whose parent is missing.
     waiting: usize,
 }
 
@@ -104,8 +106,8 @@ impl Watcher {
         Self { folder, log, is_announced: false, complaint: String::new(), waiting: 0 }
     }
 
-    /// Looks at the folder, and changes the chain: that of the node, whose peers wait meanwhile, or
-    /// the one before there is a node.
+    /// Polls the folder and updates the chain: the chain of the node, whose peers wait meanwhile, or the
+    /// chain that the node will start with.
     fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
     where
         C: DerefMut<Target = ServedChain>,
@@ -153,7 +155,7 @@ impl Watcher {
         self.waiting = waiting;
     }
 
-    /// Says what is wrong, once.
+    /// Prints an error, unless it is the last one again.
     fn complain(&mut self, complaint: String) {
         if complaint != self.complaint {
             self.log.warning(&complaint);

@@ -86,13 +86,13 @@ fn appending_loses_nothing_that_is_intact() {
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&out, &damaged).expect("written");
-    fails(&append, b"", BAD_INPUT, &["is damaged", "intact filters", "cut the file to"]);
+    fails(&append, b"", BAD_INPUT, &["is damaged", "intact filters", "truncate the file to"]);
     assert!(fs::read(&out).expect("there") == damaged);
     // A truncated file: blocks that do not follow its last filter change nothing. Then a file with
     // only a header.
     let cut = golden()[..6_000].to_vec();
     fs::write(&out, &cut).expect("written");
-    fails(&append, b"", BAD_INPUT, &["follows on"]);
+    fails(&append, b"", BAD_INPUT, &["the parent of the block"]);
     assert!(fs::read(&out).expect("there") == cut);
     fs::write(&out, &golden()[..56]).expect("written");
     let all = folder.write("all.hex", blocks.join("\n"));

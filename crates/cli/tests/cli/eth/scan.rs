@@ -99,7 +99,7 @@ fn an_anchor_authenticates_what_is_before_it() {
         &["eth", "scan", headers.path(), "--anchor", "0x12"],
         b"",
         USAGE,
-        &["1 bytes, and a hash has 32"],
+        &["1 bytes, but a hash has 32"],
     );
 }
 

@@ -114,7 +114,7 @@ fn keys_in_urls_are_not_shown() {
             assert!(!output.stderr.contains(part), "{args:?}: {}", output.stderr);
         }
     }
-    let words = ["https://…", "nothing is fetched"];
+    let words = ["https://…", "only --rpc accepts a URL"];
     fails(&["eth", "scan", url, "--address", WETH], b"", BAD_INPUT, &words);
 }
 

@@ -96,7 +96,11 @@ fn providers_of_two_chains_are_refused() {
     let urls = [first.url(), second.url()];
     let output = discreet(&audit_args(&urls, &[]));
     assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""));
-    assert!(output.stderr.contains("two different chains, with ids 1 and 11155111"), "{}", output.stderr);
+    assert!(
+        output.stderr.contains("two different chains, with ids 1 and 11155111"),
+        "{}",
+        output.stderr
+    );
 }
 
 /// Headers for one provider are not sent to the other.
