@@ -9,7 +9,7 @@ use crate::svg::{self, Drawing};
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    /// Whether points stand at seconds since 1970, not at numbers of blocks.
+    /// `true` if the points stand at Unix times in seconds, `false` if at block numbers.
     pub(crate) by_time: bool,
     /// Ascending, at least one.
     pub(crate) points: Vec<Point>,

@@ -78,7 +78,7 @@ pub(crate) struct Headers<'a> {
 struct Open {
     name: String,
     headers: HeaderReader<Bytes>,
-    /// Whether it has given a header.
+    /// `true` once a header was returned.
     given: bool,
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<Cha
     Ok(given)
 }
 
-/// Whether the user says which chain it is, or what it is like.
+/// Returns `true` if the user names the chain, or states its properties.
 pub(crate) fn is_of_user(args: &TrustArgs) -> bool {
     args.chain.is_some() || args.assume_bloom.is_some()
 }

@@ -92,7 +92,7 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
             .get_or_insert_default()
             .push(hash.with_context(|| format!("--event {}", shorten(signature)))?);
     }
-    // Positions behind the last that was given are no part of the query.
+    // Positions after the last given one are not part of the query.
     while topics.pop_if(|topics| topics.is_none()).is_some() {}
     for (position, topics) in topics.into_iter().enumerate() {
         let topics = topics.unwrap_or_default();
@@ -178,7 +178,7 @@ pub(crate) fn bounds(query: &LogQuery) -> (Option<u64>, Option<u64>) {
     }
 }
 
-/// Whether headers, from a first to a last block, are all of a range.
+/// Checks that headers from a first to a last block cover a range.
 pub(crate) fn check_coverage(
     (first, last): (u64, u64),
     (from, to): (Option<u64>, Option<u64>),
@@ -192,7 +192,7 @@ pub(crate) fn check_coverage(
     Ok(())
 }
 
-/// Whether standard input is asked for more than once.
+/// Checks that at most one argument is standard input.
 pub(crate) fn stdin_once<'a>(
     args: &'a QueryArgs,
     others: impl IntoIterator<Item = &'a OsStr>,

@@ -118,7 +118,7 @@ fn archive(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()
     Ok(())
 }
 
-/// Lists of receipts, one behind the other.
+/// Concatenated lists of receipts.
 fn rlp(mut source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     while !source.fill_buf()?.is_empty() {
         let at = source.offset();

@@ -47,7 +47,7 @@ impl Bar {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many of so many things are done.
+    /// Shows that `done` of `total` items are done.
     pub(crate) fn show(&self, what: &str, done: u64, total: u64) {
         let bar = &mut self.shown().bar;
         if !matches!(bar, Some((of, all, _)) if (of.as_str(), *all) == (what, total)) {

@@ -176,7 +176,7 @@ impl Scan {
         text
     }
 
-    /// Whether the headers have the blocks that were asked for.
+    /// Checks that the headers cover the queried blocks.
     fn check_coverage(&self, from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
         let Some((last, _)) = self.last else {
             if let Some(hash) = self.at_hash {

@@ -114,7 +114,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
     Ok(outcome(args, asking, (&hosts, &fetched.from), &warnings, compared.as_ref(), shown))
 }
 
-/// Whether a report proves anything by receipts, or that the answer is wrong.
+/// Returns `true` if a report proves something by receipts, or proves the answer wrong.
 fn is_of_use(report: &AuditReport) -> bool {
     report.status() == Status::Wrong || report.counts.checked_by_receipts > 0
 }

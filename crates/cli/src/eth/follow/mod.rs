@@ -90,7 +90,7 @@ struct Printer {
     logs: u64,
     removed: u64,
     warnings: Vec<String>,
-    /// Whether it was said that not every log is found.
+    /// `true` once the warning about logs outside of receipts was printed.
     is_partial: bool,
 }
 

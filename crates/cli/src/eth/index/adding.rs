@@ -29,20 +29,20 @@ pub(super) struct Adding<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: Settings,
     args: &'a AddingArgs,
-    /// Whether another branch takes blocks off.
+    /// `true` if blocks of another branch may be removed.
     pub(super) reorganises: bool,
     json: bool,
     writer: Option<Writer<Folder>>,
     lines: Lines,
     started: Instant,
     synced: Instant,
-    /// Whether something changed since.
+    /// `true` if something changed since the last sync.
     changed: bool,
     unsynced: u64,
     added: u64,
     removed: Vec<(u64, B256)>,
     removed_blocks: u64,
-    /// How many sections were sealed before.
+    /// Number of sections that were sealed before.
     sealed_before: u64,
     /// What is to be said of where the headers come from.
     pub(super) warnings: Vec<String>,
