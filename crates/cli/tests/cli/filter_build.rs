@@ -197,7 +197,7 @@ fn sizes_follow_from_rates_bits_and_capacities() {
         }
         assert_eq!(out.0.exists(), code == YES, "what failed leaves no file");
     };
-    build("bloom", YES, &["sized for 100, and 1000 keys came"]);
+    build("bloom", YES, &["sized for 100, but 1000 keys were inserted"]);
     build("cuckoo12", BAD_INPUT, &["no room for another key", "made for 100 keys by --capacity"]);
     build("scalable", YES, &["num_stages"]);
     // A rolling filter remembers the last keys, not the first ones.
@@ -263,7 +263,7 @@ fn build_refuses_what_makes_no_sense() {
         &["filter", "build", keys.path(), "--kind", "bloom", "-o", keys.path(), "--force"],
         b"",
         USAGE,
-        &["the file that is read"],
+        &["--out is also an input"],
     );
     assert_eq!(keys.read(), "key\n");
     let long = vec![b'a'; (1 << 20) + 1];

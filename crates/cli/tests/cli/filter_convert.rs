@@ -186,6 +186,6 @@ fn what_does_not_map_exactly_is_refused() {
         ["filter", "convert", bloom.path(), "--hash", "xxh3", "--seed", "0", "-o", "/dev/null"];
     fails(&args, b"", USAGE, &["xor8 and xor16"]);
     let args = ["filter", "convert", bloom.path(), "-o", bloom.path()];
-    fails(&args, b"", USAGE, &["the file that is read"]);
-    fails(&[&args[..], &["--force"]].concat(), b"", USAGE, &["the file that is read"]);
+    fails(&args, b"", USAGE, &["--out is also an input"]);
+    fails(&[&args[..], &["--force"]].concat(), b"", USAGE, &["--out is also an input"]);
 }

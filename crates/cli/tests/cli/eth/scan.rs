@@ -163,7 +163,7 @@ fn slips_in_queries() {
     let unpadded = ROUTER.trim_start_matches("address:");
     refused(&["--topic1", unpadded], BAD_INPUT, &["--topic1", "write address:0x7a25"]);
     refused(&["--address", &WETH.replace("C02a", "C12a")], BAD_INPUT, &["checksum"]);
-    refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, and an address has 20"]);
+    refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, but an address has 20"]);
     // A type that the ABI does not know is a slip, in a signature and in a declaration.
     for (event, words) in [
         ("Deposit(address,unit256)", "\"unit256\" at 16"),

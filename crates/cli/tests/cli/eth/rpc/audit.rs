@@ -261,7 +261,7 @@ fn what_makes_no_sense_is_said() {
     usage(&["--rpc", &url, "--rpc-header", &header], &["--rpc-header: ", "Name: value"]);
     usage(&["--rpc", &url, "--logs", "x"], &["--logs", "--rpc"]);
     usage(&["--rpc", &url, &url], &["cannot be used with '[HEADERS]...'"]);
-    usage(&["--rpc", &url, "--timeout", &url], &["a URL, not shown"]);
+    usage(&["--rpc", &url, "--timeout", &url], &["not shown"]);
     for scheme in ["ws", "wss", "ftp"] {
         usage(&["--rpc", &format!("{scheme}://{SECRET}@host/v3/")], &["--rpc: "]);
     }
