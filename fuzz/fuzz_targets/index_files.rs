@@ -82,7 +82,7 @@ fuzz_target!(|data: &[u8]| {
         [single.to_vec(), several.to_vec()].into_iter().filter(|clause| !clause.is_empty());
     let query = CompiledQuery::new(clauses.collect());
     let mut answers =
-        Backend::available().map(|backend| index.candidates(backend, &query, blocks.clone()));
+        Backend::available().map(|backend| index.candidates_on(backend, &query, blocks.clone()));
     let first = answers.next().expect("a backend");
     for answer in answers {
         match (&first, answer) {

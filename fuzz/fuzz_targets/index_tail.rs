@@ -9,7 +9,6 @@ use std::io;
 use chainsieve::eth::index::{FileKind, Index, Storage};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan;
-use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
 /// Lengths of a manifest, of the header of a tail, and of a slot of a tail, in bytes.

@@ -4,7 +4,6 @@
 
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::log_query::{BlockSelection, LogQuery, Semantics};
-use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
