@@ -286,7 +286,7 @@ fn kills(scene: &Scene) {
         "0x0101010101010101010101010101010101010101010101010101010101010101",
     ]);
     let other = run(scene, &arguments);
-    assert_eq!(other.code, 3);
+    assert_eq!(other.code, 5);
     assert!(other.stderr.contains("--cursor is of the query"), "{}", other.stderr);
 }
 
@@ -371,7 +371,7 @@ fn lies(scene: &Scene) {
         run(scene, &arguments)
     };
     let ended = follow(&omitting.url(), &[]);
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 4);
     let printed = ended.lines().into_iter().filter(|line| line["address"].is_string()).count();
     assert_eq!(printed, 0);
     assert!(ended.stderr.contains("not the receipts of the block"), "{}", ended.stderr);
@@ -399,7 +399,7 @@ fn lies(scene: &Scene) {
         Fate::Answered
     });
     let ended = follow(&forging.url(), &[]);
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
 
     // A trusted hash of a block on the chain, and of a block that left it.
@@ -411,7 +411,7 @@ fn lies(scene: &Scene) {
     assert!(ended.lines().contains(&anchor));
     let unknown = B256::repeat_byte(7).to_string();
     let ended = follow(node.rpc().url(), &["--anchor", &unknown]);
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 4);
     assert!(ended.stderr.contains("does not have the anchor"), "{}", ended.stderr);
     // The node still has the block, but not on its chain.
     let header = node.rpc().call("eth_getBlockByHash", &json!([old, false]));
@@ -453,14 +453,14 @@ fn too_deep(scene: &Scene) {
 
     let count = follow.lines().len();
     node.reorganise(5, &[]);
-    assert_eq!(follow.process().wait().code(), Some(3));
+    assert_eq!(follow.process().wait().code(), Some(4));
     let log = follow.process().log();
     assert!(log.contains("a reorganisation too deep to follow"), "{log}");
     assert_eq!(follow.lines().len(), count, "no line about the reorganisation is printed");
 
     // The cursor file is unchanged: the next run fails in the same way.
     let again = run(scene, &arguments);
-    assert_eq!(again.code, 3);
+    assert_eq!(again.code, 4);
     assert!(again.stderr.contains("a reorganisation too deep to follow"), "{}", again.stderr);
     assert_eq!(again.lines().len(), 1, "the first line, and no log");
 }

@@ -162,13 +162,13 @@ fn build(scene: &Scene) {
         scene,
         &["eth", "index", "build", other, "--label", "anvil", "--rpc", &url, "--to", "1000000"],
     );
-    assert_eq!(beyond.code, 3);
+    assert_eq!(beyond.code, 5);
     assert!(beyond.stderr.contains("--to is 1000000"), "{}", beyond.stderr);
     // A chain label that contradicts the provider's chain id.
     let fresh = scene.path("fresh");
     let fresh = fresh.to_str().expect("a path");
     let mainnet = run(scene, &["eth", "index", "build", fresh, "--rpc", &url]);
-    assert_eq!(mainnet.code, 3);
+    assert_eq!(mainnet.code, 5);
     assert!(mainnet.stderr.contains("chain id is 31337"), "{}", mainnet.stderr);
 }
 
@@ -228,13 +228,13 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
             &other,
         ],
     );
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
     // Without `--assume-bloom`, blooms of an unknown chain prove nothing.
     let url = node.rpc().url().to_owned();
     let ended =
         run(scene, &["eth", "follow", "--once", "--from", "0", "--index", index, "--rpc", &url]);
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("prove nothing"), "{}", ended.stderr);
 }
 
@@ -293,7 +293,7 @@ fn reorganisations(scene: &Scene) {
     );
     if ended.code != 0 {
         // A header with another number is refused; the headers before it are kept.
-        assert_eq!(ended.code, 3);
+        assert_eq!(ended.code, 5);
         assert!(ended.stderr.contains("was asked for"), "{}", ended.stderr);
     }
     assert_eq!(last(&run_it("append", &[]))["last"], json!(node.height()));
@@ -303,7 +303,7 @@ fn reorganisations(scene: &Scene) {
     let before = fs::read_dir(index).expect("a folder").count();
     node.reorganise(node.height() - SECTION + 10, &[]);
     let ended = run_it("append", &[]);
-    assert_eq!(ended.code, 3);
+    assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("the lowest that could be taken off"), "{}", ended.stderr);
     assert_eq!(fs::read_dir(index).expect("a folder").count(), before);
 }

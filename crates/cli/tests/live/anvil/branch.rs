@@ -118,7 +118,7 @@ fn made_up(scene: &Scene) {
         assert!(report["logs"].as_u64().expect("a count") < truth.len() as u64, "{}", story());
 
         let ended = audit(scene, &[&url], &query, head, &["--anchor", &anchor]);
-        assert!(ended.code == 1 || ended.code == 4, "{}{}", ended.stdout, ended.stderr);
+        assert!(ended.code == 5 || ended.code == 4, "{}{}", ended.stdout, ended.stderr);
         assert!(!ended.stdout.contains("complete"), "{}", ended.stdout);
 
         // Next to an honest provider, the forged branch is not accepted.

@@ -99,7 +99,7 @@ fn receipts(scene: &Scene) {
             let ended = audit(scene, &[&proxy.url()], &query, head, &["--anchor", &anchor]);
             let story = || format!("{name} of block {block}: {}{}", ended.stdout, ended.stderr);
             assert!(proxy.calls()["eth_getBlockReceipts"] > 0);
-            if ended.code == 1 {
+            if ended.code == 5 {
                 assert_eq!(ended.stdout, "", "{}", story());
                 continue;
             }
@@ -201,8 +201,8 @@ fn headers(scene: &Scene) {
         for more in [&anchored[..], &[]] {
             let ended = audit(scene, &[&url], &query, head, more);
             let story = || format!("{field} of block {block}: {}{}", ended.stdout, ended.stderr);
-            assert!(ended.code == 1 || ended.code == 4, "{}", story());
-            if ended.code == 1 {
+            assert!(ended.code == 5 || ended.code == 4, "{}", story());
+            if ended.code == 5 {
                 assert_eq!(ended.stdout, "", "{}", story());
                 assert!(ended.stderr.contains("error: "), "{}", story());
             } else {
