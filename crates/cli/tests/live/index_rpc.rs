@@ -294,7 +294,7 @@ fn reorganisations(scene: &Scene) {
     if ended.code != 0 {
         // A header with another number is refused; the headers before it are kept.
         assert_eq!(ended.code, 5);
-        assert!(ended.stderr.contains("was asked for"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("was requested"), "{}", ended.stderr);
     }
     assert_eq!(last(&run_it("append", &[]))["last"], json!(node.height()));
     verify(scene, &node, index);
