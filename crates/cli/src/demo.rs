@@ -169,7 +169,8 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     Ok((filter, data, built))
 }
 
-/// Returns `true` if `tx` pays to or spends an element of `own`; adds the outpoints of such outputs.
+/// Returns `true` if `tx` pays to or spends an element of `own`; adds the outpoints of such
+/// outputs.
 fn is_own(tx: &Transaction, own: &mut HashSet<Vec<u8>>) -> bool {
     let txid = tx.compute_txid();
     let mut found = false;

@@ -21,8 +21,8 @@ pub(crate) struct Report {
     page: Page,
     /// Output for programs.
     json: Value,
-    /// Hex that is printed alone on standard output, for a pipe; the page is then written to standard
-    /// error.
+    /// Hex that is printed alone on standard output, for a pipe; the page is then written to
+    /// standard error.
     payload: Option<String>,
     exit: Exit,
     is_last_line: bool,
@@ -299,8 +299,8 @@ pub(crate) fn print_log(text: &str) {
 
 /// Escapes control characters and marks of writing direction, except line breaks.
 ///
-/// Untrusted files and file names may contain them. On a terminal they would move the cursor, colour
-/// lines or change the order of the text.
+/// Untrusted files and file names may contain them. On a terminal they would move the cursor,
+/// colour lines or change the order of the text.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     let steers = |c: char| {
         (c.is_control() && c != '\n')

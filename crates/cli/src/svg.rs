@@ -1,7 +1,7 @@
 //! SVG drawing primitives of the charts.
 //!
-//! The SVG is written by hand: no plotting package supports both light and dark pages, which SVG does
-//! with a media query.
+//! The SVG is written by hand: no plotting package supports both light and dark pages, which SVG
+//! does with a media query.
 
 use std::fmt::Write as _;
 
@@ -26,8 +26,8 @@ const DARK_STYLE: &str = "
 pub(crate) struct Drawing(String);
 
 impl Drawing {
-    /// Starts a document of this size in pixels, with a title, a description, and the chart's own CSS
-    /// classes for light and for dark pages.
+    /// Starts a document of this size in pixels, with a title, a description, and the chart's own
+    /// CSS classes for light and for dark pages.
     pub(crate) fn new(
         (width, height): (f64, f64),
         (title, about): (&str, &str),

@@ -60,7 +60,8 @@ pub(crate) struct NewArgs {
     /// The indices of ranged descriptors: a single index, or FIRST-LAST
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
-    /// Insert public keys as well as their hashes: also finds P2PK and multisig, at a cost in privacy
+    /// Insert public keys as well as their hashes: also finds P2PK and multisig, at a cost in
+    /// privacy
     #[arg(long)]
     pub(crate) with_keys: bool,
     /// The false-positive rate: the share of other elements that match too
@@ -104,7 +105,7 @@ pub(crate) struct InfoArgs {
     pub(crate) filter: String,
 }
 
-/// `--update`.
+/// Possible values of `--update`.
 const UPDATES: [Choice<UpdateMode>; 3] = [
     ("none", UpdateMode::None, "None: later spends of matched outputs are not found"),
     ("all", UpdateMode::All, "Every output that matches"),
@@ -145,7 +146,8 @@ impl FromStr for Range {
         let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
             return Err("not an index or FIRST-LAST");
         };
-        // The largest filter that nodes accept has 288,000 bits, so a wider range is a typing error.
+        // The largest filter that nodes accept has 288,000 bits, so a wider range is a typing
+        // error.
         match last.checked_sub(first) {
             None => Err("the first index is greater than the last"),
             Some(288_000..) => Err("more indices than the largest filter has bits, 288000"),

@@ -194,8 +194,8 @@ pub(crate) struct VerifyProofArgs {
 /// Trusted block headers, with which the block hashes of filters are compared.
 #[derive(Debug, Args)]
 pub(crate) struct BlockHeadersArgs {
-    /// Block headers that you trust, for every height in question: a file of 80 raw bytes per header,
-    /// or of hex, one header per line. Filters of other blocks are rejected
+    /// Block headers that you trust, for every height in question: a file of 80 raw bytes per
+    /// header, or of hex, one header per line. Filters of other blocks are rejected
     #[arg(long, value_name = "FILE")]
     pub(crate) block_headers: Option<PathBuf>,
     /// The height of the first header of --block-headers

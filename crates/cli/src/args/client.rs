@@ -36,7 +36,8 @@ pub(crate) struct PeerArgs {
 /// What the filters that peers send are compared with.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// A filter header that you trust, at a multiple of 1,000: peers with another one are disconnected
+    /// A filter header that you trust, at a multiple of 1,000: peers with another one are
+    /// disconnected
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) checkpoint: Vec<HeaderAt>,
     /// Fetch one random block of every COUNT blocks and audit its filter; 0 turns this off
@@ -53,7 +54,7 @@ fn birthday(text: &str) -> Result<Birthday, &'static str> {
     day.ok_or("neither a height nor a day, YYYY-MM-DD")
 }
 
-/// `--protocol`.
+/// Possible values of `--protocol`.
 const PROTOCOLS: [Choice<Protocol>; 2] = [
     (
         "bip157",

@@ -110,7 +110,7 @@ pub(crate) struct BuildArgs {
     pub(crate) overwrite: OverwriteArgs,
 }
 
-/// `--kind`.
+/// Possible values of `--kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Made {
     /// A kind of filter in chainsieve's own format.
@@ -130,7 +130,7 @@ pub(crate) struct KeyHashArgs {
     pub(crate) seed: Option<String>,
 }
 
-/// `--hash`.
+/// Possible values of `--hash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum HashName {
     /// SipHash-1-3, key of 16 bytes: safe if strangers choose the keys
@@ -183,7 +183,7 @@ pub(crate) struct TestArgs {
     pub(crate) key_hash: KeyHashArgs,
 }
 
-/// `--show`.
+/// Possible values of `--show`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Answers {
     /// Every key
@@ -262,7 +262,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) overwrite: OverwriteArgs,
 }
 
-/// `--as`.
+/// Possible values of `--as`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// chainsieve's own
@@ -277,7 +277,7 @@ pub(crate) enum Format {
     Xor16,
 }
 
-/// `--to`.
+/// Possible values of `--to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
     /// chainsieve's own

@@ -41,7 +41,7 @@ pub(crate) struct MatchArgs {
     pub(crate) overwrite: OverwriteArgs,
 }
 
-/// `--as`.
+/// Possible values of `--as`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Contents {
     /// A block if the input decodes as one, otherwise a transaction

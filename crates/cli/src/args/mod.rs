@@ -1,4 +1,4 @@
-//! The command line: what `--help` says and what each command takes.
+//! The command line: arguments and help texts of every command.
 
 pub(crate) mod bloom;
 pub(crate) mod cf;
@@ -100,7 +100,8 @@ pub(crate) enum Command {
     /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
-    /// Show both on real blocks, without a network: a wallet's filter, and a log that a node omitted
+    /// Show both on real blocks, without a network: a wallet's filter, and a log that a node
+    /// omitted
     #[command(after_long_help = DEMO_HELP)]
     Demo,
     /// Print completions for a shell

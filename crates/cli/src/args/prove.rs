@@ -71,7 +71,8 @@ pub(crate) struct VerifyArgs {
     /// The payload of a merkleblock message: hex, a file, or - for standard input
     #[arg(value_name = "MERKLEBLOCK")]
     pub(crate) merkle_block: String,
-    /// Transactions delivered with the merkleblock: hex, files (raw, or one hex item per line), or -
+    /// Transactions delivered with the merkleblock: hex, files (raw, or one hex item per line), or
+    /// -
     #[arg(value_name = "TX")]
     pub(crate) transactions: Vec<String>,
     /// The network, whose proof-of-work limit applies
@@ -85,7 +86,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) block_hash: Option<BlockHash>,
 }
 
-/// `--policy`.
+/// Possible values of `--policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
     /// The tree, proof of work, and no 64-byte transaction or inner node that decodes as one

@@ -1,4 +1,4 @@
-//! `btc match`.
+//! The command `btc match`.
 
 use anyhow::{Context as _, bail};
 use chainsieve::bitcoin::{Block, Network, Transaction};
@@ -30,7 +30,8 @@ pub(crate) fn run(args: &MatchArgs) -> anyhow::Result<Report> {
     let progress = Progress::over_files(args.inputs.iter().map(String::as_str));
     let mut done = 0;
     let mut results = Vec::new();
-    // One argument is read at a time, because the blocks of a chain may not fit into memory together.
+    // One argument is read at a time, because the blocks of a chain may not fit into memory
+    // together.
     for argument in &args.inputs {
         for input in reader.many(argument, what(args.contents))? {
             results.push(match_input(&mut filter, input, args.contents)?);

@@ -39,8 +39,8 @@ fn for_each_transaction(
     Ok(())
 }
 
-/// Reads a filter of a size that nodes accept, and adds a warning if it has trailing bytes or matches
-/// everything.
+/// Reads a filter of a size that nodes accept, and adds a warning if it has trailing bytes or
+/// matches everything.
 fn load_filter(
     reader: &Reader,
     argument: &str,

@@ -1,4 +1,4 @@
-//! `btc prove make` and `btc prove verify`.
+//! The commands `btc prove make` and `btc prove verify`.
 
 use std::collections::HashSet;
 

@@ -194,8 +194,8 @@ pub(crate) fn read_lines<T>(
     Ok(items)
 }
 
-/// Removes a comment from a line. A `#` starts a comment only at the start of the line or after white
-/// space; inside a word it starts the checksum of a descriptor.
+/// Removes a comment from a line. A `#` starts a comment only at the start of the line or after
+/// white space; inside a word it starts the checksum of a descriptor.
 fn without_comment(line: &str) -> &str {
     let mut before = ' ';
     for (at, c) in line.char_indices() {

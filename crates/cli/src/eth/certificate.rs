@@ -1,4 +1,4 @@
-//! `eth verify-certificate`.
+//! The command `eth verify-certificate`.
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::eth::audit::{Audit, AuditReport, Question, Status, Undecidable};
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     let trust = Trust { anchors, profile: &profile, query: &query, semantics, blocks };
     let question =
         Question { chain: &chain, anchors, query: &query, blocks, semantics, profile: &profile };
-    // Says of which blocks receipts are needed.
+    // The audit determines the blocks whose receipts are needed.
     let audit = Audit::new(question, &[])?;
     let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;
     let result = (!args.logs.is_empty()).then(|| logs::read(&args.logs)).transpose()?;
@@ -75,7 +75,8 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     Ok(Shown { certificate: &certificate, wanted, error, report, logs, warnings }.report())
 }
 
-/// The blocks of the verifier's query, which no header of someone else may decide.
+/// Returns the blocks of the verifier's query. They must be explicit: headers from an untrusted
+/// source must not determine the range.
 fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     match (query.blocks(), query::bounds(query)) {
         (BlockSelection::AtHash(hash), _) => Ok(ResolvedBlocks::AtHash(*hash)),
@@ -84,7 +85,7 @@ fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     }
 }
 
-/// What can be done about headers that are missing.
+/// Adds advice to the error for a certificate without headers.
 fn no_headers(error: VerifyError) -> anyhow::Error {
     match error {
         VerifyError::NoHeaders => anyhow!("it has no headers: give them as --headers"),

@@ -1,42 +1,43 @@
-//! The chart of `eth stats`: how full filters are, and what passes them, over a chain.
+//! The chart of `eth stats`: fill and false-positive rates of filters over the blocks of a chain.
 
 use crate::calendar::{Utc, midnight};
 use crate::output::{float, with_separators};
 use crate::svg::{self, Drawing};
 
-/// What a chart shows.
+/// The contents of a chart.
 #[derive(Debug)]
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
     /// `true` if the points stand at Unix times in seconds, `false` if at block numbers.
     pub(crate) by_time: bool,
-    /// Ascending, at least one.
+    /// The points in ascending order; at least one.
     pub(crate) points: Vec<Point>,
 }
 
-/// Blocks that are drawn as one. Fills and rates from 0 to 1.
+/// A group of blocks that is drawn as one point. Fills and rates are from 0 to 1.
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) x: f64,
     pub(crate) low: f64,
     pub(crate) median: f64,
     pub(crate) high: f64,
-    /// Share of blocks that one, two and three absent values pass.
+    /// Share of blocks whose filter one, two and three absent values pass.
     pub(crate) rates: [f64; 3],
 }
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 664.0;
 const LEFT: f64 = 84.0;
-/// A number that is centred under the last tick fits.
+/// The right margin has room for half of a number that is centred under the last tick.
 const RIGHT: f64 = WIDTH - 52.0;
 const FILL_PANEL: Panel = Panel { top: 142.0, bottom: 322.0 };
 const RATE_PANEL: Panel = Panel { top: 412.0, bottom: 592.0 };
-/// The lowest rate that is drawn, and the fewest decades.
+/// The lowest rate that is drawn.
 const LOWEST: f64 = 1e-6;
+/// The minimum number of decades on the axis of rates.
 const FEWEST_DECADES: i32 = 2;
-/// Above so many points the lines say enough.
+/// Maximum number of points that are drawn as dots; more dots would hide the line.
 const DOTS: usize = 48;
 
 const LIGHT: &str = "\
@@ -50,14 +51,14 @@ const DARK: &str = "\
     .one-dot { fill: #f0883e } .two-dot { fill: #f778ba } .three-dot { fill: #56d364 }
 ";
 
-/// Where a set of axes stands.
+/// Vertical position of a pair of axes, in pixels.
 struct Panel {
     top: f64,
     bottom: f64,
 }
 
 impl Panel {
-    /// The height of a share of the panel, 0 at its bottom.
+    /// Returns the vertical position of a share from 0 (bottom) to 1 (top).
     fn y(&self, share: f64) -> f64 {
         self.bottom - share.clamp(0.0, 1.0) * (self.bottom - self.top)
     }
@@ -130,7 +131,7 @@ fn rates(out: &mut Drawing, points: &[Point], scale: &Scale) {
     }
 }
 
-/// The decades below 100 % that are drawn: down to the lowest rate.
+/// Returns the number of decades below 100 % to draw, down to the lowest rate.
 fn decades(points: &[Point]) -> i32 {
     let rates = points.iter().flat_map(|point| point.rates).filter(|rate| *rate > 0.0);
     let lowest = rates.fold(1.0, f64::min).max(LOWEST);
@@ -140,13 +141,13 @@ fn decades(points: &[Point]) -> i32 {
     decades.max(FEWEST_DECADES)
 }
 
-/// `100 %`, `10 %`, `0.01 %`.
+/// Formats the label of a decade: `100 %`, `10 %`, `0.01 %`.
 fn percent_of_decade(decade: i32) -> String {
     let digits = usize::try_from(decade - 2).unwrap_or(0);
     format!("{:.digits$} %", 10_f64.powi(2 - decade))
 }
 
-/// A line through points, with dots where there are few.
+/// Draws a line through points, with dots if there are few points.
 fn series(out: &mut Drawing, class: &str, points: impl Iterator<Item = (f64, f64)> + Clone) {
     out.polyline(class, points.clone());
     if points.clone().count() <= DOTS {
@@ -159,7 +160,7 @@ fn series(out: &mut Drawing, class: &str, points: impl Iterator<Item = (f64, f64
     }
 }
 
-/// Swatches with their words, side by side: an area, a line, or both.
+/// Draws the entries of a legend side by side, each with a line or an area.
 fn legend(out: &mut Drawing, y: f64, entries: &[(&str, &str, &str)]) {
     let mut x = LEFT;
     for (area, stroke, words) in entries {
@@ -187,7 +188,7 @@ impl Scale {
     fn of(points: &[Point]) -> Self {
         let first = points.first().map_or(0.0, |point| point.x);
         let last = points.last().map_or(1.0, |point| point.x);
-        // A single point stands in the middle.
+        // A single point is drawn in the middle.
         if last - first < 1.0 {
             Self { first: first - 1.0, last: first + 1.0 }
         } else {
@@ -199,7 +200,7 @@ impl Scale {
         LEFT + (value - self.first) / (self.last - self.first) * (RIGHT - LEFT)
     }
 
-    /// Round places with their labels.
+    /// Returns the positions and labels of round block numbers.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a block's number")]
     fn block_ticks(&self) -> Vec<(f64, String)> {
         let rough = (self.last - self.first) / 7.0;
@@ -225,7 +226,8 @@ impl Scale {
         let mut ticks = Vec::new();
         if years > 3 {
             let step = years.div_ceil(12);
-            // Times are anyone's numbers: no more years than are drawn are looked at.
+            // Timestamps are untrusted and may span very many years, so only the years to be drawn
+            // are visited.
             let round = first.div_ceil(step).saturating_mul(step);
             let within = |year: &u64| *year <= last;
             let years = (0..=12).map(|tick| round.saturating_add(tick * step)).take_while(within);
@@ -249,7 +251,7 @@ impl Scale {
         }
         ticks.retain(|(x, _)| (LEFT..=RIGHT).contains(x));
         if ticks.is_empty() {
-            // Within a month: its two ends.
+            // All points are within a month: both ends are labelled.
             for (time, x) in [(self.first, LEFT + 20.0), (self.last, RIGHT - 20.0)] {
                 ticks.push((x, Utc::new(time.max(0.0) as u64).date()));
             }
@@ -258,12 +260,12 @@ impl Scale {
     }
 }
 
-/// Seconds since 1970 at the start of a month, counted from 0.
+/// Returns the Unix time of the start of a month, which is counted from 0.
 fn start_of_month(year: u64, month: u64) -> f64 {
     float(midnight(year, month + 1, 1))
 }
 
-/// `17,686,111`, or `17.5 M` where the steps are round enough.
+/// Formats a block number as `17,686,111`, or as `17.5 M` if the steps are multiples of 100,000.
 fn block_label(number: u64, step: u64) -> String {
     const MILLION: u64 = 1_000_000;
     if number == 0 || !step.is_multiple_of(100_000) {

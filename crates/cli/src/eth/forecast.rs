@@ -1,4 +1,4 @@
-//! `eth forecast`.
+//! The command `eth forecast`.
 
 use anyhow::bail;
 use chainsieve::eth::forecast::Forecast;
@@ -12,7 +12,7 @@ use crate::args::eth::ForecastArgs;
 use crate::exit::Exit;
 use crate::output::{Page, Report, bytes, estimate, float, grouped, share, span};
 
-/// Values of a clause that the page shows; the JSON has all.
+/// Maximum number of values of a clause that the page shows; the JSON lists all.
 const SHOWN: usize = 8;
 
 pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {

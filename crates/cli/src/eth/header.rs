@@ -1,4 +1,4 @@
-//! `eth header`.
+//! The command `eth header`.
 
 use chainsieve::alloy_primitives::{B256, U256};
 use chainsieve::eth::bloom::estimated_values;
@@ -134,12 +134,12 @@ fn bloom_lines(header: &HeaderView<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The chance that one, two and three absent values pass a filter.
+/// Returns the probability that one, two and three absent values pass a filter.
 fn rates(fill: f64) -> [f64; 3] {
     [3, 6, 9].map(|bits| fill.powi(bits))
 }
 
-/// Hex, and the text if it is one.
+/// Formats extra data as hex, followed by the text if it is printable.
 fn extra_data(bytes: &[u8]) -> String {
     let hex = format!("0x{}", hex::encode(bytes));
     match str::from_utf8(bytes) {
@@ -202,7 +202,7 @@ fn json(source: &str, position: Position, header: &HeaderView<'_>, hash: B256) -
     })
 }
 
-/// A number that may not fit those of JSON.
+/// Returns a JSON number, or decimal text if the number exceeds 64 bits.
 fn decimal(number: U256) -> Value {
     u64::try_from(number).map_or_else(|_| json!(number.to_string()), |number| json!(number))
 }

@@ -1,4 +1,4 @@
-//! Headers of the sources that the arguments name, in batches.
+//! Reads the headers of all sources in the arguments, in batches.
 
 use std::collections::VecDeque;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use crate::args::eth::HeaderFormat;
 use crate::progress::Progress;
 use crate::source::{Bytes, Source};
 
-/// Headers of one source, in its order.
+/// A batch of headers of one source, in the order of the source.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) source: String,
@@ -19,7 +19,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// The headers, each with its position in the source.
+    /// Returns the headers, each with its position in the source.
     pub(crate) fn headers(
         &self,
     ) -> impl Iterator<Item = anyhow::Result<(Position, HeaderView<'_>)>> {
@@ -38,7 +38,7 @@ impl Batch {
 
     fn not_linked(&self, error: FileError) -> anyhow::Error {
         let error = match error.problem {
-            // Its parent is right, and has a child already.
+            // The parent is right, but the chain already contains another child of it.
             FileProblem::Chain(ChainError::Parent { number, expected, found })
                 if expected == found =>
             {
@@ -57,7 +57,7 @@ impl Batch {
         self.headers.is_empty()
     }
 
-    /// Drops headers before `from` and after `to` at the two ends.
+    /// Drops the headers before block `from` and after block `to`.
     pub(crate) fn keep(&mut self, from: Option<u64>, to: Option<u64>) {
         let bound = |number: Option<u64>| number.map_or(Bound::Unbounded, Bound::Included);
         self.headers.trim((bound(from), bound(to)));
@@ -70,7 +70,7 @@ pub(crate) struct Headers<'a> {
     format: HeaderFormat,
     open: Option<Open>,
     progress: Progress,
-    /// Bytes of the sources that were read to their end.
+    /// Number of bytes of the sources that were read completely.
     done: u64,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Headers<'a> {
         Self { arguments, format, open: None, progress, done: 0 }
     }
 
-    /// The next batch, of at least one header; none after the last.
+    /// Returns the next batch, of at least one header; `None` after the last one.
     pub(crate) fn next_batch(&mut self) -> anyhow::Result<Option<Batch>> {
         loop {
             let mut open = match self.open.take() {

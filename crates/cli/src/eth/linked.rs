@@ -1,4 +1,4 @@
-//! Headers linked to one chain, batch by batch, on all cores.
+//! Links headers to one chain, batch by batch, on all cores.
 
 use anyhow::Context as _;
 use chainsieve::eth::header::HeaderChain;
@@ -7,17 +7,18 @@ use rayon::prelude::*;
 use super::headers::{Batch, Headers};
 use crate::args::eth::LinkedHeaders;
 
-/// The stretch of blocks that is of interest.
+/// The range of blocks to read; `None` means no bound.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Bounds {
     pub(crate) from: Option<u64>,
     pub(crate) to: Option<u64>,
 }
 
-/// Links all headers of `args` within `bounds`, and hands on each stretch in order: to `work` on
-/// any thread, then to `take` with what came of it.
+/// Links all headers of `args` within `bounds`. Passes each batch to `work`, on any thread, and
+/// then, in order, to `take` with the result of `work`.
 ///
-/// Each batch is linked by itself, and then to the one before it.
+/// The headers of a batch are linked in parallel with other batches; then the batch is linked to
+/// the one before it.
 pub(crate) fn for_each<R: Send>(
     args: &LinkedHeaders,
     bounds: Bounds,
@@ -27,7 +28,7 @@ pub(crate) fn for_each<R: Send>(
     let threads = args.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
     let mut headers = Headers::new(&args.headers, args.format);
-    // An empty chain that goes on where the last batch ended.
+    // An empty chain that continues the last batch.
     let mut last: Option<HeaderChain> = None;
     loop {
         let mut batches = Vec::new();
@@ -37,7 +38,7 @@ pub(crate) fn for_each<R: Send>(
             if !batch.is_empty() {
                 batches.push(batch);
             } else if last.is_some() && bounds.to.is_some() {
-                // Behind the range: what follows is not read.
+                // This batch is after the range, so nothing more is read.
                 break;
             }
         }

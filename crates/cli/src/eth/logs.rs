@@ -1,4 +1,4 @@
-//! The logs that a provider answered.
+//! Reads the logs of a provider's answer.
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::files::{JsonValue, JsonValues};
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 
 use crate::source::Source;
 
-/// A reply of many logs is one value.
+/// Maximum size of a JSON value in bytes: a reply with many logs is a single value.
 const MAX_VALUE: u64 = 1 << 30;
 
-/// Reads logs from each file: replies of a node, lists, or a log a line.
+/// Reads logs from each file: replies of a node, lists, or one log per line.
 pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     let mut logs = Vec::new();
     for argument in arguments {
@@ -29,7 +29,7 @@ pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     Ok(logs)
 }
 
-/// A node's reply, whose fields no log has.
+/// A node's reply; logs have none of these fields.
 #[derive(Deserialize)]
 struct Reply<'a> {
     jsonrpc: Option<IgnoredAny>,

@@ -1,4 +1,4 @@
-//! What the user says of the chain.
+//! The chain profile, given by the user or derived from the provider's chain id.
 
 use anyhow::{Context as _, bail};
 use chainsieve::eth::chain_profile::ChainProfile;
@@ -8,13 +8,13 @@ use crate::args::eth::TrustArgs;
 
 const ASSUMED: &str = "assumed";
 
-/// The profile of `--chain` or `--assume-bloom`, one of which must be given.
+/// Returns the profile of `--chain` or `--assume-bloom`, one of which must be given.
 pub(crate) fn read(args: &TrustArgs) -> anyhow::Result<ChainProfile> {
     let given = given(args)?;
     given.ok_or_else(|| UsageError("--chain or --assume-bloom is missing: see --help").into())
 }
 
-/// The profile of `--chain` or `--assume-bloom`; `None` if neither is given.
+/// Returns the profile of `--chain` or `--assume-bloom`; `None` if neither is given.
 pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     let Some(chain) = &args.chain else {
         let assumed = |bloom| ChainProfile::assumed(ASSUMED, bloom, args.assume_receipts);
@@ -36,8 +36,8 @@ pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     })
 }
 
-/// The profile of the chain with this id, which a provider says is its own; what the user says of
-/// it goes before, and must be of the same chain.
+/// Returns the profile for the chain id that a provider returns. A profile that the user gives
+/// takes precedence; a `--chain` must have the same id.
 pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<ChainProfile> {
     let known = ChainProfile::of_chain_id(chain_id);
     let Some(given) = given(args)? else {

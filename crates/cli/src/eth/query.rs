@@ -1,4 +1,4 @@
-//! The query that flags or a file describe.
+//! Reads the log query from flags or from a file.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
 use crate::input::{Reader, shorten};
 
-/// Reads the query. Its range is what the query says, if need be overruled by `--from`, `--to`.
+/// Reads the query. `--from` and `--to` override the range of `--query`.
 pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
     let mut query = match &args.query {
         Some(path) => {
@@ -47,7 +47,8 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
     Ok(query)
 }
 
-/// Flags that name no first block would ask for the newest alone.
+/// Returns an error if no first block is given with `--rpc`: `eth_getLogs` without `fromBlock`
+/// means the newest block alone.
 pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
     if args.query.is_none() && args.from.is_none() {
         return Err(UsageError("--from is missing: with --rpc, the range begins where you say"));
@@ -58,8 +59,8 @@ pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
 /// The fields of the object that `eth_getLogs` takes.
 const FIELDS: [&str; 5] = ["address", "topics", "fromBlock", "toBlock", "blockHash"];
 
-/// Refuses fields that mean nothing: a node passes over them, and so a slip in a name, or a whole
-/// request in place of its object, would ask for every log.
+/// Rejects unknown fields. Nodes ignore them, so a typing error in a name, or a whole JSON-RPC
+/// request in place of its filter object, would request every log.
 fn known_fields(query: &str) -> anyhow::Result<()> {
     let query = query.trim_start_matches('\u{feff}');
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(query)?;
@@ -115,7 +116,7 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     };
     let declared = signature.trim();
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
-    // The error of the canonical form names the place that is wrong.
+    // The error of the canonical form contains the position of the mistake.
     let events = Events::new().signature(&format!("event {declared}")).map_err(|_| error)?;
     let signature = events.iter().next().context("no event")?.signature();
     // A declaration may name types of its own: hashed as it is, a slip would select nothing.
@@ -125,7 +126,7 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     }
 }
 
-/// The topics of a position: none if nothing was given, empty for `any`.
+/// Returns the topics of a position: `None` if none was given, an empty list for `any`.
 fn topic_set(
     given: &[String],
     flag: &'static str,
@@ -135,11 +136,11 @@ fn topic_set(
         return Ok(None);
     }
     let topics = each(given, flag, reader, topic)?;
-    // "Any" beside others is any.
+    // `any` together with other topics matches any topic.
     Ok(Some(topics.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default()))
 }
 
-/// Each value of a flag, those of `@FILE` one a line.
+/// Reads the values of a flag; `@FILE` stands for a file with one value per line.
 fn each<T>(
     given: &[String],
     flag: &'static str,
@@ -166,7 +167,7 @@ fn each<T>(
     Ok(values)
 }
 
-/// The numbers that bound a query's range; none where a tag or nothing stands.
+/// Returns the block numbers at the two ends of a query's range; `None` for a tag or an open end.
 pub(crate) fn bounds(query: &LogQuery) -> (Option<u64>, Option<u64>) {
     let number = |tag: Option<BlockTag>| match tag {
         Some(BlockTag::Number(number)) => Some(number),
@@ -203,7 +204,7 @@ pub(crate) fn stdin_once<'a>(
     Reader::of(query.into_iter().chain(listed.map(OsStr::new)).chain(others))
 }
 
-/// The names of a query's clauses, in the order in which it is compiled, and their values.
+/// Returns the names and values of a query's clauses, in the order of the compiled query.
 pub(crate) fn clauses(query: &LogQuery) -> Vec<(String, Vec<String>)> {
     let mut clauses = Vec::new();
     if !query.address_set().is_empty() {

@@ -1,4 +1,4 @@
-//! Receipts of blocks from whatever holds them.
+//! Reads receipts of blocks from files, folders and archives.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,33 +16,33 @@ use crate::input::{decode_hex, named};
 use crate::output::grouped;
 use crate::source::Source;
 
-/// Receipts of one block are believed to be no larger: at 60 million gas, 8 gas for a byte of a
-/// log's data leaves less than 8 MB.
+/// Maximum size of the receipts of one block in RLP, in bytes. A block of 60 million gas, at 8 gas
+/// for each byte of log data, has less than 8 MB.
 const MAX_RLP: u64 = 64 << 20;
-/// In JSON they are some three times as large.
+/// Maximum size of the receipts of one block in JSON, in bytes: JSON is about three times as large.
 const MAX_JSON: u64 = 256 << 20;
 
-/// Whose receipts they are, as their source says.
+/// The block of receipts, as their source claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     Number(u64),
     Hash(B256),
-    /// To be found out by their root.
+    /// The source does not name the block; the receipts root identifies it.
     Unknown,
 }
 
-/// Receipts of a block, read out of their source when they are wanted.
+/// A function that reads the receipts of a block, called only if they are needed.
 pub(crate) type Found<'a> = Box<dyn FnOnce() -> anyhow::Result<BlockReceipts> + 'a>;
 
-/// Called for the receipts of each block: the block, the place of the receipts in words, and a
+/// Callback for the receipts of each block: the block, a description of their position, and a
 /// function that reads them.
 type Take<'a> = dyn FnMut(Whose, String, Found<'_>) -> anyhow::Result<()> + 'a;
 
-/// Reads all receipts of files and folders. A file of a folder that can't be read, which nobody
-/// named, is left out; returns what is to be said of such files.
+/// Reads all receipts of files and folders. Returns warnings about unreadable files of folders,
+/// which are skipped.
 ///
 /// # Errors
-/// Where a file that was named can't be read.
+/// Returns an error if a file that was named itself cannot be read.
 pub(crate) fn read_all(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for path in paths {
@@ -56,7 +56,7 @@ pub(crate) fn read_all(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result
     Ok(left_out)
 }
 
-/// The files that a path stands for: itself, or those of a folder that may hold receipts.
+/// Returns the path itself, or the files of a folder that may contain receipts.
 fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -99,7 +99,7 @@ fn read(path: &Path, take: &mut Take<'_>) -> anyhow::Result<()> {
     read().with_context(|| format!("receipts, {name}"))
 }
 
-/// Receipts by the position of their block in an archive.
+/// Reads the receipts of an archive, in which the position gives the block number.
 fn archive(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()> {
     let mut entries = BlockEntries::receipts(source.input);
     while let Some((number, entry)) = entries.next_entry()? {
@@ -173,7 +173,7 @@ fn hex_lines(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<
     Ok(())
 }
 
-/// Whichever form it is; one can't be taken for the other.
+/// Decodes receipts in the form of eth/68 or eth/69; no list is valid in both forms.
 fn of_rlp(list: &[u8]) -> anyhow::Result<BlockReceipts> {
     BlockReceipts::from_rlp_list(list).or_else(|error| {
         BlockReceipts::from_slim_list(list).map_err(|slim| {
@@ -182,7 +182,7 @@ fn of_rlp(list: &[u8]) -> anyhow::Result<BlockReceipts> {
     })
 }
 
-/// What a value of JSON may be: a node's reply, receipts under a block's hash, or one receipt.
+/// A JSON object that may be a node's reply, receipts with their block's hash, or a single receipt.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Value<'a> {
@@ -197,7 +197,7 @@ struct Value<'a> {
     block_hash: Option<B256>,
 }
 
-/// Receipts that come one by one, until another block's begin.
+/// Single receipts, collected until a receipt of another block follows.
 #[derive(Default)]
 struct Group {
     of: Option<(Option<u64>, Option<B256>)>,
@@ -265,7 +265,7 @@ fn value_of_json(
     Ok(())
 }
 
-/// A list of receipts, as objects or as hex.
+/// Decodes a list of receipts, as objects or as hex.
 fn list(text: &str) -> anyhow::Result<(Whose, BlockReceipts)> {
     let elements: Vec<&RawValue> = serde_json::from_str(text)?;
     if elements.first().is_some_and(|first| first.get().starts_with('"')) {
@@ -277,7 +277,7 @@ fn list(text: &str) -> anyhow::Result<(Whose, BlockReceipts)> {
     Ok((claimed(&receipts), receipts))
 }
 
-/// The block that the receipts name.
+/// Returns the block that the receipts name.
 fn claimed(receipts: &BlockReceipts) -> Whose {
     let hash = receipts.claims().iter().find_map(|claims| claims.block_hash);
     let number = receipts.claims().iter().find_map(|claims| claims.block_number);
@@ -296,7 +296,7 @@ impl Group {
         name: &str,
         take: &mut Take<'_>,
     ) -> anyhow::Result<()> {
-        // Receipts outside of an array say by their block where they belong.
+        // Receipts outside of an array are grouped by the block that they name.
         let same = self.of == Some(of);
         if !same {
             self.end(name, take)?;

@@ -1,5 +1,5 @@
-//! Providers as the commands use them: from flags, with bars and notes on standard error, and errors
-//! in words of the flags.
+//! Providers as the commands use them: built from flags, with progress bars and notes on standard
+//! error, and with errors that name the flags.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::output::{bytes, count, duration, grouped, print_note};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
-/// A value of the command line that no error, no debug output and no help shows.
+/// A secret argument, which no error, debug output or help shows.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) String);
 
@@ -31,13 +31,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The bar of a provider's work, and the notes that are kept for its end.
+/// The progress bar of a provider, and the notes that are printed later.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bar(Arc<Mutex<Shown>>);
 
 #[derive(Debug, Default)]
 struct Shown {
-    /// What is counted, how many there are, and the bar.
+    /// The name of the counted things, their total number, and the bar.
     bar: Option<(String, u64, Progress)>,
     kept: Vec<String>,
 }
@@ -51,7 +51,7 @@ impl Bar {
     pub(crate) fn show(&self, what: &str, done: u64, total: u64) {
         let bar = &mut self.shown().bar;
         if !matches!(bar, Some((of, all, _)) if (of.as_str(), *all) == (what, total)) {
-            // Two at a time would overwrite each other.
+            // The old bar must be dropped first: two bars would overwrite each other.
             *bar = None;
             *bar = Some((what.to_owned(), total, Progress::counting(total, what)));
         }
@@ -67,7 +67,7 @@ impl Bar {
         self.shown().bar.is_some()
     }
 
-    /// The notes that were kept since the last time.
+    /// Returns the notes that were kept since the last call.
     pub(crate) fn take_kept(&self) -> Vec<String> {
         std::mem::take(&mut self.shown().kept)
     }
@@ -77,7 +77,7 @@ impl Bar {
             Note::Progress { stage, done, total } => {
                 return self.show(&stage.to_string(), *done, *total);
             }
-            // Told once, at the start.
+            // The first line of `eth follow` contains this note as a warning.
             Note::Follow(note @ follow::Note::AnchorNotCompared(_)) => {
                 return self.shown().kept.push(note.to_string());
             }
@@ -101,7 +101,7 @@ fn receipts(blocks: u64, size: u64) -> String {
     format!("receipts of {blocks}, about {size}")
 }
 
-/// A provider as the flags have it, and its bar.
+/// Returns the builder of a provider with the limits of the flags, and its progress bar.
 pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (Builder, Bar) {
     let bar = Bar::default();
     let notes = bar.clone();
@@ -118,7 +118,7 @@ pub(crate) fn builder(args: &RpcArgs, endpoints: Vec<Endpoint>, stop: Stop) -> (
     (endpoints.into_iter().fold(builder, Builder::endpoint), bar)
 }
 
-/// The same with names of flags.
+/// Converts an error of a provider to one that names the flags of the command.
 pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
     let (advice, limit) = match &error {
         FetchError::TooManyHeaders { limit, .. } => ("--max-headers allows", Some(*limit)),
@@ -144,7 +144,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
     }
 }
 
-/// A warning with names of flags.
+/// Converts a warning of a provider to text that names the flags of the command.
 pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
         Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized takes it)"),

@@ -1,4 +1,4 @@
-//! `eth scan`.
+//! The command `eth scan`.
 
 use std::sync::OnceLock;
 
@@ -31,9 +31,9 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let mut scan = Scan::new(args, query, given.unwrap_or_else(ChainProfile::ethereum));
     let compiled = scan.query.compile();
     let (from, to) = query::bounds(&scan.query);
-    // An anchor may stand behind the range.
+    // An anchor may be after the range, so headers after the range are read if there is one.
     let kept = Bounds { from, to: to.filter(|_| args.trust.anchor.is_empty()) };
-    // The order of tests comes from the first headers; all stretches have the same.
+    // The scanner orders its tests by the first headers, and is then shared by all batches.
     let scanner = OnceLock::new();
     let find = |chain: &HeaderChain| {
         let by = || Scanner::ordered_by(&compiled, chain.blooms());
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     Ok(scan.report(args, &compiled))
 }
 
-/// The same with headers from a provider.
+/// Scans headers from a provider.
 fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<Report> {
     query::require_from(&args.query)?;
     let (builder, _) = builder(&args.rpc, vec![args.rpc.endpoint()?], Stop::new());
@@ -86,7 +86,7 @@ fn of_provider(args: &ScanArgs, query: &LogQuery, json: bool) -> anyhow::Result<
     Ok(scan.report(args, &compiled))
 }
 
-/// What was found so far.
+/// The results so far.
 struct Scan {
     query: LogQuery,
     profile: ChainProfile,
@@ -100,9 +100,9 @@ struct Scan {
     anchored_to: Option<u64>,
     candidates: u64,
     no_information: u64,
-    /// Who gave the headers, if it was no file.
+    /// The provider of the headers, if they are not from files.
     provider: Option<String>,
-    /// What is to be said besides.
+    /// Warnings of the provider.
     noted: Vec<String>,
 }
 
@@ -131,7 +131,7 @@ impl Scan {
         }
     }
 
-    /// Counts a stretch of headers in; returns the lines of its candidates.
+    /// Adds a range of headers; returns the lines of its candidates.
     fn take(&mut self, chain: &HeaderChain, found: &[usize], json: bool) -> String {
         let anchored = chain.anchored_to(&self.anchors);
         self.anchored_to = anchored.or(self.anchored_to);
@@ -277,7 +277,7 @@ impl Scan {
             ),
         ]);
         page.warnings(&warnings);
-        // The user's anchor was to prove the result, and does not.
+        // The user gave an anchor to prove the result, but it does not authenticate all blocks.
         let is_unproven = !self.anchors.is_empty() && self.anchored_to.is_none_or(|at| at < last);
         let exit = if is_unproven { Exit::Undecided } else { Exit::from(self.candidates > 0) };
         Report::new(page, json, exit).after_lines()

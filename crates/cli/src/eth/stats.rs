@@ -1,4 +1,4 @@
-//! `eth stats`.
+//! The command `eth stats`.
 
 use std::mem;
 
@@ -16,13 +16,13 @@ use crate::exit::Exit;
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, float, grouped, share, with_separators};
 
-/// Rows of a table that still reads well.
+/// Maximum number of rows of an automatic table, so that it stays readable.
 const ROWS: usize = 24;
-/// Points of a line that a chart can show.
+/// Maximum number of points of a line in the chart.
 const POINTS: usize = 240;
-/// Buckets kept while reading: when there are more, ten become one.
+/// Maximum number of buckets while reading in automatic mode; beyond it, ten are merged into one.
 const KEPT: usize = 1000;
-/// Rows at the most: each takes 16 kB.
+/// Maximum number of rows, because each bucket takes 16 kB of memory.
 const MOST: usize = 10_000;
 
 pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
@@ -50,16 +50,16 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-/// Blocks that are looked at together.
+/// Statistics of a group of blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
-    /// What the bucket covers: a multiple of the width, or months since year 0.
+    /// The position of the bucket: block number divided by the width, or months since year 0.
     pub(super) key: u64,
     pub(super) first: u64,
     pub(super) last: u64,
     pub(super) first_time: u64,
     pub(super) last_time: u64,
-    /// Filters that have not 256 bytes.
+    /// Number of blocks whose filter does not have 256 bytes.
     pub(super) without_filter: u64,
     pub(super) fills: FillHistogram,
 }
@@ -84,6 +84,7 @@ impl Bucket {
             self.fills.add([bytes]);
         } else {
             self.without_filter += 1;
+            // Such a filter rules nothing out, like a full one.
             self.fills.add([&[u8::MAX; 256]]);
         }
     }
@@ -102,7 +103,7 @@ impl Bucket {
         self.fills.merge(&other.fills);
     }
 
-    /// The share of blocks that one, two and three absent values pass.
+    /// Returns the share of blocks whose filter one, two and three absent values pass.
     fn rates(&self) -> [f64; 3] {
         [3, 6, 9].map(|bits| self.fills.false_positive_rate(bits))
     }
@@ -133,7 +134,7 @@ impl Bucket {
 /// The headers so far, in buckets by number or by month, ascending.
 struct Stats {
     by: Buckets,
-    /// Blocks that a bucket covers; 1 by month.
+    /// Number of blocks that a bucket covers; 1 if buckets are months.
     width: u64,
     buckets: Vec<Bucket>,
     last: Option<(B256, u64)>,
@@ -183,7 +184,7 @@ impl Stats {
         total
     }
 
-    /// At most so many buckets, each of a round number of blocks or months.
+    /// Returns at most `most` buckets, each of a round number of blocks or months.
     fn merged(&self, most: usize) -> Vec<Bucket> {
         let steps = match self.by {
             Buckets::Month => [3, 12, 60, 120, 1200_u64],
@@ -204,7 +205,7 @@ impl Stats {
     }
 }
 
-/// Joins neighbours whose keys are of the same multiple of `by`.
+/// Merges neighbouring buckets whose keys are equal after division by `by`.
 fn group(buckets: Vec<Bucket>, by: u64) -> Vec<Bucket> {
     let mut groups: Vec<Bucket> = Vec::new();
     for mut bucket in buckets {
@@ -217,7 +218,7 @@ fn group(buckets: Vec<Bucket>, by: u64) -> Vec<Bucket> {
     groups
 }
 
-/// Rows for buckets, and one for all if they are several.
+/// Adds a table with a row for each bucket, and a row for all blocks if there are several buckets.
 pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by_month: bool) {
     let cells = |bucket: &Bucket, name: String| {
         let fills = &bucket.fills;

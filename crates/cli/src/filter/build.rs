@@ -1,4 +1,4 @@
-//! `filter build`.
+//! The command `filter build`.
 
 use anyhow::bail;
 use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
@@ -30,8 +30,8 @@ use crate::output::{Page, Report, grouped, rate};
 const RATE: f64 = 0.001;
 /// Initial capacity of a scalable filter, in keys.
 const ROOM: u64 = 1024;
-/// First seed of the search that builds a static filter. It is fixed, so that equal keys and hash seeds
-/// give equal bytes.
+/// First seed of the search that builds a static filter. It is fixed, so that equal keys and hash
+/// seeds give equal bytes.
 const SEARCH_SEED: u64 = 0;
 
 pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
@@ -76,8 +76,8 @@ fn makes_sense(args: &BuildArgs) -> Result<(), UsageError> {
     by_rate(args, has_blocks || matches!(kind, Kind::Bloom | Kind::WideBloom), has_blocks)
 }
 
-/// Returns an error for `--power-of-two` or `--bits-per-key` with a kind whose size follows from the
-/// rate alone.
+/// Returns an error for `--power-of-two` or `--bits-per-key` with a kind whose size follows from
+/// the rate alone.
 fn by_rate(args: &BuildArgs, has_bits: bool, has_blocks: bool) -> Result<(), UsageError> {
     if args.power_of_two && !has_blocks {
         return Err(UsageError("--power-of-two is for split-block-512 and split-block-256 only"));

@@ -1,4 +1,4 @@
-//! `filter convert`.
+//! The command `filter convert`.
 
 use anyhow::{Context as _, bail};
 use chainsieve_filter::bloom::{CompressedBloomFilter, OpenedBloomFilter};

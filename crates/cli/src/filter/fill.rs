@@ -87,8 +87,8 @@ impl Keys<'_> {
     }
 }
 
-/// Builds a filter that supports insertion, sized for `capacity` keys, or for the number of distinct
-/// keys.
+/// Builds a filter that supports insertion, sized for `capacity` keys, or for the number of
+/// distinct keys.
 pub(super) fn filled<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,
@@ -129,8 +129,8 @@ where
     Ok((filter.into(), counts))
 }
 
-/// Builds a filter that contains all these keys. About one set of keys in a million does not fit into
-/// its computed size, so larger sizes are tried too.
+/// Builds a filter that contains all these keys. About one set of keys in a million does not fit
+/// into its computed size, so larger sizes are tried too.
 fn with_all<F: Insert>(
     hashes: &[F::Hash],
     make: impl Fn(u64) -> Result<F, SizingError>,

@@ -80,8 +80,8 @@ pub(super) fn says_len(format: Format) -> bool {
     !matches!(format, Format::Parquet | Format::Guava)
 }
 
-/// Returns the hasher of `--hash` and `--seed`, which are required if and only if the format does not
-/// store the hash function.
+/// Returns the hasher of `--hash` and `--seed`, which are required if and only if the format does
+/// not store the hash function.
 pub(super) fn key_hasher(format: Format, args: &KeyHashArgs) -> anyhow::Result<Option<KeyHasher>> {
     match args.hash {
         Some(_) if says_hasher(format) => {

@@ -1,4 +1,4 @@
-//! `filter info`.
+//! The command `filter info`.
 
 use chainsieve_filter::KeyHasher;
 use serde_json::json;

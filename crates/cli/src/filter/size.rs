@@ -1,4 +1,4 @@
-//! `filter size`.
+//! The command `filter size`.
 
 use chainsieve_filter::Kind;
 use chainsieve_filter::sizing::{self, Cost, SizingError};
@@ -17,8 +17,8 @@ const STAIR_POINTS: i32 = 60;
 
 /// The lines of the chart, in the order of its colours. A line without kinds is the floor.
 ///
-/// Kinds that differ only in the size of fingerprints share a line, which shows the smallest one. The
-/// exact table is left out, because it would be far above all other lines.
+/// Kinds that differ only in the size of fingerprints share a line, which shows the smallest one.
+/// The exact table is left out, because it would be far above all other lines.
 const LINES: [(&str, &[Kind]); 12] = [
     ("floor: log2(1/rate)", &[]),
     ("bloom", &[Kind::Bloom]),
@@ -152,7 +152,8 @@ fn drawn(keys: u64, asked: f64) -> Chart {
             rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
         let stroke = match kinds {
             [] => Stroke::Dots,
-            // Partitioned filters cost as much as classic ones, so dashes let that line show through.
+            // Partitioned filters cost as much as classic ones, so dashes let that line show
+            // through.
             [Kind::Partitioned] => Stroke::Dashes,
             _ => Stroke::Line,
         };

@@ -1,4 +1,4 @@
-//! `filter test`.
+//! The command `filter test`.
 
 use serde_json::json;
 
@@ -163,8 +163,8 @@ impl Asking<'_> {
             ),
         ]);
         page.warnings(&warnings);
-        // The answers are on standard output, so the page is printed on standard error: a program that
-        // reads the answers must not take it for more of them.
+        // The answers are on standard output, so the page is printed on standard error: a program
+        // that reads the answers must not take it for more of them.
         Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
     }
 }

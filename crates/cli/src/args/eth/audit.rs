@@ -121,7 +121,8 @@ pub(crate) struct AuditArgs {
     /// Nothing else is needed then to verify it
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
-    /// Write the blocks whose receipts are missing to this file: number and hash, one block per line
+    /// Write the blocks whose receipts are missing to this file: number and hash, one block per
+    /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
     // Before the groups: the heading of a group holds for all that comes after it.
@@ -255,7 +256,7 @@ pub(crate) struct TrustArgs {
     pub(crate) assume_receipts: ReceiptsScope,
 }
 
-/// `--assume-bloom`.
+/// Possible values of `--assume-bloom`.
 const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
     ("exact", BloomSoundness::Exact, "Filters have the bits of the block's logs and no other bits"),
     ("superset", BloomSoundness::Superset, "Filters have at least the bits of the block's logs"),
@@ -263,7 +264,7 @@ const SOUNDNESS: [Choice<BloomSoundness>; 4] = [
     ("unsound", BloomSoundness::Unsound, "Filters may lack bits of a log"),
 ];
 
-/// `--assume-receipts`.
+/// Possible values of `--assume-receipts`.
 const SCOPES: [Choice<ReceiptsScope>; 2] = [
     ("every-log", ReceiptsScope::EveryLog, "Every log that nodes return is in a receipt"),
     ("not-every-log", ReceiptsScope::NotEveryLog, "Nodes may return logs that are in no receipt"),

@@ -25,7 +25,7 @@ pub(crate) use formats_help;
 /// The format of headers; `None` detects it from the first bytes.
 pub(crate) type HeaderFormat = Option<FileFormat>;
 
-/// `--format`.
+/// Possible values of `--format`.
 pub(super) const FORMATS: [Choice<HeaderFormat>; 5] = [
     ("auto", None, "Detect the format from the first bytes"),
     ("rlp", Some(FileFormat::Rlp), "Concatenated RLP headers or blocks"),

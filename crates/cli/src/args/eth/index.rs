@@ -94,7 +94,8 @@ pub(crate) struct BuildArgs {
     /// Compared each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
     pub(crate) label: String,
-    /// Store the hash of each block, 32 bytes per block: queries then print the hashes of candidates
+    /// Store the hash of each block, 32 bytes per block: queries then print the hashes of
+    /// candidates
     #[arg(long)]
     pub(crate) block_hashes: bool,
     #[command(flatten)]

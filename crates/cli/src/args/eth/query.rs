@@ -58,7 +58,7 @@ pub(crate) struct QueryArgs {
     pub(crate) semantics: Semantics,
 }
 
-/// `--semantics`.
+/// Possible values of `--semantics`.
 const SEMANTICS: [Choice<Semantics>; 2] =
     [("geth", Semantics::Geth, "go-ethereum"), ("alloy", Semantics::Alloy, "alloy and reth")];
 

@@ -102,7 +102,8 @@ impl RpcArgs {
 
 const MISSING: UsageError = UsageError("--rpc is missing: the URL of a provider");
 
-/// Returns a provider with its HTTP headers. No error contains the URL or a header: both may be keys.
+/// Returns a provider with its HTTP headers. No error contains the URL or a header: both may be
+/// keys.
 fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
     let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;

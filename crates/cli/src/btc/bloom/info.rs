@@ -1,4 +1,4 @@
-//! `btc bloom info`.
+//! The command `btc bloom info`.
 
 use anyhow::Context as _;
 use chainsieve::btc::bip37::{BloomFilter, MAX_BLOOM_FILTER_SIZE, MAX_HASH_FUNCS};

@@ -1,4 +1,4 @@
-//! `btc bloom new`.
+//! The command `btc bloom new`.
 
 use std::collections::HashSet;
 
@@ -13,15 +13,16 @@ use crate::exit::Exit;
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};
 
-/// Shortest push of a script, in bytes, that bitcoinj matches; shorter ones are in too many scripts.
+/// Shortest push of a script, in bytes, that bitcoinj matches; shorter ones are in too many
+/// scripts.
 const SHORT_PUSH: usize = 8;
 /// Number of table rows that fit on a screen.
 const MAX_ROWS: usize = 20;
 /// Number of elements that a filter is sized for beyond those inserted, as in the library's filter
 /// policy.
 ///
-/// Each match inserts an outpoint, also each false positive. Without this room, a small filter fills up
-/// within one block and then matches everything after it.
+/// Each match inserts an outpoint, also each false positive. Without this room, a small filter
+/// fills up within one block and then matches everything after it.
 const ROOM: u32 = 100;
 
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
@@ -270,8 +271,8 @@ fn addresses(items: &[Item]) -> usize {
     receiving.map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() }).sum()
 }
 
-/// Returns the warning about how spends are found. An input contains only a signature and a key, and
-/// with segwit both are in the witness, which filters do not match.
+/// Returns the warning about how spends are found. An input contains only a signature and a key,
+/// and with segwit both are in the witness, which filters do not match.
 fn spends(update: UpdateMode) -> &'static str {
     match update {
         UpdateMode::All => {

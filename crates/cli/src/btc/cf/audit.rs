@@ -1,4 +1,4 @@
-//! `btc cf audit` and `btc cf verify-proof`.
+//! The commands `btc cf audit` and `btc cf verify-proof`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -81,8 +81,8 @@ fn by_outpoint(block: &Block, scripts: Vec<ScriptBuf>) -> anyhow::Result<Scripts
     Ok(spent.iter().map(|input| input.previous_output).zip(scripts).collect())
 }
 
-/// Reads the filter of a block: from a file of filters, from a node's reply to `getblockfilter`, or as
-/// a bare filter.
+/// Reads the filter of a block: from a file of filters, from a node's reply to `getblockfilter`, or
+/// as a bare filter.
 fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<Vec<u8>> {
     let path = Path::new(argument);
     if path.is_dir() || starts_with_magic(path) {

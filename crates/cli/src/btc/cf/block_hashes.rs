@@ -1,7 +1,7 @@
 //! Trusted block hashes, with which the block hashes of filters are compared.
 //!
-//! The elements of a filter are hashed with its block hash as the key, and filter headers do not commit
-//! to the block hash. A valid filter that is stored with a false block hash matches nothing.
+//! The elements of a filter are hashed with its block hash as the key, and filter headers do not
+//! commit to the block hash. A valid filter that is stored with a false block hash matches nothing.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

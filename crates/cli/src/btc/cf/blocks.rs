@@ -26,8 +26,8 @@ pub(crate) struct SourcedBlock {
     pub(crate) prevout_scripts: Option<Vec<ScriptBuf>>,
 }
 
-/// Calls `take` with each block of a file, of standard input or of hex: JSON documents, lines of hex,
-/// or concatenated raw blocks.
+/// Calls `take` with each block of a file, of standard input or of hex: JSON documents, lines of
+/// hex, or concatenated raw blocks.
 pub(crate) fn for_each_block(
     argument: &str,
     mut take: impl FnMut(SourcedBlock, &Source) -> anyhow::Result<()>,
@@ -61,8 +61,8 @@ pub(crate) fn for_each_block(
     }
 }
 
-/// Returns the first byte that is not white space. Reads no more than needed: a pipe may deliver the
-/// rest much later.
+/// Returns the first byte that is not white space. Reads no more than needed: a pipe may deliver
+/// the rest much later.
 fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
     loop {
         let seen = source.fill_buf()?;
@@ -76,8 +76,8 @@ fn first_character(source: &mut Source) -> anyhow::Result<Option<u8>> {
     }
 }
 
-/// Returns `true` if the first buffered bytes are all hex digits and white space; raw blocks contain
-/// zero bytes early.
+/// Returns `true` if the first buffered bytes are all hex digits and white space; raw blocks
+/// contain zero bytes early.
 fn is_hex_text(source: &mut Source) -> anyhow::Result<bool> {
     let seen = source.fill_buf()?;
     Ok(seen.iter().take(160).all(|byte| byte.is_ascii_hexdigit() || byte.is_ascii_whitespace()))

@@ -1,4 +1,4 @@
-//! `btc cf build`.
+//! The command `btc cf build`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -55,8 +55,8 @@ struct Build {
     /// Scripts of outputs that later blocks may spend.
     created: HashMap<OutPoint, ScriptBuf>,
     last_block: Option<BlockHash>,
-    /// The last filter header; `None` if the blocks start above height 0 and the filter header of the
-    /// block before is unknown.
+    /// The last filter header; `None` if the blocks start above height 0 and the filter header of
+    /// the block before is unknown.
     filter_header: Option<FilterHeader>,
     first: u32,
     next: u32,
@@ -181,8 +181,8 @@ impl Build {
         })
     }
 
-    /// Determines the first height and filter header from the first block, and checks the heights of
-    /// later blocks.
+    /// Determines the first height and filter header from the first block, and checks the heights
+    /// of later blocks.
     fn start(
         &mut self,
         args: &BuildArgs,

@@ -80,11 +80,12 @@ impl FilterFiles {
         self.bytes
     }
 
-    /// Calls `take` with batches of filters, their filter headers, and the number of bytes read so far,
-    /// until `take` returns `Break`.
+    /// Calls `take` with batches of filters, their filter headers, and the number of bytes read so
+    /// far, until `take` returns `Break`.
     ///
-    /// Damage ends the reading, since no height may be missing. Returns a description of damage in the
-    /// last file; all filters before it were passed to `take`. Damage in another file is an error.
+    /// Damage ends the reading, since no height may be missing. Returns a description of damage in
+    /// the last file; all filters before it were passed to `take`. Damage in another file is an
+    /// error.
     pub(crate) fn for_each_batch(
         mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,

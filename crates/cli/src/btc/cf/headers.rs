@@ -1,4 +1,4 @@
-//! `btc cf verify-headers`.
+//! The command `btc cf verify-headers`.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

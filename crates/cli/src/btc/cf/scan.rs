@@ -1,4 +1,4 @@
-//! `btc cf scan`.
+//! The command `btc cf scan`.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;

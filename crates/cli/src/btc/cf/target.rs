@@ -1,7 +1,7 @@
 //! The file that `btc cf build` writes.
 //!
-//! The file is created, or truncated to its intact part, only when the first filter is written. A build
-//! that fails earlier creates no file and changes none.
+//! The file is created, or truncated to its intact part, only when the first filter is written. A
+//! build that fails earlier creates no file and changes none.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter};

@@ -76,8 +76,8 @@ impl Printer {
         }
     }
 
-    /// Prints an update. Returns the updates that are printed completely, to be acknowledged. An update
-    /// that is not acknowledged is delivered again in the next run.
+    /// Prints an update. Returns the updates that are printed completely, to be acknowledged. An
+    /// update that is not acknowledged is delivered again in the next run.
     fn print_update(&mut self, update: Update, tip: u32) -> anyhow::Result<Vec<Update>> {
         match &update.news {
             News::Hit(hit) => {

@@ -1,4 +1,4 @@
-//! `btc sync`.
+//! The command `btc sync`.
 
 use chainsieve_client::{Client, News, Protocol, Status, Update};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! `btc watch` and `btc rescan`.
+//! The commands `btc watch` and `btc rescan`.
 
 use anyhow::bail;
 use chainsieve_client::{Birthday, History, Protocol, WalletId};

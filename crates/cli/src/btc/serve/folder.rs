@@ -1,7 +1,7 @@
 //! The polled folder: files of blocks, and `mempool/` with files of transactions.
 //!
-//! A truncated file may still be under construction. It is read again when it changes, and is reported
-//! as damaged once it has not changed for a while.
+//! A truncated file may still be under construction. It is read again when it changes, and is
+//! reported as damaged once it has not changed for a while.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};
@@ -104,8 +104,8 @@ impl Folder {
     }
 }
 
-/// Reads a file if it is new, has changed, or is due for its last attempt. Returns `true` if the file
-/// was read, so that its contents may have changed.
+/// Reads a file if it is new, has changed, or is due for its last attempt. Returns `true` if the
+/// file was read, so that its contents may have changed.
 fn look<T>(
     seen: &mut HashMap<PathBuf, Seen<T>>,
     path: &Path,
@@ -133,8 +133,8 @@ fn look<T>(
     true
 }
 
-/// Returns the files of a folder in the order of their names, without hidden files and without files
-/// under construction (`.tmp`, `.part`).
+/// Returns the files of a folder in the order of their names, without hidden files and without
+/// files under construction (`.tmp`, `.part`).
 fn list(folder: &Path) -> io::Result<Vec<(PathBuf, Stamp)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -24,8 +24,8 @@ impl Log {
         Self { json, network, lines: Mutex::new(Lines::default()) }
     }
 
-    /// Prints that the node accepts connections, on standard output in both formats: a test waits for
-    /// this line.
+    /// Prints that the node accepts connections, on standard output in both formats: a test waits
+    /// for this line.
     pub(super) fn listening(&self, address: SocketAddr, chain: &ServedChain, config: Config) {
         let tip = chain.tip();
         let services = names(config.services(chain));

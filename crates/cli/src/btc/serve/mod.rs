@@ -106,8 +106,8 @@ impl Watcher {
         Self { folder, log, is_announced: false, complaint: String::new(), waiting: 0 }
     }
 
-    /// Polls the folder and updates the chain: the chain of the node, whose peers wait meanwhile, or the
-    /// chain that the node will start with.
+    /// Polls the folder and updates the chain: the chain of the node, whose peers wait meanwhile,
+    /// or the chain that the node will start with.
     fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
     where
         C: DerefMut<Target = ServedChain>,

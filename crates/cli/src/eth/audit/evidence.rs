@@ -1,4 +1,4 @@
-//! Receipts and transactions on their way into an audit.
+//! Reads receipts and transactions and gives them to an audit.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,22 +16,21 @@ use crate::input::named;
 use crate::output::grouped;
 use crate::source::Source;
 
-/// Transactions of a block: blobs of data apart, some megabytes.
+/// Maximum size of a block body in bytes; without blobs, real bodies have a few megabytes.
 const MAX_BODY: u64 = 64 << 20;
-/// Files that a warning names.
+/// Maximum number of files that a warning names.
 const NAMED: usize = 3;
 
-/// The open blocks of an audit, by whatever receipts may say of whose they are. Which are open, the
-/// audit says.
+/// Finds the blocks of receipts among the blocks that an audit needs receipts of.
 struct Missing<'a> {
     chain: &'a HeaderChain,
     by_root: HashMap<B256, Vec<B256>>,
-    /// Receipts of no block that needs them.
+    /// Descriptions of receipts that belong to none of these blocks.
     strangers: Vec<String>,
 }
 
 impl<'a> Missing<'a> {
-    /// What an audit of this chain asks for.
+    /// Collects the blocks whose receipts an audit of this chain needs.
     fn of(audit: &Audit<'_>, chain: &'a HeaderChain) -> Self {
         let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
         for BlockRef { number, hash } in audit.open() {
@@ -54,7 +53,7 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// The blocks that these receipts are for.
+    /// Returns the blocks that need these receipts.
     fn blocks(
         &mut self,
         audit: &Audit<'_>,
@@ -77,9 +76,10 @@ impl<'a> Missing<'a> {
         blocks
     }
 
-    /// Words about receipts that are of no use, if some are missing.
+    /// Returns a warning about useless receipts, if receipts of some block are still missing.
     fn warning(&self, audit: &Audit<'_>) -> Option<String> {
-        // Receipts of blocks that the filter rules out are no one's worry otherwise.
+        // If nothing is missing, the useless receipts are of blocks that the filter rules out: no
+        // warning is needed.
         if self.strangers.is_empty() || !self.wants(audit, Whose::Unknown) {
             return None;
         }
@@ -92,8 +92,8 @@ impl<'a> Missing<'a> {
     }
 }
 
-/// The receipts of the blocks that an audit of this chain asks for, and what is to be said of files
-/// that can't be read.
+/// Reads the receipts of the blocks that an audit of this chain needs; also returns warnings about
+/// unreadable files.
 pub(crate) fn read_wanted(
     audit: &Audit<'_>,
     chain: &HeaderChain,
@@ -113,13 +113,13 @@ pub(crate) fn read_wanted(
     Ok((wanted, left_out))
 }
 
-/// Hands evidence to an audit, and notes what is not the audit's matter.
+/// Gives evidence to an audit, and collects warnings.
 pub(crate) struct Feed<'a, 'b> {
     audit: &'b mut Audit<'a>,
     missing: Missing<'a>,
-    /// The blocks that the answer names, by number.
+    /// The hashes of blocks with logs in the answer, by number.
     answered: HashMap<u64, B256>,
-    /// Receipts that were taken, if they are to be embedded.
+    /// Receipts that the audit accepted, if they are to be embedded in a certificate.
     kept: Option<Vec<(B256, BlockReceipts)>>,
     warnings: Vec<String>,
 }
@@ -182,7 +182,7 @@ impl<'a, 'b> Feed<'a, 'b> {
         Ok(())
     }
 
-    /// What was kept, and what was noted for the user.
+    /// Returns the receipts that were kept, and the warnings.
     pub(crate) fn end(mut self) -> (Vec<(B256, BlockReceipts)>, Vec<String>) {
         self.warnings.extend(self.missing.warning(self.audit));
         (self.kept.unwrap_or_default(), self.warnings)
@@ -209,9 +209,9 @@ impl<'a, 'b> Feed<'a, 'b> {
     }
 }
 
-/// The root of receipts; none where a field is missing that it covers.
+/// Returns the receipts root of receipts; `None` if a field is missing that the root commits to.
 fn root(receipts: &BlockReceipts) -> Option<B256> {
-    // The library says it when it is not the one that it should be, and this one never is.
+    // Verification against a root that never matches returns the computed root in its error.
     match receipts.verify(B256::ZERO, (&[u8::MAX; 256]).into()) {
         Err(
             VerifyError::RootMismatch { computed, .. }

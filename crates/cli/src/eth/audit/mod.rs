@@ -1,4 +1,4 @@
-//! `eth audit`.
+//! The command `eth audit`.
 
 mod evidence;
 mod rpc;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     Ok(shown.report())
 }
 
-/// Writes the blocks whose receipts are missing, one a line.
+/// Writes the blocks whose receipts are missing, one per line.
 fn write_wanted(path: &Path, wanted: &[BlockRef], force: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     for BlockRef { number, hash } in wanted {
@@ -77,8 +77,9 @@ fn write_wanted(path: &Path, wanted: &[BlockRef], force: bool) -> anyhow::Result
     write(path, text.as_bytes(), force)
 }
 
-/// Writes a certificate with the headers and receipts given, if there is one; says if there is
-/// none. Returns where it is.
+/// Writes a certificate with the given headers and receipts; returns its path.
+///
+/// If no certificate can be issued for the report, adds a warning and returns `None`.
 fn issue<'a>(
     (path, force): (&'a Path, bool),
     issued: Result<Certificate, IssueError>,
@@ -105,7 +106,7 @@ fn issue<'a>(
     Ok(Some(path))
 }
 
-/// Puts headers and receipts into a certificate, if there are any.
+/// Adds headers from block `first` on, and receipts, to a certificate.
 fn embed(
     certificate: Certificate,
     rlp: &[Vec<u8>],
@@ -125,8 +126,8 @@ fn embed(
     Ok(certificate)
 }
 
-/// Links all headers from block `from` on: the range, and what leads to an anchor. Also returns
-/// their RLP, if it is to be kept.
+/// Links all headers from block `from` on: those of the range and those up to an anchor. Also
+/// returns their RLP if `keep` is `true`.
 pub(crate) fn read_chain(
     arguments: &[String],
     format: HeaderFormat,
@@ -152,8 +153,10 @@ pub(crate) fn read_chain(
     Ok((chain, rlp))
 }
 
-/// The blocks that a query means. Of one made of flags, whose range is open, those of the headers
-/// given; of one of `--query`, what a node reads whose head is the last header.
+/// Returns the query with explicit blocks, and these blocks.
+///
+/// An open range of flags means the blocks of the given headers. An open range or a tag of
+/// `--query` means what it means to a node whose head is the last header.
 pub(crate) fn resolve(
     mut query: LogQuery,
     args: &QueryArgs,
@@ -173,7 +176,7 @@ pub(crate) fn resolve(
     }
     let blocks = query.resolve(&Heads::latest(*numbers.end())).context("the query's blocks")?;
     if let ResolvedBlocks::Range { first, last } = blocks {
-        // Pinned, so that a certificate says of which blocks it is.
+        // The range is made explicit, so that a certificate contains its blocks.
         query = query.from_block(first).to_block(last);
     }
     Ok((query, blocks))

@@ -1,5 +1,5 @@
-//! `eth audit --rpc`: a provider's answer, fetched and held against its own chain's headers and
-//! receipts, or against those of another provider.
+//! `eth audit --rpc`: fetches the answer of one or two providers, and audits each answer against one
+//! chain of headers and receipts.
 
 use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
@@ -45,7 +45,7 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     judge(args, &provider, &asking)
 }
 
-/// Holds each answer against the chain, with receipts from whoever has them.
+/// Audits each answer against the chain, with receipts from files and from either provider.
 fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Result<Report> {
     let mut warnings = warnings(args, provider, asking);
     let chain = &asking.fetched.chain;
@@ -69,7 +69,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
     let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
     if let Some(error) = fetched.unreachable {
         let error = in_words_of_the_command(error);
-        // What is proven is said, however silent the provider is about the rest.
+        // Something is proven already, so it is reported although the provider is unreachable now.
         if !reports.iter().any(is_of_use) {
             return Err(error);
         }
@@ -119,10 +119,10 @@ fn is_of_use(report: &AuditReport) -> bool {
     report.status() == Status::Wrong || report.counts.checked_by_receipts > 0
 }
 
-/// What limits the worth of the chain, and of the answers with it.
+/// Returns warnings about what limits the reliability of the chain, and so of the answers.
 fn warnings(args: &AuditArgs, provider: &Provider, asking: &Asking) -> Vec<String> {
     let mut warnings = of_tip(&asking.tip, provider);
-    // Of flags, what is not given is "as far as it goes".
+    // Without --to, the user expects the range to end at the finalised block: no warning is needed.
     let open_end = args.query.query.is_none() && args.query.to.is_none();
     let listed = asking.warnings.iter();
     let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
@@ -174,13 +174,16 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     warnings
 }
 
-/// The index of the answer that a certificate binds: the first that is complete, or the first.
+/// Returns the index of the answer that a certificate commits to: the first complete one, or the
+/// first.
 fn certified(reports: &[AuditReport]) -> usize {
     reports.iter().position(|report| report.status() == Status::Complete).unwrap_or(0)
 }
 
-/// All that is said at the end. Of one provider, the JSON is what an audit of files says, and more;
-/// of two, both are under `audits`.
+/// Returns the final report.
+///
+/// With one provider, the JSON is that of an audit of files with additional members. With two, the
+/// JSON of both audits is in `audits`.
 fn outcome(
     args: &AuditArgs,
     asking: &Asking,
@@ -244,7 +247,7 @@ fn outcome(
     Report::new(page, json, exit)
 }
 
-/// Two answers beside each other, in words.
+/// Describes the difference between two answers.
 fn difference_in_words(difference: &Difference<'_>) -> String {
     if difference.is_empty() {
         return "A and B answer the same".into();

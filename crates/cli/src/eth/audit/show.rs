@@ -1,4 +1,4 @@
-//! An audit's result, for people and for programs.
+//! The report of an audit, for people and for programs.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::output::{Page, Report, count, grouped, span};
 
-/// Rows of a page.
+/// Maximum number of rows of a table on the page.
 pub(super) const ROWS: usize = 20;
-/// Undecided blocks, or logs, that the JSON lists.
+/// Maximum number of undecided blocks, and of logs, that the JSON lists.
 pub(super) const LISTED: usize = 1000;
 
-/// All that the result is made of.
+/// Everything that the report of an audit is built from.
 pub(crate) struct Shown<'a> {
     pub(crate) report: &'a AuditReport,
     pub(crate) question: &'a Question<'a>,
@@ -28,14 +28,14 @@ pub(crate) struct Shown<'a> {
     pub(crate) provider: Option<Answered<'a>>,
 }
 
-/// Who gave an answer, where that is known.
+/// The provider that gave an answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Answered<'a> {
     /// `A` or `B`.
     pub(crate) letter: &'static str,
-    /// Of the URL, what is no secret.
+    /// The host of the URL; the rest of the URL is secret.
     pub(crate) host: &'a str,
-    /// Nobody else than the provider says that the anchor is on the chain.
+    /// `true` if the user gave no anchor, so that only the provider claims the last block.
     pub(crate) own_anchor: bool,
 }
 
@@ -50,7 +50,8 @@ impl Shown<'_> {
         Report::new(self.page(), self.json(), exit)
     }
 
-    /// Up to which block the user's anchors reach: a provider's own is none of them.
+    /// Returns the last block that the user's anchors authenticate; a provider's own block is not
+    /// one of them.
     fn anchored_to(&self) -> Option<u64> {
         let own = self.provider.is_some_and(|provider| provider.own_anchor);
         self.report.anchored_to.filter(|_| !own)
@@ -87,7 +88,7 @@ impl Shown<'_> {
         }
     }
 
-    /// What the result is, in a line.
+    /// Returns the verdict in one line.
     pub(crate) fn verdict(&self) -> String {
         let counts = &self.report.counts;
         match self.report.status() {
@@ -103,7 +104,7 @@ impl Shown<'_> {
                 let proofs = || self.report.findings.iter().filter(|finding| finding.is_proof());
                 let is_omitted = |kind: &FindingKind| matches!(kind, FindingKind::OmittedLog(_));
                 let omitted = proofs().filter(|finding| is_omitted(&finding.kind)).count();
-                // There may be several findings of a log.
+                // A log may have several findings, so logs are counted, not findings.
                 let others = proofs().filter_map(Finding::at).collect::<BTreeSet<_>>().len();
                 let what = match (omitted, others) {
                     (0, others) => format!("{} wrong or not asked for", count(others, "log")),
@@ -227,8 +228,8 @@ impl Shown<'_> {
         json
     }
 
-    /// A finding, and what its readers would have to work out: whether it is a proof, the words, and
-    /// the log of the answer that it is about.
+    /// Returns a finding in JSON, with members that readers would otherwise have to derive: whether
+    /// it is a proof, its description, and its log of the answer.
     fn finding(&self, finding: &Finding) -> Value {
         let at = finding.at();
         let mut json = json!(finding);
@@ -245,13 +246,13 @@ impl Shown<'_> {
     }
 }
 
-/// The first undecided blocks, and why.
+/// Returns the first undecided blocks with the reasons, in JSON.
 pub(crate) fn undecided_json(report: &AuditReport) -> Value {
     let undecided = report.undecided().take(LISTED);
     undecided.map(|(number, why)| json!({ "number": number, "why": why })).collect()
 }
 
-/// Says that a table is cut.
+/// Adds a line with the number of rows that a table leaves out.
 fn more(page: &mut Page, all: usize) {
     if all > ROWS {
         page.line(format!("… and {} more; --json has them all", grouped(all - ROWS)));

@@ -1,4 +1,4 @@
-//! The past out of an index: which blocks may have a log, and their hashes.
+//! Candidates among past blocks, and their hashes, from an index.
 
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -10,7 +10,7 @@ use chainsieve_provider::CandidateIndex;
 use crate::eth::index::{self, Hashes, MappedIndex};
 use chainsieve::eth::header::BlockRef;
 
-/// Candidates that are looked into before there are more.
+/// Maximum number of candidates that are returned at once.
 const MOST: usize = 1024;
 
 /// An index with the hash of each block.
@@ -19,7 +19,7 @@ pub(super) struct Indexed {
     name: String,
     query: CompiledQuery,
     hashes: Hashes,
-    /// The newest blocks of it, which may leave the chain.
+    /// Number of newest blocks that are not used, because a reorganisation may remove them.
     newest: u64,
 }
 
@@ -55,14 +55,14 @@ impl Indexed {
         Ok(Self { index, name, query, hashes: Hashes::default(), newest })
     }
 
-    /// The block of this number, which the index has.
+    /// Returns a block of the index.
     fn at(&mut self, number: u64) -> anyhow::Result<BlockRef> {
         let hash = self.hashes.get(&self.index, number).with_context(|| self.name.clone())?;
         let hash = hash.with_context(|| format!("{}: no hash of block {number}", self.name))?;
         Ok(BlockRef { number, hash })
     }
 
-    /// The first candidates of a range, and the block up to which they are all.
+    /// Returns the first candidates of a range, and the last block that they cover.
     fn first_candidates(
         &mut self,
         numbers: RangeInclusive<u64>,

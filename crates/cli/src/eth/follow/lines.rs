@@ -1,4 +1,4 @@
-//! The lines that are printed: what is followed, logs, what was removed, how far it is.
+//! The lines that `eth follow` prints: the start, logs, reorganisations, anchors, positions.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +12,30 @@ use serde_json::{Value, json};
 
 use crate::output::{count, grouped, json_line, printable};
 
-/// What the logs of a line come from.
+/// The member `evidence` of a log: logs are read from verified receipts.
 const EVIDENCE: &str = "receipts";
 
-/// How lines are written.
+/// The format of the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Format {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     Json,
     Csv,
 }
 
-/// Writes lines.
+/// Formats lines.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     pub(super) format: Format,
-    /// What logs are decoded by, if they are.
+    /// The events that logs are decoded with, if `--abi` is given.
     pub(super) events: Option<Events>,
-    /// The columns of arguments, as CSV has them.
+    /// The CSV columns of event arguments, as pairs of event and argument.
     columns: Vec<(String, String)>,
 }
 
-/// The columns of a log as CSV has it.
+/// The CSV columns of a log.
 const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_hash,log_index,removed,\
                        address,topic0,topic1,topic2,topic3,data";
 
@@ -53,7 +53,7 @@ impl Lines {
         self.format == Format::Json
     }
 
-    /// The names of the columns.
+    /// Returns the CSV header line.
     pub(super) fn head(&self) -> String {
         let mut text = COLUMNS.to_owned();
         if self.events.is_some() {
@@ -78,7 +78,8 @@ impl Lines {
         text
     }
 
-    /// The lines of blocks; those before `from` only lead to it.
+    /// Returns the lines of blocks; blocks before `from` only link the chain and get no position
+    /// line.
     pub(super) fn of_blocks(&self, blocks: &NextBlocks, from: u64) -> String {
         let mut text: String = blocks.logs.iter().map(|log| self.of_log(log)).collect();
         if blocks.last.number >= from {
@@ -87,7 +88,7 @@ impl Lines {
         text
     }
 
-    /// An anchor was passed.
+    /// Returns the line for an anchor that the chain contains.
     pub(super) fn of_anchor(&self, at: BlockRef) -> String {
         match self.format {
             Format::Json => json_line("anchor", json!(at)),
@@ -99,7 +100,8 @@ impl Lines {
         }
     }
 
-    /// All up to this block is printed. For people nothing: it would be a line for each block.
+    /// Returns the line that says that everything up to this block is printed. Text has no such
+    /// line, because it would be one line per block.
     fn checkpoint(&self, at: BlockRef, finalized: Option<BlockRef>) -> String {
         if !self.is_json() {
             return String::new();
@@ -193,7 +195,7 @@ fn text_of(log: &LocatedLog, decoded: Option<&DecodedEvent<'_>>) -> String {
     )
 }
 
-/// A value for people and tables: text without its quotes.
+/// Formats a JSON value for people and tables: text without quotes.
 fn words(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -201,7 +203,7 @@ fn words(value: &Value) -> String {
     }
 }
 
-/// A field of CSV, quoted where it has to be (RFC 4180).
+/// Returns a CSV field, quoted if necessary (RFC 4180).
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\r', '\n']) {
         return format!("\"{}\"", field.replace('"', "\"\""));
@@ -209,7 +211,7 @@ fn quoted(field: &str) -> String {
     field.to_owned()
 }
 
-/// The first line of the JSON.
+/// Returns the first JSON line.
 pub(super) fn of_start(
     started: &Started,
     config: &Config,
@@ -236,7 +238,7 @@ pub(super) fn of_start(
     json_line("follow", members)
 }
 
-/// What people are told at the start.
+/// Returns the note that is printed for people at the start.
 pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
     let from = match started.resumed {
         Some(last) => format!("on from block {}, {}", grouped(last.number), last.hash),

@@ -1,4 +1,4 @@
-//! `eth follow`: the lines of a follower, and what people are told meanwhile.
+//! `eth follow`: prints the lines of a follower, and notes and progress for people.
 
 mod indexed;
 mod lines;
@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::output::{self, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
 
-/// Blocks that have to be linked before a bar is worth it.
+/// Number of blocks to link from which a progress bar is shown.
 const SHOW: u64 = 8192;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         Ok((follow.start().map_err(in_words_of_follow)?, warnings))
     });
     let (following, warnings) = match started {
-        // Ctrl-C before anything began.
+        // Ctrl-C before the first line: the requests failed because they were stopped.
         Err(_) if stop.is_set() => return Ok(nothing()),
         started => started?,
     };
@@ -50,7 +50,8 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     for update in following.updates() {
         printer.print(&following, &update.update)?;
         if printer.out.is_closed() {
-            // The reader has gone, and has perhaps not read all of it.
+            // The reader closed the pipe and may not have read this update, so the update is not
+            // acknowledged: the next run prints it again.
             break;
         }
         printer.count(&update.update);
@@ -133,7 +134,8 @@ impl Printer {
     fn start(&mut self, following: &Following, started: &Started) -> anyhow::Result<()> {
         let config = following.config();
         self.warnings.extend(self.bar.take_kept());
-        // Said with the first line already, if it holds from the first block on.
+        // If the profile omits logs from the first block on, the first line already contains the
+        // warning.
         if config.profile.at(started.from).receipts == ReceiptsScope::NotEveryLog {
             self.is_partial = true;
             self.warnings.push(partial(config.profile.name()));
@@ -156,7 +158,7 @@ impl Printer {
         self.out.print(text).context("standard output")
     }
 
-    /// Shows how much of the past is left, if that is much.
+    /// Shows a progress bar while many past blocks are left.
     fn show_progress(&self, following: &Following) {
         let status = following.status();
         let (Some(head), Some(started)) = (status.head, &self.started) else { return };
@@ -204,7 +206,7 @@ impl Printer {
             fields.push(("up to", format!("block {}, {}", grouped(last.number), last.hash)));
         }
         page.fields(fields);
-        // With a table on standard output the page goes to standard error.
+        // With CSV on standard output, the page is written to standard error.
         let payload = (self.lines.format == Format::Csv).then(String::new);
         Report::new(page, json, Exit::Yes).with_payload(payload).after_lines()
     }

@@ -1,4 +1,4 @@
-//! What is followed: arguments, the provider's chain and what an earlier process left.
+//! Sets a follower up from the arguments, the provider's chain and the cursor file.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::eth::{profile, query};
 use crate::exit::Exit;
 use crate::input::named;
 
-/// The events of these files.
+/// Reads the events of ABI files.
 pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<Events>> {
     let mut events = None;
     for path in paths {
@@ -29,7 +29,7 @@ pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<Events>> {
     Ok(events)
 }
 
-/// What is followed, before it begins.
+/// A follower that is configured but not started, and the warnings so far.
 pub(super) struct Setup {
     pub(super) follow: FollowBuilder,
     pub(super) warnings: Vec<String>,
@@ -71,7 +71,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
     Ok(Setup { follow, warnings })
 }
 
-/// The same with the names of arguments.
+/// Converts an error of a follower to one that names the arguments of the command.
 pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
     let other = "for another one give another file";
     let error = match error {

@@ -1,4 +1,4 @@
-//! Headers on their way into an index, and what is said of them at the end.
+//! Adds headers to an index, and reports the result.
 
 use std::fs;
 use std::io;
@@ -19,12 +19,12 @@ use crate::input::Reader;
 use crate::output::{Lines, Page, Report, bytes, count, duration, float, grouped, json_line, span};
 use crate::progress;
 
-/// What was added is made durable after so long, if not before.
+/// Maximum time until added blocks are made durable.
 const SYNC_AFTER: Duration = Duration::from_secs(5);
-/// Blocks taken off that are listed.
+/// Maximum number of removed blocks that are listed.
 const LISTED: usize = 1000;
 
-/// Headers on their way into an index.
+/// State of adding headers to an index.
 pub(super) struct Adding<'a> {
     pub(super) path: &'a Path,
     pub(super) settings: Settings,
@@ -44,7 +44,7 @@ pub(super) struct Adding<'a> {
     removed_blocks: u64,
     /// Number of sections that were sealed before.
     sealed_before: u64,
-    /// What is to be said of where the headers come from.
+    /// Warnings about the source of the headers.
     pub(super) warnings: Vec<String>,
 }
 
@@ -89,14 +89,14 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    /// The first block that is of interest: those below are not looked at.
+    /// Returns the first block whose header is used; earlier headers are skipped.
     fn from(&self) -> Option<u64> {
         let writer = self.writer.as_ref()?;
         let last = *writer.numbers()?.end();
         if !self.reorganises {
             return Some(last + 1);
         }
-        // The unsealed blocks, which may have to give way.
+        // Headers of unsealed blocks are compared, because another branch may replace these blocks.
         Some(self.first_known(last) + 1)
     }
 
@@ -104,7 +104,7 @@ impl<'a> Adding<'a> {
         Reader::of(&headers.headers)?;
         let bounds = Bounds { from: self.from(), to: None };
         let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
-        // What was read before an error counts.
+        // Headers that were read before an error are kept.
         let synced = self.sync();
         read?;
         synced?;
@@ -151,11 +151,11 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    /// Takes off what is not of the branch that `chain` is of. Of block `number` it is known that
-    /// its parent differs.
+    /// Removes the blocks of the index that are not on the branch of `chain`. The parent of block
+    /// `number` is known to differ from the index's block.
     fn roll_back(&mut self, number: u64, chain: &HeaderChain) -> anyhow::Result<()> {
         let writer = self.writer.as_mut().expect("opened before");
-        // Its parent goes, the parent's parent stays.
+        // The parent of block `number` is removed, and the parent's parent stays.
         let last = number.checked_sub(2).with_context(|| {
             format!("{}: block 0 is another, so the headers are of another chain", named(self.path))
         })?;
@@ -170,7 +170,7 @@ impl<'a> Adding<'a> {
         self.cut(last)
     }
 
-    /// Takes off what is above this block.
+    /// Removes the blocks after block `last`.
     pub(super) fn cut(&mut self, last: u64) -> anyhow::Result<()> {
         let writer = self.writer.as_mut().expect("opened before");
         let end = writer.numbers().map_or(last, |numbers| *numbers.end());
@@ -183,18 +183,18 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    /// The last block.
+    /// Returns the number and the hash of the last block.
     pub(super) fn last(&self) -> Option<(u64, B256)> {
         let writer = self.writer.as_ref()?;
         Some((*writer.numbers()?.end(), writer.last_hash()?))
     }
 
-    /// The hash of a block that is not sealed, or of the one before those.
+    /// Returns the hash of an unsealed block, or of the last sealed one; `None` for other blocks.
     pub(super) fn hash(&self, number: u64) -> Option<B256> {
         self.writer.as_ref()?.hash(number)
     }
 
-    /// The lowest block below one of these of which that is known.
+    /// Returns the lowest block from `number` downwards whose hash is known.
     pub(super) fn first_known(&self, mut number: u64) -> u64 {
         while number.checked_sub(1).is_some_and(|before| self.hash(before).is_some()) {
             number -= 1;
@@ -202,7 +202,7 @@ impl<'a> Adding<'a> {
         number
     }
 
-    /// Makes durable what is new, and says so.
+    /// Makes added and removed blocks durable, and prints a JSON line about it.
     pub(super) fn sync(&mut self) -> anyhow::Result<()> {
         self.synced = Instant::now();
         let Some(writer) = self.writer.as_mut().filter(|_| self.changed) else { return Ok(()) };
@@ -294,14 +294,14 @@ impl<'a> Adding<'a> {
     }
 }
 
-/// With three digits that say something.
+/// Formats a number with three significant digits.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rounded for people")]
 fn rounded(number: f64) -> String {
     let unit = 10_f64.powf((number.max(1.0).log10().floor() - 2.0).max(0.0));
     grouped(((number / unit).round() * unit) as u64)
 }
 
-/// Creates a folder whose name outlives a power cut, as what is in it will.
+/// Creates a folder and syncs its parent, so that the folder survives a power cut, like its files.
 fn create_folder(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     if cfg!(unix) {

@@ -1,4 +1,4 @@
-//! `eth index explain`.
+//! The command `eth index explain`.
 
 use anyhow::Context as _;
 use chainsieve::eth::index::Explanation;
@@ -11,7 +11,7 @@ use crate::eth::query;
 use crate::exit::Exit;
 use crate::output::{Page, Report, bytes, count, float, grouped, share};
 
-/// Rows that the page shows; the JSON has all.
+/// Maximum number of rows that the page shows; the JSON lists all.
 const SHOWN: usize = 12;
 
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<Report> {

@@ -1,4 +1,4 @@
-//! `eth index info`.
+//! The command `eth index info`.
 
 use anyhow::Context as _;
 use chainsieve::eth::index::IndexError;
@@ -11,9 +11,9 @@ use crate::eth::stats::{self, Bucket};
 use crate::exit::Exit;
 use crate::output::{Page, Report, bytes, count, float, grouped, span};
 
-/// Rows of a table that still reads well.
+/// Maximum number of rows of the table, so that it stays readable.
 const ROWS: u64 = 24;
-/// Segments that the page lists; the JSON has all.
+/// Maximum number of segments that the page lists; the JSON lists all.
 const SHOWN: usize = 8;
 
 pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
@@ -23,7 +23,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let rows = buckets(&index).with_context(named)?;
     let mut total = rows.first().cloned().context("it has blocks")?;
     rows[1..].iter().for_each(|row| total.merge(row));
-    // The first block's hash is known wherever it is.
+    // The first block starts a section or is unsealed, so `anchor` returns the block itself.
     let (_, first_hash) = index.anchor(first).with_context(named)?;
     let (_, last_hash) = index.anchor(last).with_context(named)?;
     let blocks = last - first + 1;
@@ -98,7 +98,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-/// Some rows of a round number of sections each, the last one to the end.
+/// Returns rows of a round number of sections each; the last row ends at the last block.
 fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     let (first, last) = numbers(index).into_inner();
     let sections = (index.sealed() / SECTION).max(1);
@@ -109,7 +109,7 @@ fn buckets(index: &MappedIndex) -> Result<Vec<Bucket>, IndexError> {
     let row = |key: u64| {
         let from = first + key * width;
         let to = if key + 1 == rows { last } else { from + width - 1 };
-        // Rows begin and end with sections, whose times are known.
+        // Rows start and end with sections, whose times the index stores.
         let time = |number| Ok::<_, IndexError>(index.time(number)?.unwrap_or_default());
         Ok(Bucket {
             key,

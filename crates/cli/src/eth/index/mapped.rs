@@ -1,4 +1,4 @@
-//! The folder of an index with its sealed segments mapped into memory.
+//! A folder of an index whose sealed segments are mapped into memory.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,8 @@ use std::path::Path;
 use chainsieve::eth::index::{FileKind, Folder, ReadAt, Storage};
 use memmap2::{Mmap, MmapOptions};
 
-/// A folder whose sealed segments are mapped. Files that grow or are replaced are read.
+/// A folder whose sealed segments are mapped into memory. Other files, which grow or are replaced,
+/// are read with system calls.
 #[derive(Debug, Clone)]
 pub(crate) struct MappedFolder(Folder);
 
@@ -37,13 +38,13 @@ impl Storage for MappedFolder {
     }
 }
 
-/// Maps a sealed segment. Rows are read here and there, so nothing is read ahead unless it is
-/// asked for ([`ReadAt::will_need`]).
+/// Maps a sealed segment. Rows are read at random positions, so nothing is read ahead unless
+/// [`ReadAt::will_need`] requests it.
 fn map(file: &File) -> io::Result<Mmap> {
     let options = MmapOptions::new();
-    // SAFETY: a segment is whole and synced before a manifest names it; from then on no writer
-    // changes or cuts it. One that is removed stays mapped, and a later one of its name is another
-    // file. The mapping is read-only.
+    // SAFETY: a segment is complete and synced before a manifest names it; after that, no writer
+    // changes or truncates the file. A deleted segment stays mapped, and a later segment of the
+    // same name is another file. The mapping is read-only.
     #[expect(unsafe_code, reason = "mapping is what the system can't vouch for; this one line")]
     let mapped = unsafe { options.map(file) }?;
     #[cfg(unix)]
@@ -80,7 +81,7 @@ impl ReadAt for MappedFile {
             && from < to
             && to <= mapped.len()
         {
-            // A hint: a system that can't take it reads all the same.
+            // This is only a hint: if the system rejects it, reads still work.
             drop(mapped.advise_range(memmap2::Advice::WillNeed, from, to - from));
         }
         #[cfg(not(unix))]
@@ -111,7 +112,7 @@ mod tests {
             assert_eq!(some[..], bytes[9_300..]);
             let behind = file.read_exact_at(&mut some, 9_301).unwrap_err();
             assert_eq!(behind.kind(), io::ErrorKind::UnexpectedEof);
-            // Hints of any range do no harm.
+            // Hints about any range are harmless.
             for range in [0..10_000, 5_000..5_001, 7..7, 9_000..u64::MAX, u64::MAX..u64::MAX] {
                 file.will_need(range);
             }
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(storage.open("empty", FileKind::Sealed).unwrap().length().unwrap(), 0);
         let absent = storage.open("b", FileKind::Sealed).unwrap_err();
         assert_eq!(absent.kind(), io::ErrorKind::NotFound);
-        // A segment stays readable when its name is gone.
+        // A segment stays readable after its file is deleted.
         std::fs::remove_dir_all(&folder).unwrap();
         assert_eq!(mapped.as_slice(), Some(&bytes[..]));
     }

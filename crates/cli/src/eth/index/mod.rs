@@ -1,4 +1,4 @@
-//! `eth index …`.
+//! `eth index …`: commands on an index of log filters.
 
 mod adding;
 mod explain;
@@ -43,7 +43,8 @@ fn build(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
     }
     let mut adding = Adding::new(&args.index, settings, &args.adding, json);
     match Index::open(Folder::new(&args.index)) {
-        // A folder without an index is made or taken when the first headers are there.
+        // A new index is created only when the first headers are read, so that an early error
+        // leaves no folder behind.
         Err(IndexError::NoIndex) => {}
         opened => {
             opened.with_context(|| named(&args.index))?;
@@ -67,13 +68,13 @@ fn append(args: &AppendArgs, json: bool) -> anyhow::Result<Report> {
     adding.run(&args.headers.linked)
 }
 
-/// Blocks of a section.
+/// Number of blocks in a section.
 const SECTION: u64 = 8192;
 
-/// An index in a folder, its sealed segments mapped.
+/// An index in a folder, with its sealed segments mapped into memory.
 pub(crate) type MappedIndex = Index<MappedFolder>;
 
-/// An index with at least one block.
+/// Opens an index; an index without blocks is an error.
 pub(crate) fn open(path: &Path) -> anyhow::Result<MappedIndex> {
     let index = Index::open(MappedFolder::new(path)).with_context(|| named(path))?;
     if index.numbers().is_none() {
@@ -82,7 +83,7 @@ pub(crate) fn open(path: &Path) -> anyhow::Result<MappedIndex> {
     Ok(index)
 }
 
-/// The blocks of an index that [`open`] gave.
+/// Returns the blocks of an index that [`open`] returned.
 pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
@@ -90,13 +91,13 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
 /// Hashes of consecutive blocks, as the index stores them together.
 #[derive(Default)]
 pub(crate) struct Hashes {
-    /// The number of the first.
+    /// The number of the first block.
     first: u64,
     hashes: Vec<B256>,
 }
 
 impl Hashes {
-    /// The hash of a block, if the index has it.
+    /// Returns the hash of a block, if the index stores it.
     pub(crate) fn get(
         &mut self,
         index: &MappedIndex,
@@ -116,17 +117,17 @@ pub(crate) fn named(path: &Path) -> String {
     format!("index, {}", input::named(path))
 }
 
-/// Bytes of all files of a folder.
+/// Returns the size of all files of a folder in bytes.
 fn size(path: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(path).with_context(|| named(path))? {
-        // A file may go while a writer is at work.
+        // A concurrent writer may delete a file.
         bytes += entry.and_then(|entry| entry.metadata()).map_or(0, |metadata| metadata.len());
     }
     Ok(bytes)
 }
 
-/// The blocks that a query asks an index about.
+/// Returns the blocks of a query's range, which the index must contain.
 fn range(query: &LogQuery, index: &MappedIndex) -> anyhow::Result<RangeInclusive<u64>> {
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         bail!(UsageError(

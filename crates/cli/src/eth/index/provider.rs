@@ -1,4 +1,4 @@
-//! `eth index build --rpc` and `append --rpc`: headers from a provider.
+//! `eth index build --rpc` and `append --rpc`: add headers from a provider.
 
 use std::ops::RangeInclusive;
 
@@ -16,16 +16,16 @@ use crate::output::{Report, print_note};
 use crate::progress::Progress;
 use crate::stop;
 
-/// How often the provider's chain may change before the command gives up.
+/// Number of reorganisations of the provider's chain after which the command gives up.
 const BRANCHES: u32 = 8;
-/// Headers that are compared at a time on the way to the last common block.
+/// Number of headers that are compared at a time to find the last common block.
 const COMPARED: u64 = 64;
 
-/// Why headers stopped coming before the last one.
+/// Why the headers ended early.
 enum Ended {
-    /// They are not the children of the index's last block.
+    /// The headers do not continue the last block of the index.
     OtherBranch(String),
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Stopped,
     Failed(anyhow::Error),
 }
@@ -39,7 +39,7 @@ impl From<RpcError> for Ended {
     }
 }
 
-/// Adds headers from a provider, from `first` on where the index has no block.
+/// Adds headers from a provider; an empty index starts at block `first`.
 pub(super) fn run(
     mut adding: Adding<'_>,
     headers: &AddedHeaders,
@@ -58,7 +58,7 @@ pub(super) fn run(
     );
     let mut source = Source { node, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
     let fetched = source.fetch(&mut adding, first);
-    // What came before an error counts.
+    // Headers that were received before an error are kept.
     let synced = adding.sync();
     fetched?;
     synced?;
@@ -114,7 +114,7 @@ impl Source {
         }
     }
 
-    /// The last block that is asked for.
+    /// Returns the number of the last block to fetch.
     fn target(&self) -> anyhow::Result<u64> {
         let name = || self.node.endpoint().to_string();
         let head = |tag| self.node.block(tag).with_context(name);
@@ -132,7 +132,7 @@ impl Source {
         }
     }
 
-    /// Takes the blocks off that are not on the provider's chain.
+    /// Removes the blocks that are not on the provider's chain.
     fn take_back(&self, adding: &mut Adding<'_>, to: u64) -> anyhow::Result<()> {
         let Some((last, _)) = adding.last() else { return Ok(()) };
         if to < last {
@@ -151,7 +151,7 @@ impl Source {
             let theirs = self.hashes(start..=end)?;
             let is_common = |(number, theirs): &(u64, B256)| adding.hash(*number) == Some(*theirs);
             match (start..=end).zip(theirs).filter(is_common).last() {
-                // If the provider ends below the index, it lags: what it has is the index's.
+                // A provider whose head is below the end of the index lags, on the same branch.
                 Some((common, _)) if common == last.min(to) => return Ok(()),
                 Some((common, _)) => return adding.cut(common),
                 None if start == lowest => break lowest,

@@ -1,4 +1,4 @@
-//! `eth index query`.
+//! The command `eth index query`.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::output::{
     Lines, Page, Report, duration, estimate, float, grouped, json_line, share, span,
 };
 
-/// Bytes of lines printed at once.
+/// Number of bytes of lines that are printed at once.
 const PRINTED: usize = 64 << 10;
 
 pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
@@ -79,7 +79,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
     Ok(Report::new(page, json, candidates > 0).after_lines())
 }
 
-/// What is being found.
+/// A search for candidates, and its results so far.
 struct Search<'a> {
     index: &'a MappedIndex,
     json: bool,
@@ -89,7 +89,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Prints each candidate on a line.
+    /// Prints one line per candidate.
     fn print(
         &mut self,
         candidates: impl Iterator<Item = Result<u64, IndexError>>,

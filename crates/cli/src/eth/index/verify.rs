@@ -1,4 +1,4 @@
-//! `eth index verify`.
+//! The command `eth index verify`.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ use crate::input::Reader;
 use crate::output::{Page, Report, bytes, count, float, span};
 use crate::progress::Progress;
 
-/// What all of an index is, and what the headers given were compared with.
+/// The result of the check of the index itself, and of the comparison with the given headers.
 type Outcome = (Checked, Option<Verified>);
 
 pub(super) fn run(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
@@ -28,7 +28,7 @@ pub(super) fn run(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
     match checked {
         Ok(outcome) => Ok(report(args, index, Ok(&outcome))),
         Err(error) => match error.downcast_ref() {
-            // The index is not as it should be.
+            // These errors are the verdict of the command; other errors end it.
             Some(
                 found @ (IndexError::Damaged { .. }
                 | IndexError::Differs { .. }

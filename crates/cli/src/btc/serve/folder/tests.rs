@@ -13,7 +13,7 @@ use testkit::btc::regtest;
 
 use super::{Folder, News, PATIENCE};
 
-/// Blocks of regtest from height 1 on.
+/// Returns regtest blocks from height 1 on.
 fn mine(count: u32) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     for height in 1..=count {
@@ -34,7 +34,7 @@ fn spend(previous_output: OutPoint, script_pubkey: ScriptBuf, sats: u64) -> Tran
     regtest::transaction(vec![regtest::input(previous_output)], vec![output])
 }
 
-/// A folder that goes with the test.
+/// A folder that is deleted at the end of the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -62,7 +62,7 @@ impl Drop for Place {
     }
 }
 
-/// What a look finds.
+/// The result of polling the folder once.
 fn look(folder: &mut Folder, now: Instant) -> (Vec<BlockHash>, News) {
     let mut blocks = Vec::new();
     let news = folder.poll(now, |incoming| blocks.push(incoming.block.block_hash()));
@@ -87,7 +87,7 @@ fn raw_blocks_and_hex_are_read_once_and_again_when_they_change() {
     let now = Instant::now();
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[..3]));
     assert!(nothing(&look(&mut folder, now + 2 * PATIENCE)));
-    // Appended to: the block that was read before is handed over again, which does no harm.
+    // The file was appended to: the block that was read before is passed again, which is harmless.
     let text = format!("{}\n{}\n", serialize_hex(&blocks[2]), serialize_hex(&blocks[3]));
     place.put("b.hex", text);
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[2..]));
@@ -96,8 +96,8 @@ fn raw_blocks_and_hex_are_read_once_and_again_when_they_change() {
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[2..]));
 }
 
-/// At every length that a file has while it is written, nothing is said of it before it has stayed
-/// as it is, and all of it is read in the end.
+/// A file that is still being written is not reported as damaged, at any length, before it has
+/// stayed unchanged; in the end all of it is read.
 #[test]
 fn a_file_that_is_being_written_is_not_damaged() {
     let blocks = mine(2);
@@ -112,7 +112,7 @@ fn a_file_that_is_being_written_is_not_damaged() {
             place.put("block", &whole[..length]);
             let (found, news) = look(&mut folder, now);
             assert_eq!(news.complaints, [""; 0], "{length} of {} bytes", whole.len());
-            // What is whole is taken.
+            // The complete blocks are passed.
             let whole_ones = if text { 0 } else { length / first };
             assert_eq!(found.len(), whole_ones, "{length}");
         }
@@ -138,7 +138,7 @@ fn a_file_that_stays_damaged_is_reported_once() {
     assert!(news.complaints[0].contains("bad.dat"), "{:?}", news.complaints);
     assert!(news.complaints[1].contains("bad.hex"), "{:?}", news.complaints);
     assert!(nothing(&look(&mut folder, now + 5 * PATIENCE)));
-    // Repaired.
+    // The file is repaired.
     place.put("bad.dat", serialize(&blocks[0]));
     assert_eq!(look(&mut folder, now).0, hashes(&blocks));
 }
