@@ -254,7 +254,7 @@ A rate is the false-positive rate of one, two or three values at once: the share
 answers \"maybe\" although the block does not contain the values. It is the mean of p^3, p^6 and p^9 over
 the blocks, where p is the fill of each block's filter. A value is an address or a topic.
 
-JSON: label, block_hashes, blocks, first, last, first_hash (null while it is not sealed), last_hash,
+JSON: label, block_hashes, blocks, first, last, first_hash, last_hash,
 first_time, last_time, sealed_sections, segments[{file, sections, first, last, bytes}], unsealed
 (blocks), bytes (of the folder), bytes_per_header, no_information, empty, fill{min, p10, median,
 mean, p90, max}, rates[of 1 to 3 values], buckets[{first, last, blocks, no_information, empty,

@@ -54,7 +54,7 @@ pub(super) fn run(
     ensure!(
         label != "mainnet" || chain_id == 1,
         "the provider's chain id is {chain_id}, and the index is of mainnet: give another one a \
-         label with --chain"
+         label with --label"
     );
     let mut source = Source { node, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
     let fetched = source.fetch(&mut adding, first);
