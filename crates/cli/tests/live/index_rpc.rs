@@ -235,7 +235,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     let ended =
         run(scene, &["eth", "follow", "--once", "--from", "0", "--index", index, "--rpc", &url]);
     assert_eq!(ended.code, 5);
-    assert!(ended.stderr.contains("prove nothing"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("proves nothing"), "{}", ended.stderr);
 }
 
 fn reorganisations(scene: &Scene) {

@@ -224,7 +224,7 @@ fn watch_with(
 ) -> Ended {
     let data = scene.path("data");
     let data = data.to_str().expect("a UTF-8 path");
-    let fixed = "btc watch --json --once --network regtest --patience 3 --give-up 90";
+    let fixed = "btc watch --json --once --network regtest --timeout 3 --give-up 90";
     let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
     arguments.extend(["--data", data, "--protocol", protocol].map(str::to_owned));
     arguments.extend(options.iter().map(|option| (*option).to_owned()));

@@ -63,7 +63,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
     wallet::live(&node, &mut branch, &mut wallet);
     let folder = Folder::new(scene, "blocks", &node.blocks_from(1));
     let mut servers = [(); 2].map(|()| Server::start(scene, &folder, &[]));
-    let fixed = "btc watch --json --network regtest --patience 5 --protocol";
+    let fixed = "btc watch --json --network regtest --timeout 5 --protocol";
     let mut arguments: Vec<String> = fixed.split(' ').map(str::to_owned).collect();
     let data = scene.path("data").to_str().expect("a UTF-8 path").to_owned();
     arguments.extend([protocol.to_owned(), "--data".to_owned(), data]);

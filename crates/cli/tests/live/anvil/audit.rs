@@ -82,7 +82,7 @@ fn truth(scene: &Scene) {
             &[node.rpc().url()],
             &query,
             head,
-            &["--anchor", &anchor, "--certificate", certificate, "--embed"],
+            &["--anchor", &anchor, "--certificate", certificate, "--embed", "--force"],
         );
         assert_eq!(ended.code, 0, "{query:?}: {}{}", ended.stdout, ended.stderr);
         let report = ended.json();

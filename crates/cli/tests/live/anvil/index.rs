@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Anvil, number};
 use crate::command;
 use crate::ethereum::{Chain, Query, STEPS, Step};
+use crate::follow::EXACT;
 use crate::harness::{Scene, live};
 use crate::peers::Need;
 
@@ -110,7 +111,7 @@ fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
         let (url, anchor, head) =
             (node.rpc().url(), node.hash_at(head).to_string(), head.to_string());
         let asked = ["eth", "scan", "--rpc", url, "--from", "0", "--to", &head, "--unfinalized"];
-        let asked = [&asked[..], &["--anchor", &anchor, "--json"], &flags].concat();
+        let asked = [&asked[..], &EXACT, &["--anchor", &anchor, "--json"], &flags].concat();
         let ended = command::run(scene, &asked);
         let lines = ended.lines();
         let (report, found) = lines.split_last().expect("a report");
