@@ -6,7 +6,7 @@ mod watch;
 pub(crate) use watch::Purse;
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -67,8 +67,10 @@ impl Bcoin {
         start_server("bcoin", start, |node| &mut node.process, |node| node.answers())
     }
 
+    /// Returns `true` once the node serves both requests and peers.
     fn answers(&self) -> bool {
-        self.rpc.try_call("getblockcount", &json!([])).is_ok()
+        let serves_peers = || TcpStream::connect(self.address()).is_ok();
+        self.rpc.try_call("getblockcount", &json!([])).is_ok() && serves_peers()
     }
 
     /// Stops the node gracefully, so that its chain is on disk.

@@ -73,7 +73,12 @@ pub(super) struct Ended {
 ///
 /// `waited` is the time without progress. `give_up` is its limit; a run with a limit also ends when it
 /// has caught up. Without a limit, the run follows new blocks for ever.
-fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Option<Ending> {
+fn reason(
+    give_up: Option<Duration>,
+    status: &Status,
+    waited: Duration,
+    was_connected: bool,
+) -> Option<Ending> {
     // Bans are final: the client has no peer left to connect to.
     if status.all_banned {
         return Some(Ending::GaveUp("every peer is banned".into()));
@@ -95,7 +100,10 @@ fn reason(give_up: Option<Duration>, status: &Status, waited: Duration) -> Optio
     let waited = format!("{} s", waited.as_secs());
     // No peer ever completed the handshake.
     if status.peers.iter().all(|peer| peer.claims.is_none()) {
-        return Some(Ending::Unreachable(format!("no peer is connected for {waited}")));
+        let why = format!("no peer is connected for {waited}");
+        // A peer that was reached and left is not unreachable.
+        let ending = if was_connected { Ending::GaveUp(why) } else { Ending::Unreachable(why) };
+        return Some(ending);
     }
     let why = if status.is_served {
         "no progress"
@@ -136,6 +144,7 @@ fn read(
     let mut bar = progress::Status::new();
     let mut updates = client.updates();
     let (mut steps, mut since) = (0, Instant::now());
+    let mut was_connected = false;
     let mut last = UpdateId(0);
     // The ending that was decided, and the last update to read before it.
     let mut decided: Option<(Ending, UpdateId)> = None;
@@ -144,6 +153,7 @@ fn read(
         let more = std::iter::from_fn(|| updates.next_within(Duration::ZERO));
         let batch: Vec<_> = first.into_iter().chain(more.take(BATCH)).collect();
         let status = client.status()?;
+        was_connected |= status.peers.iter().any(|peer| peer.claims.is_some());
         let printing = Instant::now();
         for update in batch {
             last = update.id;
@@ -173,7 +183,7 @@ fn read(
             _ if stop.is_set() && !matches!(decided, Some((Ending::Interrupted, _))) => {
                 Some((Ending::Interrupted, status.last_update))
             }
-            None => match reason(give_up, &status, since.elapsed()) {
+            None => match reason(give_up, &status, since.elapsed(), was_connected) {
                 // Unread updates may contain new work, so the run has caught up only after them.
                 Some(Ending::CaughtUp) if last < status.last_update => None,
                 reason => reason.map(|ending| (ending, status.last_update)),
