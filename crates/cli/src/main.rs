@@ -105,6 +105,6 @@ fn run(cli: &Cli) -> anyhow::Result<Report> {
         Command::Filter(command) => filter::run(command, cli.json),
         Command::Demo => demo::run(),
         Command::Completions { shell } => shell::completions(*shell),
-        Command::Man { folder } => shell::manual(folder),
+        Command::Man { folder, overwrite } => shell::manual(folder, overwrite.force),
     }
 }

@@ -1,6 +1,6 @@
 //! Shell completions and manual pages, generated from the types of the command line.
 
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::Cli;
 use crate::exit::Exit;
-use crate::input::named;
+use crate::input::{check_overwrite, named};
 use crate::output::{Page, Report, count};
 
 /// Returns the completion script of `completions`.
@@ -23,11 +23,15 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
 }
 
 /// Writes the manual pages of `man` into a folder.
-pub(crate) fn manual(folder: &Path) -> anyhow::Result<Report> {
+pub(crate) fn manual(folder: &Path, force: bool) -> anyhow::Result<Report> {
+    check_overwrite(&folder.join("chainsieve.1"), force)?;
     let cannot = || format!("cannot write {}", named(folder));
     fs::create_dir_all(folder).with_context(cannot)?;
     clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
-    let pages = fs::read_dir(folder).with_context(cannot)?.count();
+    // The folder may hold the pages of other programs.
+    let entries = fs::read_dir(folder).with_context(cannot)?.flatten();
+    let is_ours = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("chainsieve");
+    let pages = entries.filter(is_ours).count();
     let mut page = Page::default();
     page.line(format!("{} in {}", count(pages, "page"), named(folder)));
     Ok(Report::new(page, json!({ "folder": folder, "pages": pages }), Exit::Yes))

@@ -116,6 +116,8 @@ pub(crate) enum Command {
         /// The folder to write the pages to, created if missing
         #[arg(value_name = "DIR")]
         folder: PathBuf,
+        #[command(flatten)]
+        overwrite: OverwriteArgs,
     },
 }
 

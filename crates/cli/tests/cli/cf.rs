@@ -29,7 +29,7 @@ pub(crate) const BLOCK_757753: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/bitcoin/blocks/mainnet_757753.json");
 
 /// A directory for one test, which is removed afterwards.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {

@@ -1,6 +1,7 @@
 //! Inputs that people give by mistake, and output streams that are closed.
 
 use super::*;
+use crate::cf::Folder;
 
 #[test]
 fn private_keys_are_never_shown() {
@@ -38,9 +39,11 @@ fn private_keys_are_never_shown() {
             assert!(!output.stderr.contains(&secret[..8]), "{}", output.stderr);
             assert!(output.stderr.contains("a private key, not shown"), "{}", output.stderr);
         }
-        for command in [&["filter", "inspect"][..], &["prove", "make", "00", "--txid"]] {
+        for (command, code) in
+            [(&["bloom", "info"][..], BAD_INPUT), (&["prove", "make", "00", "--txid"], USAGE)]
+        {
             let output = run(&[&["btc"], command, &[secret]].concat());
-            assert!(output.code >= USAGE);
+            assert_eq!(output.code, code, "{command:?}: {}", output.stderr);
             assert!(!output.stderr.contains(&secret[..8]), "{}", output.stderr);
         }
     }
@@ -60,6 +63,20 @@ fn the_payload_goes_out_and_the_exit_code_holds_whatever_is_closed() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
     command.args(["btc", "match", nothing, text(&transaction)]).stdout(closed());
     assert_eq!(command.status().expect("the binary ends").code(), Some(NO));
+}
+
+#[test]
+fn manual_pages_are_counted_and_replaced_only_with_force() {
+    let folder = Folder::new("man");
+    folder.write("other.1", "a page of another program");
+    let args = ["man", folder.0.to_str().expect("text")];
+    let pages = json_of(&args, YES)["pages"].as_u64().expect("a count");
+    let page = fs::read_to_string(folder.path("chainsieve-eth-scan.1")).expect("a page");
+    assert!(page.contains("eth") && page.contains("scan"), "{page}");
+    let written = fs::read_dir(&folder.0).expect("a folder").count() as u64;
+    assert_eq!(pages, written - 1, "all but the other program's page");
+    fails(&args, b"", BAD_INPUT, &["chainsieve.1", "--force"]);
+    assert_eq!(json_of(&[&args[..], &["--force"]].concat(), YES)["pages"], pages);
 }
 
 #[test]

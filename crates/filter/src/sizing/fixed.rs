@@ -10,7 +10,7 @@ use super::math::{ceil, checked, float, floor, small};
 ///
 /// Construction fails with a certain probability even for distinct hashes, and is then repeated
 /// with another seed. Near n = 11,500, 20 to 40 % of the attempts fail with these sizes
-/// (`xor_singleheader`, issue 77).
+/// (found by users of `xor_singleheader`).
 pub fn fuse_slots(n: u64) -> u64 {
     if n <= 1 {
         return if n == 0 { 0 } else { 3 * 4 };

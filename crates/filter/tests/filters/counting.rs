@@ -147,8 +147,8 @@ fn all_keys_out_is_empty_again() {
     assert_eq!((filter.len(), filter.fill(), filter.expected_fpr()), (0, 0.0, 0.0));
 }
 
-/// A counter that had reached its limit must not count down again: in `fastfilter_java` (issue 16)
-/// it did, and keys that were present were no longer found.
+/// A counter that had reached its limit must not count down again: in a version of
+/// `fastfilter_java` it did, and keys that were present were no longer found.
 #[test]
 fn counters_stay_at_fifteen() {
     let hasher = KeyHasher::xxh3(5);

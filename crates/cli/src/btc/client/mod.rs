@@ -28,16 +28,20 @@ use crate::output::print_log;
 pub(crate) use sync::run as sync;
 pub(crate) use watch::{rescan, watch};
 
-/// Returns the builder of a client. Headers are stored in the data folder, everything else in its
+/// Returns the builder of a client. Headers are stored in the folder `data`, everything else in its
 /// subfolder `name`, if there is one.
-fn builder(args: &PeerArgs, network: Network, name: Option<&str>) -> anyhow::Result<Builder> {
-    let data = data_folder(args, network)?;
+fn builder(
+    args: &PeerArgs,
+    network: Network,
+    data: &Path,
+    name: Option<&str>,
+) -> anyhow::Result<Builder> {
     let folder = match name {
-        Some(name) => Folder::open_within(&data, name),
-        None => Folder::open(&data),
+        Some(name) => Folder::open_within(data, name),
+        None => Folder::open(data),
     };
     let mut builder = Builder::new(network)
-        .storage(folder.map_err(|error| data_error(&data, error))?)
+        .storage(folder.map_err(|error| data_error(data, error))?)
         .max_peers(args.max_peers.into())
         .timeout(Duration::from_secs(args.timeout.into()))
         .log(|note| print_log(&note.to_string()));
@@ -55,20 +59,19 @@ fn trusting(mut builder: Builder, trust: &TrustArgs) -> Builder {
     builder.spot_audits(trust.spot_audits)
 }
 
-fn start(builder: Builder, args: &PeerArgs, network: Network) -> anyhow::Result<Client> {
-    let data = data_folder(args, network)?;
+fn start(builder: Builder, data: &Path, network: Network) -> anyhow::Result<Client> {
     builder.start().map_err(|error| match error {
         StartError::Peer { peer, cause } => anyhow!("--peer {}: {cause}", shorten(&peer)),
         StartError::Pool(PoolError::NobodyToCall) => {
             anyhow::Error::from(UsageError("this network has no DNS seeds: give a --peer"))
                 .context(network.to_string())
         }
-        StartError::Storage(error) => data_error(&data, error),
+        StartError::Storage(error) => data_error(data, error),
         StartError::Checkpoint(error) => anyhow!(error).context("--checkpoint"),
         StartError::Open(error @ OpenError::Network { .. }) => {
-            anyhow!("--data {}: {error}: see --network", named(&data))
+            anyhow!("--data {}: {error}: see --network", named(data))
         }
-        StartError::Open(error) => anyhow!(error).context(format!("--data {}", named(&data))),
+        StartError::Open(error) => anyhow!(error).context(format!("--data {}", named(data))),
         error => error.into(),
     })
 }

@@ -8,7 +8,7 @@ use super::drive::{Ended, drive};
 use super::items;
 use super::lines::Printer;
 use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
-use super::{birthday_name, builder, start, trusting};
+use super::{birthday_name, builder, data_folder, start, trusting};
 use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
 use crate::args::{UsageError, network_name};
 use crate::output::{Page, Report, count, grouped};
@@ -60,14 +60,15 @@ impl Job<'_> {
         id.truncate(16);
         let name = self.folder(protocol, &id);
         let id = WalletId(id);
-        let mut builder = builder(&self.look.peers, network, Some(&name))?
+        let data = data_folder(&self.look.peers, network)?;
+        let mut builder = builder(&self.look.peers, network, &data, Some(&name))?
             .protocol(protocol)
             .false_positive_rate(self.look.fpr)
             .wallet(id.clone(), wallet);
         if let Some(last) = self.last {
             builder = builder.to(last);
         }
-        let client = start(trusting(builder, &self.look.trust), &self.look.peers, network)?;
+        let client = start(trusting(builder, &self.look.trust), &data, network)?;
         let mut printer = Printer::new(id, names, network, json);
         let ended = drive(client, &self.look.peers, self.once, &mut printer)?;
         Ok(self.report(&ended, &printer))

@@ -12,6 +12,39 @@ fn scan(server: &Server, more: &[&str], code: i32) -> Vec<Value> {
     output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
+/// `ETH_RPC_URL` names the provider of a command without a source. Headers or `--rpc` take its place.
+#[test]
+fn the_environment_names_a_provider() {
+    let server = honest(Chain::real_and(30));
+    let anchor = anchor();
+    let mut more = vec!["--from", "17686111", "--to", "17686112", "--anchor", &anchor];
+    more.extend(QUERY);
+    let run = |args: &[&str], url: &str| {
+        let mut command = binary();
+        command.args(args).args(&more).arg("--json").env("ETH_RPC_URL", url);
+        let output = command.output().expect("the binary ends");
+        let [stdout, stderr] =
+            [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).expect("text"));
+        assert!(!stdout.contains(SECRET) && !stderr.contains(SECRET), "{stderr}");
+        (output.status.code(), stdout)
+    };
+    let named = ["eth", "scan", "--rpc", &server.url()];
+    let expected = run(&named, "http://127.0.0.1:1/");
+    assert_eq!(expected.0, Some(YES));
+    assert_eq!(run(&["eth", "scan"], &server.url()), expected);
+    let files = both_headers("scan-environment.rlp");
+    let of_files = run(&["eth", "scan", files.path()], "http://127.0.0.1:1/");
+    assert_eq!(of_files.0, Some(YES), "the provider is not asked");
+    let unreachable = run(&["eth", "scan", "--retries", "0"], &closed_url());
+    assert_eq!(unreachable, (Some(BAD_INPUT), String::new()));
+}
+
+/// Returns the URL of a provider that does not listen, with a secret in it.
+fn closed_url() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    format!("http://{}/v3/{SECRET}", listener.local_addr().expect("an address"))
+}
+
 #[test]
 fn candidates_are_those_of_files() {
     let server = honest(Chain::real_and(30));
