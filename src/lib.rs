@@ -73,5 +73,7 @@ pub use alloy_primitives;
 pub use bitcoin;
 #[cfg(feature = "filter")]
 pub use chainsieve_filter as filter;
+#[cfg(any(feature = "btc", feature = "eth"))]
+pub use chainsieve_lanes::names::UnknownName;
 #[cfg(feature = "btc")]
 pub use secp256k1;

@@ -12,7 +12,7 @@ use chainsieve::btc::*;
 fn types_are_send_sync_and_debug() {
     fn check<T: Send + Sync + Debug>() {}
     check::<RawError>();
-    check::<UnknownName>();
+    check::<chainsieve::UnknownName>();
     check::<bip157::Action>();
     check::<bip157::Config>();
     check::<bip157::ConfigError>();
@@ -210,7 +210,7 @@ fn types_are_send_sync_and_debug() {
 fn errors_are_errors() {
     fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
     check::<RawError>();
-    check::<UnknownName>();
+    check::<chainsieve::UnknownName>();
     check::<bip157::ConfigError>();
     check::<bip157::RestoreError>();
     check::<bip158::BindError>();

@@ -90,7 +90,7 @@ fn errors_are_errors() {
     each!(error, log_query: EventSignatureError, LimitError, QueryJsonError, ResolveError);
     each!(error, provider: SingleBlock);
     each!(error, receipts: ProofError, ReceiptsError, VerifyError);
-    error::<chainsieve::eth::UnknownName>();
+    error::<chainsieve::UnknownName>();
     #[cfg(feature = "alloy-rpc")]
     each!(error, log_query: TrailingWildcard);
 }

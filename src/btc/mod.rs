@@ -28,5 +28,4 @@ mod steady_clock;
 mod tests;
 pub mod wallet;
 
-pub use names::UnknownName;
 pub use raw::RawError;

@@ -1,61 +1,10 @@
-//! Fixed names of values: one table for each type.
+//! Names of enum values in JSON: those that `Display` writes.
 
-use alloc::string::String;
-
-use thiserror::Error;
-
-/// Reason why a text cannot be parsed: it is not one of the names of a type.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("unknown {what} {found:?}, the names are {}", names.join(", "))]
-#[non_exhaustive]
-pub struct UnknownName {
-    /// What the text should name, such as "protocol".
-    pub what: &'static str,
-    /// The text.
-    pub found: String,
-    /// All names that are known.
-    pub names: &'static [&'static str],
-}
-
-/// Implements `name`, `Display`, `FromStr` and `serde` for an enum whose variants have no fields,
-/// from one table of its names.
+/// Defines the names of an enum without fields from one table, and with the feature `serde` its JSON
+/// by the same names.
 macro_rules! names {
-    ($type:ident, $what:literal, $first:ident => $first_name:literal
-        $(, $variant:ident => $name:literal)* $(,)?) => {
-        impl $type {
-            #[doc = concat!(
-                "Returns the fixed name, which `Display` writes and `FromStr` reads: `",
-                $first_name, "`" $(, ", `", $name, "`")*, "."
-            )]
-            pub fn name(self) -> &'static str {
-                match self {
-                    Self::$first => $first_name,
-                    $(Self::$variant => $name,)*
-                }
-            }
-        }
-
-        impl core::fmt::Display for $type {
-            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl core::str::FromStr for $type {
-            type Err = $crate::btc::UnknownName;
-
-            fn from_str(text: &str) -> Result<Self, Self::Err> {
-                match text {
-                    $first_name => Ok(Self::$first),
-                    $($name => Ok(Self::$variant),)*
-                    _ => Err($crate::btc::UnknownName {
-                        what: $what,
-                        found: text.into(),
-                        names: &[$first_name $(, $name)*],
-                    }),
-                }
-            }
-        }
+    ($type:ident, $what:literal: $($value:ident = $name:literal),+ $(,)?) => {
+        chainsieve_lanes::names! { $type, $what: $($value = $name),+ }
 
         #[cfg(feature = "serde")]
         impl serde::Serialize for $type {
@@ -82,12 +31,13 @@ mod tests {
     use core::fmt::{Debug, Display};
     use core::str::FromStr;
 
-    use super::UnknownName;
+    use chainsieve_lanes::names::UnknownName;
+
     use crate::btc::bip37::UpdateMode;
     use crate::btc::{bip158, script, wallet};
 
     fn check<T: FromStr<Err = UnknownName> + Display + Debug>() {
-        let names = "?".parse::<T>().unwrap_err().names;
+        let names = "?".parse::<T>().unwrap_err().known;
         assert!(names.len() > 1);
         for name in names {
             let value: T = name.parse().unwrap();
@@ -118,9 +68,8 @@ mod tests {
 
     #[test]
     fn the_error_tells_the_names() {
-        let error = "p2pubkey-only".parse::<UpdateMode>().unwrap_err();
-        let expected =
-            r#"unknown update mode "p2pubkey-only", the names are none, all, p2pubkey_only"#;
+        let error = "p2pubkey only".parse::<UpdateMode>().unwrap_err();
+        let expected = r#""p2pubkey only" is not an update mode: none, all or p2pubkey_only"#;
         assert_eq!(error.to_string(), expected);
     }
 }

@@ -122,7 +122,7 @@ pub enum ScriptType {
     Other,
 }
 
-names!(ScriptType, "script type", PubKey => "pubkey", MultiSig => "multisig", Other => "other");
+names! { ScriptType, "a script type": PubKey = "pubkey", MultiSig = "multisig", Other = "other" }
 
 impl ScriptType {
     /// Classifies `script` as Core's `Solver` does.

@@ -20,7 +20,7 @@ use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
 use chainsieve_lanes::hash::{keccak256, keccak256_each};
 use chainsieve_lanes::simd::Backend;
 
-use crate::eth::names::names;
+use chainsieve_lanes::names;
 
 /// Length of a filter in bytes.
 pub const BYTES: usize = 256;

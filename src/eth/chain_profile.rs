@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::eth::names::names;
+use chainsieve_lanes::names;
 
 /// Relation of a header's filter to the logs of its block.
 ///

@@ -40,11 +40,8 @@ pub mod log;
 pub mod log_query;
 #[cfg(test)]
 mod log_tests;
-mod names;
 #[cfg(test)]
 mod names_tests;
 pub mod provider;
 pub mod receipts;
 pub mod scan;
-
-pub use names::UnknownName;

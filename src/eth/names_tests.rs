@@ -11,7 +11,7 @@ use super::log_query::{BlockTag, ResolvedBlocks, Semantics};
 
 macro_rules! check {
     ($($type:ty),+ $(,)?) => {$(
-        for &value in <$type>::VALUES {
+        for &value in <$type>::ALL {
             let name = value.name();
             assert_eq!(value.to_string(), name);
             assert_eq!(name.parse(), Ok(value));

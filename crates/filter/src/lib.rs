@@ -34,7 +34,6 @@ pub mod hashing;
 pub mod interop;
 mod kind;
 pub mod membership;
-mod names;
 pub mod ribbon;
 pub mod rolling;
 pub mod scalable;
@@ -48,6 +47,7 @@ pub mod words;
 
 #[doc(inline)]
 pub use any::AnyFilter;
+pub use chainsieve_lanes::names::UnknownName;
 #[doc(inline)]
 pub use encoding::Portable;
 #[doc(inline)]
@@ -55,4 +55,3 @@ pub use hashing::KeyHasher;
 pub use kind::Kind;
 #[doc(inline)]
 pub use membership::{Filter, Fold, Insert, Merge, Remove, Witness};
-pub use names::UnknownName;

@@ -257,9 +257,7 @@ pub enum Why {
     SpotAudit,
 }
 
-names!(Why, "reason for a scan",
-    Matched => "matched", Disputed => "disputed", SpotAudit => "spot_audit"
-);
+names! { Why, "a reason for a scan": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit" }
 
 /// Observations that are reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -39,9 +39,7 @@ pub enum Witnesses {
     Stripped,
 }
 
-names!(Witnesses, "state of witnesses",
-    None => "none", Committed => "committed", Stripped => "stripped"
-);
+names! { Witnesses, "a state of witnesses": None = "none", Committed = "committed", Stripped = "stripped" }
 
 impl<'a> BoundBlock<'a> {
     /// Checks that `block` is the one with the hash `expected`. The witnesses may be missing, which

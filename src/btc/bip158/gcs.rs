@@ -31,7 +31,7 @@ pub enum Acceptance {
     Core,
 }
 
-names!(Acceptance, "acceptance", Strict => "strict", Core => "core");
+names! { Acceptance, "an acceptance": Strict = "strict", Core = "core" }
 
 /// An encoded set, with the parameters and the key needed to decode it.
 #[derive(Debug, Clone, Copy)]

@@ -28,7 +28,7 @@ pub enum UpdateMode {
     P2PubkeyOnly,
 }
 
-names!(UpdateMode, "update mode", None => "none", All => "all", P2PubkeyOnly => "p2pubkey_only");
+names! { UpdateMode, "an update mode": None = "none", All = "all", P2PubkeyOnly = "p2pubkey_only" }
 
 impl UpdateMode {
     /// Decodes a flags byte as Core does: `flags & 3`, where 3 means that nothing is inserted.

@@ -9,11 +9,9 @@ use crate::btc::headers::BlockAt;
 use crate::btc::names::names;
 use crate::btc::peer::service_names;
 
-names!(Protocol, "protocol", Bip157 => "bip157", Bip37 => "bip37", HeadersOnly => "headers_only");
+names! { Protocol, "a protocol": Bip157 = "bip157", Bip37 = "bip37", HeadersOnly = "headers_only" }
 
-names!(Evidence, "evidence",
-    Block => "block", MerkleProof => "merkle_proof", Unconfirmed => "unconfirmed"
-);
+names! { Evidence, "a kind of evidence": Block = "block", MerkleProof = "merkle_proof", Unconfirmed = "unconfirmed" }
 
 impl Evidence {
     /// Returns words for people, unlike the fixed [`name`](Self::name).
@@ -26,10 +24,8 @@ impl Evidence {
     }
 }
 
-names!(Why, "reason",
-    Matched => "matched", Disputed => "disputed", SpotAudit => "spot_audit", FilteredBlock =>
-    "filtered_block", Relayed => "relayed"
-);
+names! { Why, "a reason": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit", FilteredBlock =
+"filtered_block", Relayed = "relayed" }
 
 impl Finding {
     /// Returns the fixed name of the kind of finding: the name of the variant in snake case.

@@ -31,7 +31,7 @@ pub enum LookAhead {
     InSteps,
 }
 
-names!(LookAhead, "look-ahead policy", Sliding => "sliding", InSteps => "in_steps");
+names! { LookAhead, "a look-ahead policy": Sliding = "sliding", InSteps = "in_steps" }
 
 /// A descriptor and the next index to derive from it.
 #[derive(Debug, Clone, PartialEq, Eq)]

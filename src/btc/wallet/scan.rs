@@ -62,9 +62,7 @@ pub enum Outcome {
     NoneSeen,
 }
 
-names!(Outcome, "outcome",
-    Relevant => "relevant", FalsePositive => "false_positive", NoneSeen => "none_seen"
-);
+names! { Outcome, "an outcome": Relevant = "relevant", FalsePositive = "false_positive", NoneSeen = "none_seen" }
 
 /// Scans the block at `height` for the wallet, and keeps the outputs found.
 pub(super) fn scan(

@@ -29,7 +29,7 @@ pub enum History {
     Unknown,
 }
 
-names!(History, "history", Complete => "complete", Unknown => "unknown");
+names! { History, "a history": Complete = "complete", Unknown = "unknown" }
 
 /// A watched script.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::{ForgedLog, OmittedLog};
 use crate::eth::chain_profile::BloomSoundness;
 use crate::eth::log::LocatedLog;
-use crate::eth::names::names;
 use crate::eth::receipts::ReceiptProof;
+use chainsieve_lanes::names;
 
 /// A difference between an answer and the complete, correct answer.
 ///

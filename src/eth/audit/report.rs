@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
 use crate::eth::header::{BlockRef, HeaderChain};
-use crate::eth::names::names;
+use chainsieve_lanes::names;
 
 /// The result of an audit for one block.
 ///

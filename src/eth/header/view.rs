@@ -5,7 +5,7 @@ use alloy_rlp::Header as RlpHeader;
 use chainsieve_lanes::hash::keccak256;
 
 use crate::eth::bloom::BloomView;
-use crate::eth::names::names;
+use chainsieve_lanes::names;
 
 /// Error of decoding a header from RLP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

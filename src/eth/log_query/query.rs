@@ -9,7 +9,7 @@ use super::compiled::CompiledQuery;
 use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
-use crate::eth::names::names;
+use chainsieve_lanes::names;
 
 /// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;

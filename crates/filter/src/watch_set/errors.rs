@@ -1,7 +1,7 @@
 //! Answers, results and errors of a watch set's operations.
 
-use crate::names::names;
 use crate::sizing::SizingError;
+use chainsieve_lanes::names;
 
 /// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

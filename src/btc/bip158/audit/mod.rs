@@ -106,7 +106,7 @@ pub enum Basis {
     Transactions,
 }
 
-names!(Basis, "basis", Trusted => "trusted", Transactions => "transactions");
+names! { Basis, "a basis": Trusted = "trusted", Transactions = "transactions" }
 
 /// Reason why a filter is not the block's filter.
 #[derive(Debug, Clone, PartialEq, Eq)]

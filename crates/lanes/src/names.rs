@@ -1,12 +1,11 @@
-//! Names of enum values: one table for each type, which `Display`, `FromStr` and `name` share.
+//! Names of enum values: one table for each type, which `name`, `Display` and `FromStr` share.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use core::fmt;
 
 /// Error: a text is not a name of the type that it was parsed as.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is not {what}: {}", Listed(.known))]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {
     /// What the text should have named, for example `a status`.
@@ -17,16 +16,13 @@ pub struct UnknownName {
     pub known: &'static [&'static str],
 }
 
-/// Writes names as a list: `a, b or c`.
-struct Listed<'a>(&'a [&'static str]);
-
-impl fmt::Display for Listed<'_> {
+impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(names) = self;
-        for (index, name) in names.iter().enumerate() {
+        write!(f, "{:?} is not {}: ", self.name, self.what)?;
+        for (index, name) in self.known.iter().enumerate() {
             let before = match index {
                 0 => "",
-                _ if index + 1 == names.len() => " or ",
+                _ if index + 1 == self.known.len() => " or ",
                 _ => ", ",
             };
             write!(f, "{before}{name}")?;
@@ -35,8 +31,13 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
+impl core::error::Error for UnknownName {}
+
 /// Returns the index of a name. `-` and `_` are the same, because commands write names with `-`.
-pub(super) fn index_of(
+///
+/// # Errors
+/// Returns an error if the name is not known.
+pub fn index_of(
     what: &'static str,
     known: &'static [&'static str],
     name: &str,
@@ -50,22 +51,11 @@ pub(super) fn index_of(
     index.ok_or_else(|| UnknownName { what, name: name.to_owned(), known })
 }
 
-/// Defines `name`, `Display` and `FromStr` of an enum without fields from one table of its names.
-/// `serde` must write the same names: `names_tests` checks it for each type.
-macro_rules! names {
-    ($type:ident, $what:literal: $($value:ident = $name:literal),+ $(,)?) => {
-        impl $type {
-            pub(in crate::eth) const NAMES: &'static [&'static str] = &[$($name),+];
-            pub(in crate::eth) const VALUES: &'static [Self] = &[$(Self::$value),+];
-
-            /// Returns the name, which `Display` and `serde` write and `FromStr` reads.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$value => $name,)+
-                }
-            }
-        }
-
+/// Implements `Display` and `FromStr` of an enum from its `name`, `NAMES` and `ALL`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! named {
+    ($type:ident, $what:literal) => {
         /// Writes the [name](Self::name).
         impl core::fmt::Display for $type {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -73,18 +63,41 @@ macro_rules! names {
             }
         }
 
-        /// Reads a [name](Self::name). `-` may be written for `_`.
+        /// Reads a [name](Self::name). `-` and `_` are the same.
         impl core::str::FromStr for $type {
-            type Err = crate::eth::UnknownName;
+            type Err = $crate::names::UnknownName;
 
             fn from_str(name: &str) -> Result<Self, Self::Err> {
-                Ok(Self::VALUES[crate::eth::names::index_of($what, Self::NAMES, name)?])
+                Ok(Self::ALL[$crate::names::index_of($what, Self::NAMES, name)?])
             }
         }
     };
 }
 
-pub(super) use names;
+/// Defines `name` of an enum without fields from one table of its names, and implements
+/// [`named!`](crate::named).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! names {
+    ($type:ident, $what:literal: $($value:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            pub(crate) const NAMES: &'static [&'static str] = &[$($name),+];
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$value),+];
+
+            #[doc = concat!(
+                "Returns the name, which `Display` writes and `FromStr` reads:",
+                $(" `", $name, "`",)+ "."
+            )]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$value => $name,)+
+                }
+            }
+        }
+
+        $crate::named!($type, $what);
+    };
+}
 
 #[cfg(test)]
 mod tests {
@@ -95,6 +108,7 @@ mod tests {
     #[test]
     fn an_unknown_name_is_reported_with_all_names() {
         assert_eq!(index_of("a colour", &["dark_red", "green"], "dark-red"), Ok(0));
+        assert_eq!(index_of("a colour", &["dark-red", "green"], "dark_red"), Ok(0));
         let error = |known, name| index_of("a colour", known, name).unwrap_err().to_string();
         assert_eq!(
             error(&["red", "green", "blue"], "Red"),
