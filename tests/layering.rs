@@ -26,7 +26,7 @@ const PACKAGES: [(&str, &[&str]); 8] = [
 /// Returns the other modules that a top-level module may use, for `src` and `crates/lanes/src`.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
-        "simd" | "btc" | "eth" => &[],
+        "simd" | "names" | "btc" | "eth" => &[],
         "bits" | "hash" => &["simd"],
         _ => return None,
     })

@@ -75,7 +75,7 @@ macro_rules! named {
 }
 
 /// Defines `name` of an enum without fields from one table of its names, and implements
-/// [`named!`](crate::named).
+/// [`named!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {
@@ -95,15 +95,18 @@ macro_rules! names {
             }
         }
 
-        $crate::named!($type, $what);
+        $crate::names::named!($type, $what);
     };
 }
+
+#[doc(hidden)]
+pub use named;
 
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString as _;
 
-    use super::index_of;
+    use crate::names::index_of;
 
     #[test]
     fn an_unknown_name_is_reported_with_all_names() {
