@@ -7,9 +7,9 @@
 use std::error::Error;
 
 use chainsieve::alloy_primitives::{B256, address, b256};
-use chainsieve::eth::audit::{Action, Audit, Event, Question};
+use chainsieve::eth::audit::{Action, Audit, AuditQuestion, Event};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -29,7 +29,7 @@ const ANCHOR: B256 = b256!("8873a33f4687bce738171f486cce04ffe060cd0b71b15fe83e04
 
 fn main() -> Result<(), Box<dyn Error>> {
     let blocks = BLOCKS.map(read).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     for (header, _) in &blocks {
         let _ = chain.push(&HeaderView::decode(header)?)?;
     }
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     answer.remove(11); // this provider is not honest
     println!("the provider returns {} logs", answer.len());
 
-    let question = Question {
+    let question = AuditQuestion {
         chain: &chain,
         anchors: &[ANCHOR],
         query: &query,

@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use chainsieve::alloy_primitives::address;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 use chainsieve::eth::log_query::LogQuery;
 
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // The builder of an index verifies the headers. Here they are linked by hash. The last hash
     // should also be one that the builder trusts.
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&headers(22_431_080..=22_431_086)?)?;
     let mut writer = Writer::open(Folder::new(&path), &Settings::new("mainnet")?)?;
     writer.append(&chain)?;
@@ -56,8 +56,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // has, it is the header that was indexed. In a sealed section, this is the hash of the last
     // block.
     for number in candidates.iter() {
-        let (anchor, hash) = index.anchor(number)?;
-        let mut given = HeaderChain::new();
+        let (anchor, hash) = index.next_known_hash(number)?;
+        let mut given = LinkedHeaders::new();
         given.extend_from_rlp(&headers(number..=anchor)?)?;
         let shown = given.anchored_to(&[hash]) == Some(anchor);
         println!("block {number}, by block {anchor}: {}", if shown { "shown" } else { "another" });

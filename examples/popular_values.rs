@@ -11,7 +11,7 @@ use std::path::Path;
 use std::{env, fs};
 
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve_filter::count_min::{CountMin, Update};
+use chainsieve_filter::count_min::{CountMin, UpdateRule};
 use chainsieve_filter::{Filter, KeyHasher};
 
 /// Estimates are too high by at most this share of all counts, except for a share of `DELTA`.
@@ -44,7 +44,7 @@ fn blocks(folder: &Path) -> Result<Vec<BlockReceipts>, Box<dyn Error>> {
 
 fn report(source: &str, blocks: &[BlockReceipts]) -> Result<(), Box<dyn Error>> {
     let hasher = KeyHasher::siphash_1_3([1, 2]);
-    let mut sketch = CountMin::with_error(EPSILON, DELTA, Update::Conservative, hasher)?;
+    let mut sketch = CountMin::with_error(EPSILON, DELTA, UpdateRule::Conservative, hasher)?;
     let (mut exact, mut logs) = (HashMap::<Vec<u8>, u32>::new(), 0_u32);
     for log in blocks.iter().flat_map(BlockReceipts::iter).flat_map(|receipt| &receipt.logs) {
         logs += 1;

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::{Block, consensus::encode::deserialize_hex};
 use chainsieve::btc::bip158::container::Records;
-use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
+use chainsieve::btc::bip158::scan::{CandidateReason, FilterItem, FilterScan, ScanCursor};
 
 /// The filters of mainnet's first 256 blocks, and the blocks with their filter headers.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (0..rows.len()).map(|height| text(height, "filter_header").parse()).collect();
     let headers = headers?;
 
-    let mut scan = Scan::new(Cursor::at(0));
+    let mut scan = FilterScan::new(ScanCursor::at(0));
     let wallet = scan.wallets_mut().add(9);
     let first = block(9)?.txdata[0].output[0].script_pubkey.clone();
     scan.wallets_mut().push(wallet, first.as_bytes());
@@ -40,8 +40,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let done = scan.scan(items, |candidate, wallets| {
         let height = candidate.height;
         match candidate.reason {
-            Reason::Scripts { indices, .. } => println!("block {height}: scripts {indices:?}"),
-            Reason::NoAnswer(why) => println!("block {height} has to be looked at: {why}"),
+            CandidateReason::Scripts { indices, .. } => {
+                println!("block {height}: scripts {indices:?}");
+            }
+            CandidateReason::NoAnswer(why) => println!("block {height} has to be looked at: {why}"),
         }
         // Scripts that are paid from watched coins are watched too, beginning with this block.
         let block = match block(height as usize) {

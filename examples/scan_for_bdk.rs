@@ -10,7 +10,7 @@ use bdk_wallet::{KeychainKind, Wallet};
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network};
 use chainsieve::btc::bip158::container::Records;
-use chainsieve::btc::bip158::scan::{Cursor, Scan, WalletId, Wallets};
+use chainsieve::btc::bip158::scan::{FilterScan, ScanCursor, WalletIndex, Wallets};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
 const FILTERS: &[u8] = include_bytes!("../fixtures/bitcoin/filters_mainnet_0-255.cbf");
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .network(Network::Bitcoin)
         .create_wallet_no_persist()?;
 
-    let mut scan = Scan::new(Cursor::at(0));
+    let mut scan = FilterScan::new(ScanCursor::at(0));
     let id = scan.wallets_mut().add(1);
     look_ahead(&wallet, id, scan.wallets_mut());
     let mut fetched = Vec::new();
@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Adds the scripts up to `LOOK_AHEAD` after the last one used. If any are added, the current
 /// filter and all later ones are matched against them.
-fn look_ahead(wallet: &Wallet, id: WalletId, wallets: &mut Wallets) {
+fn look_ahead(wallet: &Wallet, id: WalletIndex, wallets: &mut Wallets) {
     let external = KeychainKind::External;
     let descriptor = wallet.public_descriptor(external);
     let used = wallet.spk_index().last_used_index(external).map_or(0, |index| index + 1);

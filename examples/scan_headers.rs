@@ -7,7 +7,7 @@ use std::error::Error;
 
 use chainsieve::alloy_primitives::{B256, address};
 use chainsieve::eth::forecast::Forecast;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::LogQuery;
 
 /// Headers of mainnet, seven consecutive ones of May 2025 among them.
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // The headers are linked by parent hash, so the trusted hash of the last block authenticates
     // all before it.
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&rlp)?;
     let trusted: B256 =
         "0xda4fb6651ac95062a61b2d58af531a01c9ea4b2e56aa0d4214d070e1ab2ae18b".parse()?;

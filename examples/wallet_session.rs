@@ -15,7 +15,7 @@ use chainsieve::btc::bip37::session::{
 };
 use chainsieve::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use chainsieve::btc::headers::BlockAt;
-use chainsieve::btc::wallet::{Label, Watched};
+use chainsieve::btc::wallet::{Label, WatchItem};
 
 /// Block 150,013 of the main chain.
 const BLOCK: &str = include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json");
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let label = Some(Label { keychain: 0, index: 0 });
     let wanted = BlockAt { hash: block.block_hash(), height: 150_013 };
     let mut events = VecDeque::from([
-        Event::Watch(vec![Watched::Script { script, label }]),
+        Event::Watch(vec![WatchItem::Script { script, label }]),
         Event::Connected,
         Event::Tip(150_020),
         Event::Request(vec![wanted]),

@@ -11,8 +11,8 @@ use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::{Block, Network, OutPoint, Script, ScriptBuf, Txid};
 use chainsieve::btc::bip158::BoundBlock;
 use chainsieve::btc::bip158::container::Records;
-use chainsieve::btc::bip158::scan::{Cursor, Scan, Wallets};
-use chainsieve::btc::wallet::{History, Watch};
+use chainsieve::btc::bip158::scan::{FilterScan, ScanCursor, Wallets};
+use chainsieve::btc::wallet::{History, WatchedItems};
 use lightning::chain::{Filter, WatchedOutput, transaction};
 
 /// The filters of mainnet's first 256 blocks, and the blocks as peers would send them.
@@ -46,10 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         script_pubkey: funding.output[0].script_pubkey.clone(),
     });
 
-    let mut watch = Watch::new();
-    let mut scan = Scan::new(Cursor::at(10));
+    let mut watch = WatchedItems::new();
+    let mut scan = FilterScan::new(ScanCursor::at(10));
     let wallet = scan.wallets_mut().add(10);
-    let take = |wallets: &mut Wallets, watch: &mut Watch| {
+    let take = |wallets: &mut Wallets, watch: &mut WatchedItems| {
         for (outpoint, script) in registered.0.lock().expect("no panic").drain(..) {
             wallets.push(wallet, script.as_bytes());
             match outpoint {

@@ -9,7 +9,7 @@ use chainsieve::alloy_primitives::{Address, U256};
 use chainsieve::eth::header::HeaderView;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
-use chainsieve::eth::scan::WatchList;
+use chainsieve::eth::scan::QueryList;
 
 /// Block 17,686,111 of mainnet with all its receipts.
 const BLOCK: &str = include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json");
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let queries: Vec<LogQuery> = (0..10_000).map(customer).collect::<Result<_, _>>()?;
     let compiled: Vec<_> = queries.iter().map(LogQuery::compile).collect();
-    let watches = WatchList::new(&compiled);
+    let watches = QueryList::new(&compiled);
 
     let block: serde_json::Value = serde_json::from_str(BLOCK)?;
     let bytes = |value: &serde_json::Value| {

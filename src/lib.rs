@@ -24,6 +24,12 @@
 //! | [`hash`] | the hash functions that the filters use |
 //! | [`simd`] | the SIMD instruction sets for matching, chosen at run time |
 //!
+//! # Time
+//! The library reads no clock. Where a method needs the time, its argument `now` is the current time
+//! as a [`Duration`](core::time::Duration) since the Unix epoch, for example from
+//! `SystemTime::now().duration_since(UNIX_EPOCH)`. The clock may be set back or forward: timeouts then
+//! continue to run from that moment.
+//!
 //! # Features
 //! - `std` (default): chooses SIMD at run time and converts the messages of `bitcoin::p2p`.
 //!   Without `std` the crate is `no_std` with `alloc`.
@@ -52,6 +58,8 @@ extern crate alloc;
 pub mod btc;
 #[cfg(feature = "eth")]
 pub mod eth;
+#[cfg(any(feature = "btc", feature = "eth"))]
+mod steady_clock;
 
 /// The hash functions that the filters use.
 pub mod hash {

@@ -22,12 +22,12 @@ fn types_can_be_shared_between_threads() {
     each!(
         shared, audit:
         Action, Audit['static], AuditReport, Counts, Event['static], Examined, Finding, FindingKind,
-        ForgedLog, Forgery, Grounds, OmittedLog, Question['static], Status, Undecidable, Verdict,
+        ForgedLog, Forgery, Grounds, OmittedLog, AuditQuestion['static], Status, Undecidable, Verdict,
         WrongField,
     );
-    each!(shared, bloom: Answer, BloomView['static]);
+    each!(shared, bloom: BloomAnswer, BloomView['static]);
     each!(shared, certificate: Certificate, Trust['static], VerifiedCertificate);
-    each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, Stretch);
+    each!(shared, chain_profile: BloomSoundness, ChainProfile, ReceiptsScope, ProfileRange);
     each!(
         shared, files:
         FileFormat, HeaderBatch, HeaderReader[&'static [u8]], Input[&'static [u8]], JsonValue,
@@ -37,12 +37,12 @@ fn types_can_be_shared_between_threads() {
     each!(
         shared, follow:
         Action, Answer['static], Config, Cursor, Event['static], Follower, Indexed, NextBlocks,
-        Note, Question, QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
+        FollowNote, Question, QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
     );
     each!(shared, forecast: ClauseForecast, Forecast);
     each!(
         shared, header:
-        BlockRef, ChainBlock['static], HeaderBuf, HeaderChain, HeaderLayout, HeaderView['static],
+        BlockRef, ChainBlock['static], HeaderBuf, LinkedHeaders, HeaderLayout, HeaderView['static],
         Linked,
     );
     each!(
@@ -51,7 +51,7 @@ fn types_can_be_shared_between_threads() {
         Index[Folder], Operation, Part, QueryStats, SegmentFile, Settings, Verified,
         Verifier['static, Folder], Writer[Folder],
     );
-    each!(shared, json: Place);
+    each!(shared, json: JsonPath);
     each!(shared, log: LocatedLog);
     each!(
         shared, log_query:
@@ -68,7 +68,7 @@ fn types_can_be_shared_between_threads() {
         BlockReceipts, BloomAgreement, Claims, Outcome, Receipt, ReceiptProof,
         VerifiedBlock['static], VerifiedLog['static], VerifiedReceipts['static],
     );
-    each!(shared, scan: Hits, QueryId, QuerySet, Scanner, WatchList);
+    each!(shared, scan: Hits, QueryId, QuerySet, Scanner, QueryList);
     #[cfg(feature = "era")]
     each!(
         shared, files:

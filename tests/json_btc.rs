@@ -15,18 +15,22 @@ use chainsieve::btc::bip37::session::{FilterPolicy, MatchStats, OmissionEvidence
 use chainsieve::btc::bip37::{
     BloomFilter, Depth, HeaderLink, Inclusion, MatchReason, SizingError, TxMatch, UpdateMode,
 };
-use chainsieve::btc::bip158::audit::{Basis, Evidence, InvalidFilter, Refutation, Verdict};
-use chainsieve::btc::bip158::scan::{Candidate, Commitment, Cursor, NoAnswer, Reason, Statistics};
+use chainsieve::btc::bip158::audit::{Basis, FilterEvidence, InvalidFilter, Refutation, Verdict};
+use chainsieve::btc::bip158::scan::{
+    Candidate, CandidateReason, Commitment, NoAnswer, ScanCursor, Statistics,
+};
 use chainsieve::btc::bip158::{GcsError, GcsParams};
 use chainsieve::btc::client;
 use chainsieve::btc::client::{
     Birthday, BroadcastNews, Finding, Graded, Hit, Item, News, Owner, Progress, Update, UpdateId,
     Wallet,
 };
-use chainsieve::btc::headers::{Anchor, BlockAt, ChainEvent};
+use chainsieve::btc::headers::{BlockAt, ChainEvent, TrustedStart};
 use chainsieve::btc::merkle_tree::MerklePath;
 use chainsieve::btc::peer::{Grade, PeerId};
-use chainsieve::btc::wallet::{History, Label, RelevantTransaction, Watched, WatchedOutput};
+use chainsieve::btc::wallet::{
+    History, Label, Place, RelevantTransaction, WatchItem, WatchedOutput,
+};
 use serde_json::{Value, from_value, json, to_value};
 
 trait Data: serde::Serialize + serde::de::DeserializeOwned + PartialEq + Debug {}
@@ -94,20 +98,20 @@ fn updates() {
     let hit = Hit {
         txid: txid(),
         transaction: transaction(),
-        place: Some((at(), 3)),
-        received: vec![client::Received {
+        place: Some(Place { block: at(), index: 3 }),
+        received: vec![client::OwnedOutput {
             vout: 0,
             value: Amount::from_sat(5),
             owner: owner.clone(),
         }],
-        spent: vec![client::Spent {
+        spent: vec![client::OwnedSpend {
             vin: 2,
             outpoint: outpoint(),
             owner: Some(owner),
             certain: true,
         }],
-        evidence: client::Evidence::MerkleProof,
-        why: client::Why::FilteredBlock,
+        evidence: client::InclusionEvidence::MerkleProof,
+        why: client::HitReason::FilteredBlock,
         peer: Some("127.0.0.1:8333".into()),
     };
     let owner = json!({"item": 1, "path": null, "index": 7, "script": "51"});
@@ -272,7 +276,7 @@ fn wallets() {
     );
     check(Birthday::Time(5), json!({"by": "time", "seconds": 5}));
     check(
-        Watched::Script { script: script(), label: Some(Label { keychain: 1, index: 2 }) },
+        WatchItem::Script { script: script(), label: Some(Label { keychain: 1, index: 2 }) },
         json!({"kind": "script", "script": "51", "label": {"keychain": 1, "index": 2}}),
     );
     check_text::<WatchedOutput>(json!({
@@ -291,10 +295,10 @@ fn wallets() {
 
 #[test]
 fn headers_and_grades() {
-    let anchor = Anchor::genesis(Network::Bitcoin);
-    let header = anchor.period_first;
+    let trusted_start = TrustedStart::genesis(Network::Bitcoin);
+    let header = trusted_start.period_first;
     check(
-        anchor,
+        trusted_start,
         json!({
             "height": 0, "headers": [GENESIS_HEADER], "period_first": GENESIS_HEADER, "work": WORK
         }),
@@ -360,7 +364,7 @@ fn bloom_filters() {
 #[test]
 fn compact_filters() {
     check(
-        Cursor { next_height: 5, previous: Some(at().hash) },
+        ScanCursor { next_height: 5, previous: Some(at().hash) },
         json!({"next_height": 5, "previous": HASH}),
     );
     check(
@@ -381,7 +385,7 @@ fn compact_filters() {
         Candidate {
             height: 5,
             block_hash: at().hash,
-            reason: Reason::NoAnswer(NoAnswer::Unreadable(GcsError::CountTooLarge(9))),
+            reason: CandidateReason::NoAnswer(NoAnswer::Unreadable(GcsError::CountTooLarge(9))),
         },
         json!({
             "height": 5, "block_hash": HASH,
@@ -400,7 +404,7 @@ fn compact_filters() {
 fn verdicts() {
     check(Verdict::Valid(Basis::Trusted), json!({"verdict": "valid", "basis": "trusted"}));
     let block_hash = at().hash;
-    let proof = InvalidFilter { block_hash, filter: vec![2], evidence: Evidence::Malformed };
+    let proof = InvalidFilter { block_hash, filter: vec![2], evidence: FilterEvidence::Malformed };
     // The format of proofs: version, kind, block hash, and the filter with its length.
     let proof_json = format!("0100{HASH}0102");
     check(proof.clone(), json!(proof_json));

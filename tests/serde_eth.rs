@@ -4,8 +4,8 @@
 use std::fmt::Debug;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::bloom::{Answer, positions};
-use chainsieve::eth::chain_profile::{ChainProfile, ReceiptsScope, Stretch};
+use chainsieve::eth::bloom::{BloomAnswer, positions};
+use chainsieve::eth::chain_profile::{ChainProfile, ProfileRange, ReceiptsScope};
 use chainsieve::eth::files::FileFormat;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::follow::{Cursor, Failure, Update, UpdateId};
@@ -60,7 +60,7 @@ fn log(removed: bool) -> Value {
 fn profiles() {
     let profile: ChainProfile = same(&json!({
         "name": "ours",
-        "stretches": [
+        "ranges": [
             {"first": 0, "bloom": "superset", "receipts": "not_every_log", "source": "our node"},
             {"first": 9, "bloom": "exact", "receipts": "every_log", "source": "a fork"},
         ],
@@ -70,13 +70,13 @@ fn profiles() {
     for known in ChainProfile::known() {
         let json = serde_json::to_value(&known).unwrap();
         assert_eq!(same::<ChainProfile>(&json), known);
-        let _: Stretch = same(&json["stretches"][0]);
+        let _: ProfileRange = same(&json["ranges"][0]);
     }
-    let none = json!({"name": "x", "stretches": []});
-    assert_eq!(refused::<ChainProfile>(none), "the first of the stretches must begin at block 0");
+    let none = json!({"name": "x", "ranges": []});
+    assert_eq!(refused::<ChainProfile>(none), "the first range must begin at block 0");
     let stretch = json!({"first": 0, "bloom": "exact", "receipts": "every_log", "source": "x"});
-    let twice = json!({"name": "x", "stretches": [stretch, stretch]});
-    let error = "the stretch from block 0 on is not in ascending order";
+    let twice = json!({"name": "x", "ranges": [stretch, stretch]});
+    let error = "the range from block 0 on is not in ascending order";
     assert_eq!(refused::<ChainProfile>(twice), error);
 }
 
@@ -113,7 +113,7 @@ fn updates_and_cursors() {
         "anchored": block,
     });
     let cursor: Cursor = same(&stored);
-    assert_eq!(cursor.from(), 6);
+    assert_eq!(cursor.first(), 6);
     // The same text, whichever way it is read and written.
     assert_eq!(cursor.to_json(), serde_json::to_string(&cursor).unwrap());
     assert_eq!(Cursor::from_json(&stored.to_string()), Ok(cursor));
@@ -201,7 +201,7 @@ fn headers_and_filters() {
     assert_eq!(same::<Linked>(&json!({"linked": "extended"})), Linked::Extended);
     let linked: Linked = same(&json!({"linked": "reorganised", "removed": [HASH]}));
     assert_eq!(linked, Linked::Reorganised { removed: vec![hash()] });
-    assert_eq!(same::<Answer>(&json!("no_information")), Answer::NoInformation);
+    assert_eq!(same::<BloomAnswer>(&json!("no_information")), BloomAnswer::NoInformation);
     assert_eq!(same::<FileFormat>(&json!("rlp")), FileFormat::Rlp);
     for format in [FileFormat::Rlp, FileFormat::Json, FileFormat::Hex, FileFormat::Era] {
         assert_eq!(serde_json::to_value(format).unwrap(), format.to_string());

@@ -5,7 +5,7 @@ use std::thread;
 
 use bitcoin::BlockHash;
 use bitcoin::hashes::Hash as _;
-use chainsieve::btc::bip158::scan::{Commitment, Cursor, FilterItem, Scan};
+use chainsieve::btc::bip158::scan::{Commitment, FilterItem, FilterScan, ScanCursor};
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
 
 use crate::filters;
@@ -61,7 +61,7 @@ fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
         let nanos = report.figure(&name, count, pass);
         println!("# {:.0} filters/s, 930,000 blocks in {:.1} s", 1e9 / nanos, CHAIN * nanos / 1e9);
     };
-    let mut scan = Scan::new(Cursor::at(0));
+    let mut scan = FilterScan::new(ScanCursor::at(0));
     let wallet = scan.wallets_mut().add(0);
     scan.wallets_mut().extend(wallet, scripts);
     let mut found = None;
@@ -97,7 +97,7 @@ fn rescan<'a, I: Iterator<Item = FilterItem<'a>>>(
 /// Measures a part of the filters, against `bitcoin`'s `match_any` on each.
 fn compare(report: &mut Report, filters: &[BlockFilter], scripts: &[Vec<u8>]) {
     let part = &filters[..(20_000 / scripts.len()).clamp(4, 100)];
-    let mut scan = Scan::new(Cursor::at(0));
+    let mut scan = FilterScan::new(ScanCursor::at(0));
     let wallet = scan.wallets_mut().add(0);
     scan.wallets_mut().extend(wallet, scripts);
     let mut ours = || {

@@ -2,7 +2,7 @@
 
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::Decodable as _;
-use chainsieve::eth::header::{HeaderChain, HeaderView, bloom_at_fixed_place};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders, bloom_at_fixed_place};
 use chainsieve::simd::Backend;
 use std::hint::black_box;
 
@@ -16,7 +16,7 @@ pub(crate) fn run(report: &mut Report) {
     let stretch: Vec<u8> = headers[..runs].concat();
     for backend in Backend::available() {
         let ours = || {
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             let linked = chain.extend_from_rlp_on(backend, &stretch);
             assert_eq!(linked, Ok(runs));
             chain.last_hash()

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use alloy_primitives::Bloom;
 use alloy_rpc_types_eth::Filter;
 use chainsieve::eth::log_query::CompiledQuery;
-use chainsieve::eth::scan::WatchList;
+use chainsieve::eth::scan::QueryList;
 use chainsieve::simd::Backend;
 
 use crate::scan::{as_alloy, blooms, positions};
@@ -34,7 +34,7 @@ pub(crate) fn run(report: &mut Report) {
                 filters.push(filter);
                 queries.push(CompiledQuery::new(clauses));
             }
-            let list = WatchList::new(&queries);
+            let list = QueryList::new(&queries);
             for backend in Backend::available() {
                 // The first call caches the filters' blooms.
                 for (bloom, their) in blooms.iter().zip(&theirs) {

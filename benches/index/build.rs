@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use alloy_primitives::B256;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Append, FileKind, ReadAt, Settings, Storage, WriteStorage, Writer};
 use chainsieve::simd::Backend;
 
@@ -37,7 +37,7 @@ pub(crate) fn run(report: &mut Report, filters: &[Filter]) {
         let settings = Settings::new("bench").expect("a label");
         let mut writer = Writer::open(Memory::default(), &settings).expect("a new index");
         writer = writer.with_confirmations(0).with_backend(backend);
-        let (mut chain, mut parent) = (HeaderChain::new(), B256::ZERO);
+        let (mut chain, mut parent) = (LinkedHeaders::new(), B256::ZERO);
         let (mut rows, mut whole) = (Duration::MAX, Duration::MAX);
         let mut rlp = Vec::new();
         for segment in 0..=segments {

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
-use chainsieve::eth::bloom::{self, Answer, BloomView};
+use chainsieve::eth::bloom::{self, BloomAnswer, BloomView};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::eth::scan;
 use chainsieve::simd::Backend;
@@ -132,7 +132,7 @@ fn check(case: &Case, chain: &Chain, filters: &[Filter], expected: &[usize]) {
     assert_eq!(count as usize, expected.len());
     assert!(expected.iter().all(|block| words[block / 64] >> (block % 64) & 1 == 1));
     let filter = |block: &usize| BloomView::from(&filters[*block]);
-    assert!(expected.iter().all(|block| case.query.answer(filter(block)) != Answer::No));
+    assert!(expected.iter().all(|block| case.query.answer(filter(block)) != BloomAnswer::No));
     let planted = chain.planted_blocks().filter(|(_, log)| *log == 0);
     // The log has no Transfer topic, although nearly every block has this topic.
     if !case.name.contains("Transfer") {

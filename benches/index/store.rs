@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use alloy_consensus::Header;
 use alloy_primitives::{B256, Bloom, keccak256};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, Settings, Writer};
 
 use crate::blooms::Filter;
@@ -85,7 +85,7 @@ fn is_whole(path: &Path, blocks: usize) -> bool {
 fn build(path: &Path, filters: &[Filter]) -> Built {
     let settings = Settings::new(LABEL).expect("a label");
     let mut writer = Writer::open(Folder::new(path), &settings).expect("a new index");
-    let (mut chain, mut parent) = (HeaderChain::new(), B256::ZERO);
+    let (mut chain, mut parent) = (LinkedHeaders::new(), B256::ZERO);
     let mut built = Built { verified: Duration::ZERO, written: Duration::ZERO };
     let mut rlp = Vec::new();
     for (stretch, filters) in filters.chunks(STRETCH).enumerate() {

@@ -2,6 +2,8 @@
 //! regtest, in any order, give events that lead from one tip to the next.
 #![no_main]
 
+use std::time::Duration;
+
 use bitcoin::Network;
 use bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin;
@@ -28,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
             }
             message.push(header);
         }
-        let now = genesis().time + 7_200;
+        let now = Duration::from_secs(u64::from(genesis().time) + 7_200);
         let events = chain.accept(&message, now).unwrap_or_else(|error| error.events);
         for event in events {
             match event {

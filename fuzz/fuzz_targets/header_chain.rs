@@ -2,19 +2,19 @@
 //! only by parent hash and number.
 #![no_main]
 
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::simd::Backend;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|rlp: &[u8]| {
-    let mut plain = HeaderChain::new();
+    let mut plain = LinkedHeaders::new();
     let result = plain.extend_from_rlp_on(Backend::SCALAR, rlp);
     for backend in Backend::available() {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         assert_eq!(chain.extend_from_rlp_on(backend, rlp), result);
         assert!(chain.blocks().eq(plain.blocks()));
     }
-    let mut one_by_one = HeaderChain::new();
+    let mut one_by_one = LinkedHeaders::new();
     let mut rest = rlp;
     while let Ok((header, behind)) = HeaderView::decode_prefix(rest) {
         let _ = one_by_one.push(&header);

@@ -7,7 +7,7 @@ use bitcoin::Network;
 use bitcoin::constants::genesis_block;
 use chainsieve::bitcoin;
 use chainsieve::btc::bip158::BlockFilter;
-use chainsieve::btc::bip158::audit::{Evidence, InvalidFilter};
+use chainsieve::btc::bip158::audit::{FilterEvidence, InvalidFilter};
 use libfuzzer_sys::fuzz_target;
 
 use testkit::btc::naive_gcs::Coding;
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
         let accused = InvalidFilter { filter: honest.content, block_hash: hash, ..proof };
         assert!(accused.verify(hash, network).is_err(), "an honest filter is proven wrong");
     }
-    let evidence = Evidence::Malformed;
+    let evidence = FilterEvidence::Malformed;
     let proof = InvalidFilter { block_hash: hash, filter: data.to_vec(), evidence };
     let is_filter = Coding::basic(hash.as_ref()).read(data).is_ok_and(|set| set.is_canonical());
     assert_eq!(proof.verify(hash, network).is_err(), is_filter);

@@ -13,7 +13,7 @@ use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 use chainsieve::bitcoin::p2p::{Magic, ServiceFlags};
 use chainsieve::bitcoin::{Network, ScriptBuf};
 use chainsieve::btc::client::{
-    Action, Birthday, Client, Config, Event, Item, Kept, PeerInfo, Protocol, Wallet,
+    Action, Birthday, Config, Event, Item, Kept, LightClient, PeerInfo, Protocol, Wallet,
 };
 use chainsieve::btc::peer::PeerId;
 use libfuzzer_sys::fuzz_target;
@@ -68,7 +68,7 @@ fuzz_target!(|bytes: &[u8]| {
     let kept = Kept { headers, journal, state, ..Kept::default() };
     let mut config = Config::new(Network::Regtest, [1; 16]);
     config.protocol = if protocol % 2 == 0 { Protocol::Bip157 } else { Protocol::Bip37 };
-    let Ok(mut client) = Client::new(config, &kept) else { return };
+    let Ok(mut client) = LightClient::new(config, &kept) else { return };
     let script = ScriptBuf::from([&[0, 20][..], &[1; 20]].concat());
     let wallet = Wallet::new(Birthday::Height(0), vec![Item::Script(script)]);
     let mut sent = 0;

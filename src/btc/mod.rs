@@ -22,8 +22,6 @@ mod raw;
 pub mod script;
 #[cfg(feature = "std")]
 pub mod server;
-#[cfg(feature = "std")]
-mod steady_clock;
 #[cfg(test)]
 mod tests;
 pub mod wallet;

@@ -57,12 +57,12 @@ mod tests {
         #[cfg(feature = "descriptors")]
         check::<wallet::LookAhead>();
         #[cfg(feature = "std")]
-        check::<crate::btc::bip157::Why>();
+        check::<crate::btc::bip157::ScanReason>();
         #[cfg(all(feature = "std", feature = "descriptors"))]
         {
-            check::<crate::btc::client::Evidence>();
+            check::<crate::btc::client::InclusionEvidence>();
             check::<crate::btc::client::Protocol>();
-            check::<crate::btc::client::Why>();
+            check::<crate::btc::client::HitReason>();
         }
     }
 

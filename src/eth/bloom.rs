@@ -79,7 +79,7 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[must_use]
-pub enum Answer {
+pub enum BloomAnswer {
     /// Not in the block. This is a proof if the header is authentic and its filter is sound.
     No,
     /// Perhaps in the block: all bits of the value are set, possibly by other values.
@@ -89,10 +89,10 @@ pub enum Answer {
 }
 
 names! {
-    Answer, "an answer of a filter": No = "no", Maybe = "maybe", NoInformation = "no_information",
+    BloomAnswer, "an answer of a filter": No = "no", Maybe = "maybe", NoInformation = "no_information",
 }
 
-impl Answer {
+impl BloomAnswer {
     /// Returns `true` if the block's receipts must be checked: any answer except [`No`](Self::No).
     pub const fn is_candidate(self) -> bool {
         !matches!(self, Self::No)
@@ -133,11 +133,11 @@ impl<'a> BloomView<'a> {
 
     /// Tests if a value with these bit positions may be in the block.
     #[inline]
-    pub fn answer(self, value: &BitPositions) -> Answer {
+    pub fn answer(self, value: &BitPositions) -> BloomAnswer {
         match self.informative() {
-            None => Answer::NoInformation,
-            Some(bits) if contains(bits, value) => Answer::Maybe,
-            Some(_) => Answer::No,
+            None => BloomAnswer::NoInformation,
+            Some(bits) if contains(bits, value) => BloomAnswer::Maybe,
+            Some(_) => BloomAnswer::No,
         }
     }
 
@@ -313,10 +313,13 @@ mod tests {
         let topic = b256!("02c69be41d0b7e40352fc85be1cd65eb03d40ef8427a0ca4596b1ead9a00e9fc");
         let mut bloom = Bloom::ZERO;
         accrue_value(&mut bloom, address.as_slice());
-        assert_eq!(BloomView::from(&bloom).answer(&positions(topic.as_slice())), Answer::No);
+        assert_eq!(BloomView::from(&bloom).answer(&positions(topic.as_slice())), BloomAnswer::No);
         accrue_value(&mut bloom, topic.as_slice());
         assert_eq!(bloom, expected);
-        assert_eq!(BloomView::from(&expected).answer(&positions(topic.as_slice())), Answer::Maybe);
+        assert_eq!(
+            BloomView::from(&expected).answer(&positions(topic.as_slice())),
+            BloomAnswer::Maybe
+        );
     }
 
     /// Two values whose bit positions were computed by hand from their hashes.
@@ -348,16 +351,19 @@ mod tests {
         for length in [0, 1, 32, 255, 257, 512] {
             let bytes = alloc::vec![0; length];
             let view = BloomView::from_wire(&bytes);
-            assert_eq!((view.answer(&value), view.count_ones()), (Answer::NoInformation, None));
+            assert_eq!(
+                (view.answer(&value), view.count_ones()),
+                (BloomAnswer::NoInformation, None)
+            );
         }
         let full = [u8::MAX; BYTES];
-        assert_eq!(BloomView::from(&full).answer(&value), Answer::NoInformation);
+        assert_eq!(BloomView::from(&full).answer(&value), BloomAnswer::NoInformation);
         assert_eq!(BloomView::from_wire(&full).count_ones(), Some(2048));
         let mut one_clear = full;
         one_clear[255] = 0xfe;
-        assert_eq!(BloomView::from(&one_clear).answer(&[1, 2, 3]), Answer::Maybe);
-        assert_eq!(BloomView::from(&one_clear).answer(&[1, 0, 3]), Answer::No);
-        assert_eq!(BloomView::from(&[0; BYTES]).answer(&value), Answer::No);
+        assert_eq!(BloomView::from(&one_clear).answer(&[1, 2, 3]), BloomAnswer::Maybe);
+        assert_eq!(BloomView::from(&one_clear).answer(&[1, 0, 3]), BloomAnswer::No);
+        assert_eq!(BloomView::from(&[0; BYTES]).answer(&value), BloomAnswer::No);
     }
 
     #[test]

@@ -67,10 +67,10 @@ names! {
     ReceiptsScope, "a scope of receipts": EveryLog = "every_log", NotEveryLog = "not_every_log",
 }
 
-/// The properties of a range of blocks, up to the first block of the next `Stretch`.
+/// The properties of a range of blocks, up to the first block of the next `ProfileRange`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
-pub struct Stretch {
+pub struct ProfileRange {
     /// Number of the first block.
     pub first: u64,
     /// Relation of the filters to the logs.
@@ -84,7 +84,7 @@ pub struct Stretch {
 /// What a chain's filters and receipts commit to, for each range of block numbers.
 ///
 /// # JSON
-/// `serde` writes an object: `name`, `stretches` (a list of [`Stretch`]es) and `statuses_since`, a
+/// `serde` writes an object: `name`, `ranges` (a list of [`ProfileRange`]s) and `statuses_since`, a
 /// number or null. A list that does not begin at block 0, or that is not ascending, is rejected.
 /// Unknown members are ignored.
 ///
@@ -105,7 +105,7 @@ pub struct Stretch {
 pub struct ChainProfile {
     name: Cow<'static, str>,
     /// Ascending by first block; the first entry begins at block 0.
-    stretches: Vec<Stretch>,
+    ranges: Vec<ProfileRange>,
     statuses_since: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ pub struct ChainProfile {
 #[derive(serde::Deserialize)]
 struct Wire {
     name: String,
-    stretches: Vec<Stretch>,
+    ranges: Vec<ProfileRange>,
     #[serde(default)]
     statuses_since: Option<u64>,
 }
@@ -121,9 +121,9 @@ struct Wire {
 /// Reason why a parsed profile is invalid.
 #[derive(Debug, thiserror::Error)]
 enum WireError {
-    #[error("the first of the stretches must begin at block 0")]
+    #[error("the first range must begin at block 0")]
     Start,
-    #[error("the stretch from block {0} on is not in ascending order")]
+    #[error("the range from block {0} on is not in ascending order")]
     Order(u64),
 }
 
@@ -131,15 +131,15 @@ impl TryFrom<Wire> for ChainProfile {
     type Error = WireError;
 
     fn try_from(wire: Wire) -> Result<Self, WireError> {
-        let Wire { name, stretches, statuses_since } = wire;
-        if stretches.first().is_none_or(|first| first.first != 0) {
+        let Wire { name, ranges, statuses_since } = wire;
+        if ranges.first().is_none_or(|first| first.first != 0) {
             return Err(WireError::Start);
         }
-        let unordered = stretches.windows(2).find(|pair| pair[0].first >= pair[1].first);
+        let unordered = ranges.windows(2).find(|pair| pair[0].first >= pair[1].first);
         if let Some(pair) = unordered {
             return Err(WireError::Order(pair[1].first));
         }
-        Ok(Self { name: name.into(), stretches, statuses_since })
+        Ok(Self { name: name.into(), ranges, statuses_since })
     }
 }
 
@@ -192,8 +192,8 @@ impl ChainProfile {
         receipts: ReceiptsScope,
     ) -> Self {
         let source = Cow::Borrowed(ASSUMED);
-        let stretches = vec![Stretch { first: 0, bloom, receipts, source }];
-        Self { name: name.into(), stretches, statuses_since: None }
+        let ranges = vec![ProfileRange { first: 0, bloom, receipts, source }];
+        Self { name: name.into(), ranges, statuses_since: None }
     }
 
     /// Declares that the receipts of block `first` and of all later blocks have a status (EIP-658,
@@ -228,15 +228,15 @@ impl ChainProfile {
     /// All earlier overrides for blocks from `first` on are removed; `first` = 0 replaces the
     /// properties of all blocks. [`statuses_since`](Self::statuses_since) is unchanged.
     #[must_use]
-    pub fn from_block(
+    pub fn with_range(
         mut self,
         first: u64,
         bloom: BloomSoundness,
         receipts: ReceiptsScope,
         source: impl Into<Cow<'static, str>>,
     ) -> Self {
-        self.stretches.retain(|stretch| stretch.first < first);
-        self.stretches.push(Stretch { first, bloom, receipts, source: source.into() });
+        self.ranges.retain(|range| range.first < first);
+        self.ranges.push(ProfileRange { first, bloom, receipts, source: source.into() });
         self
     }
 
@@ -246,14 +246,14 @@ impl ChainProfile {
     }
 
     /// Returns the properties of the block with this number.
-    pub fn at(&self, number: u64) -> &Stretch {
-        let behind = self.stretches.partition_point(|stretch| stretch.first <= number);
-        &self.stretches[behind.saturating_sub(1)] // the first begins at 0
+    pub fn at(&self, number: u64) -> &ProfileRange {
+        let after = self.ranges.partition_point(|range| range.first <= number);
+        &self.ranges[after.saturating_sub(1)] // the first begins at 0
     }
 
     /// Returns the properties of all ranges of blocks, ascending, from block 0 on.
-    pub fn stretches(&self) -> &[Stretch] {
-        &self.stretches
+    pub fn ranges(&self) -> &[ProfileRange] {
+        &self.ranges
     }
 }
 
@@ -277,12 +277,12 @@ struct Known {
 impl Known {
     fn profile(&self) -> ChainProfile {
         let &Self { name, statuses_since, rows, .. } = self;
-        let stretch = |&(first, bloom, receipts, source): &Row| {
+        let range = |&(first, bloom, receipts, source): &Row| {
             let source = Cow::Borrowed(source);
-            Stretch { first, bloom, receipts, source }
+            ProfileRange { first, bloom, receipts, source }
         };
-        let (name, stretches) = (Cow::Borrowed(name), rows.iter().map(stretch).collect());
-        ChainProfile { name, stretches, statuses_since }
+        let (name, ranges) = (Cow::Borrowed(name), rows.iter().map(range).collect());
+        ChainProfile { name, ranges, statuses_since }
     }
 }
 
@@ -425,20 +425,20 @@ mod tests {
         }
         let assumed = ChainProfile::assumed("x", Exact, EveryLog);
         assert!(!assumed.has_statuses(u64::MAX));
-        let said = assumed.with_statuses_since(7).from_block(9, Absent, EveryLog, "a fork");
+        let said = assumed.with_statuses_since(7).with_range(9, Absent, EveryLog, "a fork");
         assert!(!said.has_statuses(6) && said.has_statuses(7) && said.has_statuses(u64::MAX));
     }
 
     #[test]
     fn what_is_said_later_counts_from_its_block_on() {
         let profile = ChainProfile::assumed("x", Exact, EveryLog)
-            .from_block(10, Absent, NotEveryLog, "a fork")
-            .from_block(5, Superset, EveryLog, "another")
-            .from_block(8, Unsound, EveryLog, "a third");
+            .with_range(10, Absent, NotEveryLog, "a fork")
+            .with_range(5, Superset, EveryLog, "another")
+            .with_range(8, Unsound, EveryLog, "a third");
         let blooms: Vec<_> = [0, 4, 5, 7, 8, 10].map(|at| profile.at(at).bloom).into();
         assert_eq!(blooms, [Exact, Exact, Superset, Superset, Unsound, Unsound]);
-        let replaced = profile.from_block(0, Absent, NotEveryLog, "all of it");
-        assert_eq!(replaced.stretches().len(), 1);
+        let replaced = profile.with_range(0, Absent, NotEveryLog, "all of it");
+        assert_eq!(replaced.ranges().len(), 1);
         assert_eq!(replaced.at(0).bloom, Absent);
     }
 }

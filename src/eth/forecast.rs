@@ -16,7 +16,7 @@ use serde::ser::SerializeStruct as _;
 
 use super::bloom::{self, BitPositions};
 use super::fill::FillHistogram;
-use super::header::{ChainBlock, HeaderChain};
+use super::header::{ChainBlock, LinkedHeaders};
 use super::log_query::CompiledQuery;
 use super::scan;
 
@@ -164,7 +164,7 @@ impl Forecast {
     /// # Cost
     /// One scan for the query, one scan for each clause, and one scan for each value. If the query
     /// has more than 8 values, the scans for single values read only every 64th block.
-    pub fn add(&mut self, chain: &HeaderChain) {
+    pub fn add(&mut self, chain: &LinkedHeaders) {
         let blooms = chain.blooms();
         self.fills.add(blooms);
         for block in chain.candidates(&self.query) {
@@ -343,7 +343,7 @@ mod tests {
     use bloom::positions;
 
     /// The parent-linked runs of `fixtures/`: 2020, 2023 and 2025.
-    fn runs() -> Vec<HeaderChain> {
+    fn runs() -> Vec<LinkedHeaders> {
         let json = include_str!("../../fixtures/ethereum/headers.json");
         let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
         let of = |first: u64, last: u64| {
@@ -355,7 +355,7 @@ mod tests {
                 let row = rows.iter().find(is).unwrap();
                 rlp.extend(hex::decode(row["header"].as_str().unwrap()).unwrap());
             }
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             chain.extend_from_rlp(&rlp).unwrap();
             chain
         };
@@ -457,7 +457,7 @@ mod tests {
             let receipts = block["receipts"].as_array().unwrap();
             let hex_digits = |receipt: &serde_json::Value| receipt.as_str().unwrap().len() - 2;
             let bytes = receipts.iter().map(hex_digits).sum::<usize>() as f64 / 2.0;
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             chain.extend_from_rlp(&header).unwrap();
             let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
             forecast.add(&chain);
@@ -482,7 +482,7 @@ mod tests {
     #[test]
     fn a_refunded_transaction_has_a_receipt_too() {
         let header = alloy_consensus::Header { gas_used: 19_989, ..Default::default() };
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         chain.extend_from_rlp(&alloy_rlp::encode(&header)).unwrap();
         let mut forecast = Forecast::new(CompiledQuery::new(Vec::new()));
         forecast.add(&chain);

@@ -19,7 +19,7 @@ const EXCERPT: usize = 80;
 ///
 /// Displayed as `topics[1][3]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct JsonPath {
     /// Name of the field.
     pub field: &'static str,
     /// Index in the field's list, or `None` for the whole field.
@@ -28,7 +28,7 @@ pub struct Place {
     pub inner: Option<usize>,
 }
 
-impl Place {
+impl JsonPath {
     pub(crate) const fn of(field: &'static str) -> Self {
         Self { field, index: None, inner: None }
     }
@@ -42,7 +42,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.field)?;
         self.index.iter().chain(&self.inner).try_for_each(|index| write!(f, "[{index}]"))

@@ -14,7 +14,7 @@ use serde::de::{DeserializeSeed as _, Error as _, IgnoredAny, SeqAccess, Visitor
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::eth::json::{
-    self, Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, fixed_bytes, number,
+    self, Fields, JsonPath, ObjectOf, Prefix, Shape, ValueProblem, fixed_bytes, number,
 };
 use crate::eth::log_query::MAX_TOPICS;
 
@@ -73,7 +73,7 @@ pub enum LogProblem {
     #[error("{place}: {problem}")]
     Value {
         /// Position of the value.
-        place: Place,
+        place: JsonPath,
         /// Reason why the value is invalid.
         problem: ValueProblem,
     },
@@ -157,7 +157,7 @@ impl LocatedLog {
             Some(Shape::Bool(removed)) => *removed,
             Some(other) => {
                 let problem = other.instead_of("true or false");
-                return Err(LogProblem::Value { place: Place::of("removed"), problem });
+                return Err(LogProblem::Value { place: JsonPath::of("removed"), problem });
             }
         };
         let address = required(address, "address", |text| fixed_bytes_of(text, "an address"))?;
@@ -292,7 +292,7 @@ fn optional<T>(
     read: impl Fn(&str) -> Result<T, ValueProblem>,
 ) -> Result<Option<T>, LogProblem> {
     let text = value.map(|value| value.text("hex in a string").and_then(&read)).transpose();
-    text.map_err(|problem| LogProblem::Value { place: Place::of(field), problem })
+    text.map_err(|problem| LogProblem::Value { place: JsonPath::of(field), problem })
 }
 
 fn required<T>(
@@ -300,12 +300,12 @@ fn required<T>(
     field: &'static str,
     read: impl Fn(&str) -> Result<T, ValueProblem>,
 ) -> Result<T, LogProblem> {
-    let missing = LogProblem::Value { place: Place::of(field), problem: ValueProblem::Missing };
+    let missing = LogProblem::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
     optional(value, field, read)?.ok_or(missing)
 }
 
 fn read_topics(value: Option<&Shape>) -> Result<Vec<B256>, LogProblem> {
-    let place = Place::of("topics");
+    let place = JsonPath::of("topics");
     let topics = match value {
         None => Err(ValueProblem::Missing),
         Some(Shape::List(topics)) if topics.len() <= MAX_TOPICS => Ok(topics),

@@ -3,7 +3,7 @@
 use alloc::string::ToString as _;
 
 use super::audit::{Grounds, Status, Undecidable, Verdict};
-use super::bloom::Answer;
+use super::bloom::BloomAnswer;
 use super::chain_profile::{BloomSoundness, ReceiptsScope};
 use super::follow::Source;
 use super::header::HeaderLayout;
@@ -26,7 +26,7 @@ macro_rules! check {
 
 #[test]
 fn names_are_read_as_written_and_are_those_of_serde() {
-    check!(Answer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);
+    check!(BloomAnswer, BloomSoundness, Grounds, HeaderLayout, ReceiptsScope, Semantics, Status);
     assert_eq!(
         "whole".parse::<Status>().unwrap_err().to_string(),
         "\"whole\" is not a status: complete, undecided or wrong"

@@ -3,8 +3,8 @@
 
 use alloy_primitives::{Address, B256, Bloom, Bytes};
 use chainsieve::eth::audit::{
-    Action, Audit, Event, EvidenceError, FindingKind, ForgedLog, Forgery, OmittedLog, Question,
-    Rejection, Status, WrongField,
+    Action, Audit, AuditQuestion, Event, EvidenceError, FindingKind, ForgedLog, Forgery,
+    OmittedLog, Rejection, Status, WrongField,
 };
 use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
@@ -86,7 +86,7 @@ fn a_log_above_what_a_tag_was_taken_for_is_no_lie() {
     let (anchors, profile) = ([run.tip()], ChainProfile::ethereum());
     let blocks = ResolvedBlocks::Range { first: 100, last: 101 };
     let audit = |query: &LogQuery, answer: &[LocatedLog]| {
-        let question = Question { blocks, ..run.question(query, &anchors, &profile) };
+        let question = AuditQuestion { blocks, ..run.question(query, &anchors, &profile) };
         run.audit_question(question, answer)
     };
     let by_tag = LogQuery::new().from_block(100).to_block(BlockTag::Latest);
@@ -172,7 +172,7 @@ fn that_a_block_has_no_receipts_may_be_said() {
         (LogQuery::new().from_block(100).to_block(101), ChainProfile::ethereum());
     let (certificate, answer) = certified(&run, &query, &profile);
     let anchors = [run.tip()];
-    let Question { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
+    let AuditQuestion { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
     let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
     let verify = |certificate: &Certificate| certificate.verify(&trust, None, |_, _| None, None);
     // Embed the receipts of every examined block, including the empty list of block 101.
@@ -204,7 +204,7 @@ fn embedded_receipts_without_post_states_are_asked_for_elsewhere() {
     let dropped = dropped.blocks.remove(0).receipts;
     let certificate = certificate.with_receipts(run.tip(), &dropped);
     let anchors = [run.tip()];
-    let Question { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
+    let AuditQuestion { semantics, blocks, .. } = run.question(&query, &anchors, &profile);
     let trust = Trust { anchors: &anchors, profile: &profile, query: &query, semantics, blocks };
     let verified = certificate.verify(&trust, None, |_, _| None, None).unwrap();
     assert!(!verified.is_complete());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use alloy_primitives::{B256, address, b256};
-use chainsieve::eth::audit::{Audit, AuditError, Question, Undecidable};
+use chainsieve::eth::audit::{Audit, AuditError, AuditQuestion, Undecidable};
 use chainsieve::eth::certificate::{
     Certificate, CertificateJsonError, IssueError, Trust, VerifyError,
 };
@@ -30,12 +30,12 @@ impl Issued {
         Self { run, query, answer, anchors, profile: ChainProfile::ethereum() }
     }
 
-    fn question(&self) -> Question<'_> {
+    fn question(&self) -> AuditQuestion<'_> {
         self.run.question(&self.query, &self.anchors, &self.profile)
     }
 
     fn trust(&self) -> Trust<'_> {
-        let Question { anchors, profile, query, semantics, blocks, .. } = self.question();
+        let AuditQuestion { anchors, profile, query, semantics, blocks, .. } = self.question();
         Trust { anchors, profile, query, semantics, blocks }
     }
 

@@ -2,11 +2,11 @@
 
 use alloy_primitives::{B256, Log};
 use chainsieve::eth::audit::{
-    Action, Audit, AuditError, Event, Finding, FindingKind, Forgery, Grounds, Question, Rejection,
-    Status, Undecidable, Verdict, WrongField,
+    Action, Audit, AuditError, AuditQuestion, Event, Finding, FindingKind, Forgery, Grounds,
+    Rejection, Status, Undecidable, Verdict, WrongField,
 };
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -63,7 +63,7 @@ fn what_is_above_the_anchor_is_undecided() {
     // A trusted hash before the range doesn't authenticate the blocks after it, because hash links
     // lead to ancestors only.
     let parent = [run.chain.parent_hash().unwrap()];
-    let report = run.audit_question(Question { anchors: &parent, ..question }, &[]);
+    let report = run.audit_question(AuditQuestion { anchors: &parent, ..question }, &[]);
     assert_eq!((report.anchored_to, report.counts.undecidable), (None, 4));
     assert_eq!(report.findings.len(), 6);
     assert_eq!(report.status(), Status::Undecided);
@@ -77,7 +77,7 @@ fn an_anchor_above_the_range_will_do() {
     let query = LogQuery::new().from_block(100).to_block(101).address(address);
     let (anchors, profile) = ([run.tip()], ChainProfile::ethereum());
     let blocks = ResolvedBlocks::Range { first: 100, last: 101 };
-    let question = Question { blocks, ..run.question(&query, &anchors, &profile) };
+    let question = AuditQuestion { blocks, ..run.question(&query, &anchors, &profile) };
     let report = run.audit_question(question, &answer[..4]);
     assert_eq!(report.status(), Status::Complete);
     // The answer contains a log of a block outside the queried range.
@@ -99,7 +99,7 @@ fn an_audit_needs_the_whole_range() {
     let profile = ChainProfile::ethereum();
     let begin = |query: &LogQuery, first, last| {
         let blocks = ResolvedBlocks::Range { first, last };
-        let question = Question { blocks, ..run.question(query, &[], &profile) };
+        let question = AuditQuestion { blocks, ..run.question(query, &[], &profile) };
         Audit::new(question, &[]).map(|_| ()).unwrap_err()
     };
     let any = LogQuery::new();
@@ -110,9 +110,9 @@ fn an_audit_needs_the_whole_range() {
     assert_eq!(begin(&any, 102, 101), AuditError::Reversed { first: 102, last: 101 });
     let blocks = ResolvedBlocks::Range { first: 101, last: 102 };
     assert_eq!(begin(&any.from_block(100), 101, 102), AuditError::OtherBlocks { blocks });
-    let empty = HeaderChain::new();
+    let empty = LinkedHeaders::new();
     let query = LogQuery::new();
-    let question = Question { chain: &empty, ..run.question(&query, &[], &profile) };
+    let question = AuditQuestion { chain: &empty, ..run.question(&query, &[], &profile) };
     let error = Audit::new(question, &[]).unwrap_err();
     assert_eq!(error, AuditError::MissingAbove { missing: 100..=103 });
     assert_eq!(error.to_string(), "headers of blocks 100 to 103 are missing");
@@ -126,7 +126,7 @@ fn a_query_by_hash_is_of_that_block_alone() {
     let address = alloy_primitives::Address::repeat_byte(1);
     let query = LogQuery::new().at_hash(hash).address(address);
     let blocks = ResolvedBlocks::AtHash(hash);
-    let question = Question { blocks, ..run.question(&query, &anchors, &profile) };
+    let question = AuditQuestion { blocks, ..run.question(&query, &anchors, &profile) };
     let report = run.audit_question(question, &answer[2..4]);
     assert_eq!(report.status(), Status::Complete);
     assert_eq!(report.range, 101..=101);
@@ -135,7 +135,7 @@ fn a_query_by_hash_is_of_that_block_alone() {
     let report = run.audit_question(question, &answer[3..4]);
     assert!(matches!(kinds(&report.findings)[..], [FindingKind::OmittedLog(_)]));
     let other = ResolvedBlocks::AtHash(B256::ZERO);
-    let error = Audit::new(Question { blocks: other, ..question }, &[]).unwrap_err();
+    let error = Audit::new(AuditQuestion { blocks: other, ..question }, &[]).unwrap_err();
     assert_eq!(error, AuditError::NotOnChain { hash: B256::ZERO });
 }
 
@@ -282,7 +282,7 @@ fn arity_is_the_rules_affair() {
     let query = LogQuery::from_json(&json, Semantics::Geth).unwrap();
     let (anchors, profile, all) = ([run.tip()], ChainProfile::ethereum(), &run.blocks[0].logs);
     let audit = |semantics, answer: &[LocatedLog]| {
-        let question = Question { semantics, ..run.question(&query, &anchors, &profile) };
+        let question = AuditQuestion { semantics, ..run.question(&query, &anchors, &profile) };
         run.audit_question(question, answer)
     };
     assert_eq!(audit(Semantics::Geth, &all[1..]).status(), Status::Complete);

@@ -342,7 +342,7 @@ fn a_report_is_read_back_and_counts_what_it_says_of_each_block() {
         for number in later {
             let scope = [ReceiptsScope::EveryLog, ReceiptsScope::NotEveryLog][rng.below(2)];
             let bloom = [BloomSoundness::Exact, BloomSoundness::Superset, BloomSoundness::Absent];
-            profile = profile.from_block(number, bloom[rng.below(3)], scope, "a fork");
+            profile = profile.with_range(number, bloom[rng.below(3)], scope, "a fork");
         }
         let naive = Naive { addresses: vec![Address::repeat_byte(1)], ..Naive::default() };
         let (query, mut answer) = (naive.query(&run), naive.answer(&run));

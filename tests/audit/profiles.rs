@@ -1,7 +1,9 @@
 //! Tests how a chain profile decides what blooms and receipts prove.
 
 use alloy_primitives::{Address, Bloom};
-use chainsieve::eth::audit::{Audit, Finding, FindingKind, Question, Status, Undecidable, Verdict};
+use chainsieve::eth::audit::{
+    Audit, AuditQuestion, Finding, FindingKind, Status, Undecidable, Verdict,
+};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log::LocatedLog;
 
@@ -71,7 +73,7 @@ fn a_contradicted_profile_claims_nothing() {
     let (naive, answer) = contract_1(&run);
     let (query, anchors) = (naive.query(&run), [run.tip()]);
     for bloom in [Exact, Superset] {
-        let profile = profile(bloom, EveryLog).from_block(52, bloom, EveryLog, "the same again");
+        let profile = profile(bloom, EveryLog).with_range(52, bloom, EveryLog, "the same again");
         let question = run.question(&query, &anchors, &profile);
         let report = run.audit_question(question, &answer);
         let [Finding { block: Some(51), kind, .. }] = &report.findings[..] else {
@@ -90,7 +92,7 @@ fn a_contradicted_profile_claims_nothing() {
         // If the profile has one range for all blocks, the bloom of the third block is no longer
         // trusted.
         let whole = ChainProfile::assumed("made up", bloom, EveryLog);
-        let question = Question { profile: &whole, ..question };
+        let question = AuditQuestion { profile: &whole, ..question };
         let report = run.audit_question(question, &answer);
         let contradicted = Verdict::Undecidable(Undecidable::ProfileContradicted);
         assert_eq!(report.verdict(52), Some(contradicted));
@@ -117,7 +119,7 @@ fn a_filter_with_more_bits_is_exact_for_nobody_and_a_superset_for_all() {
     let question = run.question(&query, &anchors, &superset);
     assert_eq!(run.audit_question(question, &answer).status(), Status::Complete);
     let exact = profile(Exact, EveryLog);
-    let report = run.audit_question(Question { profile: &exact, ..question }, &answer);
+    let report = run.audit_question(AuditQuestion { profile: &exact, ..question }, &answer);
     let [Finding { kind, .. }] = &report.findings[..] else { panic!("{:?}", report.findings) };
     let contradicted =
         matches!(kind, FindingKind::ProfileContradicted { missing_bits: 0, extra_bits: 1.., .. });
@@ -223,6 +225,6 @@ fn blocks_without_transactions_need_no_receipts() {
     assert_eq!((report.status(), report.counts.checked_by_receipts), (Status::Complete, 5));
     // The empty receipts root proves nothing where receipts don't list every log.
     let partly = profile(Absent, NotEveryLog);
-    let report = Audit::new(Question { profile: &partly, ..question }, &[]).unwrap().finish();
+    let report = Audit::new(AuditQuestion { profile: &partly, ..question }, &[]).unwrap().finish();
     assert_eq!((report.status(), report.counts.undecidable), (Status::Undecided, 5));
 }

@@ -2,13 +2,14 @@
 //! checked, and their work equals the sums of another implementation, bitcoinj.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::{BlockHash, Network, Work, consensus};
 use chainsieve::btc::headers::{
-    Anchor, ChainEvent, HeaderChain, HeaderError, HeaderFileError, MAX_HEADERS,
+    ChainEvent, HeaderChain, HeaderError, HeaderFileError, MAX_HEADERS, TrustedStart,
 };
 use chainsieve::btc::proof_of_work::ProofOfWorkError;
 
@@ -46,13 +47,22 @@ fn times(count: u32, work: Work) -> Work {
     (0..count).fold(Work::from_be_bytes([0; 32]), |sum, _| sum + work)
 }
 
-/// Returns an anchor at the eleventh header of `run`. The run starts at height `base`, in the
+/// Converts Unix seconds.
+fn seconds(unix: u32) -> Duration {
+    Duration::from_secs(unix.into())
+}
+
+/// Returns a trusted start at the eleventh header of `run`. The run starts at height `base`, in the
 /// middle of a difficulty period.
-fn anchor(checkpoints: &BTreeMap<u32, (Work, Header)>, base: u32, run: &[Header]) -> Anchor {
+fn trusted_start(
+    checkpoints: &BTreeMap<u32, (Work, Header)>,
+    base: u32,
+    run: &[Header],
+) -> TrustedStart {
     let height = base + 10;
     let (work, period_first) = checkpoints[&(height - height % PERIOD)];
     let work = work + times(height % PERIOD, period_first.work());
-    Anchor { height, headers: run[..11].to_vec(), period_first, work }
+    TrustedStart { height, headers: run[..11].to_vec(), period_first, work }
 }
 
 /// Feeds `run`, which continues after the chain's tip, and compares the chain with the checkpoints.
@@ -71,7 +81,7 @@ fn follow(
         let to_start = PERIOD - tip % PERIOD;
         let (message, behind) = rest.split_at((to_start as usize).min(rest.len()).min(MAX_HEADERS));
         rest = behind;
-        let now = message[message.len() - 1].time;
+        let now = seconds(message[message.len() - 1].time);
         let events = chain.accept(message, now).unwrap_or_else(|e| panic!("{e}"));
         for ((event, header), height) in events.iter().zip(message).zip(tip + 1..) {
             let ChainEvent::Connected { at, header: connected } = event else { panic!("a fork") };
@@ -108,8 +118,12 @@ fn every_run_is_a_chain() {
         let (mut chain, first) = if base == 0 {
             (HeaderChain::new(Network::Bitcoin), 1)
         } else {
-            let anchor = anchor(&checkpoints, base, &run);
-            (HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor"), 11)
+            let trusted_start = trusted_start(&checkpoints, base, &run);
+            (
+                HeaderChain::from_trusted_start(Network::Bitcoin, trusted_start)
+                    .expect("a trusted start"),
+                11,
+            )
         };
         assert_eq!(chain.tip().hash, run[first - 1].block_hash(), "{name}");
         assert_eq!(follow(&mut chain, &run[first..], &checkpoints), starts, "{name}");
@@ -127,7 +141,7 @@ fn every_run_is_a_chain() {
     let name = "signet/headers/headers_0-2015.bin";
     let run = headers(&corpus, name);
     let mut chain = HeaderChain::new(Network::Signet);
-    let events = chain.accept(&run, run[run.len() - 1].time).expect("signet");
+    let events = chain.accept(&run, seconds(run[run.len() - 1].time)).expect("signet");
     // The chain already contained the genesis block.
     assert_eq!(events.len(), 2015);
     assert_eq!(chain.tip().hash, hash_in_index(&corpus, name));
@@ -149,19 +163,20 @@ fn work_of_every_target_as_bitcoinj() {
     assert_eq!(targets, 421);
 }
 
-/// A chain whose anchor has the first header of another period expects that period's target, and
+/// A chain whose trusted start has the first header of another period expects that period's target, and
 /// rejects the real headers.
 #[test]
 fn another_period_asks_for_another_target() {
     let Some(corpus) = Corpus::open() else { return };
     let checkpoints = checkpoints(&corpus);
     let run = headers(&corpus, "mainnet/headers/headers_40000-44999.bin");
-    let mut anchor = anchor(&checkpoints, 40_000, &run);
+    let mut trusted_start = trusted_start(&checkpoints, 40_000, &run);
     let (_, earlier) = checkpoints[&36_288];
-    assert_ne!(earlier.bits, anchor.period_first.bits);
-    anchor.period_first = earlier;
-    let mut chain = HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("consistent");
-    let error = chain.accept(&run[11..], u32::MAX).expect_err("another target");
+    assert_ne!(earlier.bits, trusted_start.period_first.bits);
+    trusted_start.period_first = earlier;
+    let mut chain =
+        HeaderChain::from_trusted_start(Network::Bitcoin, trusted_start).expect("consistent");
+    let error = chain.accept(&run[11..], Duration::MAX).expect_err("another target");
     assert_eq!(error.index, 0);
     assert!(matches!(error.cause, HeaderError::WrongBits { height: 40_011, .. }), "{error}");
 }
@@ -171,8 +186,9 @@ fn one_byte_changed() {
     let Some(corpus) = Corpus::open() else { return };
     let checkpoints = checkpoints(&corpus);
     let run = headers(&corpus, "mainnet/headers/headers_40000-44999.bin");
-    let anchor = anchor(&checkpoints, 40_000, &run);
-    let start = HeaderChain::from_anchor(Network::Bitcoin, anchor).expect("an anchor");
+    let trusted_start = trusted_start(&checkpoints, 40_000, &run);
+    let start =
+        HeaderChain::from_trusted_start(Network::Bitcoin, trusted_start).expect("a trusted start");
     let mut counts = BTreeMap::new();
     // Headers around the change of the target at height 40,320.
     for place in 318..=322 {
@@ -184,7 +200,7 @@ fn one_byte_changed() {
                 let mut message = run[11..330].to_vec();
                 message[place - 11] = consensus::deserialize(&bytes).expect("80 bytes");
                 let mut chain = start.clone();
-                let error = chain.accept(&message, u32::MAX).expect_err("damaged");
+                let error = chain.accept(&message, Duration::MAX).expect_err("damaged");
                 assert_eq!(error.index, place - 11, "byte {at}");
                 assert_eq!(error.events.len(), place - 11, "byte {at}");
                 assert_eq!(chain.tip().hash, run[place - 1].block_hash(), "byte {at}");
@@ -212,22 +228,23 @@ fn order_and_clock() {
     let run = headers(&corpus, "mainnet/headers/headers_0-10236.bin");
     let mut chain = HeaderChain::new(Network::Bitcoin);
     let message = [run[1], run[2], run[4], run[5]];
-    let error = chain.accept(&message, u32::MAX).expect_err("3 is missing");
+    let error = chain.accept(&message, Duration::MAX).expect_err("3 is missing");
     assert_eq!(error.index, 2);
     assert_eq!(error.cause, HeaderError::Orphan { parent: run[3].block_hash() });
     assert_eq!((error.events.len(), chain.tip().height), (2, 2));
     // The time of a header may be at most two hours ahead of the clock.
     let time = run[3].time;
-    let error = chain.accept(&run[3..4], time - 7_201).expect_err("early");
+    let error = chain.accept(&run[3..4], seconds(time - 7_201)).expect_err("early");
     let cause = HeaderError::TimeTooNew { height: 3, time, latest: time - 1 };
     assert_eq!((error.index, error.cause), (0, cause));
-    assert_eq!(chain.accept(&run[3..4], time - 7_200).expect("in time").len(), 1);
+    assert_eq!(chain.accept(&run[3..4], seconds(time - 7_200)).expect("in time").len(), 1);
     // Headers that the chain already has are skipped. Of an overlapping message, only the new
     // headers are added.
-    assert_eq!(chain.accept(&run[..4], time), Ok(vec![]));
-    assert_eq!(chain.accept(&run[2..6], u32::MAX).expect("two are new").len(), 2);
+    assert_eq!(chain.accept(&run[..4], seconds(time)), Ok(vec![]));
+    assert_eq!(chain.accept(&run[2..6], Duration::MAX).expect("two are new").len(), 2);
     // The parent of another network's header is unknown.
-    let error = HeaderChain::new(Network::Signet).accept(&run[1..2], u32::MAX).expect_err("easy");
+    let error =
+        HeaderChain::new(Network::Signet).accept(&run[1..2], Duration::MAX).expect_err("easy");
     assert!(matches!(error.cause, HeaderError::Orphan { .. }), "{error}");
 }
 
@@ -238,7 +255,7 @@ fn damaged_files() {
     let Some(corpus) = Corpus::open() else { return };
     let run = headers(&corpus, "mainnet/headers/headers_0-10236.bin");
     let mut chain = HeaderChain::new(Network::Bitcoin);
-    chain.accept(&run[..=20], u32::MAX).expect("a chain");
+    chain.accept(&run[..=20], Duration::MAX).expect("a chain");
     let file = chain.encode();
     let preamble = usize::try_from(chain.record_offset(1)).expect("small");
     assert_eq!(file.len(), preamble + 20 * 80);

@@ -3,7 +3,7 @@
 use std::fs::File;
 
 use chainsieve::eth::files::{FileFormat, HeaderReader, Input};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 
 use testkit::eth::corpus::{EthCorpus, EthFile, Format};
 
@@ -12,8 +12,8 @@ fn open(corpus: &EthCorpus, file: &EthFile) -> Input<File> {
     Input::seekable(file).expect("a file seeks")
 }
 
-fn chain(corpus: &EthCorpus, file: &EthFile, format: FileFormat) -> HeaderChain {
-    let mut chain = HeaderChain::new();
+fn chain(corpus: &EthCorpus, file: &EthFile, format: FileFormat) -> LinkedHeaders {
+    let mut chain = LinkedHeaders::new();
     let mut headers = HeaderReader::new(open(corpus, file)).expect("a format");
     assert_eq!(headers.format(), format, "{}", file.name);
     while let Some(batch) = headers.next_batch().expect("headers") {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use alloy_primitives::B256;
 use alloy_rlp::Encodable as _;
-use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView, JsonHeaderError};
+use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderView, JsonHeaderError, LinkedHeaders};
 use chainsieve::simd::Backend;
 
 use testkit::eth::corpus::{self, EthCorpus, Format};
@@ -73,7 +73,7 @@ fn runs_link_up_to_their_last_hash() {
         let range = file.entry["number"].as_str().expect("a range");
         assert_eq!(range, format!("{first}..{last}"), "{name}");
         for backend in Backend::available() {
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             assert_eq!(chain.extend_from_rlp_on(backend, &rlp), Ok(count), "{name} on {backend:?}");
             assert_eq!(chain.numbers(), Some(first..=last), "{name}");
             assert_eq!(chain.last_hash(), Some(file.hash()), "{name}");
@@ -116,7 +116,7 @@ fn without_one_header_it_is_no_chain(name: &str, rlp: &[u8], count: usize) {
         rest = behind;
     }
     for left_out in (1..count - 1).step_by(1 + count / 50) {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let kept: Vec<_> = [&headers[..left_out], &headers[left_out + 1..]].concat();
         let last = headers[left_out - 1].number();
         let result = chain.extend(&kept);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use alloy_primitives::{Address, B256, Bloom, BloomInput};
 use alloy_rpc_types_eth::Filter;
-use chainsieve::eth::bloom::Answer;
+use chainsieve::eth::bloom::BloomAnswer;
 use chainsieve::eth::log_query::{LogQuery, Semantics, TopicSet};
 
 use testkit::Rng;
@@ -92,14 +92,14 @@ fn check(block: &EthBlock, values: &[alloy_primitives::Log]) -> Found {
         let answer = query.compile().answer(&block.header.logs_bloom);
         assert!(by_alloy == 0 || answer.is_candidate(), "{}: {json} is lost", block.name);
         let expected = match passes(&drawn, &block.header.logs_bloom, &mut blooms) {
-            _ if block.header.logs_bloom == Bloom::repeat_byte(0xff) => Answer::NoInformation,
-            true => Answer::Maybe,
-            false => Answer::No,
+            _ if block.header.logs_bloom == Bloom::repeat_byte(0xff) => BloomAnswer::NoInformation,
+            true => BloomAnswer::Maybe,
+            false => BloomAnswer::No,
         };
         assert_eq!(answer, expected, "{}: {json}", block.name);
         let by_rival = filter.matches_bloom(block.header.logs_bloom);
         assert_eq!(answer.is_candidate(), by_rival, "{}: {json}", block.name);
-        found.said_no += usize::from(answer == Answer::No);
+        found.said_no += usize::from(answer == BloomAnswer::No);
     }
     found
 }

@@ -4,9 +4,9 @@ use alloy_primitives::{B256, Bloom, BloomInput};
 use alloy_rpc_types_eth::BloomFilter;
 use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::forecast::Forecast;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{CompiledQuery, LogQuery, Semantics};
-use chainsieve::eth::scan::{self, QuerySet, Scanner, WatchList};
+use chainsieve::eth::scan::{self, QueryList, QuerySet, Scanner};
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -35,8 +35,8 @@ pub(crate) fn blooms(corpus: &EthCorpus) -> Vec<Bloom> {
     blooms.repeat(4)
 }
 
-fn chain(corpus: &EthCorpus, name: &str) -> HeaderChain {
-    let mut chain = HeaderChain::new();
+fn chain(corpus: &EthCorpus, name: &str) -> LinkedHeaders {
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&corpus.read(name)).expect("a chain");
     chain
 }
@@ -245,7 +245,7 @@ fn watch_lists_answer_like_their_queries() {
     let compiled: Vec<_> = queries.iter().map(|(_, compiled)| compiled.clone()).collect();
     let passes: Vec<_> = queries.iter().map(|(naive, _)| by_rival(naive, &real)).collect();
     for backend in Backend::available() {
-        let mut list = WatchList::new(&compiled[..400]);
+        let mut list = QueryList::new(&compiled[..400]);
         for (number, query) in (400..).zip(&compiled[400..]) {
             assert_eq!(list.insert(query), number);
         }
@@ -293,7 +293,7 @@ fn blocks_without_information_are_never_lost() {
             _ => header.logs_bloom().bytes().expect("256 bytes").to_vec(),
         })
         .collect();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     let mut parent = None;
     for (header, bloom) in headers.iter().zip(&blooms) {
         let rlp = with_bloom(header, parent, bloom);
@@ -344,7 +344,7 @@ fn forecasts_of_real_runs() {
     let Some(corpus) = EthCorpus::open() else { return };
     let runs: Vec<_> =
         corpus.of(Format::HeaderRun).map(|file| chain(&corpus, &file.name)).collect();
-    let blooms: Vec<Bloom> = runs.iter().flat_map(HeaderChain::blooms).copied().collect();
+    let blooms: Vec<Bloom> = runs.iter().flat_map(LinkedHeaders::blooms).copied().collect();
     let ones = |bloom: &Bloom| bloom.iter().map(|byte| byte.count_ones()).sum::<u32>();
     let mut compared = 0;
     for (naive, compiled) in queries(&corpus, 60, 8) {

@@ -2,7 +2,7 @@
 
 use alloy_primitives::{Bloom, BloomInput, keccak256};
 use chainsieve::eth::bloom::{accrue, positions_of_each_on, positions_of_hash};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::simd::Backend;
 
 use testkit::Rng;
@@ -53,7 +53,7 @@ fn hashes_of_header_batches() {
     for backend in Backend::available() {
         for end in 1..=run.len() {
             let rlp: Vec<u8> = run[..end].iter().flat_map(|header| header.rlp.clone()).collect();
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             assert_eq!(chain.extend_from_rlp_on(backend, &rlp), Ok(end));
             let hashes: Vec<_> = chain.blocks().map(|block| block.hash).collect();
             let expected: Vec<_> = run[..end].iter().map(|header| keccak256(&header.rlp)).collect();

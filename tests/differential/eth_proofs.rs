@@ -5,7 +5,7 @@ use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::Decodable2718 as _;
 use alloy_consensus::proofs::calculate_receipt_root;
 use alloy_primitives::Bloom;
-use chainsieve::eth::header::{HeaderChain, HeaderView, Linked};
+use chainsieve::eth::header::{HeaderView, Linked, LinkedHeaders};
 use chainsieve::eth::receipts::{BlockReceipts, BloomAgreement};
 
 use testkit::eth::fixtures;
@@ -49,7 +49,7 @@ fn a_reorganisation_names_what_it_removes() {
         .map(|number| headers.iter().find(|header| header.number == number).expect("a run"))
         .collect();
     for at in 0..run.len() {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         for header in &run {
             let view = HeaderView::decode(&header.rlp).expect("a header");
             assert_eq!(chain.push(&view), Ok(Linked::Extended));

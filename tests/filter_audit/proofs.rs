@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Transaction, Witness};
 use chainsieve::btc::bip158::audit::{
-    Evidence, InvalidFilter, Prevouts, ProofDecodeError, ProofError, Refutation, Verdict, audit,
+    FilterEvidence, InvalidFilter, Prevouts, ProofDecodeError, ProofError, Refutation, Verdict,
+    audit,
 };
 
 use crate::built::every_kind;
@@ -125,18 +126,18 @@ fn no_field_can_be_changed() {
     let shown: BTreeMap<_, _> = proofs.iter().map(|(name, proof)| (*name, proof)).collect();
     for (name, proof) in &proofs {
         let mut proof = proof.clone();
-        let (Evidence::MissingOutput { transaction: shown, .. }
-        | Evidence::MissingPrevout { spending: shown, .. }
-        | Evidence::MissingWrapped { spending: shown, .. }) = &mut proof.evidence
+        let (FilterEvidence::MissingOutput { transaction: shown, .. }
+        | FilterEvidence::MissingPrevout { spending: shown, .. }
+        | FilterEvidence::MissingWrapped { spending: shown, .. }) = &mut proof.evidence
         else {
             continue;
         };
         let honest = shown.clone();
         shown.coinbase.path.siblings.pop();
         check(name, &proof);
-        let (Evidence::MissingOutput { transaction: shown, .. }
-        | Evidence::MissingPrevout { spending: shown, .. }
-        | Evidence::MissingWrapped { spending: shown, .. }) = &mut proof.evidence
+        let (FilterEvidence::MissingOutput { transaction: shown, .. }
+        | FilterEvidence::MissingPrevout { spending: shown, .. }
+        | FilterEvidence::MissingWrapped { spending: shown, .. }) = &mut proof.evidence
         else {
             continue;
         };
@@ -150,12 +151,12 @@ fn no_field_can_be_changed() {
 
     // A proof may not contain a witness that nothing commits to.
     let mut proof = shown["output"].clone();
-    let Evidence::MissingOutput { transaction, .. } = &mut proof.evidence else { panic!() };
+    let FilterEvidence::MissingOutput { transaction, .. } = &mut proof.evidence else { panic!() };
     transaction.coinbase.transaction.input[0].witness = Witness::from_slice(&[[1]]);
     assert!(matches!(check("witness", &proof), ProofError::UnprovenWitness(_)));
 
     let mut proof = shown["wrapped"].clone();
-    let Evidence::MissingWrapped { spending, .. } = &mut proof.evidence else { panic!() };
+    let FilterEvidence::MissingWrapped { spending, .. } = &mut proof.evidence else { panic!() };
     let other = spending.other.as_mut().expect("not the coinbase");
     other.transaction.input[0].witness.push([1]);
     assert_eq!(check("wrapped", &proof), ProofError::WitnessCommitment);
@@ -165,7 +166,7 @@ fn no_field_can_be_changed() {
     // script.
     for change in 0..4 {
         let mut proof = shown["unequal"].clone();
-        let Evidence::Unequal { previous, .. } = &mut proof.evidence else { panic!() };
+        let FilterEvidence::Unequal { previous, .. } = &mut proof.evidence else { panic!() };
         assert!(previous.is_sorted_by_key(Transaction::compute_txid));
         match change {
             0 => previous.retain(|tx| !tx.output[1].script_pubkey.is_empty()),
@@ -200,14 +201,14 @@ fn honest_filters_are_met_by_no_proof() {
     // OP_RETURN and empty scripts are no elements, so their absence from a filter proves nothing.
     let mut proof = proof_of(&case, &case.filter_of(&BTreeSet::new()), Prevouts::None);
     for at in 1..3 {
-        let Evidence::MissingOutput { vout, .. } = &mut proof.evidence else { panic!() };
+        let FilterEvidence::MissingOutput { vout, .. } = &mut proof.evidence else { panic!() };
         *vout = at;
         let error = proof.verify(hash, Network::Regtest).expect_err("no element");
         let no = matches!(error, ProofError::NotAnElement | ProofError::NoOutput(_));
         assert!(no, "{error}");
     }
     let Case { filter, .. } = case;
-    let proof = InvalidFilter { block_hash: hash, filter, evidence: Evidence::Malformed };
+    let proof = InvalidFilter { block_hash: hash, filter, evidence: FilterEvidence::Malformed };
     assert_eq!(proof.verify(hash, Network::Regtest), Err(ProofError::WellFormed));
 }
 
@@ -226,7 +227,7 @@ fn what_no_encoder_makes_is_malformed() {
             let proof = proof_of(&case, &filter, Prevouts::None);
             assert_eq!(proof.verify(case.block.block_hash(), case.network), Ok(()));
             let small = proof.encode().len() - filter.len();
-            if proof.evidence == Evidence::Malformed {
+            if proof.evidence == FilterEvidence::Malformed {
                 assert!(small < 40, "{small}");
             }
         }

@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use chainsieve::bitcoin::{Amount, OutPoint, ScriptBuf};
-use chainsieve::btc::wallet::{BlockScan, History, Outcome, Received, Relevance, Spent, Watch};
+use chainsieve::btc::wallet::{
+    BlockScan, History, Outcome, Received, Relevance, Spent, WatchedItems,
+};
 
 use crate::built::{block, every_kind, key_path, p2pkh, p2wpkh};
 use crate::cases::{Case, corpus, fixtures, spends};
@@ -57,7 +59,7 @@ fn the_first_payments_of_mainnet() {
     let Some(cases) = corpus() else { return };
     let chain: Vec<_> = cases.iter().filter(|case| case.name.contains("chain")).collect();
     let script = chain[9].block.txdata[0].output[0].script_pubkey.clone();
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     assert_eq!(watch.add_script(script.clone(), None, History::Complete), 0);
     let mut owned = HashMap::new();
     let mut relevant = Vec::new();
@@ -75,7 +77,7 @@ fn the_first_payments_of_mainnet() {
         }
     }
     assert_eq!(relevant, [9, 170, 181, 182, 183, 248]);
-    let unspent = |watch: &Watch| {
+    let unspent = |watch: &WatchedItems| {
         let unspent = watch.outputs().filter(|(_, output)| output.spent.is_none());
         unspent.map(|(_, output)| output.value.expect("seen").to_btc()).collect::<Vec<_>>()
     };
@@ -113,7 +115,7 @@ fn every_script_of_a_block() {
         let all: Vec<_> = case.elements().into_iter().map(ScriptBuf::from_bytes).collect();
         let scripts: Vec<_> = (0..all.len().min(60)).map(|_| rng.pick(&all).clone()).collect();
         let scripts: Vec<_> = BTreeSet::from_iter(scripts).into_iter().collect();
-        let mut watch = Watch::new();
+        let mut watch = WatchedItems::new();
         let mut owned = HashMap::new();
         for (at, script) in scripts.iter().enumerate() {
             assert_eq!(watch.add_script(script.clone(), None, History::Complete), at);
@@ -151,7 +153,7 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
         for _ in 0..spent.len().min(most) {
             let (.., input) = rng.pick(&spent);
             let script = &case.prevouts[&input.previous_output];
-            let mut watch = Watch::new();
+            let mut watch = WatchedItems::new();
             watch.add_script(script.clone(), None, History::Unknown);
             match watch.scan(1, &bound).outcome() {
                 Outcome::Relevant => looks_spent += 1,
@@ -161,12 +163,12 @@ fn spends_of_unknown_outputs_are_never_false_positives() {
         }
         // A spend of P2PKH reveals its key, so a scan can exclude a P2PKH script that no input
         // spends.
-        let mut watch = Watch::new();
+        let mut watch = WatchedItems::new();
         watch.add_script(p2pkh(&mut rng).script, None, History::Unknown);
         if case.block.txdata.len() > 1 {
             let outcome = watch.scan(1, &bound).outcome();
             excluded += usize::from(outcome == Outcome::FalsePositive);
-            let mut watch = Watch::new();
+            let mut watch = WatchedItems::new();
             watch.add_script(key_path(&mut rng).script, None, History::Complete);
             watch.add_script(vec![0x51, 0x53].into(), None, History::Complete);
             assert_eq!(watch.scan(1, &bound).outcome(), Outcome::FalsePositive);
@@ -183,7 +185,7 @@ fn guesses_are_named_as_such() {
     let (hash, witness, hidden) = (p2pkh(rng), p2wpkh(rng), key_path(rng));
     let scripts = [&hash, &witness, &hidden].map(|spend| spend.script.clone());
     let case = block(rng, vec![vec![hash, witness], vec![hidden]], false);
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     for script in &scripts {
         watch.add_script(script.clone(), None, History::Unknown);
     }
@@ -202,7 +204,7 @@ fn guesses_are_named_as_such() {
 
     // A watched outpoint, such as a Lightning channel's, also finds a key path spend, which reveals
     // no script.
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     let channel = case.block.txdata[2].input[0].previous_output;
     watch.add_outpoint(channel, Some(scripts[2].clone()));
     let scan = watch.scan(9, &case.bind());

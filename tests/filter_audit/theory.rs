@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chainsieve::bitcoin::bip158::BlockFilter;
 use chainsieve::bitcoin::{Script, ScriptBuf, Transaction, TxIn};
-use chainsieve::btc::bip158::audit::{Evidence, Refutation, Verdict};
+use chainsieve::btc::bip158::audit::{FilterEvidence, Refutation, Verdict};
 
 use crate::built::every_kind;
 use crate::cases::{Case, corpus, fixtures, spends};
@@ -99,8 +99,8 @@ fn assert_lacking(case: &Case, class: Class, verdict: &Verdict) {
         _ => None,
     };
     let as_theory_says = match class {
-        Class::Output => matches!(evidence, Some(Evidence::MissingOutput { .. })),
-        Class::Wrapped => matches!(evidence, Some(Evidence::MissingWrapped { .. })),
+        Class::Output => matches!(evidence, Some(FilterEvidence::MissingOutput { .. })),
+        Class::Wrapped => matches!(evidence, Some(FilterEvidence::MissingWrapped { .. })),
         Class::Guessed => matches!(verdict, Verdict::Suspicious(_)),
         Class::Unknowable => matches!(verdict, Verdict::Undecidable(_)),
     };
@@ -164,7 +164,7 @@ fn check(case: &Case, most: usize, counts: &mut BTreeMap<(&'static str, Class), 
             assert!(expected, "{}: {extra} of {room} too many, and {blind}", case.name);
         } else {
             let Verdict::Invalid(Refutation::Proof(proof)) = blind else { panic!("{blind}") };
-            assert!(matches!(proof.evidence, Evidence::Unequal { .. }), "{}", case.name);
+            assert!(matches!(proof.evidence, FilterEvidence::Unequal { .. }), "{}", case.name);
             assert_eq!(proof.verify(case.block.block_hash(), case.network), Ok(()));
         }
         if extra > 0 {

@@ -10,7 +10,7 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
 use chainsieve::bitcoin::{Block, BlockHash, Witness};
 use chainsieve::btc::headers::HeaderChain;
-use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
+use chainsieve::btc::server::filters::{FilterResponse, FilterServer, MemoryFilterStore};
 
 use testkit::Rng;
 use testkit::btc::filter_world::World;
@@ -145,11 +145,11 @@ impl Session {
             let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
             let store = self.store();
             match FilterServer::new(chain, store, services).answer(message).expect("a request") {
-                Answer::Send(mut reply) => {
+                FilterResponse::Send(mut reply) => {
                     response.messages.extend(std::iter::from_fn(|| reply.next_message(store)));
                 }
-                Answer::Silent { height } => panic!("no filter at height {height}"),
-                Answer::Disconnect(violation) => {
+                FilterResponse::Silent { height } => panic!("no filter at height {height}"),
+                FilterResponse::Disconnect(violation) => {
                     response.violation = Some(violation.to_string());
                     response.closes = true;
                 }

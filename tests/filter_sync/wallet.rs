@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chainsieve::bitcoin::bip158::FilterHash;
 use chainsieve::bitcoin::{Block, BlockHash, ScriptBuf, Txid};
-use chainsieve::btc::bip157::{FilterSync, ScanBlock, VerifiedFilter};
+use chainsieve::btc::bip157::{BlockToScan, FilterSync, VerifiedFilter};
 use chainsieve::btc::bip158::{Acceptance, Matcher, PreparedScripts};
 use chainsieve::btc::headers::HeaderChain;
 
@@ -81,7 +81,7 @@ impl Wallet {
     }
 
     /// Takes a block. Fails if it is not the block of the chain, or if it is repeated.
-    pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, answer: ScanBlock) {
+    pub(crate) fn block(&mut self, chain: &HeaderChain, world: &World, answer: BlockToScan) {
         let at = answer.at;
         assert_eq!(chain.hash_at(at.height), Some(at.hash), "a block off the chain");
         let truth = &world.blocks[world.by_hash[&at.hash]].block;

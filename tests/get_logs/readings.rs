@@ -1,9 +1,9 @@
 //! Reads a filter with the library and applies it to a chain.
 
-use chainsieve::eth::audit::{Audit, AuditError, Question};
-use chainsieve::eth::bloom::Answer;
+use chainsieve::eth::audit::{Audit, AuditError, AuditQuestion};
+use chainsieve::eth::bloom::BloomAnswer;
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::json::{Place, ValueProblem};
+use chainsieve::eth::json::{JsonPath, ValueProblem};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
     LogQuery, QueryJsonError, ResolveError, ResolvedBlocks, Semantics,
@@ -49,8 +49,8 @@ impl<'a> Reading<'a> {
         for block in &chain.run.blocks {
             let bloom = block.view().logs_bloom();
             let ruled_out = match bloom.bytes().map(|bloom| compiled.answer(bloom)) {
-                Some(Answer::No) => true,
-                Some(Answer::Maybe) => false,
+                Some(BloomAnswer::No) => true,
+                Some(BloomAnswer::Maybe) => false,
                 other => panic!("block {}: {other:?}", block.number),
             };
             let matching =
@@ -71,10 +71,10 @@ impl<'a> Reading<'a> {
         chain: &'q Chain,
         anchors: &'q [alloy_primitives::B256],
         profile: &'q ChainProfile,
-    ) -> Question<'q> {
+    ) -> AuditQuestion<'q> {
         let Self { query, semantics, blocks, .. } = self;
         let question = chain.run.question(query, anchors, profile);
-        Question { blocks: *blocks, semantics: *semantics, ..question }
+        AuditQuestion { blocks: *blocks, semantics: *semantics, ..question }
     }
 
     /// Returns the block number and log index of each log, as in the corpus.
@@ -101,7 +101,7 @@ impl Refusal {
             _ => None,
         };
         let of_field =
-            |field: &str| value.filter(|(Place { field: found, .. }, _)| *found == field);
+            |field: &str| value.filter(|(JsonPath { field: found, .. }, _)| *found == field);
         let problem = |field| of_field(field).map(|(_, problem)| problem);
         match said {
             "more than four topics" => {

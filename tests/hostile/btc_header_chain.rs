@@ -1,10 +1,12 @@
 //! Chains of Bitcoin headers: files that claim to be a chain, and headers that an attacker mined.
 
+use std::time::Duration;
+
 use chainsieve::bitcoin::block::{Header, Version};
 use chainsieve::bitcoin::hashes::{Hash as _, sha256d};
 use chainsieve::bitcoin::{CompactTarget, Network, consensus};
 use chainsieve::btc::headers::{
-    AnchorError, BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderFileError,
+    BlockAt, ChainEvent, HeaderChain, HeaderError, HeaderFileError, TrustedStartError,
 };
 
 use crate::survives;
@@ -13,7 +15,8 @@ use testkit::btc::regtest::{branch, genesis, mine};
 use testkit::mutated;
 
 /// The time of the clock in these tests.
-const NOW: u32 = 2_000_000_000;
+const NOW_SECONDS: u32 = 2_000_000_000;
+const NOW: Duration = Duration::from_secs(NOW_SECONDS as u64);
 
 /// Offsets of the fields of the preamble.
 const HEIGHT: usize = 8 + 1 + 32;
@@ -111,16 +114,28 @@ fn forged_preambles() {
         work
     };
     let error = forged(WORK, &half).unwrap_err();
-    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::TooMuchWork { .. })), "{error}");
+    assert!(
+        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::TooMuchWork { .. })),
+        "{error}"
+    );
     let mut most = [0xff; 32];
     most[31] = 0x7f;
     let error = forged(WORK, &most).unwrap_err();
-    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::OtherWork { .. })), "{error}");
+    assert!(
+        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::OtherWork { .. })),
+        "{error}"
+    );
     let other = consensus::serialize(&mine(&genesis(), 1_400_000_000, 1));
     let error = forged(PERIOD_FIRST, &other).unwrap_err();
-    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::PeriodFirst { .. })), "{error}");
+    assert!(
+        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::PeriodFirst { .. })),
+        "{error}"
+    );
     let error = forged(PERIOD_FIRST + 80, &other).unwrap_err();
-    assert!(matches!(error, HeaderFileError::Anchor(AnchorError::Genesis { .. })), "{error}");
+    assert!(
+        matches!(error, HeaderFileError::TrustedStart(TrustedStartError::Genesis { .. })),
+        "{error}"
+    );
 
     // Heights that require more headers than there are. The position of the checksum depends on the
     // number of headers.
@@ -137,10 +152,10 @@ fn forged_preambles() {
         assert_eq!(error, expected, "{height}");
         bytes.resize(length + 80, 0);
         let error = decode(&summed(bytes, length)).unwrap_err();
-        let HeaderFileError::Anchor(error) = error else { panic!("{height}: {error}") };
+        let HeaderFileError::TrustedStart(error) = error else { panic!("{height}: {error}") };
         match error {
-            AnchorError::TooHigh { height, .. } => assert_eq!(height, u32::MAX),
-            AnchorError::NotLinked { .. } | AnchorError::ProofOfWork { .. } => {}
+            TrustedStartError::TooHigh { height, .. } => assert_eq!(height, u32::MAX),
+            TrustedStartError::NotLinked { .. } | TrustedStartError::ProofOfWork { .. } => {}
             error => panic!("{height}: {error}"),
         }
     }
@@ -171,8 +186,8 @@ fn mined_with_bad_fields() {
         let cause = HeaderError::TimeTooOld { height: 21, time, median };
         assert_eq!(refuse(&|header| header.time = time), cause);
     }
-    for time in [NOW + 7_201, u32::MAX] {
-        let cause = HeaderError::TimeTooNew { height: 21, time, latest: NOW + 7_200 };
+    for time in [NOW_SECONDS + 7_201, u32::MAX] {
+        let cause = HeaderError::TimeTooNew { height: 21, time, latest: NOW_SECONDS + 7_200 };
         assert_eq!(refuse(&|header| header.time = time), cause);
     }
     for version in [3, 2, 1, 0, -1, i32::MIN] {

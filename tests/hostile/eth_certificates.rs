@@ -1,9 +1,9 @@
 //! Certificates from untrusted sources.
 
-use chainsieve::eth::audit::{Audit, Question};
+use chainsieve::eth::audit::{Audit, AuditQuestion};
 use chainsieve::eth::certificate::{Certificate, Trust};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 
@@ -17,7 +17,7 @@ const NUMBER: u64 = 14_764_013;
 
 /// The data of a verifier who asks for every log of one block.
 struct Asked {
-    chain: HeaderChain,
+    chain: LinkedHeaders,
     query: LogQuery,
     profile: ChainProfile,
     receipts: BlockReceipts,
@@ -27,7 +27,7 @@ struct Asked {
 impl Asked {
     fn new() -> Self {
         let (header, encodings) = fixtures::block(NUMBER);
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         chain.extend_from_rlp(&header).expect("a header");
         let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);
         let receipts = BlockReceipts::from_encodings(&encodings).expect("receipts");
@@ -39,7 +39,7 @@ impl Asked {
     fn certificate(&self) -> Certificate {
         use chainsieve::eth::audit::Event;
         let anchor = self.chain.last_hash().expect("a block");
-        let question = Question {
+        let question = AuditQuestion {
             chain: &self.chain,
             anchors: &[anchor],
             query: &self.query,

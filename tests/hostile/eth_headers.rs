@@ -3,7 +3,7 @@
 use alloy_primitives::{B256, keccak256};
 use alloy_rlp::{Encodable as _, Header as RlpHeader};
 use chainsieve::eth::header::{
-    ChainError, HeaderBuf, HeaderChain, HeaderError, HeaderView, bloom_at_fixed_place,
+    ChainError, HeaderBuf, HeaderError, HeaderView, LinkedHeaders, bloom_at_fixed_place,
 };
 
 use crate::survives;
@@ -194,7 +194,7 @@ fn numbered(number: u64, parent: B256) -> Vec<u8> {
 #[test]
 fn numbers_that_lie() {
     for first in [0, 1, u64::MAX - 2, u64::MAX - 1, u64::MAX] {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let start = numbered(first, B256::ZERO);
         let view = HeaderView::decode(&start).expect("a header");
         let _ = chain.push(&view).expect("the first");
@@ -215,7 +215,7 @@ fn numbers_that_lie() {
                     assert!(tried.blocks().eq(chain.blocks()), "{number} on {first}");
                 }
                 // Headers that are added as one run can't cause a reorganisation.
-                let mut stretch = HeaderChain::new();
+                let mut stretch = LinkedHeaders::new();
                 let both = [&start[..], &rlp].concat();
                 let linked = stretch.extend_from_rlp(&both).is_ok();
                 assert!(!linked || follows, "{number} on {first}");
@@ -237,7 +237,7 @@ fn stretches_cut_anywhere() {
     }
     for end in (0..rlp.len()).step_by(41).chain(ends.iter().copied()) {
         let whole = ends.iter().filter(|at| **at <= end).count() - 1;
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let result =
             survives("a stretch", &rlp[..end], 20, 40_000, || chain.extend_from_rlp(&rlp[..end]));
         assert_eq!(chain.len(), whole, "{end}");

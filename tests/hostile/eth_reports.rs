@@ -1,8 +1,8 @@
 //! Reports and findings from untrusted sources.
 
-use chainsieve::eth::audit::{Audit, AuditReport, Event, Finding, Question};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Event, Finding};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use serde_json::{Value, json};
@@ -19,11 +19,11 @@ const NUMBER: u64 = 14_764_013;
 /// block's header.
 fn report() -> (AuditReport, LogQuery, Vec<u8>) {
     let (header, encodings) = fixtures::block(NUMBER);
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&header).expect("a header");
     let anchor = chain.last_hash().expect("a block");
     let query = LogQuery::new().from_block(NUMBER).to_block(NUMBER);
-    let question = Question {
+    let question = AuditQuestion {
         chain: &chain,
         anchors: &[anchor],
         query: &query,

@@ -6,7 +6,8 @@ use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::container::{
-    Batch, BatchReader, ContainerError, Header, Intact, MAX_FILTER_LENGTH, Place, Records, Writer,
+    Batch, BatchReader, ContainerError, Header, Intact, MAX_FILTER_LENGTH, RecordPlace, Records,
+    Writer,
 };
 
 use crate::survives;
@@ -125,7 +126,7 @@ fn a_file_cut_at_any_byte_gives_what_is_whole_and_can_be_gone_on_with() {
             Some(ContainerError::RecordTruncated { place, needed, left }) => {
                 let record = u32::try_from(count).expect("few");
                 let height = START + record;
-                assert_eq!(place, Place { record, height, offset: start as u64 });
+                assert_eq!(place, RecordPlace { record, height, offset: start as u64 });
                 assert_eq!(left, (cut - start) as u64);
                 let whole = (ends[count] - start) as u64;
                 assert_eq!(needed, if left < 36 { 40 } else { whole });
@@ -169,7 +170,7 @@ fn a_file_with_any_bit_flipped_gives_what_is_before() {
             let count = ends.iter().filter(|&&end| end <= at).count();
             assert_eq!((good.len(), intact.records as usize), (count, count));
             check_good(&good, &records);
-            let is_at = |place: Place| place.record as usize == count;
+            let is_at = |place: RecordPlace| place.record as usize == count;
             match damage.expect("damage") {
                 ContainerError::RecordChecksum { place, stored, computed } => {
                     assert!(is_at(place) && stored != computed);
@@ -218,7 +219,7 @@ fn lengths_up_to_the_limit_take_memory_only_for_what_is_there() {
 
     let mut refused = Vec::new();
     let mut writer = Writer::create(&mut refused, header()).expect("memory");
-    let place = Place { record: 0, height: START, offset: 56 };
+    let place = RecordPlace { record: 0, height: START, offset: 56 };
     let length = u64::from(MAX_FILTER_LENGTH) + 1;
     let too_long = ContainerError::FilterTooLong { place, length };
     assert_eq!(writer.append(&BlockHash::all_zeros(), &vec![0; limit + 1]), Err(too_long));

@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 
 use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::hashes::Hash as _;
-use chainsieve::btc::bip158::scan::{Candidate, Cursor, FilterItem, NoAnswer, Reason, Scan};
+use chainsieve::btc::bip158::scan::{
+    Candidate, CandidateReason, FilterItem, FilterScan, NoAnswer, ScanCursor,
+};
 use chainsieve::btc::bip158::{BlockFilter, GcsParams, filter_key, gcs};
 use chainsieve::simd::Backend;
 
@@ -20,8 +22,8 @@ fn filter(rng: &mut Rng, elements: usize) -> BlockFilter {
     BlockFilter { block_hash, content }
 }
 
-fn scan_for(rng: &mut Rng, backend: Backend, scripts: usize) -> Scan {
-    let mut scan = Scan::new(Cursor::at(0)).with_backend(backend);
+fn scan_for(rng: &mut Rng, backend: Backend, scripts: usize) -> FilterScan {
+    let mut scan = FilterScan::new(ScanCursor::at(0)).with_backend(backend);
     let wallet = scan.wallets_mut().add(0);
     scan.wallets_mut().extend(wallet, (0..scripts).map(|_| rng.array::<22>()));
     scan
@@ -37,7 +39,7 @@ fn items(filters: &[BlockFilter]) -> impl Iterator<Item = FilterItem<'_>> {
 }
 
 /// Returns the candidates of one pass from height 0 on.
-fn pass(scan: &mut Scan, filters: &[BlockFilter]) -> Vec<Candidate> {
+fn pass(scan: &mut FilterScan, filters: &[BlockFilter]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
     scan.rewind(0);
     let done = scan.scan(items(filters), |candidate, _| {
@@ -74,7 +76,7 @@ fn a_filter_that_cannot_be_read_is_a_candidate() {
             let filter = std::slice::from_ref(filter);
             let run = || pass(&mut scan, filter);
             let candidates = survives("Scan", &filter[0].content, 64, 4_000, run);
-            let [Candidate { reason: Reason::NoAnswer(NoAnswer::Unreadable(_)), .. }] =
+            let [Candidate { reason: CandidateReason::NoAnswer(NoAnswer::Unreadable(_)), .. }] =
                 &candidates[..]
             else {
                 panic!("{candidates:?} of {}", hex::encode(&filter[0].content));

@@ -31,7 +31,7 @@ fn open(disk: &Disk, input: &[u8]) -> Result<Tip, IndexError> {
     let read = survives("Index::open", input, 40, 400_000, || {
         let index = Index::open(recorder.clone())?;
         let last = index.numbers().map(|numbers| *numbers.end());
-        Ok(last.map(|last| index.anchor(last).expect("a block of the tail")))
+        Ok(last.map(|last| index.next_known_hash(last).expect("a block of the tail")))
     });
     let written = survives("Writer::open", input, 40, WRITER, || {
         let writer = Writer::open(recorder, &settings())?;

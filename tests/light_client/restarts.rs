@@ -6,7 +6,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Network, OutPoint, Script, ScriptBuf, Txid};
 use chainsieve::btc::client::{
-    Action, Client, Config, Event, File, Item, Kept, OpenError, Protocol, Wallet,
+    Action, Config, Event, File, Item, Kept, LightClient, OpenError, Protocol, Wallet,
 };
 
 use super::mined::{self, Chain, UNIX, script};
@@ -175,7 +175,7 @@ fn the_folder_of_another_signet_is_refused() {
     let own = Config { magic: Magic::from_bytes([1, 2, 3, 4]), ..config.clone() };
     let storage = |config: Config| {
         let mut storage = Storage::default();
-        let mut client = Client::new(config, &Kept::default()).unwrap();
+        let mut client = LightClient::new(config, &Kept::default()).unwrap();
         for action in client.handle(Event::Tick, Duration::from_secs(UNIX)) {
             if let Action::Write(id, write) = action {
                 storage.write(id, write);
@@ -187,7 +187,7 @@ fn the_folder_of_another_signet_is_refused() {
     let kept = [storage(config.clone()).kept(), storage(own.clone()).kept()];
     for (one, config) in [config, own].into_iter().enumerate() {
         for (other, kept) in kept.iter().enumerate() {
-            let opened = Client::new(config.clone(), kept).map(drop);
+            let opened = LightClient::new(config.clone(), kept).map(drop);
             let is_refused = matches!(opened, Err(OpenError::Magic { .. }));
             assert_eq!(is_refused, one != other, "{opened:?}");
         }
@@ -219,7 +219,7 @@ fn files_that_are_cut() {
                     Some(length) => storage.file_mut(file).truncate(length),
                     None => storage.remove(file),
                 }
-                if Client::new(config(protocol), &storage.kept()).is_err() {
+                if LightClient::new(config(protocol), &storage.kept()).is_err() {
                     refused += 1;
                     continue;
                 }

@@ -25,7 +25,7 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::mined::{self, Chain, script};
 use super::node::{Fault, Node};
-use super::truth::{Watched, share_of};
+use super::truth::{WatchItem, share_of};
 use super::world::{World, config};
 use testkit::Rng;
 
@@ -60,7 +60,7 @@ impl Scripts {
 #[derive(Clone)]
 struct Plan {
     wallet: Wallet,
-    watched: Watched,
+    watched: WatchItem,
 }
 
 impl Plan {
@@ -73,7 +73,7 @@ impl Plan {
         items.extend(own.iter().cloned().map(Item::Script));
         let mut wallet = Wallet::new(Birthday::Height(first), items);
         wallet.gap = GAP;
-        let watched = Watched {
+        let watched = WatchItem {
             scripts: own,
             derived: derived.clone(),
             range: RANGE as usize,
@@ -106,7 +106,7 @@ impl Reader {
             match &update.news {
                 News::Hit(hit) => {
                     // The law is about hits in blocks. Unconfirmed hits have no place.
-                    let Some((at, _)) = hit.place else { continue };
+                    let Some(at) = hit.place.map(|place| place.block) else { continue };
                     let key = (id.clone(), at.hash, hit.txid);
                     // Only an update that is marked as repeated may give a hit again.
                     if !update.again && !self.given.insert(key) {
@@ -114,7 +114,7 @@ impl Reader {
                     }
                 }
                 News::Withdrawn(hit) => {
-                    if let Some((at, _)) = hit.place {
+                    if let Some(at) = hit.place.map(|place| place.block) {
                         self.given.remove(&(id.clone(), at.hash, hit.txid));
                     }
                 }
@@ -135,12 +135,12 @@ impl Reader {
         let known = self.known.entry(wallet).or_default();
         match news {
             News::Hit(hit) => {
-                if let Some((at, _)) = hit.place {
+                if let Some(at) = hit.place.map(|place| place.block) {
                     known.insert((at.hash, hit.txid), *hit);
                 }
             }
             News::Withdrawn(hit) => {
-                if let Some((at, _)) = hit.place {
+                if let Some(at) = hit.place.map(|place| place.block) {
                     known.remove(&(at.hash, hit.txid));
                 }
             }
@@ -562,7 +562,7 @@ impl<'a> Schedule<'a> {
 }
 
 fn placed(hit: &Hit) -> Option<(BlockHash, Txid)> {
-    hit.place.map(|(at, _)| (at.hash, hit.txid))
+    hit.place.map(|place| (place.block.hash, hit.txid))
 }
 
 fn configure(protocol: Protocol, rng: &mut Rng, last: Option<u32>) -> Config {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::{BlockHash, Network, Txid};
 use chainsieve::btc::client::{
-    Action, Client, Config, Event, File, Hit, News, Protocol, Update, Wallet, WalletId,
+    Action, Config, Event, File, Hit, LightClient, News, Protocol, Update, Wallet, WalletId,
 };
 use chainsieve::btc::peer::PeerId;
 
@@ -27,7 +27,7 @@ pub(crate) fn config(protocol: Protocol) -> Config {
 
 /// A client, its storage, its nodes, and the messages in flight between them.
 pub(crate) struct World {
-    pub(crate) client: Client,
+    pub(crate) client: LightClient,
     config: Config,
     pub(crate) wallets: BTreeMap<WalletId, Wallet>,
     pub(crate) storage: Storage,
@@ -65,7 +65,7 @@ impl World {
         storage: Storage,
     ) -> Self {
         let mut world = Self {
-            client: Client::new(config.clone(), &storage.kept()).unwrap(),
+            client: LightClient::new(config.clone(), &storage.kept()).unwrap(),
             config,
             wallets,
             storage,
@@ -110,7 +110,7 @@ impl World {
     }
 
     fn start_over(&mut self) {
-        self.client = Client::new(self.config.clone(), &self.storage.kept()).unwrap();
+        self.client = LightClient::new(self.config.clone(), &self.storage.kept()).unwrap();
         self.connected.clear();
         self.queues.clear();
         self.reads.clear();
@@ -307,7 +307,7 @@ impl World {
 /// Returns height and txid of the hits in blocks, in the order of the updates.
 pub(crate) fn hits(updates: &[Update]) -> Vec<(u32, Txid)> {
     let placed = all_hits(updates).into_iter();
-    placed.filter_map(|hit| Some((hit.place?.0.height, hit.txid))).collect()
+    placed.filter_map(|hit| Some((hit.place?.block.height, hit.txid))).collect()
 }
 
 /// Returns all hits, unconfirmed ones included.
@@ -322,7 +322,7 @@ pub(crate) fn all_hits(updates: &[Update]) -> Vec<Hit> {
 /// Returns height and txid of the withdrawn hits.
 pub(crate) fn withdrawn(updates: &[Update]) -> Vec<(u32, Txid)> {
     let gone = updates.iter().filter_map(|update| match &update.news {
-        News::Withdrawn(hit) => Some((hit.place?.0.height, hit.txid)),
+        News::Withdrawn(hit) => Some((hit.place?.block.height, hit.txid)),
         _ => None,
     });
     gone.collect()

@@ -5,8 +5,8 @@ use std::time::Duration;
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
-    Action, Answer, Config, Cursor, CursorError, Event, Failure, Fault, Follower, Indexed, Note,
-    Question, Source, StartError,
+    Action, Answer, Config, Cursor, CursorError, Event, Failure, Fault, FollowNote, Follower,
+    Indexed, Question, Source, StartError,
 };
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -174,8 +174,8 @@ fn where_receipts_lack_logs_it_says_so() {
     use ReceiptsScope::{EveryLog, NotEveryLog};
     let mut world = grown(8);
     let profile = ChainProfile::assumed("test", Exact, EveryLog)
-        .from_block(12, Exact, NotEveryLog, "assumed")
-        .from_block(16, Exact, EveryLog, "assumed");
+        .with_range(12, Exact, NotEveryLog, "assumed")
+        .with_range(16, Exact, EveryLog, "assumed");
     let mut run = settled(&world, Config { profile: profile.clone(), ..exact() });
     for number in world.head().number..20 {
         run.settle(&world);
@@ -279,7 +279,7 @@ fn a_node_that_lags_takes_nothing_back() {
     for _ in 0..20 {
         run.step(&world, TRUE);
     }
-    let lags = run.notes.iter().filter(|note| matches!(note, Note::Lags { .. })).count();
+    let lags = run.notes.iter().filter(|note| matches!(note, FollowNote::Lags { .. })).count();
     assert_eq!((lags, run.reader.reorgs), (1, 0), "said once");
     world.canonical = ahead;
     assert_eq!(run.reader.logs, world.logs_up_to(world.head(), 0));
@@ -421,7 +421,7 @@ fn wrong_answers_in_a_row_end_it() {
                 Action::Update(id, _) => {
                     actions.extend(follower.handle(Event::Acknowledged(id), now));
                 }
-                Action::Note(Note::Failed { wait, .. }) => waits.push(wait.as_secs()),
+                Action::Note(FollowNote::Failed { wait, .. }) => waits.push(wait.as_secs()),
                 Action::End(ended) => {
                     assert!(once && matches!(ended, Err(Fault::GaveUp { tries: 5, .. })));
                     break;
@@ -508,4 +508,36 @@ fn a_cursor_that_is_damaged_is_refused() {
             drop(follower.map(|mut follower| follower.handle(Event::Tick, Duration::ZERO)));
         }
     }
+}
+
+/// A wait continues if the clock is set back, and ends after the same time.
+#[test]
+fn a_clock_that_is_set_back_delays_nothing() {
+    let [first, hour] = [10_000, 3_600].map(Duration::from_secs);
+    let run = |back: Duration| {
+        let mut follower = Follower::new(exact(), None).unwrap();
+        let mut actions = follower.handle(Event::Tick, first);
+        let id = loop {
+            let event = match actions.pop().expect("a question") {
+                Action::Store(id, _) => Event::Stored(id),
+                Action::Update(id, _) => Event::Acknowledged(id),
+                Action::Ask(id, _) => break id,
+                other => panic!("{other:?}"),
+            };
+            actions.extend(follower.handle(event, first));
+        };
+        let failed = Event::Answer(id, Answer::Failed(Failure::of_connection("no route")));
+        let _note = follower.handle(failed, first);
+        let mut wakes = Vec::new();
+        let asked = (0..60).find(|seconds| {
+            let now = first - back + Duration::from_secs(*seconds);
+            let actions = follower.handle(Event::Tick, now);
+            wakes.extend(follower.wake_at().map(|at| at + back));
+            !actions.is_empty()
+        });
+        (asked.expect("the next question"), wakes)
+    };
+    let steady = run(Duration::ZERO);
+    assert!(steady.0 >= 2 && !steady.1.is_empty(), "{steady:?}");
+    assert_eq!(run(hour), steady);
 }

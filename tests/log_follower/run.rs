@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{
-    Action, Answer, Config, Cursor, Event, Failure, Fault, Follower, Note, Question, QuestionId,
-    StoreId, Update, UpdateId,
+    Action, Answer, Config, Cursor, Event, Failure, Fault, FollowNote, Follower, Question,
+    QuestionId, StoreId, Update, UpdateId,
 };
 use chainsieve::eth::header::{BlockRef, HeaderBuf};
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     pub(crate) every_log: Vec<(u64, bool)>,
     pub(crate) kill: Option<Kill>,
     pub(crate) ended: Option<Result<(), Fault>>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<FollowNote>,
     /// The largest number of blocks kept.
     pub(crate) most: usize,
     now: Duration,

@@ -1,9 +1,9 @@
 //! Properties of Ethereum's blooms and queries.
 
 use alloy_primitives::{Address, B256, Bloom, Bytes, Log};
-use chainsieve::eth::bloom::{self, Answer, BloomView};
+use chainsieve::eth::bloom::{self, BloomAnswer, BloomView};
 use chainsieve::eth::log_query::{LogQuery, Semantics, TopicSet};
-use chainsieve::eth::scan::{self, WatchList};
+use chainsieve::eth::scan::{self, QueryList};
 use chainsieve::simd::Backend;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -78,11 +78,11 @@ proptest! {
                 continue;
             }
             let value = bloom::positions(bytes);
-            prop_assert_eq!(view.answer(&value), Answer::NoInformation);
+            prop_assert_eq!(view.answer(&value), BloomAnswer::NoInformation);
             prop_assert_eq!(view.informative(), None);
             let compiled = query.compile();
-            prop_assert_eq!(compiled.answer(view), Answer::NoInformation);
-            let watches = WatchList::new(&[compiled]);
+            prop_assert_eq!(compiled.answer(view), BloomAnswer::NoInformation);
+            let watches = QueryList::new(&[compiled]);
             prop_assert_eq!(watches.matching(view), [0]);
         }
     }
@@ -109,8 +109,8 @@ proptest! {
         });
         let compiled = query.compile();
         let answer = compiled.answer(&bits);
-        prop_assert!(!wanted || answer == Answer::Maybe, "{query:?}: {answer:?}");
-        let watches = WatchList::new(core::slice::from_ref(&compiled));
+        prop_assert!(!wanted || answer == BloomAnswer::Maybe, "{query:?}: {answer:?}");
+        let watches = QueryList::new(core::slice::from_ref(&compiled));
         let blooms = vec![bits; 70];
         for backend in Backend::available() {
             let found = scan::candidates_on(backend, &compiled, &blooms).len();
@@ -187,7 +187,7 @@ fn a_single_clear_bit_is_a_no() {
         bits[255 - position / 8] &= !(1 << (position % 8));
         let watch = LogQuery::new().address(Address::repeat_byte(count)).compile();
         for backend in Backend::available() {
-            let watches = WatchList::new(&vec![watch.clone(); usize::from(count)]);
+            let watches = QueryList::new(&vec![watch.clone(); usize::from(count)]);
             assert!(watches.matching_on(backend, &bits).is_empty(), "{count} on {backend:?}");
         }
     }

@@ -6,7 +6,7 @@ use std::io::{Cursor, Read};
 use chainsieve::eth::files::{
     FileError, FileFormat, FileProblem, HeaderBatch, HeaderReader, Input, Position,
 };
-use chainsieve::eth::header::{ChainError, HeaderChain};
+use chainsieve::eth::header::{ChainError, LinkedHeaders};
 
 use testkit::eth::header_files::{forms, linked, list};
 
@@ -162,12 +162,12 @@ fn batches_link_and_name_the_header_at_fault() {
     let headers = linked();
     let rlp: Vec<_> = headers.iter().map(|header| &header.rlp[..]).collect();
     let length = |headers: &[&[u8]]| headers.concat().len() as u64;
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     batch(&rlp[..3].concat()).link(&mut chain).expect("linked");
     batch(&rlp[3..].concat()).link_first(&mut chain).expect("linked");
     assert_eq!(chain.last_hash(), Some(headers[3].hash));
     let wrong = |rlp: &[&[u8]]| {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let error = batch(&rlp.concat()).link(&mut chain).expect_err("not linked");
         (error, chain.len())
     };

@@ -90,7 +90,7 @@ impl Model {
             found += scanned.len();
         }
         let at = rng.below(count);
-        let (anchor, hash) = index.anchor(self.first + at as u64).expect("sound");
+        let (anchor, hash) = index.next_known_hash(self.first + at as u64).expect("sound");
         let to = usize::try_from(anchor - self.first).expect("one of them");
         assert_eq!(hash, self.hashes[to]);
         assert!((at..at + SECTION).contains(&to) && (at < sealed || at == to));

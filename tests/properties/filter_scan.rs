@@ -8,8 +8,8 @@ use chainsieve::bitcoin::BlockHash;
 use chainsieve::bitcoin::bip158::{BlockFilterReader, FilterHash};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::btc::bip158::scan::{
-    Candidate, Commitment, Cursor, FilterItem, Reason, Scan, ScanError, Statistics, WalletId,
-    Wallets,
+    Candidate, CandidateReason, Commitment, FilterItem, FilterScan, ScanCursor, ScanError,
+    Statistics, WalletIndex, Wallets,
 };
 use chainsieve::btc::bip158::{GcsParams, filter_hash, filter_key, gcs};
 
@@ -133,7 +133,7 @@ impl Model {
     }
 
     /// Brings the wallets of a scan to this state.
-    fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<WalletId>) {
+    fn apply(&self, wallets: &mut Wallets, ids: &mut Vec<WalletIndex>) {
         for (number, &(birthday, scripts)) in self.wallets.iter().enumerate() {
             if number == ids.len() {
                 ids.push(wallets.add(birthday));
@@ -187,15 +187,15 @@ fn naive(chain: &[Block], model: &mut Model, first: u32) -> Found {
 /// A scan and its model.
 #[derive(Clone)]
 struct Run {
-    scan: Scan,
+    scan: FilterScan,
     model: Model,
-    ids: Vec<WalletId>,
+    ids: Vec<WalletIndex>,
     candidates: Vec<Candidate>,
 }
 
 impl Run {
-    fn new(model: &Model, cursor: Cursor) -> Self {
-        let mut scan = Scan::new(cursor);
+    fn new(model: &Model, cursor: ScanCursor) -> Self {
+        let mut scan = FilterScan::new(cursor);
         let mut ids = Vec::new();
         model.apply(scan.wallets_mut(), &mut ids);
         Self { scan, model: model.clone(), ids, candidates: Vec::new() }
@@ -215,7 +215,7 @@ impl Run {
             calls += 1;
             let Candidate { height, ref reason, .. } = candidate;
             match reason {
-                Reason::Scripts { wallet, indices } => {
+                CandidateReason::Scripts { wallet, indices } => {
                     assert!(indices.is_sorted());
                     for &index in indices {
                         let expected = script(wallet.index(), index);
@@ -223,7 +223,7 @@ impl Run {
                         model.see(height, wallet.index(), index);
                     }
                 }
-                Reason::NoAnswer(_) => {
+                CandidateReason::NoAnswer(_) => {
                     model.see_block(height, &chain[(height - FIRST) as usize]);
                 }
             }
@@ -240,14 +240,14 @@ impl Run {
         let mut found = Found::new();
         for Candidate { height, reason, .. } in &self.candidates {
             match reason {
-                Reason::Scripts { wallet, indices } => {
+                CandidateReason::Scripts { wallet, indices } => {
                     let hits = found.entry(*height).or_insert(Some(BTreeSet::new()));
                     let hits = hits.as_mut().expect("an answer");
                     for &index in indices {
                         assert!(hits.insert((wallet.index(), index)), "{height}: twice");
                     }
                 }
-                Reason::NoAnswer(_) => assert_eq!(found.insert(*height, None), None),
+                CandidateReason::NoAnswer(_) => assert_eq!(found.insert(*height, None), None),
             }
         }
         found
@@ -268,10 +268,10 @@ fn scans_find_what_the_plain_loop_finds() {
     let (mut hits, mut mute, mut more, mut spawned) = (0, 0, 0, 0);
     for (seed, length) in (0..60).zip((40..).step_by(8)) {
         let (chain, model, expected) = case(seed, length);
-        let mut one = Run::new(&model, Cursor::at(FIRST));
+        let mut one = Run::new(&model, ScanCursor::at(FIRST));
         assert!(!one.go(&chain, chain.len(), None, false));
         assert_eq!(one.found(), expected, "seed {seed}");
-        let mut all = Run::new(&model, Cursor::at(FIRST));
+        let mut all = Run::new(&model, ScanCursor::at(FIRST));
         assert!(!all.go(&chain, chain.len(), None, true));
         assert_eq!(all.candidates, one.candidates, "seed {seed}");
         assert_eq!(all.scan.cursor(), one.scan.cursor());
@@ -279,7 +279,7 @@ fn scans_find_what_the_plain_loop_finds() {
 
         let end = FIRST + u32::try_from(chain.len()).expect("few");
         let last = chain.last().expect("blocks").hash;
-        assert_eq!(one.scan.cursor(), Cursor { next_height: end, previous: Some(last) });
+        assert_eq!(one.scan.cursor(), ScanCursor { next_height: end, previous: Some(last) });
         let Statistics { filters, skipped, candidates, no_answers, bytes, .. } =
             *one.scan.statistics();
         let first_birthday = model.wallets.iter().map(|&(birthday, _)| birthday).min();
@@ -309,9 +309,9 @@ fn a_scan_goes_on_where_it_stopped() {
         for parallel in [false, true] {
             // Stop between two filters, and keep only the cursor and the wallets.
             for end in 0..=chain.len() {
-                let mut first = Run::new(&model, Cursor::at(FIRST));
+                let mut first = Run::new(&model, ScanCursor::at(FIRST));
                 first.go(&chain, end, None, parallel);
-                let cursor = Cursor::from_bytes(&first.scan.cursor().to_bytes());
+                let cursor = ScanCursor::from_bytes(&first.scan.cursor().to_bytes());
                 assert_eq!(cursor, first.scan.cursor());
                 let mut then = Run::new(&first.model, cursor);
                 then.go(&chain, chain.len(), None, parallel);
@@ -320,7 +320,7 @@ fn a_scan_goes_on_where_it_stopped() {
             }
             // Stop at each candidate.
             for stop in 0.. {
-                let mut run = Run::new(&model, Cursor::at(FIRST));
+                let mut run = Run::new(&model, ScanCursor::at(FIRST));
                 if !run.go(&chain, chain.len(), Some(stop), parallel) {
                     break;
                 }
@@ -347,12 +347,12 @@ fn a_rewound_scan_finds_what_the_new_chain_holds() {
             new.extend(branch);
             let height = FIRST + u32::try_from(fork).expect("few");
             for parallel in [false, true] {
-                let mut run = Run::new(&model, Cursor::at(FIRST));
+                let mut run = Run::new(&model, ScanCursor::at(FIRST));
                 run.go(&old, old.len(), None, parallel);
                 run.scan.rewind(height + 1_000);
                 assert_eq!(run.scan.cursor().previous, Some(old.last().expect("blocks").hash));
                 run.scan.rewind(height);
-                assert_eq!(run.scan.cursor(), Cursor::at(height));
+                assert_eq!(run.scan.cursor(), ScanCursor::at(height));
                 let expected = naive(&new, &mut run.model.clone(), height);
                 run.candidates.clear();
                 run.go(&new, new.len(), None, parallel);
@@ -378,7 +378,7 @@ fn filters_out_of_order_are_refused_and_those_before_count() {
             ScanError::OutOfOrder { expected: at, found: wrong }
         };
         for parallel in [false, true] {
-            let mut run = Run::new(&model, Cursor::at(FIRST));
+            let mut run = Run::new(&model, ScanCursor::at(FIRST));
             let found = |_: Candidate, _: &mut Wallets| ControlFlow::<()>::Continue(());
             let scan = &mut run.scan;
             let done = if parallel {
@@ -388,10 +388,10 @@ fn filters_out_of_order_are_refused_and_those_before_count() {
             };
             assert_eq!(done, Err(error));
             let previous = Some(chain[19].hash);
-            assert_eq!(run.scan.cursor(), Cursor { next_height: at, previous });
+            assert_eq!(run.scan.cursor(), ScanCursor { next_height: at, previous });
         }
     }
-    let mut run = Run::new(&model, Cursor::at(u32::MAX));
+    let mut run = Run::new(&model, ScanCursor::at(u32::MAX));
     let mut last = all[0];
     last.height = u32::MAX;
     let done = run.scan.scan([last], |_, _| ControlFlow::<()>::Continue(()));

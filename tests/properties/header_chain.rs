@@ -1,11 +1,14 @@
 //! Properties of a chain of regtest headers, whose proof of work is cheap. The chain is compared
 //! with a model that keeps every header and searches all of them for each answer.
 
+use std::time::Duration;
+
 use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{BlockHash, Network, Work};
 use chainsieve::btc::headers::{
-    Anchor, AnchorError, ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS,
+    ChainEvent, HeaderChain, HeaderError, HeadersError, MAX_HEADERS, TrustedStart,
+    TrustedStartError,
 };
 use proptest::prelude::*;
 
@@ -13,7 +16,7 @@ use testkit::Rng;
 use testkit::btc::regtest::{branch, genesis, mine};
 
 /// The latest possible time, at which no header is too new.
-const NOW: u32 = u32::MAX;
+const NOW: Duration = Duration::MAX;
 
 /// Every header in the order of arrival. The chain starts at the first.
 struct Model {
@@ -352,15 +355,15 @@ fn side_branches_are_bounded() {
     assert_eq!(chain.tip().height, 411);
 }
 
-/// A chain from an anchor equals the upper part of the chain from genesis, and has no fork below
+/// A chain from a trusted start equals the upper part of the chain from genesis, and has no fork below
 /// its start.
 #[test]
-fn anchors() {
+fn trusted_starts() {
     let all = [vec![genesis()], branch(&genesis(), 2_100, 1)].concat();
     let mut whole = HeaderChain::new(Network::Regtest);
     whole.accept(&all, NOW).unwrap();
     for height in [0, 1, 9, 10, 11, 500, 2_015, 2_016, 2_017] {
-        let anchor = Anchor {
+        let trusted_start = TrustedStart {
             height,
             headers: all[(height as usize).saturating_sub(10)..=height as usize].to_vec(),
             period_first: all[(height - height % 2016) as usize],
@@ -369,19 +372,19 @@ fn anchors() {
                 .fold(Work::from_be_bytes([0; 32]), |sum, header| sum + header.work()),
         };
         let with = |work| {
-            let anchor = Anchor { work, ..anchor.clone() };
-            HeaderChain::from_anchor(Network::Regtest, anchor)
+            let trusted_start = TrustedStart { work, ..trusted_start.clone() };
+            HeaderChain::from_trusted_start(Network::Regtest, trusted_start)
         };
-        // The work must agree with the headers of the anchor. The rest of the work is the user's
+        // The work must agree with the headers of the trusted start. The rest of the work is the user's
         // claim, and sums of work do not overflow.
         let each = genesis().work();
         let lies = match height {
-            0..=10 => vec![anchor.work - each, anchor.work + each],
+            0..=10 => vec![trusted_start.work - each, trusted_start.work + each],
             _ => vec![each, (0..10).fold(each, |sum, _| sum + each)],
         };
         for work in lies {
             let error = with(work).unwrap_err();
-            assert!(matches!(error, AnchorError::OtherWork { .. }), "{height}: {error}");
+            assert!(matches!(error, TrustedStartError::OtherWork { .. }), "{height}: {error}");
         }
         if height > 10 {
             let mut most = [0xff; 32];
@@ -389,7 +392,7 @@ fn anchors() {
             let mut chain = with(Work::from_be_bytes(most)).unwrap();
             assert!(chain.accept(&all[height as usize + 1..], NOW).is_ok());
         }
-        let mut chain = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
+        let mut chain = HeaderChain::from_trusted_start(Network::Regtest, trusted_start).unwrap();
         assert_eq!(chain.start().height, height);
         assert_eq!(chain.start().hash, all[height as usize].block_hash());
         assert_eq!(chain.start(), chain.tip());

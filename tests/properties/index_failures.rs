@@ -2,7 +2,7 @@
 //! acknowledged blocks are there when the index is opened again.
 
 use alloy_primitives::B256;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{IndexError, Operation};
 
 use testkit::Rng;
@@ -32,7 +32,7 @@ fn operation(call: &str) -> Option<Operation> {
 fn run(
     session: &mut Session,
     blocks: &mut Blocks,
-    sealed: &[HeaderChain],
+    sealed: &[LinkedHeaders],
 ) -> Result<(), IndexError> {
     for chain in sealed {
         session.append(chain)?;
@@ -49,7 +49,7 @@ fn run(
 }
 
 /// Fails each call of such a run, in each of several ways. Returns the number of failures.
-fn fail_each(sealed: &[HeaderChain], blocks: &mut Blocks, ways: &[(bool, usize)]) -> usize {
+fn fail_each(sealed: &[LinkedHeaders], blocks: &mut Blocks, ways: &[(bool, usize)]) -> usize {
     let mut rng = Rng::new(0xfa11);
     for call in 0.. {
         for &(forever, written) in ways {

@@ -1,7 +1,7 @@
 //! The index's writer: the blocks that it appends, rolls back and rejects.
 
 use alloy_primitives::B256;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Index, IndexError, Settings, Writer};
 
 use testkit::Rng;
@@ -166,7 +166,7 @@ fn what_cannot_be_taken_back() {
     check_synced(session, &blocks);
 }
 
-fn append(session: &mut Session, chain: &HeaderChain) -> Result<(u64, u64), IndexError> {
+fn append(session: &mut Session, chain: &LinkedHeaders) -> Result<(u64, u64), IndexError> {
     let appended = session.writer.append(chain)?;
     Ok((appended.skipped, appended.added))
 }
@@ -176,7 +176,7 @@ fn what_the_index_has_is_skipped_and_what_does_not_follow_is_refused() {
     let mut blocks = Blocks::default();
     let mut session = new_session(100);
     let chain = blocks.extend(100, B256::ZERO, 50, 0);
-    assert_eq!(append(&mut session, &HeaderChain::new()), Ok((0, 0)));
+    assert_eq!(append(&mut session, &LinkedHeaders::new()), Ok((0, 0)));
     assert_eq!(append(&mut session, &chain), Ok((0, 50)));
     assert_eq!(append(&mut session, &chain), Ok((50, 0)));
     let tip = chain.last_hash().expect("blocks");
@@ -220,7 +220,7 @@ fn what_the_index_has_is_skipped_and_what_does_not_follow_is_refused() {
     assert_eq!(append(&mut session, &all), Ok((8192, 8)));
     let other = blocks.extend(160, tip, 8200, 1);
     let number = 100 + 8192;
-    let parents = |chain: &HeaderChain| chain.block(number - 1).expect("a block").hash;
+    let parents = |chain: &LinkedHeaders| chain.block(number - 1).expect("a block").hash;
     let (expected, found) = (parents(&all), parents(&other));
     let error = IndexError::Parent { number, expected, found };
     assert_eq!(append(&mut session, &other), Err(error));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use alloy_primitives::{Address, B256, Bloom, BloomInput};
 use chainsieve::eth::bloom;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 use chainsieve::simd::Backend;
@@ -58,7 +58,7 @@ fn bloom_of(number: u64, real: &[Bloom; 2]) -> Bloom {
 
 /// Returns the blocks up to the fork, the branch that is rolled back, and the branch that replaces
 /// it.
-fn chains() -> [HeaderChain; 3] {
+fn chains() -> [LinkedHeaders; 3] {
     let real = real_blooms();
     let blooms = |first: u64, last: u64| -> Vec<[u8; 256]> {
         (first..=last).map(|number| bloom_of(number, &real).0.0).collect()
@@ -107,7 +107,7 @@ impl Drop for Temporary {
     }
 }
 
-fn write(folder: &Path, chains: &[HeaderChain; 3]) -> Result<(), IndexError> {
+fn write(folder: &Path, chains: &[LinkedHeaders; 3]) -> Result<(), IndexError> {
     let settings = Settings::new("golden")?;
     let mut writer = Writer::open(Folder::new(folder), &settings)?.with_confirmations(8);
     let [stem, old, new] = chains;
@@ -142,9 +142,12 @@ fn the_golden_index_answers_as_its_filters() {
     assert_eq!(index.numbers(), Some(FIRST..=FORK + 4));
     let [stem, _, new] = chains();
     let sealed = stem.block(FIRST + SECTION - 1).expect("a block").hash;
-    assert_eq!(index.anchor(FIRST), Ok((FIRST, stem.block(FIRST).expect("a block").hash)));
-    assert_eq!(index.anchor(FIRST + 1), Ok((FIRST + SECTION - 1, sealed)));
-    assert_eq!(index.anchor(FORK + 3), Ok((FORK + 3, new.block(FORK + 3).expect("a block").hash)));
+    assert_eq!(index.next_known_hash(FIRST), Ok((FIRST, stem.block(FIRST).expect("a block").hash)));
+    assert_eq!(index.next_known_hash(FIRST + 1), Ok((FIRST + SECTION - 1, sealed)));
+    assert_eq!(
+        index.next_known_hash(FORK + 3),
+        Ok((FORK + 3, new.block(FORK + 3).expect("a block").hash))
+    );
 
     let real = real_blooms();
     // USDC and wrapped ether are in the real blooms.

@@ -10,7 +10,7 @@ use chainsieve::bitcoin::{Block, Network, OutPoint};
 use chainsieve::btc::bip158::container::{
     Batch, BatchReader, ContainerError, Header, Records, Writer,
 };
-use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
+use chainsieve::btc::bip158::scan::{CandidateReason, FilterItem, FilterScan, ScanCursor};
 use chainsieve::btc::bip158::{filter_hash, filter_header};
 
 use testkit::btc::fixtures;
@@ -175,7 +175,7 @@ fn the_golden_file_is_scanned() {
     known[100] = headers[99];
     let records = Records::new(GOLDEN).expect("a header");
     let header = *records.header();
-    let mut scan = Scan::new(Cursor::at(0));
+    let mut scan = FilterScan::new(ScanCursor::at(0));
     let wallet = scan.wallets_mut().add(1);
     scan.wallets_mut().push(wallet, script.as_bytes());
     let items = records
@@ -184,11 +184,11 @@ fn the_golden_file_is_scanned() {
     let (mut found, mut mute) = (Vec::new(), Vec::new());
     let done = scan.scan(items, |candidate, _| {
         match candidate.reason {
-            Reason::Scripts { wallet: whose, indices } => {
+            CandidateReason::Scripts { wallet: whose, indices } => {
                 assert_eq!((whose, indices), (wallet, vec![0]));
                 found.push(candidate.height);
             }
-            Reason::NoAnswer(_) => mute.push(candidate.height),
+            CandidateReason::NoAnswer(_) => mute.push(candidate.height),
         }
         ControlFlow::<()>::Continue(())
     });

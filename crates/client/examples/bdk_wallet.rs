@@ -56,7 +56,7 @@ fn follow(
         match &update.news {
             News::Hit(hit) => {
                 tx_update.txs.push(Arc::new(hit.transaction.clone()));
-                let Some((at, _)) = hit.place else { continue };
+                let Some(at) = hit.place.map(|place| place.block) else { continue };
                 let Some(header) = client.header_at(at.height)? else { continue };
                 let (block_id, confirmation_time) = (id(at), header.time.into());
                 let anchor = ConfirmationBlockTime { block_id, confirmation_time };

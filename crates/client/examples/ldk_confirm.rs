@@ -57,7 +57,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     for update in client.updates() {
         match &update.news {
             News::Hit(hit) => {
-                let Some((at, index)) = hit.place else { continue };
+                let Some((at, index)) = hit.place.map(|place| (place.block, place.index)) else {
+                    continue;
+                };
                 let Some((_, header)) = client.header_of(at.hash)? else { continue };
                 let found = [(index as usize, &hit.transaction)];
                 monitor.transactions_confirmed(&header, &found, at.height);

@@ -8,9 +8,7 @@ use std::time::Duration;
 
 use chainsieve::bitcoin::bip158::FilterHeader;
 use chainsieve::bitcoin::p2p::ServiceFlags;
-use chainsieve::btc::client::{
-    Birthday, Client as Machine, Config, Event, Protocol, Wallet, WalletId,
-};
+use chainsieve::btc::client::{Birthday, Config, Event, LightClient, Protocol, Wallet, WalletId};
 
 use crate::client::{Client, check};
 use crate::driver::{Driver, Log};
@@ -171,13 +169,13 @@ impl Builder {
     }
 
     /// Scans blocks from this birthday on, even if no wallet needs blocks that early.
-    pub fn from(mut self, first: Birthday) -> Self {
+    pub fn start_at(mut self, first: Birthday) -> Self {
         self.config.first = Some(first);
         self
     }
 
     /// Scans no block above this height.
-    pub fn to(mut self, last: u32) -> Self {
+    pub fn end_at(mut self, last: u32) -> Self {
         self.config.last = Some(last);
         self
     }
@@ -267,7 +265,7 @@ impl Builder {
             Place::Other(storage) => storage,
         };
         let protocol = config.protocol;
-        let machine = Machine::new(config, &storage.load()?)?;
+        let machine = LightClient::new(config, &storage.load()?)?;
         pool.services = ServiceFlags::NETWORK | ServiceFlags::WITNESS | machine.services();
         pool.start_height = machine.chain().tip().height;
         // A damaged address book is no error: seeds and peers provide addresses again.

@@ -8,7 +8,7 @@ use chainsieve::bitcoin::block::Header;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction, Txid};
 use chainsieve::btc::client::{
-    Client as Machine, Graded, Hit, Progress, Protocol, Update, UpdateId, Wallet, WalletId,
+    Graded, Hit, LightClient, Progress, Protocol, Update, UpdateId, Wallet, WalletId,
 };
 use chainsieve::btc::headers::BlockAt;
 use chainsieve::btc::merkle_tree::{MerklePath, TransactionInBlock};
@@ -382,10 +382,10 @@ impl Client {
 
     pub(crate) fn query<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&Machine, &Pool) -> T + Send + 'static,
+        question: impl FnOnce(&LightClient, &Pool) -> T + Send + 'static,
     ) -> Result<T, Stopped> {
         let (answer, result) = sync_channel(1);
-        let query = Box::new(move |machine: &Machine, pool: &Pool| {
+        let query = Box::new(move |machine: &LightClient, pool: &Pool| {
             // The caller may no longer wait: then the channel is closed and the answer is dropped.
             drop(answer.try_send(question(machine, pool)));
         });

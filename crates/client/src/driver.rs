@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chainsieve::bitcoin::BlockHash;
-use chainsieve::btc::client::{Action, Client as Machine, Event, File, PeerInfo, Update, WriteId};
+use chainsieve::btc::client::{Action, Event, File, LightClient, PeerInfo, Update, WriteId};
 
 use crate::error::RunError;
 use crate::net::events::{PeerNote, PoolEvent};
@@ -33,7 +33,7 @@ type Asked = BTreeMap<BlockHash, Vec<Reply<BlockAnswer>>>;
 
 /// The state that the client's thread owns.
 pub(crate) struct Driver {
-    pub(crate) machine: Machine,
+    pub(crate) machine: LightClient,
     pub(crate) pool: Pool,
     pub(crate) storage: Box<dyn Storage>,
     pub(crate) shared: Arc<Shared>,
@@ -52,13 +52,13 @@ pub(crate) struct Driver {
 }
 
 /// Returns the time since the Unix epoch by the system's clock.
-fn unix_time() -> Duration {
+pub(crate) fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Driver {
     pub(crate) fn new(
-        machine: Machine,
+        machine: LightClient,
         pool: Pool,
         storage: Box<dyn Storage>,
         shared: Arc<Shared>,

@@ -14,11 +14,12 @@ mod updates;
 pub use chainsieve;
 pub use chainsieve::bitcoin::Network;
 pub use chainsieve::btc::client::{
-    Birthday, BroadcastNews, Evidence, Finding, Graded, Hit, Item, ItemCause, ItemError, News,
-    Owner, Progress, Protocol, Received, Spent, Update, UpdateId, Wallet, WalletId, Why,
+    Birthday, BroadcastNews, Finding, Graded, Hit, HitReason, InclusionEvidence, Item, ItemCause,
+    ItemError, News, OwnedOutput, OwnedSpend, Owner, Progress, Protocol, Update, UpdateId, Wallet,
+    WalletId,
 };
 pub use chainsieve::btc::peer::Grade;
-pub use chainsieve::btc::wallet::History;
+pub use chainsieve::btc::wallet::{History, Place};
 
 pub use builder::Builder;
 pub use client::{Client, HitCounts, PeerClaims, PeerStatus, Status};

@@ -7,13 +7,13 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use chainsieve::bitcoin::{Block, BlockHash, FeeRate, Transaction};
-use chainsieve::btc::client::{BlockError, Client as Machine, Update, UpdateId, Wallet, WalletId};
+use chainsieve::btc::client::{BlockError, LightClient, Update, UpdateId, Wallet, WalletId};
 
 use crate::error::{RunError, Stopped};
 use crate::net::pool::{Pool, Waker as PoolWaker};
 
 /// A function that reads the machine and the pool on the client's thread, and sends its result.
-pub(crate) type Query = Box<dyn FnOnce(&Machine, &Pool) + Send>;
+pub(crate) type Query = Box<dyn FnOnce(&LightClient, &Pool) + Send>;
 
 /// A command of a user to the client's thread.
 pub(crate) enum Command {

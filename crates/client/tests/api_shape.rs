@@ -31,7 +31,7 @@ fn types_are_send_sync_and_debug() {
     check::<testnode::Ended>();
     check::<testnode::Node>();
     check::<testnode::NodeBuilder>();
-    check::<testnode::Note<'static>>();
+    check::<testnode::ConnectionNote<'static>>();
 }
 
 #[test]

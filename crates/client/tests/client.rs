@@ -132,7 +132,7 @@ fn a_broadcast_is_told_of_until_it_is_in_a_block() {
     (config.accept_transactions, config.fee_filter) = (true, Some(1_000_000));
     let dear = NodeBuilder::new(ServedChain::new(Network::Regtest, true)).config(config);
     let dear = dear.start().unwrap();
-    let added = dear.chain_mut().add_block(node_block(&node), u32::MAX);
+    let added = dear.chain_mut().add_block(node_block(&node), Duration::MAX);
     assert_eq!(added.linked, 1);
     let client = builder(&node).peer(dear.address().to_string()).wallet("w", wallet(1));
     let client = client.start().unwrap();

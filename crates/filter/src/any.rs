@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::bloom::partitioned::PartitionedBloomFilter;
 use super::bloom::{BloomFilter, OpenedBloomFilter};
-use super::count_min::{CountMin, Update};
+use super::count_min::{CountMin, UpdateRule};
 use super::counting::CountingBloomFilter;
 use super::cuckoo::{CuckooFilter, CuckooFilter8, CuckooFilter12, CuckooFilter16};
 use super::encoding::{DecodeError, EncodeError, Portable};
@@ -60,8 +60,8 @@ impl From<f64> for Param {
     }
 }
 
-impl From<Update> for Param {
-    fn from(update: Update) -> Self {
+impl From<UpdateRule> for Param {
+    fn from(update: UpdateRule) -> Self {
         Self::Word(update.name())
     }
 }

@@ -40,7 +40,7 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`, unless an attacker who
 /// knows the hash chooses the keys.
 ///
-/// **Conservative update** ([`Update::Conservative`]; Estan and Varghese 2002: "New Directions in
+/// **Conservative update** ([`UpdateRule::Conservative`]; Estan and Varghese 2002: "New Directions in
 /// Traffic Measurement and Accounting"): an addition raises only those counters of a key that are
 /// below the new estimate. Estimates are never higher than with plain updates, and usually far
 /// lower. There are two disadvantages. The result depends on the order of the keys. And merging two
@@ -63,9 +63,9 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// # Examples
 /// ```
 /// use chainsieve_filter::KeyHasher;
-/// use chainsieve_filter::count_min::{CountMin, Update};
+/// use chainsieve_filter::count_min::{CountMin, UpdateRule};
 ///
-/// let mut seen = CountMin::with_error(0.001, 0.01, Update::Conservative, KeyHasher::random())?;
+/// let mut seen = CountMin::with_error(0.001, 0.01, UpdateRule::Conservative, KeyHasher::random())?;
 /// for block in 0..1_000_u32 {
 ///     seen.add(b"in every block", 1);
 ///     seen.add(&block.to_le_bytes(), 1);
@@ -82,10 +82,10 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// is admitted at its hundredth request. A key with fewer than 90 requests is admitted with a
 /// probability of at most 1 %.
 /// ```
-/// use chainsieve_filter::count_min::{CountMin, Update};
+/// use chainsieve_filter::count_min::{CountMin, UpdateRule};
 /// use chainsieve_filter::{Insert, KeyHasher};
 ///
-/// let mut door = CountMin::with_error(1e-5, 0.01, Update::Conservative, KeyHasher::random())?;
+/// let mut door = CountMin::with_error(1e-5, 0.01, UpdateRule::Conservative, KeyHasher::random())?;
 /// let mut admits = |key: &[u8]| {
 ///     if door.total() == 1_000_000 {
 ///         door.clear();
@@ -103,14 +103,14 @@ pub struct CountMin {
     words: Words,
     width: u64,
     depth: u32,
-    update: Update,
+    update: UpdateRule,
     total: u64,
 }
 
 /// The rule by which an addition raises the counters of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Update {
+pub enum UpdateRule {
     /// Raises all counters by the same number. Merging two sketches gives exactly the sketch of
     /// both streams.
     Plain,
@@ -119,7 +119,7 @@ pub enum Update {
     Conservative,
 }
 
-names! { Update, "a rule of updates": Plain = "plain", Conservative = "conservative" }
+names! { UpdateRule, "a rule of updates": Plain = "plain", Conservative = "conservative" }
 
 impl CountMin {
     /// Creates a sketch for a given error: an estimate exceeds the true count by more than
@@ -133,7 +133,7 @@ impl CountMin {
     pub fn with_error(
         epsilon: f64,
         delta: f64,
-        update: Update,
+        update: UpdateRule,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
         for (what, value) in [("a relative error", epsilon), ("a probability", delta)] {
@@ -157,7 +157,7 @@ impl CountMin {
     pub fn with_size(
         width: u64,
         depth: u32,
-        update: Update,
+        update: UpdateRule,
         hasher: KeyHasher,
     ) -> Result<Self, SizingError> {
         SizingError::unless_within("a number of counters per row", width, MAX_WIDTH)?;
@@ -181,8 +181,8 @@ impl CountMin {
             let word = &mut self.words.as_mut()[word];
             let before = half(*word, shift);
             let after = match self.update {
-                Update::Plain => before.saturating_add(n),
-                Update::Conservative => before.max(raised),
+                UpdateRule::Plain => before.saturating_add(n),
+                UpdateRule::Conservative => before.max(raised),
             };
             *word ^= u64::from(before ^ after) << shift;
         }
@@ -231,7 +231,7 @@ impl CountMin {
     }
 
     /// Returns the rule by which an addition raises counters.
-    pub const fn update(&self) -> Update {
+    pub const fn update(&self) -> UpdateRule {
         self.update
     }
 
@@ -370,7 +370,7 @@ impl Merge for CountMin {
 /// The body contains the 32-bit counters row after row, padded with zeros to a whole word.
 impl Portable for CountMin {
     fn encode(&self) -> Result<Vec<u8>, EncodeError> {
-        let update = if self.update == Update::Conservative { CONSERVATIVE } else { 0 };
+        let update = if self.update == UpdateRule::Conservative { CONSERVATIVE } else { 0 };
         let params = [self.width, u64::from(self.depth) | update, 0];
         let (kind, hasher, len) = (Kind::CountMin, self.hasher, self.total);
         Header { kind, hasher, len, params }.encode(&[self.words.as_ref()])
@@ -392,7 +392,7 @@ impl Portable for CountMin {
             // Each addition changes one counter in a row. The counter rises by less than the
             // addition only if it reached its maximum or, with conservative updates, was already
             // high enough. So the sum of a row is exactly `total`, or less in these two cases.
-            let is_exact = update == Update::Plain && !is_full;
+            let is_exact = update == UpdateRule::Plain && !is_full;
             if sum > total || is_exact && sum < total || occupied == 0 && total > 0 {
                 let limit = "a number that each row can have counted";
                 return Err(parameter("the sum of all counts", total, limit));
@@ -404,12 +404,13 @@ impl Portable for CountMin {
 
 /// Checks the header, and returns the number of counters per row, the number of rows and the update
 /// rule.
-fn checked_params(header: &Header) -> Result<(u64, u32, Update), DecodeError> {
+fn checked_params(header: &Header) -> Result<(u64, u32, UpdateRule), DecodeError> {
     let [width, rows, zero] = header.params;
     if !(1..=MAX_WIDTH).contains(&width) {
         return Err(parameter("the number of counters per row", width, "from 1 to 2^32"));
     }
-    let update = if rows & CONSERVATIVE == 0 { Update::Plain } else { Update::Conservative };
+    let update =
+        if rows & CONSERVATIVE == 0 { UpdateRule::Plain } else { UpdateRule::Conservative };
     let depth = u32::try_from(rows & !CONSERVATIVE).ok();
     let Some(depth) = depth.filter(|depth| (1..=MAX_HASH_FUNCS).contains(depth)) else {
         let limit = "from 1 to 128, and 2^32 more if updates are conservative";

@@ -6,6 +6,7 @@
 extern crate alloc;
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use chainsieve::alloy_primitives::{B256, Log};
 use chainsieve::bitcoin::block::Header;
@@ -13,10 +14,10 @@ use chainsieve::bitcoin::{Block, Network, Transaction};
 use chainsieve::btc::bip37::{BloomFilter, MerkleBlock, Policy, Proof, UpdateMode};
 use chainsieve::btc::bip158::audit::{Prevouts, Verdict, audit};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts};
-use chainsieve::btc::headers::{HeaderChain as BlockHeaders, HeadersError};
-use chainsieve::btc::wallet::{BlockScan, Watch};
+use chainsieve::btc::headers::{HeaderChain, HeadersError};
+use chainsieve::btc::wallet::{BlockScan, WatchedItems};
 use chainsieve::eth::bloom::BloomView;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
 use chainsieve::eth::scan;
@@ -58,7 +59,7 @@ pub fn is_false(filter: &BlockFilter, block: &Block, network: Network) -> bool {
 
 /// Returns the hits of a wallet in a block; `None` if the block does not match its header.
 pub fn scanned(
-    watch: &mut Watch,
+    watch: &mut WatchedItems,
     height: u32,
     block: &Block,
     network: Network,
@@ -71,15 +72,15 @@ pub fn scanned(
 ///
 /// # Errors
 /// Returns the error of the first invalid header.
-pub fn height(headers: &[Header], network: Network, now: u32) -> Result<u32, HeadersError> {
-    let mut chain = BlockHeaders::new(network);
+pub fn height(headers: &[Header], network: Network, now: Duration) -> Result<u32, HeadersError> {
+    let mut chain = HeaderChain::new(network);
     chain.accept(headers, now)?;
     Ok(chain.tip().height)
 }
 
 /// Returns the blocks that may contain logs of a query; `None` unless `anchor` is the last header.
 pub fn candidates(headers: &[u8], anchor: B256, query: &str) -> Option<Vec<usize>> {
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(headers).ok()?;
     chain.anchored_to(&[anchor])?;
     let query = LogQuery::from_json(query, Semantics::Geth).ok()?.compile();

@@ -3,7 +3,7 @@
 //! `cargo run -p chainsieve-provider --features abi --example verified_scanner -- URL TOKEN FROM
 //! TO`
 
-use chainsieve_provider::{Events, Provider};
+use chainsieve_provider::{EventDecoder, Provider};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
 /// Returns each transfer as JSON.
 pub(crate) fn transfers(url: &str, token: &str, from: u64, to: u64) -> Result<Vec<String>> {
     let transfer = "event Transfer(address indexed from, address indexed to, uint256 value)";
-    let events = Events::new().signature(transfer)?;
+    let events = EventDecoder::new().signature(transfer)?;
     let query = events.query().address(token.parse()?).from_block(from).to_block(to);
     let proven = Provider::new(url)?.logs(&query)?;
     let decoded = proven.logs.iter().filter_map(|log| events.decode(&log.log).ok().flatten());

@@ -11,7 +11,7 @@ use chainsieve::alloy_primitives::B256;
 /// such as a light client, returns a newer block each time. A follower calls
 /// [`blocks`](Self::blocks) once, at its [start](crate::FollowBuilder::start): only the nodes vouch
 /// for later blocks.
-pub trait Anchor: fmt::Debug + Send + Sync {
+pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// Returns the hashes of the blocks that are trusted now.
     ///
     /// If the list is empty, the last block that a node names is trusted, and results say so.
@@ -21,13 +21,13 @@ pub trait Anchor: fmt::Debug + Send + Sync {
     fn blocks(&self) -> Result<Vec<B256>, String>;
 }
 
-impl Anchor for B256 {
+impl AnchorSource for B256 {
     fn blocks(&self) -> Result<Vec<B256>, String> {
         Ok(vec![*self])
     }
 }
 
-impl Anchor for Vec<B256> {
+impl AnchorSource for Vec<B256> {
     fn blocks(&self) -> Result<Vec<B256>, String> {
         Ok(self.clone())
     }

@@ -9,7 +9,7 @@ use crate::fetched_chain::FetchedChain;
 use crate::held::{self, Held};
 use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
-use crate::resolve::Asked;
+use crate::resolve::ResolvedQuery;
 
 /// Maximum number of attempts: after each reorganisation during the fetch, it is tried again.
 const TRIES: u32 = 4;
@@ -56,7 +56,7 @@ const GET_LOGS: &str = "eth_getLogs";
 /// reorganisation.
 pub(crate) fn fetch(
     node: &Node,
-    asked: &Asked,
+    asked: &ResolvedQuery,
     fetched: &mut FetchedChain,
     is_source: bool,
     may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,
@@ -115,7 +115,7 @@ pub(crate) fn fetch(
 /// Returns the first block for which the node has an error, or which it does not have.
 fn by_hash(
     node: &Node,
-    asked: &Asked,
+    asked: &ResolvedQuery,
     fetched: &FetchedChain,
     from: u64,
     may_hold: &dyn Fn(&ChainBlock<'_>) -> bool,

@@ -7,7 +7,7 @@ use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::log_query::Semantics;
 use chainsieve::eth::provider::Budget;
 
-use crate::anchor::Anchor;
+use crate::anchor::AnchorSource;
 use crate::error::BuildError;
 use crate::node::{Endpoint, EndpointError, Node, NoteSink, Options};
 use crate::nodes::{Nodes, Settings};
@@ -43,7 +43,7 @@ pub struct Builder {
     /// `true` if a header was given before any URL.
     has_stray_header: bool,
     options: Options,
-    anchor: Option<Arc<dyn Anchor>>,
+    anchor: Option<Arc<dyn AnchorSource>>,
     profile: Option<ChainProfile>,
     semantics: Semantics,
     final_only: bool,
@@ -118,7 +118,7 @@ impl Builder {
 
     /// Sets the anchor: a source of trusted block hashes. Without an anchor, the last block that a
     /// node names is trusted.
-    pub fn anchor(mut self, anchor: impl Anchor + 'static) -> Self {
+    pub fn anchor(mut self, anchor: impl AnchorSource + 'static) -> Self {
         self.anchor = Some(Arc::new(anchor));
         self
     }

@@ -19,15 +19,15 @@ const MAX_DEPTH: usize = 32;
 /// A set of events of contracts, for decoding logs.
 ///
 /// ```
-/// use chainsieve_provider::Events;
-/// let events = Events::new()
+/// use chainsieve_provider::EventDecoder;
+/// let events = EventDecoder::new()
 ///     .signature("event Transfer(address indexed from, address indexed to, uint256 value)")?;
 /// let query = events.query();
 /// assert_eq!(query.to_json(), r#"{"topics":[["0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"]]}"#);
-/// # Ok::<(), chainsieve_provider::EventsError>(())
+/// # Ok::<(), chainsieve_provider::EventDecoderError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Events {
+pub struct EventDecoder {
     /// The events by their first topic. Events that differ only in their indexed arguments share a
     /// topic: ERC-20 and ERC-721 both have `Transfer`.
     by_topic: BTreeMap<B256, Vec<Event>>,
@@ -36,7 +36,7 @@ pub struct Events {
 /// Why a text cannot be read as events.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum EventsError {
+pub enum EventDecoderError {
     /// The text is neither a contract's ABI in JSON nor an object with an ABI as `abi`.
     #[error("not an ABI in JSON: {0}")]
     Abi(String),
@@ -93,7 +93,7 @@ pub struct Argument<'a> {
     pub is_hash: bool,
 }
 
-impl Events {
+impl EventDecoder {
     /// Creates an empty set of events.
     pub fn new() -> Self {
         Self::default()
@@ -105,54 +105,54 @@ impl Events {
     /// write it.
     ///
     /// # Errors
-    /// Returns an [`EventsError`] if the text is too long, is not an ABI, contains no new events,
+    /// Returns an [`EventDecoderError`] if the text is too long, is not an ABI, contains no new events,
     /// or has a type that is nested too deeply.
-    pub fn json_abi(mut self, json: &str) -> Result<Self, EventsError> {
+    pub fn json_abi(mut self, json: &str) -> Result<Self, EventDecoderError> {
         #[derive(serde::Deserialize)]
         struct Artifact {
             abi: JsonAbi,
         }
         if json.len() > MAX_ABI {
-            return Err(EventsError::TooLong(json.len()));
+            return Err(EventDecoderError::TooLong(json.len()));
         }
         let abi = if json.trim_start().starts_with('[') {
             serde_json::from_str(json)
         } else {
             serde_json::from_str(json).map(|Artifact { abi }| abi)
         };
-        let abi: JsonAbi = abi.map_err(|error| EventsError::Abi(error.to_string()))?;
+        let abi: JsonAbi = abi.map_err(|error| EventDecoderError::Abi(error.to_string()))?;
         let events = abi.events.into_values().flatten().filter(|event| !event.anonymous);
         let before = self.len();
         for event in events {
             self.add(event)?;
         }
-        if self.len() == before { Err(EventsError::Empty) } else { Ok(self) }
+        if self.len() == before { Err(EventDecoderError::Empty) } else { Ok(self) }
     }
 
     /// Adds an event by its signature, in the syntax of a Solidity declaration.
     ///
     /// # Errors
-    /// Returns an [`EventsError`] if the signature is too long or invalid, if the event is
+    /// Returns an [`EventDecoderError`] if the signature is too long or invalid, if the event is
     /// anonymous, or if a type is nested too deeply.
-    pub fn signature(mut self, signature: &str) -> Result<Self, EventsError> {
+    pub fn signature(mut self, signature: &str) -> Result<Self, EventDecoderError> {
         if signature.len() > MAX_ABI {
-            return Err(EventsError::TooLong(signature.len()));
+            return Err(EventDecoderError::TooLong(signature.len()));
         }
         if signature.matches(['(', '[']).count() > MAX_DEPTH {
-            return Err(EventsError::TooDeep(signature.chars().take(40).collect()));
+            return Err(EventDecoderError::TooDeep(signature.chars().take(40).collect()));
         }
         let event = Event::parse(signature.trim().trim_end_matches(';'));
-        let event = event.map_err(|error| EventsError::Signature(error.to_string()))?;
+        let event = event.map_err(|error| EventDecoderError::Signature(error.to_string()))?;
         if event.anonymous {
-            return Err(EventsError::Anonymous(event.name));
+            return Err(EventDecoderError::Anonymous(event.name));
         }
         self.add(event)?;
         Ok(self)
     }
 
-    fn add(&mut self, event: Event) -> Result<(), EventsError> {
+    fn add(&mut self, event: Event) -> Result<(), EventDecoderError> {
         if event.inputs.iter().any(|input| depth(&input.ty, &input.components) > MAX_DEPTH) {
-            return Err(EventsError::TooDeep(event.name));
+            return Err(EventDecoderError::TooDeep(event.name));
         }
         let same_topic = self.by_topic.entry(event.selector()).or_default();
         if !same_topic.contains(&event) {

@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use chainsieve::eth::header::{ChainError, HeaderBuf, HeaderChain, Linked};
+use chainsieve::eth::header::{ChainError, HeaderBuf, Linked, LinkedHeaders};
 
 use crate::error::FetchError;
 use crate::held::Held;
@@ -21,7 +21,7 @@ const STEP_BACK: u64 = 8;
 #[non_exhaustive]
 pub struct FetchedChain {
     /// The linked headers.
-    pub chain: HeaderChain,
+    pub chain: LinkedHeaders,
     /// The RLP of each header, if evidence is kept.
     pub rlp: Option<Vec<Vec<u8>>>,
     held: Held,

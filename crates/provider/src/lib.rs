@@ -2,11 +2,12 @@
 
 mod anchor;
 mod answers;
-mod asking;
+
 mod builder;
 mod error;
 #[cfg(feature = "abi")]
 mod events;
+mod fetched_answers;
 mod fetched_chain;
 mod follow;
 mod held;
@@ -30,12 +31,12 @@ pub use chainsieve;
 pub use chainsieve::eth::follow::{Cursor, Update};
 pub use chainsieve::eth::log_query::LogQuery;
 
-pub use anchor::Anchor;
-pub use asking::Asking;
+pub use anchor::AnchorSource;
 pub use builder::Builder;
 pub use error::{BuildError, FetchError};
 #[cfg(feature = "abi")]
-pub use events::{Argument, DecodeError, DecodedEvent, Events, EventsError};
+pub use events::{Argument, DecodeError, DecodedEvent, EventDecoder, EventDecoderError};
+pub use fetched_answers::FetchedAnswers;
 pub use fetched_chain::FetchedChain;
 #[cfg(feature = "tokio")]
 pub use follow::LogUpdateStream;
@@ -47,10 +48,10 @@ pub use logs::{Incomplete, LogsError, ProvenLogs};
 pub use node::{Endpoint, EndpointError, Node, RpcError};
 pub use note::{Note, Stage};
 pub use pending::Pending;
-pub use provider::{Audited, Provider};
-pub use receipts::Fetched;
-pub use resolve::Asked;
-pub use scan::{Scan, ScannedPart};
+pub use provider::{AuditResult, Provider};
+pub use receipts::FetchedReceipts;
+pub use resolve::ResolvedQuery;
+pub use scan::{ScanResult, ScannedPart};
 pub use stop::Stop;
 pub use tip::{Beside, OtherNode, Tip};
 pub use warning::Warning;

@@ -7,9 +7,9 @@ use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use thiserror::Error;
 
-use crate::asking::Asking;
 use crate::error::FetchError;
-use crate::receipts::Fetched;
+use crate::fetched_answers::FetchedAnswers;
+use crate::receipts::FetchedReceipts;
 use crate::tip::Tip;
 use crate::warning::Warning;
 
@@ -72,16 +72,16 @@ pub struct Incomplete {
 
 impl ProvenLogs {
     pub(crate) fn new(
-        asking: &Asking,
-        fetched: Fetched,
+        answers: &FetchedAnswers,
+        fetched: FetchedReceipts,
         report: &AuditReport,
         logs: Vec<LocatedLog>,
     ) -> Result<Self, LogsError> {
         let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
-        let mut warnings = asking.warnings.clone();
+        let mut warnings = answers.warnings.clone();
         warnings.extend(fetched.warnings);
-        if asking.tip.is_own && !asking.tip.is_agreed() {
-            warnings.push(Warning::NotAgreed { tip: asking.tip.block });
+        if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
+            warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }
         // Logs of blocks above the anchor are dropped: a node may have invented header and receipts
         // there.
@@ -90,9 +90,9 @@ impl ProvenLogs {
         logs.retain(|log| report.verdict(log.block_number) != unanchored);
         let proven = Self {
             logs,
-            blocks: asking.asked.first..=asking.asked.last,
-            tip: asking.tip.clone(),
-            finalized: asking.asked.finalized,
+            blocks: answers.query.first..=answers.query.last,
+            tip: answers.tip.clone(),
+            finalized: answers.query.finalized,
             verified: report.examined().iter().filter(is_verified).count() as u64,
             warnings,
         };

@@ -6,7 +6,7 @@ use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::log_query::Semantics;
 
-use crate::anchor::Anchor;
+use crate::anchor::AnchorSource;
 use crate::error::FetchError;
 use crate::node::{Node, RpcError};
 use crate::stop::Stop;
@@ -14,7 +14,7 @@ use crate::stop::Stop;
 /// Settings of a provider: what is trusted, and the limits of an operation.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) anchor: Option<Arc<dyn Anchor>>,
+    pub(crate) anchor: Option<Arc<dyn AnchorSource>>,
     pub(crate) profile: Option<ChainProfile>,
     pub(crate) semantics: Semantics,
     pub(crate) final_only: bool,

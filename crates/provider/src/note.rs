@@ -52,7 +52,7 @@ pub enum Note {
     /// The node could not provide the data, for this reason, and another node is asked.
     NoChain(String),
     /// A note of a follower.
-    Follow(follow::Note),
+    Follow(follow::FollowNote),
     /// Progress of a long operation.
     Progress {
         /// The kind of items that are counted.

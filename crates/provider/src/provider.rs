@@ -6,19 +6,19 @@ use std::sync::Arc;
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Audit, AuditReport};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain};
+use chainsieve::eth::header::{BlockRef, HeaderBuf, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery};
 use chainsieve::eth::receipts::BlockReceipts;
 
-use crate::asking::Asking;
 use crate::error::FetchError;
+use crate::fetched_answers::FetchedAnswers;
 use crate::logs::{LogsError, ProvenLogs};
 use crate::node::Node;
 use crate::nodes::{Nodes, Settings, first_of};
-use crate::receipts::{self, Fetched};
-use crate::resolve::{Asked, Asks, Needed, resolve};
-use crate::scan::{Scan, ScannedPart, scan_parts};
+use crate::receipts::{self, FetchedReceipts};
+use crate::resolve::{Asks, Needed, ResolvedQuery, resolve};
+use crate::scan::{ScanResult, ScannedPart, scan_parts};
 use crate::source;
 use crate::stop::Stop;
 use crate::warning::Warning;
@@ -38,14 +38,14 @@ pub struct Provider(pub(crate) Arc<Nodes>);
 /// Result of an audit: a report on each answer to a query.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Audited {
+pub struct AuditResult {
     /// The headers of the query's blocks, and the nodes' answers.
-    pub asking: Asking,
+    pub answers: FetchedAnswers,
     /// The report on each node's answer, in the order of the nodes; or the report on the answer
-    /// that the caller passed. The reports are valid if the block [`Asking::tip`] is on the chain.
+    /// that the caller passed. The reports are valid if the block [`FetchedAnswers::tip`] is on the chain.
     pub reports: Vec<AuditReport>,
     /// The sources of the receipts, and the reason if some are missing.
-    pub fetched: Fetched,
+    pub fetched: FetchedReceipts,
 }
 
 impl Provider {
@@ -127,10 +127,10 @@ impl Provider {
     /// # Errors
     /// Returns a [`FetchError`] if no node provides all of the headers, or if there are more than
     /// [allowed](crate::Builder::max_headers).
-    pub fn headers(&self, blocks: RangeInclusive<u64>) -> Result<HeaderChain, FetchError> {
+    pub fn headers(&self, blocks: RangeInclusive<u64>) -> Result<LinkedHeaders, FetchError> {
         let (first, last) = (*blocks.start(), *blocks.end());
         if first > last {
-            return Ok(HeaderChain::new());
+            return Ok(LinkedHeaders::new());
         }
         let (headers, limit) = ((last - first).saturating_add(1), self.0.settings.max_headers);
         if headers > limit {
@@ -211,13 +211,13 @@ impl Provider {
     /// Fields of the headers and the logs are held in memory. The [builder](crate::Builder) sets
     /// limits for all of these.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
-        let asking = Asking::new(&self.0, query, Asks::Chain)?;
-        let audit = Audit::collecting(asking.question(asking.tip.node));
+        let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
+        let audit = Audit::collecting(answers.question(answers.tip.node));
         let mut audits = [audit.map_err(FetchError::from)?];
-        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+        let fetched = self.fetch_receipts(&mut audits, &answers.fetched.chain)?;
         let [audit] = audits;
         let (report, logs) = audit.finish_collecting();
-        ProvenLogs::new(&asking, fetched, &report, logs)
+        ProvenLogs::new(&answers, fetched, &report, logs)
     }
 
     /// Returns the blocks that may contain a log which matches the query. All other blocks of the
@@ -229,12 +229,12 @@ impl Provider {
     /// # Cost
     /// Downloads the headers of the range and up to the anchor. At most 8,192 headers are in memory
     /// at a time.
-    pub fn scan(&self, query: &LogQuery) -> Result<Scan, FetchError> {
+    pub fn scan(&self, query: &LogQuery) -> Result<ScanResult, FetchError> {
         let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
         let anchors = self.0.anchors()?;
         let needed = Needed::new(nodes, &anchors, &asked, &mut warnings)?;
-        Scan::new(&self.0, &asked, &anchors, &needed, warnings)
+        ScanResult::new(&self.0, &asked, &anchors, &needed, warnings)
     }
 
     /// Scans the headers of a query's blocks, and of those up to the anchor, in parts of at most
@@ -248,8 +248,8 @@ impl Provider {
     pub fn scan_parts(
         &self,
         query: &LogQuery,
-        mut take: impl FnMut(&Asked, ScannedPart<'_>) -> bool,
-    ) -> Result<(Asked, Vec<Warning>), FetchError> {
+        mut take: impl FnMut(&ResolvedQuery, ScannedPart<'_>) -> bool,
+    ) -> Result<(ResolvedQuery, Vec<Warning>), FetchError> {
         let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
         let needed = Needed::new(nodes, &self.0.anchors()?, &asked, &mut warnings)?;
@@ -260,18 +260,18 @@ impl Provider {
     /// Asks each node for the logs of a query, and checks each answer against the chain's headers
     /// and receipts.
     ///
-    /// A block whose receipts are missing stays undecided; [`Fetched::unreachable`] has the reason.
+    /// A block whose receipts are missing stays undecided; [`FetchedReceipts::unreachable`] has the reason.
     /// So a node that does not send receipts cannot hide what is already proven about its answer.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs. A
     /// wrong or undecided answer is not an error.
-    pub fn audit(&self, query: &LogQuery) -> Result<Audited, FetchError> {
-        let asking = self.ask(query)?;
-        let mut audits = asking.audits()?;
-        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+    pub fn audit(&self, query: &LogQuery) -> Result<AuditResult, FetchError> {
+        let answers = self.ask(query)?;
+        let mut audits = answers.audits()?;
+        let fetched = self.fetch_receipts(&mut audits, &answers.fetched.chain)?;
         let reports = audits.into_iter().map(Audit::finish).collect();
-        Ok(Audited { asking, reports, fetched })
+        Ok(AuditResult { answers, reports, fetched })
     }
 
     /// Checks an answer from any source against the chain's headers and receipts. The query must
@@ -284,13 +284,13 @@ impl Provider {
         &self,
         query: &LogQuery,
         logs: &[LocatedLog],
-    ) -> Result<Audited, FetchError> {
-        let asking = Asking::new(&self.0, query, Asks::Chain)?;
-        let audit = Audit::new(asking.question(asking.tip.node), logs)?;
+    ) -> Result<AuditResult, FetchError> {
+        let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
+        let audit = Audit::new(answers.question(answers.tip.node), logs)?;
         let mut audits = [audit];
-        let fetched = self.fetch_receipts(&mut audits, &asking.fetched.chain)?;
+        let fetched = self.fetch_receipts(&mut audits, &answers.fetched.chain)?;
         let reports = audits.map(Audit::finish).into();
-        Ok(Audited { asking, reports, fetched })
+        Ok(AuditResult { answers, reports, fetched })
     }
 
     /// Fetches the headers of a query's blocks and each node's answer: the first part of
@@ -298,8 +298,8 @@ impl Provider {
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs.
-    pub fn ask(&self, query: &LogQuery) -> Result<Asking, FetchError> {
-        Asking::new(&self.0, query, Asks::ChainAndLogs)
+    pub fn ask(&self, query: &LogQuery) -> Result<FetchedAnswers, FetchError> {
+        FetchedAnswers::new(&self.0, query, Asks::ChainAndLogs)
     }
 
     /// Fetches the receipts that audits of one chain need, and passes them to the audits: the
@@ -312,8 +312,8 @@ impl Provider {
     pub fn fetch_receipts(
         &self,
         audits: &mut [Audit<'_>],
-        chain: &HeaderChain,
-    ) -> Result<Fetched, FetchError> {
+        chain: &LinkedHeaders,
+    ) -> Result<FetchedReceipts, FetchError> {
         let Settings { max_receipts, keep_evidence, .. } = self.0.settings;
         receipts::fetch(self.nodes(), audits, chain, max_receipts, keep_evidence)
     }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Action, Audit, Event, Undecidable, Verdict};
 use chainsieve::eth::forecast;
-use chainsieve::eth::header::{BlockRef, HeaderChain};
+use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::receipts::BlockReceipts;
 
 use crate::error::FetchError;
@@ -27,7 +27,7 @@ const MAX_AGAIN: usize = 32;
 /// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) returns it.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Fetched {
+pub struct FetchedReceipts {
     /// Verified receipts by block hash, if evidence is kept.
     pub kept: Vec<(B256, BlockReceipts)>,
     /// Warnings about unusable receipts.
@@ -65,15 +65,16 @@ fn refs(wanted: BTreeMap<u64, B256>) -> Vec<BlockRef> {
 pub(crate) fn fetch(
     nodes: &[Node],
     audits: &mut [Audit<'_>],
-    chain: &HeaderChain,
+    chain: &LinkedHeaders,
     limit: u64,
     is_kept: bool,
-) -> Result<Fetched, FetchError> {
+) -> Result<FetchedReceipts, FetchError> {
     let blocks = wanted(audits);
     if let [node, ..] = nodes {
         forecast(node, &blocks, chain, limit)?;
     }
-    let mut fetched = Fetched { from: vec![0; nodes.len()], is_kept, ..Fetched::default() };
+    let mut fetched =
+        FetchedReceipts { from: vec![0; nodes.len()], is_kept, ..FetchedReceipts::default() };
     for node in nodes.iter().enumerate() {
         let mut blocks = wanted(audits);
         blocks.extend(&fetched.without_roots);
@@ -100,7 +101,7 @@ pub(crate) fn fetch(
 fn ask_again(
     audits: &mut [Audit<'_>],
     nodes: &[Node],
-    fetched: &mut Fetched,
+    fetched: &mut FetchedReceipts,
 ) -> Result<(), FetchError> {
     let mut blocks = wanted(audits);
     blocks.extend(&fetched.without_roots);
@@ -146,7 +147,7 @@ fn ask_again(
 fn forecast(
     node: &Node,
     blocks: &BTreeMap<u64, B256>,
-    chain: &HeaderChain,
+    chain: &LinkedHeaders,
     limit: u64,
 ) -> Result<(), FetchError> {
     if blocks.is_empty() {
@@ -176,7 +177,7 @@ fn ask(
     audits: &mut [Audit<'_>],
     (index, node): (usize, &Node),
     blocks: &[BlockRef],
-    fetched: &mut Fetched,
+    fetched: &mut FetchedReceipts,
 ) -> Result<(), FetchError> {
     let from = From { index, node, method: None };
     let total = blocks.len() as u64;
@@ -214,7 +215,7 @@ fn ask(
     }
 }
 
-impl Fetched {
+impl FetchedReceipts {
     /// Passes receipts to each audit. Returns `true` if an audit has accepted them.
     ///
     /// # Errors

@@ -14,10 +14,10 @@ use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
-/// A query whose blocks are resolved to numbers: [`Asking::asked`](crate::Asking::asked).
+/// A query whose blocks are resolved to numbers: [`FetchedAnswers::query`](crate::FetchedAnswers::query).
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
-pub struct Asked {
+pub struct ResolvedQuery {
     /// The query, with its tags replaced by numbers.
     pub query: LogQuery,
     /// The blocks of the query: a range, or one block by its hash.
@@ -47,7 +47,7 @@ pub(crate) fn resolve(
     query: &LogQuery,
     asks: Asks,
     final_only: bool,
-) -> Result<(Asked, Vec<Warning>), FetchError> {
+) -> Result<(ResolvedQuery, Vec<Warning>), FetchError> {
     let (from, to) = match *query.blocks() {
         BlockSelection::AtHash(hash) => return at_hash(nodes, query, hash, final_only),
         BlockSelection::Range { from, to } => (from, to),
@@ -119,7 +119,7 @@ pub(crate) fn resolve(
         ResolvedBlocks::AtHash(hash) => return Err(FetchError::UnknownBlock(hash)),
     };
     let query = query.from_block(first).to_block(last);
-    Ok((Asked { query, blocks, first, last, finalized }, warnings))
+    Ok((ResolvedQuery { query, blocks, first, last, finalized }, warnings))
 }
 
 /// Returns the number of a query's last block. Returns `None` for a number beyond the head: the
@@ -141,7 +141,7 @@ fn at_hash(
     query: &LogQuery,
     hash: B256,
     final_only: bool,
-) -> Result<(Asked, Vec<Warning>), FetchError> {
+) -> Result<(ResolvedQuery, Vec<Warning>), FetchError> {
     let finalized = Tagged::if_known(nodes, BlockTag::Finalized)?;
     let mut warnings = Vec::new();
     if final_only && let Some(tagged) = &finalized {
@@ -157,7 +157,7 @@ fn at_hash(
         }
     }
     let (query, blocks) = (query.clone(), ResolvedBlocks::AtHash(hash));
-    Ok((Asked { query, blocks, first: number, last: number, finalized }, warnings))
+    Ok((ResolvedQuery { query, blocks, first: number, last: number, finalized }, warnings))
 }
 
 /// Returns the number of the block with this hash, from the first node that has the block.
@@ -195,7 +195,7 @@ impl Needed {
     pub(crate) fn new(
         nodes: &[Node],
         anchors: &[B256],
-        asked: &Asked,
+        asked: &ResolvedQuery,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, FetchError> {
         let mut numbers = Vec::new();

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{BlockRef, HeaderChain};
+use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::scan::Scanner;
 
 use crate::error::FetchError;
@@ -11,7 +11,7 @@ use crate::fetched_chain::FetchedChain;
 use crate::node::Node;
 use crate::nodes::Nodes;
 use crate::note::{Note, Stage};
-use crate::resolve::{Asked, Needed};
+use crate::resolve::{Needed, ResolvedQuery};
 use crate::source;
 use crate::warning::Warning;
 
@@ -21,7 +21,7 @@ const AT_A_TIME: u64 = 8192;
 /// The blocks that may contain a matching log. All other blocks of the range contain none.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
-pub struct Scan {
+pub struct ScanResult {
     /// The candidates, in order: blocks whose filter does not rule a match out, and blocks where
     /// filters prove nothing by the profile of the chain.
     pub candidates: Vec<BlockRef>,
@@ -41,15 +41,15 @@ pub struct Scan {
 #[non_exhaustive]
 pub struct ScannedPart<'a> {
     /// The linked headers.
-    pub chain: &'a HeaderChain,
+    pub chain: &'a LinkedHeaders,
     /// Indices into the chain, ascending, of the headers whose filter does not rule a match out.
     pub candidates: &'a [usize],
 }
 
-impl Scan {
+impl ScanResult {
     pub(crate) fn new(
         nodes: &Nodes,
-        asked: &Asked,
+        asked: &ResolvedQuery,
         anchors: &[B256],
         needed: &Needed,
         mut warnings: Vec<Warning>,
@@ -84,7 +84,7 @@ impl Scan {
 /// node provides it.
 pub(crate) fn scan_parts(
     nodes: &Nodes,
-    asked: &Asked,
+    asked: &ResolvedQuery,
     needed: &Needed,
     warnings: &mut Vec<Warning>,
     mut take: impl FnMut(ScannedPart<'_>) -> bool,
@@ -94,12 +94,12 @@ pub(crate) fn scan_parts(
     let mut at = 0;
     let compiled = asked.query.compile();
     let mut scanner = None;
-    let mut before: Option<HeaderChain> = None;
+    let mut before: Option<LinkedHeaders> = None;
     let (mut start, end) = (asked.first, *needed.blocks.end());
     let total = (end - start).saturating_add(1);
     loop {
         let last = start.saturating_add(AT_A_TIME - 1).min(end);
-        let parent = before.as_ref().and_then(HeaderChain::parent_hash);
+        let parent = before.as_ref().and_then(LinkedHeaders::parent_hash);
         let chain = loop {
             let error = match part(&nodes[at], start..=last, parent, needed) {
                 Ok(chain) => break chain,
@@ -133,7 +133,7 @@ fn part(
     blocks: RangeInclusive<u64>,
     parent: Option<B256>,
     needed: &Needed,
-) -> Result<HeaderChain, FetchError> {
+) -> Result<LinkedHeaders, FetchError> {
     let block = *blocks.start();
     let mut fetched = FetchedChain::new(false);
     fetched.fetch(node, blocks, false)?;

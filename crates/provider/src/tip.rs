@@ -25,14 +25,14 @@ pub enum Beside {
 
 /// The block that all results depend on: they are valid if this block is on the chain.
 ///
-/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`Asking::tip`](crate::Asking::tip) contain it.
+/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`FetchedAnswers::tip`](crate::FetchedAnswers::tip) contain it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
     /// `true` if the caller named no anchor: then only the node vouches for the block.
-    pub is_own: bool,
+    pub has_no_anchor: bool,
     /// `true` if the caller named anchors, and none of them is on the chain.
     pub is_missing: bool,
     /// Index of the node that provided the chain.
@@ -67,10 +67,10 @@ impl Tip {
             None => return Err(missing(nodes, source.node, number)),
         };
         let block = BlockRef { number, hash };
-        let is_own = anchors.is_empty();
-        let is_missing = !is_own && anchored.is_none();
+        let has_no_anchor = anchors.is_empty();
+        let is_missing = !has_no_anchor && anchored.is_none();
         let others = beside(nodes, source.node, block)?;
-        Ok(Self { block, is_own, is_missing, node: source.node, others })
+        Ok(Self { block, has_no_anchor, is_missing, node: source.node, others })
     }
 
     /// Returns `true` if a node's answer can be proven wrong by this chain.
@@ -79,7 +79,7 @@ impl Tip {
     /// node that has another block at this height.
     pub fn binds(&self, node: usize) -> bool {
         let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
-        !self.is_own || !self.others.iter().any(differs)
+        !self.has_no_anchor || !self.others.iter().any(differs)
     }
 
     /// Returns `true` if all other nodes have the same block.

@@ -19,9 +19,9 @@ macro_rules! each {
 #[test]
 fn types_can_be_shared_between_threads() {
     each!(
-        shared: Asked, Asking, Audited, Beside, Builder, Endpoint, Fetched, FetchedChain,
+        shared: ResolvedQuery, FetchedAnswers, AuditResult, Beside, Builder, Endpoint, FetchedReceipts, FetchedChain,
         FollowStatus, Following, LogUpdate, LogUpdates, Node, Note, OtherNode, ProvenLogs, Provider,
-        Scan, Stage, Stop, Tip, Warning,
+        ScanResult, Stage, Stop, Tip, Warning,
     );
     shared::<ours::Pending<u64>>();
     shared::<ours::ScannedPart<'static>>();
@@ -33,7 +33,7 @@ fn types_can_be_shared_between_threads() {
     {
         shared::<ours::Argument<'static>>();
         shared::<ours::DecodedEvent<'static>>();
-        each!(shared: Events);
+        each!(shared: EventDecoder);
     }
 }
 
@@ -44,5 +44,5 @@ fn errors_are_errors() {
         Incomplete, LogsError, RpcError,
     );
     #[cfg(feature = "abi")]
-    each!(error: DecodeError, EventsError);
+    each!(error: DecodeError, EventDecoderError);
 }

@@ -11,7 +11,7 @@ use super::inspections::{Inspection, Look};
 use super::interval::Answer;
 use super::parts::Parts;
 use super::turn::{Turn, Verdict};
-use super::{Action, FalseFilter, Finding, Message, Reason, Why};
+use super::{Action, FalseFilter, Finding, Message, Reason, ScanReason};
 use crate::btc::bip158::audit::{InvalidFilter, Prevouts, Refutation, Verdict as Audit, audit};
 use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
@@ -92,7 +92,7 @@ impl Parts<'_> {
         let waited = inspection.waited(turn.now);
         let is_ambiguous = known.is_some_and(|known| known.ambiguous);
         // At most one claim is left, so there is no dispute to settle.
-        if inspection.why == Why::Disputed && !is_ambiguous && hashes.len() < 2 {
+        if inspection.why == ScanReason::Disputed && !is_ambiguous && hashes.len() < 2 {
             return self.dissolve(height, turn);
         }
         // Filters that no peer claims any longer decide nothing.
@@ -213,7 +213,7 @@ impl Parts<'_> {
                 wanted.entry(id).or_default().push(at.hash);
             }
             // No dispute depends on this block, and no peer has it. The audit is skipped.
-            None if inspection.why == Why::SpotAudit => self.dissolve(height, turn),
+            None if inspection.why == ScanReason::SpotAudit => self.dissolve(height, turn),
             // The finding is reported once for each inspection.
             None if inspection.reported => {}
             None => {

@@ -14,7 +14,7 @@ use super::parts::Parts;
 use super::turn::{Turn, Verdict};
 use super::{
     Action, BASIC_FILTER, CHECKPOINT_INTERVAL, Contradiction, MAX_FILTER_SIZE, MAX_FILTERS, Reason,
-    VerifiedFilter, Violation, Why,
+    ScanReason, VerifiedFilter, Violation,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::BlockAt;
@@ -187,7 +187,7 @@ impl Parts<'_> {
         }
         // In a spot audit, the block decides before the filter is handed over.
         if self.is_spot(at) {
-            return self.inspections.want_with(at, Why::SpotAudit, Some((hash, content)));
+            return self.inspections.want_with(at, ScanReason::SpotAudit, Some((hash, content)));
         }
         hand_over(self.claims, at, content, turn);
     }

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use bitcoin::bip158::FilterHash;
 use core::time::Duration;
 
-use super::{Limits, Why};
+use super::{Limits, ScanReason};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
@@ -16,7 +16,7 @@ use crate::btc::peer::PeerId;
 #[derive(Debug, Clone)]
 pub(super) struct Inspection {
     pub(super) at: BlockAt,
-    pub(super) why: Why,
+    pub(super) why: ScanReason,
     /// The claimed filters that are at hand, by hash, from peers or from the caller.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
     /// The peers that did not deliver the block, with the time of their answer.
@@ -35,7 +35,7 @@ impl Inspection {
     fn new(at: BlockAt) -> Self {
         Self {
             at,
-            why: Why::Disputed,
+            why: ScanReason::Disputed,
             contents: BTreeMap::new(),
             without_block: BTreeMap::new(),
             reported: false,
@@ -47,8 +47,8 @@ impl Inspection {
 
     /// Changes the reason of the inspection. A match keeps its reason, because the caller waits for
     /// the block, whatever else the block is used for.
-    fn set_why(&mut self, why: Why) {
-        if self.why != Why::Matched {
+    fn set_why(&mut self, why: ScanReason) {
+        if self.why != ScanReason::Matched {
             self.why = why;
         }
     }
@@ -124,13 +124,13 @@ impl Inspections {
     /// Returns `true` if the caller waits for the block of a height.
     pub(super) fn awaits(&self, height: u32) -> bool {
         let wanted = self.open.get(&height).or_else(|| self.waiting.get(&height));
-        wanted.is_some_and(|wanted| wanted.why == Why::Matched)
+        wanted.is_some_and(|wanted| wanted.why == ScanReason::Matched)
     }
 
     /// Returns the lowest height for whose block the caller waits.
     pub(super) fn first_awaited(&self) -> Option<u32> {
         let lowest = |wanted: &BTreeMap<u32, Inspection>| {
-            let matched = |(_, wanted): &(&u32, &Inspection)| wanted.why == Why::Matched;
+            let matched = |(_, wanted): &(&u32, &Inspection)| wanted.why == ScanReason::Matched;
             wanted.iter().find(matched).map(|(height, _)| *height)
         };
         lowest(&self.open).into_iter().chain(lowest(&self.waiting)).min()
@@ -149,7 +149,7 @@ impl Inspections {
     pub(super) fn want_with(
         &mut self,
         at: BlockAt,
-        why: Why,
+        why: ScanReason,
         content: Option<(FilterHash, Vec<u8>)>,
     ) {
         if let Some(open) = self.open.get_mut(&at.height) {

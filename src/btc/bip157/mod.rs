@@ -187,7 +187,7 @@ pub enum Action {
     Filter(Box<VerifiedFilter>),
     /// Scan this block for all scripts. The block is verified against its header, so the result is
     /// certain and does not depend on the filter.
-    Block(Box<ScanBlock>),
+    Block(Box<BlockToScan>),
     /// The answers by filters about these heights, both ends included, are withdrawn. Each height
     /// will be [confirmed](Action::Graded) or answered again once another peer has been heard.
     ///
@@ -232,13 +232,13 @@ pub struct VerifiedFilter {
 /// A block that the caller must scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ScanBlock {
+pub struct BlockToScan {
     /// The height and the hash of the block.
     pub at: BlockAt,
     /// The block. Its hash is that of the chain, and its transactions match the merkle root.
     pub block: Block,
     /// The reason why the block was fetched.
-    pub why: Why,
+    pub why: ScanReason,
     /// The filter of the block, to be stored for other scripts. With `None`, no filter of this
     /// height is evidence, including filters that were handed over before. Other scripts then need
     /// the block again.
@@ -248,7 +248,7 @@ pub struct ScanBlock {
 /// Reason why a block is scanned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum ScanReason {
     /// The caller reported that the filter matches.
     Matched,
     /// Peers claim different filters for the block.
@@ -257,7 +257,7 @@ pub enum Why {
     SpotAudit,
 }
 
-names! { Why, "a reason for a scan": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit" }
+names! { ScanReason, "a reason for a scan": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit" }
 
 /// Observations that are reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]

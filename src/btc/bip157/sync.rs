@@ -18,12 +18,12 @@ use super::parts::Parts;
 use super::peers::{Lateness, Peers};
 use super::persist::{self, Kept, RestoreError};
 use super::turn::{Turn, Verdict};
-use super::{Action, Config, Event, Finding, Reason, ScanBlock, VerifiedFilter, Why};
+use super::{Action, BlockToScan, Config, Event, Finding, Reason, ScanReason, VerifiedFilter};
 use crate::btc::bip158::audit::InvalidFilter;
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
-use crate::btc::steady_clock::SteadyClock;
+use crate::steady_clock::SteadyClock;
 
 /// The client's side of BIP157, with several peers. The [module documentation](super) explains how
 /// to drive it.
@@ -91,9 +91,8 @@ impl FilterSync {
 
     /// Processes an event, and returns the actions for the caller, in order.
     ///
-    /// `chain` is the header chain after the event. `now` is a time that counts from any fixed
-    /// moment. If `now` is less than in an earlier call, the time continues from there, and waiting
-    /// times are not lost.
+    /// `chain` is the header chain after the event. `now` is the [current
+    /// time](crate#time).
     ///
     /// Messages from peers that are not connected are ignored.
     ///
@@ -471,7 +470,7 @@ impl FilterSync {
         let known = self.claims.at(at.height).filter(|known| !known.ambiguous);
         let content = known.and_then(|known| inspection.contents.remove(&known.hash));
         let filter = content.map(|content| BlockFilter { block_hash: at.hash, content });
-        let scan = ScanBlock { at, block, why: inspection.why, filter };
+        let scan = BlockToScan { at, block, why: inspection.why, filter };
         turn.act(Action::Block(Box::new(scan)));
     }
 
@@ -481,7 +480,7 @@ impl FilterSync {
         // The genesis block is known, and peers do not send its filter.
         if at.height == 0 {
             let block = genesis_block(self.config.network);
-            let scan = ScanBlock { at, block, why: Why::Matched, filter: Some(filter) };
+            let scan = BlockToScan { at, block, why: ScanReason::Matched, filter: Some(filter) };
             turn.act(Action::Block(Box::new(scan)));
             return;
         }
@@ -493,7 +492,7 @@ impl FilterSync {
         let hash = filter_hash(&filter.content);
         let is_claimed = self.claims.hashes(at.height).contains(&hash);
         let content = is_claimed.then_some((hash, filter.content));
-        self.inspections.want_with(at, Why::Matched, content);
+        self.inspections.want_with(at, ScanReason::Matched, content);
     }
 
     /// Processes a proof that a filter is false.

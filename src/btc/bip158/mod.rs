@@ -10,8 +10,8 @@
 //! | parse a filter | [`gcs::GcsFilter`], strictly or as Bitcoin Core does |
 //! | match one filter | [`Matcher`] over [`PreparedScripts`] |
 //! | match one filter repeatedly | [`DecodedFilter`] |
-//! | match many filters for many wallets | [`scan::Scan`] |
-//! | find a wallet's transactions in a block | [`Watch::scan`](super::wallet::Watch::scan) of a [`BoundBlock`] |
+//! | match many filters for many wallets | [`scan::FilterScan`] |
+//! | find a wallet's transactions in a block | [`WatchedItems::scan`](super::wallet::WatchedItems::scan) of a [`BoundBlock`] |
 //! | check a filter against its block | [`audit::audit`] |
 //! | store filters in files | `container` (feature `std`) |
 //!

@@ -15,12 +15,12 @@ use thiserror::Error;
 
 use super::follower::{Action, Event, Turn, blocks_that_left};
 use super::hits::Unconfirmed;
-use super::{Evidence, Finding, Graded, Why};
+use super::{Finding, Graded, HitReason, InclusionEvidence};
 use crate::btc::bip37::ProofError;
 use crate::btc::bip37::session::{self, FilterPolicy, Message, Session};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
-use crate::btc::wallet::{Label, RelevantTransaction, Watched};
+use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
 
 /// Maximum number of pending requests in the session. The follower derives further requests from
 /// the chain later. An estimate: 20 times the default
@@ -48,7 +48,7 @@ const REPORT_AFTER: u32 = 4;
 /// Why the BIP37 follower disconnects the serving peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum BloomReason {
     /// The peer did not answer the request for this block for this long.
     #[error("no answer for block {0} in {secs} s", secs = .1.as_secs())]
     Stalled(BlockHash, Duration),
@@ -66,7 +66,7 @@ pub enum Reason {
     OversizedBlock(BlockHash),
 }
 
-impl Reason {
+impl BloomReason {
     /// Returns `true` if the peer violated the protocol; `false` if an honest peer can cause it.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
@@ -434,7 +434,7 @@ impl BloomFollower {
                 }
                 // An incomplete answer may hide a transaction of a wallet.
                 if let Some(txid) = closed.undelivered() {
-                    return self.ask_again(hash, Reason::Undelivered(hash, txid), turn);
+                    return self.ask_again(hash, BloomReason::Undelivered(hash, txid), turn);
                 }
                 // The block may have left the chain while the answer was in flight.
                 if let Some(height) = turn.chain.height_of(&hash) {
@@ -446,17 +446,17 @@ impl BloomFollower {
                 }
             }
             session::Finding::Unanswered(hash) => {
-                return self.ask_again(hash, Reason::Unanswered(hash), turn);
+                return self.ask_again(hash, BloomReason::Unanswered(hash), turn);
             }
             session::Finding::Stalled(hash, waited) => {
                 // The disconnect makes `let_go` request the unanswered blocks again.
-                self.fail(Reason::Stalled(hash, waited), turn);
+                self.fail(BloomReason::Stalled(hash, waited), turn);
             }
             session::Finding::InvalidMerkleBlock(hash, error) => {
-                return self.ask_again(hash, Reason::InvalidMerkleBlock(hash, error), turn);
+                return self.ask_again(hash, BloomReason::InvalidMerkleBlock(hash, error), turn);
             }
             session::Finding::OversizedBlock(hash) => {
-                return self.ask_again(hash, Reason::OversizedBlock(hash), turn);
+                return self.ask_again(hash, BloomReason::OversizedBlock(hash), turn);
             }
             session::Finding::Refused { block, txid, .. } => {
                 let height = turn.chain.height_of(&block);
@@ -510,7 +510,7 @@ impl BloomFollower {
         let (why, evidence) = match found.place {
             // The block has left the chain.
             Some(place) if turn.chain.height_of(&place.block.hash).is_none() => return None,
-            Some(_) => (Why::FilteredBlock, Evidence::MerkleProof),
+            Some(_) => (HitReason::FilteredBlock, InclusionEvidence::MerkleProof),
             // Honest nodes do not relay larger transactions.
             None if found.transaction.weight() > MAX_STANDARD_TX_WEIGHT => return None,
             // A peer can invent unconfirmed transactions at no cost, so their number is limited.
@@ -522,7 +522,7 @@ impl BloomFollower {
                 }
                 return None;
             }
-            None => (Why::Relayed, Evidence::Unconfirmed),
+            None => (HitReason::Relayed, InclusionEvidence::Unconfirmed),
         };
         self.progress += 1;
         let watch = self.session.watch();
@@ -555,7 +555,7 @@ impl BloomFollower {
     fn ask_again(
         &mut self,
         hash: BlockHash,
-        reason: Reason,
+        reason: BloomReason,
         turn: &mut Turn<'_>,
     ) -> Option<session::Event> {
         self.fail(reason, turn);
@@ -572,7 +572,7 @@ impl BloomFollower {
     }
 
     /// Disconnects the serving peer, so that another peer takes over.
-    fn fail(&mut self, reason: Reason, turn: &mut Turn<'_>) {
+    fn fail(&mut self, reason: BloomReason, turn: &mut Turn<'_>) {
         if let Some(id) = self.serving {
             turn.actions.push(Action::Disconnect(id, super::Reason::Bloom(reason)));
         }
@@ -585,18 +585,18 @@ fn is_full(kept: Unconfirmed) -> bool {
 }
 
 /// Converts known coins to the form that a session takes.
-fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = Watched> {
-    let coin = |(outpoint, script)| Watched::OutPoint { outpoint, script: Some(script) };
+fn given(coins: Vec<(OutPoint, ScriptBuf)>) -> impl Iterator<Item = WatchItem> {
+    let coin = |(outpoint, script)| WatchItem::OutPoint { outpoint, script: Some(script) };
     coins.into_iter().map(coin)
 }
 
 /// Takes the newly watched items of the wallets, in the form that a session takes.
-fn new_items(turn: &mut Turn<'_>) -> Vec<Watched> {
+fn new_items(turn: &mut Turn<'_>) -> Vec<WatchItem> {
     let new = turn.wallets.take_new().into_iter();
     // `Wallet::history` is dropped: a session treats every history as unknown.
     let watched = new.filter_map(|new| match (new.outpoint, new.script) {
-        (Some(outpoint), script) => Some(Watched::OutPoint { outpoint, script }),
-        (None, Some(script)) => Some(Watched::Script { script, label: new.label }),
+        (Some(outpoint), script) => Some(WatchItem::OutPoint { outpoint, script }),
+        (None, Some(script)) => Some(WatchItem::Script { script, label: new.label }),
         (None, None) => None,
     });
     watched.collect()

@@ -14,14 +14,14 @@ use bitcoin::{BlockHash, OutPoint};
 
 use super::filter_cache;
 use super::follower::{Action, Event, Turn, blocks_that_left};
-use super::{Evidence, Finding, Graded, Reason, Why};
-use crate::btc::bip157::{self, Config, FilterSync, SILENT_TIMEOUTS, ScanBlock, VerifiedFilter};
+use super::{Finding, Graded, HitReason, InclusionEvidence, Reason};
+use crate::btc::bip157::{self, BlockToScan, Config, FilterSync, SILENT_TIMEOUTS, VerifiedFilter};
 use crate::btc::bip158::{
     Acceptance, BlockFilter, BoundBlock, Matcher, PreparedScripts, filter_hash,
 };
 use crate::btc::headers::{ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
-use crate::btc::wallet::{Outcome, Watch};
+use crate::btc::wallet::{Outcome, WatchedItems};
 
 /// Maximum total size in bytes of the waiting blocks. Beyond it, blocks are scanned out of order,
 /// and heights where this may miss a spend are searched again.
@@ -36,7 +36,7 @@ const FEW: u32 = 2_000;
 /// A block that waits to be scanned, and the peer that sent it.
 #[derive(Debug)]
 struct Held {
-    scan: ScanBlock,
+    scan: BlockToScan,
     /// Size of the block.
     bytes: usize,
     from: Option<PeerId>,
@@ -47,7 +47,7 @@ struct Held {
 pub(super) struct FilterFollower {
     sync: FilterSync,
     /// The watched scripts and coins.
-    watch: Watch,
+    watch: WatchedItems,
     /// The scripts to match filters against, prepared for repeated matching.
     prepared: PreparedScripts,
     matcher: Matcher,
@@ -88,7 +88,7 @@ impl FilterFollower {
     pub(super) fn new(sync: FilterSync, config: &Config) -> Self {
         Self {
             sync,
-            watch: Watch::new(),
+            watch: WatchedItems::new(),
             prepared: PreparedScripts::new(),
             matcher: Matcher::new(),
             last: config.last,
@@ -434,7 +434,7 @@ impl FilterFollower {
     /// because the block made new scripts watched, or because it has a new coin that an already
     /// scanned block may spend.
     fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) -> Option<u32> {
-        let ScanBlock { at, block, why, .. } = &held.scan;
+        let BlockToScan { at, block, why, .. } = &held.scan;
         // [`FilterSync`] has checked the block against the header of the chain already.
         let bound = BoundBlock::bind(block, at.hash, turn.chain.network()).ok()?;
         let mut again: Option<u32> = None;
@@ -443,14 +443,14 @@ impl FilterFollower {
             let scan = self.watch.scan(at.height, &bound);
             let new_coin = self.watch.outputs().len() > known;
             let why = match why {
-                bip157::Why::Matched => Why::Matched,
-                bip157::Why::Disputed => Why::Disputed,
-                bip157::Why::SpotAudit => Why::SpotAudit,
+                bip157::ScanReason::Matched => HitReason::Matched,
+                bip157::ScanReason::Disputed => HitReason::Disputed,
+                bip157::ScanReason::SpotAudit => HitReason::SpotAudit,
             };
             let mut hits = Vec::new();
             let mut labels = BTreeSet::new();
             for found in &scan.transactions {
-                hits.extend(turn.wallets.hits(found, &self.watch, Evidence::Block, why));
+                hits.extend(turn.wallets.hits(found, &self.watch, InclusionEvidence::Block, why));
                 for received in &found.relevance.received {
                     let script = self.watch.script(received.script);
                     labels.extend(script.iter().flat_map(|it| turn.wallets.labels(it.script())));
@@ -458,7 +458,7 @@ impl FilterFollower {
             }
             turn.actions.push(Action::Found(held.from, hits));
             // A false positive of the filter looks the same as a spend of an unknown coin.
-            if scan.outcome() == Outcome::NoneSeen && held.scan.why == bip157::Why::Matched {
+            if scan.outcome() == Outcome::NoneSeen && held.scan.why == bip157::ScanReason::Matched {
                 turn.actions.push(Action::Report(Finding::NoneSeen(*at)));
             }
             // A higher block was scanned without this coin.

@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
+use crate::steady_clock::SteadyClock;
 
 /// Maximum number of headers of one branch that are collected outside the chain: 94 MB, or more
 /// than twenty years of blocks. A branch that does not fit among the side branches can only be
@@ -187,13 +188,24 @@ pub struct HeaderSync {
     /// The branch being collected outside the chain, and the peer that sends it.
     branch: Option<(PeerId, Vec<Header>)>,
     timeout: Duration,
+    /// The current time, with which the timestamps of headers are compared.
+    unix: Duration,
+    /// The time by which waiting is measured.
+    clock: SteadyClock,
 }
 
 impl HeaderSync {
     /// Creates a header sync that extends `chain`. If a peer has not answered after `timeout`,
     /// another peer is asked.
     pub fn new(chain: HeaderChain, timeout: Duration) -> Self {
-        Self { chain, peers: BTreeMap::new(), branch: None, timeout }
+        Self {
+            chain,
+            peers: BTreeMap::new(),
+            branch: None,
+            timeout,
+            unix: Duration::ZERO,
+            clock: SteadyClock::default(),
+        }
     }
 
     /// Returns the current chain of headers.
@@ -224,11 +236,15 @@ impl HeaderSync {
 
     /// Takes an event and returns the actions to carry out, in order.
     ///
-    /// `now` is the time since the Unix epoch, with which the timestamps of headers are compared.
-    /// The clock may be set back: timeouts then start again at the new time.
+    /// `now` is the [current time](crate#time), with which the timestamps of headers are compared.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.unix = now;
+        if let Event::Paused(time) = event {
+            self.clock.pause(time);
+        }
+        let now = self.clock.read(now);
         match event {
             Event::Connected(id, claimed) => {
                 self.peers.insert(id, Peer { claimed, ..Peer::default() });
@@ -236,13 +252,7 @@ impl HeaderSync {
             Event::Disconnected(id) => self.forget(id),
             Event::Announced(id, hash) => actions.extend(self.announced(id, hash)),
             Event::Headers(id, headers) => self.take(id, headers, now, &mut actions),
-            Event::Paused(time) => {
-                // A peer is not late because the caller did not read its answer.
-                for peer in self.peers.values_mut() {
-                    peer.asked = peer.asked.map(|asked| asked.saturating_add(time));
-                }
-            }
-            Event::Tick => {}
+            Event::Paused(_) | Event::Tick => {}
         }
         self.ask(now, &mut actions);
         actions
@@ -325,7 +335,7 @@ impl HeaderSync {
             }
         }
         let known = self.chain.contains(&last);
-        let (events, refused) = match self.chain.accept(headers, unix(now)) {
+        let (events, refused) = match self.chain.accept(headers, self.unix) {
             Ok(events) => (events, None),
             Err(error) => (error.events, Some((error.index, error.cause))),
         };
@@ -421,7 +431,7 @@ impl HeaderSync {
         let Some(branch) = self.take_branch(id) else { return };
         // The branch is passed in one call, so that the limit on side branches does not stop a
         // branch with more work.
-        match self.chain.accept(&branch, unix(now)) {
+        match self.chain.accept(&branch, self.unix) {
             Ok(events) => changed(events, actions),
             Err(error) => {
                 changed(error.events, actions);
@@ -445,9 +455,6 @@ impl HeaderSync {
         let waited = |peer: &Peer| peer.asked.map(|asked| now.saturating_sub(asked));
         let height = self.chain.tip().height;
         for peer in self.peers.values_mut() {
-            // If the clock was set back, waiting starts again at the new time.
-            peer.asked = peer.asked.map(|asked| asked.min(now));
-            peer.ahead = peer.ahead.map(|ahead| ahead.min(now));
             // Ask again: by now, the headers may no longer be ahead of the clock.
             if let Some(ahead) = &mut peer.ahead
                 && now.saturating_sub(*ahead) >= ASK_AGAIN_AFTER
@@ -536,11 +543,6 @@ fn changed(events: Vec<ChainEvent>, actions: &mut Vec<Action>) {
     if !events.is_empty() {
         actions.push(Action::Changed(events));
     }
-}
-
-/// Converts a time since the Unix epoch to seconds, saturating.
-fn unix(now: Duration) -> u32 {
-    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

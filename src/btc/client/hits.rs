@@ -176,7 +176,7 @@ impl Hits {
 
     /// Moves the hits in blocks above `height` to the withdrawals and returns them.
     fn withdraw_above(&mut self, height: u32) -> Vec<(Key, Hit)> {
-        let above = |hit: &Hit| hit.place.is_some_and(|(at, _)| at.height > height);
+        let above = |hit: &Hit| hit.place.is_some_and(|place| place.block.height > height);
         let keys: Vec<_> = self
             .entries
             .iter()
@@ -221,9 +221,9 @@ impl Hits {
     /// Lowest height at which a hit is in a block that the chain does not contain. `None` if all
     /// blocks of hits are in the chain.
     pub(super) fn lowest_outside(&self, chain: &HeaderChain) -> Option<u32> {
-        let blocks = self.entries.values().filter_map(|entry| entry.hit.place);
-        let outside = blocks.filter(|(at, _)| chain.hash_at(at.height) != Some(at.hash));
-        outside.map(|(at, _)| at.height).min()
+        let blocks = self.entries.values().filter_map(|entry| Some(entry.hit.place?.block));
+        let outside = blocks.filter(|at| chain.hash_at(at.height) != Some(at.hash));
+        outside.map(|at| at.height).min()
     }
 
     /// Returns the number and size of the unconfirmed hits of a wallet.
@@ -248,7 +248,9 @@ impl Hits {
         let withdrawn = self.withdrawn.iter().filter(|(key, _)| key.wallet == *wallet);
         let open = self.of_wallet(wallet).filter(|(_, entry)| !entry.acknowledged);
         let mut open: Vec<_> = open.map(|(_, entry)| entry.hit.clone()).collect();
-        open.sort_by_key(|hit| hit.place.map_or((u32::MAX, 0), |(at, index)| (at.height, index)));
+        open.sort_by_key(|hit| {
+            hit.place.map_or((u32::MAX, 0), |place| (place.block.height, place.index))
+        });
         (withdrawn.map(|(_, hit)| hit.clone()).collect(), open)
     }
 

@@ -24,8 +24,9 @@ use bitcoin::{Amount, BlockHash, OutPoint, ScriptBuf, Txid};
 use super::bytes::{
     checksum, consensus, number, optional, push_consensus, push_optional, push_text, take, text,
 };
-use super::{Evidence, Hit, Owner, Received, Spent, WalletId, Why};
+use super::{Hit, HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner, WalletId};
 use crate::btc::headers::BlockAt;
+use crate::btc::wallet::Place;
 
 /// First bytes of the file: magic and version.
 pub(super) const MAGIC: [u8; 5] = *b"CSHJ\x01";
@@ -42,7 +43,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn of(wallet: &WalletId, hit: &Hit) -> Self {
-        let block = hit.place.map(|(at, _)| at.hash);
+        let block = hit.place.map(|place| place.block.hash);
         Self { wallet: wallet.clone(), block, txid: hit.txid }
     }
 }
@@ -151,23 +152,23 @@ fn decode_key(wallet: WalletId, from: &mut &[u8]) -> Option<Key> {
 /// Appends a hit: optional height, block and index | transaction | evidence u8, why u8, peer |
 /// outputs | inputs.
 fn encode_hit(hit: &Hit, body: &mut Vec<u8>) {
-    push_optional(hit.place.map(|(at, _)| at.height), body);
-    if let Some((at, index)) = hit.place {
+    push_optional(hit.place.map(|place| place.block.height), body);
+    if let Some(Place { block: at, index }) = hit.place {
         push_consensus(&at.hash, body);
         body.extend(index.to_le_bytes());
     }
     push_consensus(&hit.transaction, body);
     body.push(match hit.evidence {
-        Evidence::Block => 0,
-        Evidence::MerkleProof => 1,
-        Evidence::Unconfirmed => 2,
+        InclusionEvidence::Block => 0,
+        InclusionEvidence::MerkleProof => 1,
+        InclusionEvidence::Unconfirmed => 2,
     });
     body.push(match hit.why {
-        Why::Matched => 0,
-        Why::Disputed => 1,
-        Why::SpotAudit => 2,
-        Why::FilteredBlock => 3,
-        Why::Relayed => 4,
+        HitReason::Matched => 0,
+        HitReason::Disputed => 1,
+        HitReason::SpotAudit => 2,
+        HitReason::FilteredBlock => 3,
+        HitReason::Relayed => 4,
     });
     push_text(hit.peer.as_deref().unwrap_or_default(), body);
     push_optional(u32::try_from(hit.received.len()).ok(), body);
@@ -192,23 +193,23 @@ fn decode_hit(from: &mut &[u8]) -> Option<Hit> {
     let place = match optional(from)? {
         Some(height) => {
             let hash = consensus(from)?;
-            Some((BlockAt { height, hash }, number(from)?))
+            Some(Place { block: BlockAt { height, hash }, index: number(from)? })
         }
         None => None,
     };
     let transaction: bitcoin::Transaction = consensus(from)?;
     let evidence = match take(from)? {
-        [0] => Evidence::Block,
-        [1] => Evidence::MerkleProof,
-        [2] => Evidence::Unconfirmed,
+        [0] => InclusionEvidence::Block,
+        [1] => InclusionEvidence::MerkleProof,
+        [2] => InclusionEvidence::Unconfirmed,
         _ => return None,
     };
     let why = match take(from)? {
-        [0] => Why::Matched,
-        [1] => Why::Disputed,
-        [2] => Why::SpotAudit,
-        [3] => Why::FilteredBlock,
-        [4] => Why::Relayed,
+        [0] => HitReason::Matched,
+        [1] => HitReason::Disputed,
+        [2] => HitReason::SpotAudit,
+        [3] => HitReason::FilteredBlock,
+        [4] => HitReason::Relayed,
         _ => return None,
     };
     let peer = Some(text(from)?).filter(|peer| !peer.is_empty());
@@ -216,14 +217,14 @@ fn decode_hit(from: &mut &[u8]) -> Option<Hit> {
     for _ in 0..optional(from)?? {
         let vout = number(from)?;
         let value = Amount::from_sat(u64::from_le_bytes(take(from)?));
-        received.push(Received { vout, value, owner: decode_owner(from)? });
+        received.push(OwnedOutput { vout, value, owner: decode_owner(from)? });
     }
     let mut spent = Vec::new();
     for _ in 0..optional(from)?? {
         let (vin, outpoint): (_, OutPoint) = (number(from)?, consensus(from)?);
         let [certain, is_owned] = take(from)?;
         let owner = if is_owned == 1 { Some(decode_owner(from)?) } else { None };
-        spent.push(Spent { vin, outpoint, owner, certain: certain == 1 });
+        spent.push(OwnedSpend { vin, outpoint, owner, certain: certain == 1 });
     }
     let txid = transaction.compute_txid();
     Some(Hit { txid, transaction, place, received, spent, evidence, why, peer })

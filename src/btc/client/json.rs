@@ -42,28 +42,6 @@ pub(in crate::btc) mod services {
     }
 }
 
-/// The place of a hit: as [`Place`](crate::btc::wallet::Place).
-pub(in crate::btc) mod place {
-    use super::BlockAt;
-    use crate::btc::wallet::Place;
-
-    #[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
-    pub(in crate::btc) fn serialize<S: serde::Serializer>(
-        place: &Option<(BlockAt, u32)>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let place = place.map(|(block, index)| Place { block, index });
-        serde::Serialize::serialize(&place, serializer)
-    }
-
-    pub(in crate::btc) fn deserialize<'de, D: serde::Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Option<(BlockAt, u32)>, D::Error> {
-        let place: Option<Place> = serde::Deserialize::deserialize(deserializer)?;
-        Ok(place.map(|place| (place.block, place.index)))
-    }
-}
-
 /// Claimed filters, each with the peers that claim it.
 pub(in crate::btc) mod claims {
     use super::{FilterHash, String, Vec};

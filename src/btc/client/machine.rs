@@ -1,4 +1,4 @@
-//! [`Client`]: one state machine composed of header sync, a follower (BIP157 or BIP37), the wallets
+//! [`LightClient`]: one state machine composed of header sync, a follower (BIP157 or BIP37), the wallets
 //! and the stored files. The client forwards events to these parts and maps their actions.
 
 use core::time::Duration;
@@ -35,7 +35,7 @@ use crate::btc::bip157::{self, FilterSync};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderFileError};
 use crate::btc::peer::PeerId;
 use crate::btc::protocol::{MAX_INV_SIZE, PROTOCOL_VERSION};
-use crate::btc::steady_clock::SteadyClock;
+use crate::steady_clock::SteadyClock;
 
 /// Shortest interval between two writes of the scan state while the scan advances. An estimate: a
 /// crash loses about this much of the scan and never a hit. A shorter interval costs more disk
@@ -44,7 +44,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(15);
 /// Shortest interval between two reports of progress.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Error of [`Client::new`]: the stored files or the configuration cannot be used.
+/// Error of [`LightClient::new`]: the stored files or the configuration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -128,7 +128,7 @@ enum Start {
 
 /// A light client as a state machine. The [module](super) describes how to drive it.
 #[derive(Debug)]
-pub struct Client {
+pub struct LightClient {
     config: Config,
     headers: HeaderSync,
     start: Start,
@@ -164,7 +164,7 @@ pub struct Client {
     actions: Vec<Action>,
 }
 
-impl Client {
+impl LightClient {
     /// Creates a client that continues from the files of an earlier run.
     ///
     /// An incomplete end of the header file is cut off. A state that cannot be used is dropped. An
@@ -350,8 +350,7 @@ impl Client {
 
     /// Takes an event and returns the actions to carry out, in order.
     ///
-    /// `now` is the time since the Unix epoch. The clock may be set back: timeouts continue to run
-    /// from the moment at which it was set back.
+    /// `now` is the [current time](crate#time).
     ///
     /// # Cost
     /// The most expensive events are a message with a block, whose transactions are hashed and
@@ -691,7 +690,7 @@ impl Client {
             // Internal wallets watch broadcast transactions. An internal wallet has neither a
             // reader nor stored hits.
             if wallet.is_internal() {
-                let Some((at, _)) = hit.place else { continue };
+                let Some(at) = hit.place.map(|place| place.block) else { continue };
                 // Another transaction may pay to the same script: only the broadcast one counts as
                 // mined.
                 if self.broadcasts.set_mined(&hit.txid, at) {
@@ -730,8 +729,8 @@ impl Client {
         // A wallet that is already watched has received its unacknowledged updates in this run.
         if !is_known {
             let (withdrawn, hits) = self.hits.open(id);
-            let heights = withdrawn.iter().filter_map(|hit| hit.place);
-            if let Some(lowest) = heights.map(|(at, _)| at.height).min() {
+            let heights = withdrawn.iter().filter_map(|hit| Some(hit.place?.block.height));
+            if let Some(lowest) = heights.min() {
                 let fork = lowest.saturating_sub(1);
                 self.push_reorganized(Some(id), fork, Vec::new(), withdrawn.len());
             }
@@ -777,7 +776,7 @@ impl Client {
                 .hits
                 .of(id)
                 .flat_map(|hit| {
-                    let height = hit.place.map(|(at, _)| at.height);
+                    let height = hit.place.map(|place| place.block.height);
                     let scripts = hit.received.iter().filter_map(|it| it.owner.script.as_ref());
                     let labels = scripts.flat_map(|script| self.wallets.labels(script));
                     labels.map(move |label| (height, label))
@@ -1232,7 +1231,7 @@ mod tests {
         let mut chain = HeaderChain::new(bitcoin::Network::Regtest);
         let (all, side) = (mine_headers(&genesis(), 6, 1, 1), mine_headers(&genesis(), 2, 2, 1));
         for headers in [&all[..5], &side] {
-            chain.accept(headers, 1_700_000_000).unwrap();
+            chain.accept(headers, Duration::from_secs(1_700_000_000)).unwrap();
         }
         let inv = |headers: &[bitcoin::block::Header]| -> Vec<_> {
             headers.iter().map(|header| Inventory::WitnessBlock(header.block_hash())).collect()

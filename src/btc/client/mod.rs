@@ -3,9 +3,9 @@
 //! files.
 //!
 //! # How to drive it
-//! 1. Create a [`Client`] from a [`Config`] and the files of an earlier run ([`Kept`]).
+//! 1. Create a [`LightClient`] from a [`Config`] and the files of an earlier run ([`Kept`]).
 //! 2. Pass in each event as an [`Event`]: connections, messages of peers, wallets, and an
-//!    [`Event::Tick`] a few times a second. `now` is the time since the Unix epoch.
+//!    [`Event::Tick`] a few times a second. `now` is the [current time](crate#time).
 //! 3. Carry out each [`Action`], **in order**. Never carry out an [`Action::Write`] before an
 //!    earlier one. Once a write is durable, report it with [`Event::Stored`]. Several writes may be
 //!    made durable together: reporting the last id covers all writes before it.
@@ -15,7 +15,7 @@
 //!
 //! # Crash safety
 //! A hit is durable before its update is delivered. The progress of the scan becomes durable only
-//! after the hits that the scan found. A height is [settled](Client::settled_to) only while a valid
+//! after the hits that the scan found. A height is [settled](LightClient::settled_to) only while a valid
 //! filter excludes everything watched, or once its block was scanned. The client does not record
 //! this itself: it asks [`FilterSync`](crate::btc::bip157::FilterSync) (BIP157) or
 //! [`Session`](crate::btc::bip37::session::Session) (BIP37).
@@ -61,11 +61,12 @@ use crate::btc::bip157;
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::protocol::MAX_INV_SIZE;
+use crate::btc::wallet::Place;
 
 pub use blocks_asked::BlockError;
-pub use bloom::Reason as BloomReason;
+pub use bloom::BloomReason;
 pub use broadcast::BroadcastNews;
-pub use machine::{Client, OpenError};
+pub use machine::{LightClient, OpenError};
 pub use state::RestoreError;
 pub use wallets::{Birthday, Item, ItemCause, ItemError, Wallet};
 
@@ -83,7 +84,7 @@ pub enum Protocol {
     HeadersOnly,
 }
 
-/// Configuration of a [`Client`].
+/// Configuration of a [`LightClient`].
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The Bitcoin network to follow.
@@ -202,7 +203,7 @@ pub struct PeerInfo {
     pub start_height: u32,
 }
 
-/// Input of the [`Client`]: something that has happened.
+/// Input of the [`LightClient`]: something that has happened.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
@@ -242,7 +243,7 @@ pub enum Event {
     Tick,
 }
 
-/// Output of the [`Client`]: something that the caller must do.
+/// Output of the [`LightClient`]: something that the caller must do.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
@@ -425,7 +426,7 @@ pub enum News {
     CaughtUp(Progress),
 }
 
-/// Progress of a [`Client`].
+/// Progress of a [`LightClient`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -436,7 +437,7 @@ pub struct Progress {
     pub work: Work,
     /// Height of the last block to scan: [`Config::last`], or the tip if that is lower.
     pub end: u32,
-    /// Height up to which everything is settled: see [`Client::settled_to`].
+    /// Height up to which everything is settled: see [`LightClient::settled_to`].
     pub settled_to: Option<u32>,
 }
 
@@ -462,17 +463,16 @@ pub struct Hit {
     /// The transaction. The transaction lacks its witnesses if BIP37 delivered it.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
-    /// The block and the index of the transaction in the block; `None` if unconfirmed.
-    #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::place"))]
-    pub place: Option<(BlockAt, u32)>,
+    /// The block and the position in the block; `None` if unconfirmed.
+    pub place: Option<Place>,
     /// Outputs that pay to the wallet.
-    pub received: Vec<Received>,
+    pub received: Vec<OwnedOutput>,
     /// Inputs that spend from the wallet.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<OwnedSpend>,
     /// Proof that the transaction is in its block.
-    pub evidence: Evidence,
+    pub evidence: InclusionEvidence,
     /// Why the client examined the transaction.
-    pub why: Why,
+    pub why: HitReason,
     /// Name of the peer that sent the transaction; `None` if unknown.
     pub peer: Option<String>,
 }
@@ -480,7 +480,7 @@ pub struct Hit {
 /// An output that pays to a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Received {
+pub struct OwnedOutput {
     /// Index of the output in its transaction.
     pub vout: u32,
     /// Amount of the output.
@@ -492,7 +492,7 @@ pub struct Received {
 /// An input that spends from a wallet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Spent {
+pub struct OwnedSpend {
     /// Index of the input in its transaction.
     pub vin: u32,
     /// The coin that the input spends.
@@ -522,7 +522,7 @@ pub struct Owner {
 /// Proof that a transaction is in its block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Evidence {
+pub enum InclusionEvidence {
     /// The whole block was received and its transactions match the merkle root of its header.
     Block,
     /// A merkle path leads from the transaction to the merkle root of the header.
@@ -534,7 +534,7 @@ pub enum Evidence {
 /// Why the client examined a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Why {
+pub enum HitReason {
     /// The compact filter of the block matches.
     Matched,
     /// Peers claim different filters for the block, so the client scanned the block itself.
@@ -648,7 +648,7 @@ pub enum Reason {
     Filters(bip157::Reason),
     /// The peer failed to serve filtered blocks (BIP37).
     #[error(transparent)]
-    Bloom(bloom::Reason),
+    Bloom(BloomReason),
     /// The peer sent more items in one `inv`, `getdata` or `notfound` than the protocol allows.
     #[error("{0} items in one message, the limit is {MAX_INV_SIZE}")]
     Inventory(usize),

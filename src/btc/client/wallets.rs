@@ -2,7 +2,7 @@
 //! watched indices of descriptors.
 //!
 //! The owners are kept here. Which scripts and coins are watched in total, and which parts of a
-//! transaction concern them, is decided by [`Watch`], of which the follower has the only one.
+//! transaction concern them, is decided by [`WatchedItems`], of which the follower has the only one.
 
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -13,13 +13,15 @@ use bitcoin::hashes::{Hash as _, HashEngine as _, sha256};
 use bitcoin::{OutPoint, PublicKey, Script, ScriptBuf};
 use thiserror::Error;
 
-use super::{Evidence, Hit, Owner, Protocol, Received, Spent, WalletId, Why};
+use super::{
+    Hit, HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner, Protocol, WalletId,
+};
 use crate::btc::bip37::session::element_of;
 use crate::btc::descriptors::DescriptorError;
 use crate::btc::headers::HeaderChain;
 use crate::btc::wallet::{
-    History, Keychain, KeychainScript, Keychains, Label, LookAhead, RelevantTransaction, Watch,
-    WatchedScript,
+    History, Keychain, KeychainScript, Keychains, Label, LookAhead, RelevantTransaction,
+    WatchedItems, WatchedScript,
 };
 
 /// An item that a wallet watches.
@@ -638,15 +640,15 @@ impl Wallets {
     pub(super) fn hits(
         &self,
         found: &RelevantTransaction,
-        watch: &Watch,
-        evidence: Evidence,
-        why: Why,
+        watch: &WatchedItems,
+        evidence: InclusionEvidence,
+        why: HitReason,
     ) -> Vec<(WalletId, Hit)> {
         let mut hits: BTreeMap<WalletId, Hit> = BTreeMap::new();
         let new = || Hit {
             txid: found.txid,
             transaction: found.transaction.clone(),
-            place: found.place.map(|place| (place.block, place.index)),
+            place: found.place,
             received: Vec::new(),
             spent: Vec::new(),
             evidence,
@@ -658,7 +660,7 @@ impl Wallets {
             for (wallet, owner) in self.owners(script(received.script), None) {
                 let (vout, value) = (received.vout, received.value);
                 let hit = hits.entry(wallet).or_insert_with(new);
-                hit.received.push(Received { vout, value, owner });
+                hit.received.push(OwnedOutput { vout, value, owner });
             }
         }
         for spent in &found.relevance.spent {
@@ -666,7 +668,7 @@ impl Wallets {
             for (wallet, owner) in self.owners(script, Some(&spent.outpoint)) {
                 let hit = hits.entry(wallet).or_insert_with(new);
                 let (vin, outpoint, certain) = (spent.vin, spent.outpoint, spent.certain);
-                hit.spent.push(Spent { vin, outpoint, owner: Some(owner), certain });
+                hit.spent.push(OwnedSpend { vin, outpoint, owner: Some(owner), certain });
             }
         }
         hits.into_iter().collect()

@@ -4,16 +4,16 @@ use core::fmt;
 use std::string::String;
 use std::vec::Vec;
 
-use super::{Evidence, Finding, Protocol, Why};
+use super::{Finding, HitReason, InclusionEvidence, Protocol};
 use crate::btc::headers::BlockAt;
 use crate::btc::names::names;
 use crate::btc::peer::service_names;
 
 names! { Protocol, "a protocol": Bip157 = "bip157", Bip37 = "bip37", HeadersOnly = "headers_only" }
 
-names! { Evidence, "a kind of evidence": Block = "block", MerkleProof = "merkle_proof", Unconfirmed = "unconfirmed" }
+names! { InclusionEvidence, "a kind of evidence": Block = "block", MerkleProof = "merkle_proof", Unconfirmed = "unconfirmed" }
 
-impl Evidence {
+impl InclusionEvidence {
     /// Returns words for people, unlike the fixed [`name`](Self::name).
     pub fn describe(self) -> &'static str {
         match self {
@@ -24,7 +24,7 @@ impl Evidence {
     }
 }
 
-names! { Why, "a reason": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit", FilteredBlock =
+names! { HitReason, "a reason": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit", FilteredBlock =
 "filtered_block", Relayed = "relayed" }
 
 impl Finding {

@@ -8,7 +8,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{BlockHash, Work};
 use hashbrown::HashTable;
 
-use super::{Anchor, BlockAt};
+use super::{BlockAt, TrustedStart};
 
 /// Number of headers between two stored sums of work.
 const MARK_SPAN: usize = 2016;
@@ -16,7 +16,7 @@ const MARK_SPAN: usize = 2016;
 /// Consecutive headers and the sum of their work, searchable by height and by hash.
 #[derive(Clone)]
 pub(super) struct ActiveChain {
-    /// The height of the trusted start. The headers up to this height are the anchor's and never
+    /// The height of the trusted start. The headers up to this height are the trusted start's and never
     /// change.
     start: u32,
     /// The height of the first header in `headers`.
@@ -32,15 +32,15 @@ pub(super) struct ActiveChain {
 }
 
 impl ActiveChain {
-    /// Creates the chain of a checked anchor, whose block is `start`.
-    pub(super) fn new(anchor: &Anchor, start: BlockAt) -> Self {
+    /// Creates the chain of a checked trusted start, whose block is `start`.
+    pub(super) fn new(trusted_start: &TrustedStart, start: BlockAt) -> Self {
         let mut chain = Self {
             start: start.height,
-            base: anchor.base(),
-            headers: anchor.headers.clone(),
+            base: trusted_start.base(),
+            headers: trusted_start.headers.clone(),
             tip: start.hash,
-            work: anchor.work,
-            marks: vec![anchor.work],
+            work: trusted_start.work,
+            marks: vec![trusted_start.work],
             index: HashTable::new(),
         };
         for height in chain.base..=start.height {

@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use bitcoin::block::Header;
 use bitcoin::{BlockHash, Network, Work};
@@ -9,7 +10,7 @@ use bitcoin::{BlockHash, Network, Work};
 use super::active::ActiveChain;
 use super::rules::{Context, MEDIAN_SPAN, PERIOD, PeriodFirst, median};
 use super::side::{SideBranches, SideHeader};
-use super::{Anchor, AnchorError, BlockAt, ChainEvent, HeaderError};
+use super::{BlockAt, ChainEvent, HeaderError, TrustedStart, TrustedStartError};
 use crate::btc::proof_of_work::check_proof_of_work;
 
 /// Maximum number of headers in a `headers` message: Core's `MAX_HEADERS_RESULTS`.
@@ -33,17 +34,17 @@ pub const SIDE_HEADERS: usize = 131_072;
 ///
 /// let mut chain = HeaderChain::new(Network::Bitcoin);
 /// let block_1: Header = deserialize_hex("010000006fe28c0ab6f1b372c1a6a246ae63f74f931e8365e15a089c68d6190000000000982051fd1e4ba744bbbe680e1fee14677ba1a3c3540bf7b1cdb606e857233e0e61bc6649ffff001d01e36299")?;
-/// let events = chain.accept(&[block_1], 1_231_470_000)?;
+/// let events = chain.accept(&[block_1], Duration::from_secs(1_231_470_000))?;
 /// assert_eq!(events, [ChainEvent::Connected { at: chain.tip(), header: block_1 }]);
 /// assert_eq!(chain.tip().height, 1);
 /// // A header that is already known is not an error.
-/// assert_eq!(chain.accept(&[block_1], 1_231_470_000)?, []);
+/// assert_eq!(chain.accept(&[block_1], Duration::from_secs(1_231_470_000))?, []);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 pub struct HeaderChain {
     network: Network,
-    anchor: Anchor,
+    trusted_start: TrustedStart,
     active: ActiveChain,
     side: SideBranches,
 }
@@ -61,18 +62,22 @@ struct Run {
 impl HeaderChain {
     /// Creates the chain of `network` that contains only the genesis block.
     pub fn new(network: Network) -> Self {
-        Self::from_anchor(network, Anchor::genesis(network)).expect("genesis is a start")
+        Self::from_trusted_start(network, TrustedStart::genesis(network))
+            .expect("genesis is a start")
     }
 
     /// Creates a chain that starts from a block that the caller trusts. Reorganisations never go
     /// below that block.
     ///
     /// # Errors
-    /// Returns an error if the anchor contradicts itself: see [`AnchorError`].
-    pub fn from_anchor(network: Network, anchor: Anchor) -> Result<Self, AnchorError> {
-        let start = anchor.check(network)?;
-        let active = ActiveChain::new(&anchor, start);
-        Ok(Self { network, anchor, active, side: SideBranches::new(SIDE_HEADERS) })
+    /// Returns an error if the trusted start contradicts itself: see [`TrustedStartError`].
+    pub fn from_trusted_start(
+        network: Network,
+        trusted_start: TrustedStart,
+    ) -> Result<Self, TrustedStartError> {
+        let start = trusted_start.check(network)?;
+        let active = ActiveChain::new(&trusted_start, start);
+        Ok(Self { network, trusted_start, active, side: SideBranches::new(SIDE_HEADERS) })
     }
 
     /// Limits the number of side-branch headers to `limit`. If there are more, the tips with the
@@ -85,7 +90,7 @@ impl HeaderChain {
     }
 
     /// Adds headers, for example those of one or more `headers` messages, in the order in which
-    /// they build on each other. `now` is the current time in Unix seconds.
+    /// they build on each other. `now` is the [current time](crate#time).
     ///
     /// Headers that are already known are skipped. The result lists the changes of the active
     /// chain: without a reorganisation, one [`ChainEvent::Connected`] for each new header on the
@@ -97,8 +102,10 @@ impl HeaderChain {
     pub fn accept(
         &mut self,
         headers: &[Header],
-        now: u32,
+        now: Duration,
     ) -> Result<Vec<ChainEvent>, HeadersError> {
+        // The timestamps of headers have 32 bits.
+        let now = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
         let mut events = Vec::new();
         let mut run = None;
         let refused = headers
@@ -194,7 +201,7 @@ impl HeaderChain {
     /// below the start.
     fn period_first(&self, height: u32) -> PeriodFirst {
         let first = self.header_at(height - height % PERIOD);
-        let first = first.unwrap_or(&self.anchor.period_first);
+        let first = first.unwrap_or(&self.trusted_start.period_first);
         (first.time, first.bits)
     }
 
@@ -203,7 +210,7 @@ impl HeaderChain {
     fn context(&self, hash: &BlockHash) -> Result<Context, HeaderError> {
         let (height, work, first) = match (self.side.get(hash), self.active.height_of(hash)) {
             (Some(side), _) => (side.height, side.work, side.first),
-            // The headers of the anchor below the start are known, but a branch from there would
+            // The headers of the trusted start below the start are known, but a branch from there would
             // leave the trusted block.
             (None, Some(height)) => match self.active.start() {
                 start if height < start => {
@@ -248,36 +255,36 @@ impl HeaderChain {
         self.network
     }
 
-    /// Returns the block that the chain started from: genesis or the anchor's block.
+    /// Returns the block that the chain started from: genesis or the trusted start's block.
     pub fn start(&self) -> BlockAt {
         let height = self.active.start();
         BlockAt { height, hash: self.active.hash_at(height).expect("the start is in the chain") }
     }
 
-    /// Returns the anchor that the chain started from.
-    pub fn anchor(&self) -> &Anchor {
-        &self.anchor
+    /// Returns the trusted start that the chain started from.
+    pub fn trusted_start(&self) -> &TrustedStart {
+        &self.trusted_start
     }
 
-    /// Returns the header at `height` of the active chain, including the anchor's headers below the
+    /// Returns the header at `height` of the active chain, including the trusted start's headers below the
     /// start.
     pub fn header_at(&self, height: u32) -> Option<&Header> {
         self.active.header_at(height)
     }
 
     /// Returns the headers of the active chain from `height` to the tip. Empty if `height` is above
-    /// the tip or below the lowest header of the anchor.
+    /// the tip or below the lowest header of the trusted start.
     pub fn headers_from(&self, height: u32) -> &[Header] {
         self.active.headers_from(height)
     }
 
-    /// Returns the hash of the header at `height` of the active chain, including the anchor's
+    /// Returns the hash of the header at `height` of the active chain, including the trusted start's
     /// headers below the start.
     pub fn hash_at(&self, height: u32) -> Option<BlockHash> {
         self.active.hash_at(height)
     }
 
-    /// Returns the height of an active header with this hash, including the anchor's headers below
+    /// Returns the height of an active header with this hash, including the trusted start's headers below
     /// the start. `None` for headers of side branches.
     pub fn height_of(&self, hash: &BlockHash) -> Option<u32> {
         self.active.height_of(hash)

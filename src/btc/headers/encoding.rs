@@ -13,6 +13,7 @@
 //! | 80 × n | the headers after the start |
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bitcoin::block::Header;
 use bitcoin::constants::ChainHash;
@@ -21,7 +22,7 @@ use bitcoin::{Network, Work, consensus};
 
 use super::chain::MAX_HEADERS;
 use super::rules::MEDIAN_SPAN;
-use super::{Anchor, AnchorError, HeaderChain, HeaderError};
+use super::{HeaderChain, HeaderError, TrustedStart, TrustedStartError};
 
 const MAGIC: [u8; 8] = *b"csheader";
 const VERSION: u8 = 1;
@@ -48,7 +49,7 @@ impl HeaderChain {
     /// let mut chain = HeaderChain::new(Network::Bitcoin);
     /// let mut file = chain.encode();
     /// let block_1: Header = deserialize_hex("010000006fe28c0ab6f1b372c1a6a246ae63f74f931e8365e15a089c68d6190000000000982051fd1e4ba744bbbe680e1fee14677ba1a3c3540bf7b1cdb606e857233e0e61bc6649ffff001d01e36299")?;
-    /// let events = chain.accept(&[block_1], 1_231_470_000)?;
+    /// let events = chain.accept(&[block_1], Duration::from_secs(1_231_470_000))?;
     /// let connected = events.iter().filter_map(|event| match event {
     ///     ChainEvent::Connected { at, .. } => Some(at.height),
     ///     _ => None,
@@ -61,18 +62,18 @@ impl HeaderChain {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn encode(&self) -> Vec<u8> {
-        let anchor = self.anchor();
+        let trusted_start = self.trusted_start();
         let mut bytes = Vec::new();
         bytes.extend(MAGIC);
         bytes.push(VERSION);
         bytes.extend(ChainHash::using_genesis_block_const(self.network()).as_bytes());
-        bytes.extend(anchor.height.to_le_bytes());
-        bytes.extend(anchor.work.to_le_bytes());
-        bytes.extend(consensus::serialize(&anchor.period_first));
-        append(&mut bytes, &anchor.headers);
+        bytes.extend(trusted_start.height.to_le_bytes());
+        bytes.extend(trusted_start.work.to_le_bytes());
+        bytes.extend(consensus::serialize(&trusted_start.period_first));
+        append(&mut bytes, &trusted_start.headers);
         let sum = checksum(&bytes);
         bytes.extend(sum);
-        append(&mut bytes, self.headers_from(anchor.height + 1));
+        append(&mut bytes, self.headers_from(trusted_start.height + 1));
         bytes
     }
 
@@ -80,18 +81,18 @@ impl HeaderChain {
     /// the start are left out, because they are in the preamble.
     pub fn encode_from(&self, height: u32) -> Vec<u8> {
         let mut bytes = Vec::new();
-        append(&mut bytes, self.headers_from(height.max(self.anchor().height + 1)));
+        append(&mut bytes, self.headers_from(height.max(self.trusted_start().height + 1)));
         bytes
     }
 
     /// Returns the offset of the header at `height` in the bytes of [`encode`](Self::encode). The
     /// header need not exist yet. For heights up to the start, returns the length of the preamble.
     pub fn record_offset(&self, height: u32) -> u64 {
-        let above = height.saturating_sub(self.anchor().height + 1);
-        preamble_len(self.anchor().height) as u64 + HEADER_LEN as u64 * u64::from(above)
+        let above = height.saturating_sub(self.trusted_start().height + 1);
+        preamble_len(self.trusted_start().height) as u64 + HEADER_LEN as u64 * u64::from(above)
     }
 
-    /// Decodes the bytes of [`encode`](Self::encode). Only the anchor is trusted.
+    /// Decodes the bytes of [`encode`](Self::encode). Only the trusted start is trusted.
     ///
     /// Each header is checked as in [`accept`](Self::accept), except against the clock. Side
     /// headers are kept up to the default limit.
@@ -109,10 +110,10 @@ impl HeaderChain {
     pub fn decode(bytes: &[u8]) -> Result<Self, HeaderFileError> {
         let (mut chain, records) = decode_preamble(bytes)?;
         let (records, cut) = records.as_chunks::<HEADER_LEN>();
-        let mut height = chain.anchor().height;
+        let mut height = chain.trusted_start().height;
         for records in records.chunks(MAX_HEADERS) {
             let headers: Vec<Header> = records.iter().map(header).collect();
-            let refused = chain.accept(&headers, u32::MAX).err();
+            let refused = chain.accept(&headers, Duration::MAX).err();
             // `accept` also takes headers of side branches and known headers. The file must contain
             // the active chain alone.
             let taken = headers.iter().zip(chain.headers_from(height + 1));
@@ -177,7 +178,7 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
         return Err(HeaderFileError::PreambleCut { length: bytes.len(), needed: length });
     };
     let (preamble, sum) = preamble.split_at(length - CHECKSUM_LEN);
-    // Before the fields are used: a damaged field would be reported as an invalid anchor.
+    // Before the fields are used: a damaged field would be reported as an invalid trusted start.
     if checksum(preamble) != sum {
         return Err(HeaderFileError::Checksum);
     }
@@ -186,8 +187,8 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
     let period_first = header(&take(&mut rest, bytes)?);
     let (headers, _) = rest[..rest.len() - records.len() - CHECKSUM_LEN].as_chunks();
     let headers = headers.iter().map(header).collect();
-    let anchor = Anchor { height, headers, period_first, work };
-    Ok((HeaderChain::from_anchor(network, anchor)?, records))
+    let trusted_start = TrustedStart { height, headers, period_first, work };
+    Ok((HeaderChain::from_trusted_start(network, trusted_start)?, records))
 }
 
 /// Takes the next `N` bytes from `rest`, which is the end of `bytes`.
@@ -232,9 +233,9 @@ pub enum HeaderFileError {
         /// The hash of the unknown genesis block.
         genesis: ChainHash,
     },
-    /// The preamble contains an invalid anchor.
+    /// The preamble contains an invalid trusted start.
     #[error(transparent)]
-    Anchor(#[from] AnchorError),
+    TrustedStart(#[from] TrustedStartError),
     /// A header is refused by the rules.
     #[error("header at offset {offset}: {cause}")]
     Header {

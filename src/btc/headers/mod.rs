@@ -39,7 +39,7 @@
 //! the limit and have no other effect. A caller that starts from genesis should compare
 //! [`HeaderChain::work`] with a total work that the network is known to have reached before it
 //! trusts the tip, as Core does with `nMinimumChainWork`. The alternative is to start from an
-//! [`Anchor`].
+//! [`TrustedStart`].
 //!
 //! # Cost
 //! Each header of the active chain takes 80 bytes, and 6 to 12 bytes in the index by hash: about 85
@@ -49,20 +49,20 @@
 //! Source: Bitcoin Core 28.1, `validation.cpp`, `pow.cpp`, `chain.cpp`, `kernel/chainparams.cpp`.
 
 mod active;
-mod anchor;
 mod chain;
 mod encoding;
 mod rules;
 mod side;
+mod trusted_start;
 
 use core::fmt;
 
 use bitcoin::BlockHash;
 use bitcoin::block::Header;
 
-pub use anchor::{Anchor, AnchorError};
 pub use chain::{HeaderChain, HeadersError, MAX_HEADERS, SIDE_HEADERS};
 pub use encoding::HeaderFileError;
+pub use trusted_start::{TrustedStart, TrustedStartError};
 
 pub use rules::HeaderError;
 

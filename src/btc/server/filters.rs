@@ -83,20 +83,20 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     /// Returns the answer to `message`; `None` if `message` is no request for compact filters
     /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
     ///
-    /// As in Core, a peer is disconnected for each [`Violation`], and a request is not answered if
+    /// As in Core, a peer is disconnected for each [`RequestViolation`], and a request is not answered if
     /// the store lacks a filter. Requests for branches that left the active chain recently are
     /// answered.
     ///
     /// # Cost
     /// One look-up per block of the range, each with at most two hashes.
-    pub fn answer(&self, message: &NetworkMessage) -> Option<Answer> {
+    pub fn answer(&self, message: &NetworkMessage) -> Option<FilterResponse> {
         let answer = match message {
             NetworkMessage::GetCFilters(request) => self.filters(request),
             NetworkMessage::GetCFHeaders(request) => self.headers(request),
             NetworkMessage::GetCFCheckpt(request) => self.checkpoints(request),
             _ => return None,
         };
-        Some(answer.map_or_else(Answer::from, Answer::Send))
+        Some(answer.map_or_else(FilterResponse::from, FilterResponse::Send))
     }
 
     /// Answers `getcfilters`.
@@ -151,19 +151,19 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 
     /// Returns the chain of blocks that ends in `stop`, if the peer may request it.
-    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, Violation> {
+    fn branch(&self, filter_type: u8, stop: BlockHash) -> Result<Branch<'a>, RequestViolation> {
         if !self.services.has(ServiceFlags::COMPACT_FILTERS) {
-            return Err(Violation::NotOffered);
+            return Err(RequestViolation::NotOffered);
         }
         if filter_type != BASIC_FILTER {
-            return Err(Violation::FilterType(filter_type));
+            return Err(RequestViolation::FilterType(filter_type));
         }
         let chain = self.chain;
         if let Some(height) = chain.height_of(&stop) {
             let stop = BlockAt { height, hash: stop };
             return Ok(Branch { chain, stop, stale: Vec::new() });
         }
-        self.stale_branch(stop).ok_or(Violation::UnknownStop(stop))
+        self.stale_branch(stop).ok_or(RequestViolation::UnknownStop(stop))
     }
 
     /// Returns the branch that ends in a block off the active chain, if the block is recent enough:
@@ -219,11 +219,11 @@ struct Branch<'a> {
 
 impl Branch<'_> {
     /// Checks the size of a range. As in Core, `stop - start` must be less than `limit`.
-    fn check_range(&self, start: u32, limit: u32) -> Result<(), Violation> {
+    fn check_range(&self, start: u32, limit: u32) -> Result<(), RequestViolation> {
         let stop = self.stop.height;
         match stop.checked_sub(start) {
-            None => Err(Violation::StartAfterStop { start, stop }),
-            Some(more) if more >= limit => Err(Violation::TooMany { start, stop, limit }),
+            None => Err(RequestViolation::StartAfterStop { start, stop }),
+            Some(more) if more >= limit => Err(RequestViolation::TooMany { start, stop, limit }),
             Some(_) => Ok(()),
         }
     }
@@ -240,7 +240,7 @@ impl Branch<'_> {
 /// Result of a request for compact filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Answer {
+pub enum FilterResponse {
     /// Send the messages of this reply, in order.
     Send(Reply),
     /// Send nothing: the store has no filter of the block at `height`. The peer is not at fault.
@@ -249,22 +249,22 @@ pub enum Answer {
         height: u32,
     },
     /// Disconnect the peer, for this reason.
-    Disconnect(Violation),
+    Disconnect(RequestViolation),
 }
 
-/// An [`Answer`] that sends no messages.
+/// An [`FilterResponse`] that sends no messages.
 enum Refusal {
     Silent { height: u32 },
-    Disconnect(Violation),
+    Disconnect(RequestViolation),
 }
 
-impl From<Violation> for Refusal {
-    fn from(violation: Violation) -> Self {
+impl From<RequestViolation> for Refusal {
+    fn from(violation: RequestViolation) -> Self {
         Self::Disconnect(violation)
     }
 }
 
-impl From<Refusal> for Answer {
+impl From<Refusal> for FilterResponse {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Silent { height } => Self::Silent { height },
@@ -330,7 +330,7 @@ impl Reply {
 /// Violation of BIP157 in a request, for which the peer is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Violation {
+pub enum RequestViolation {
     /// The node does not offer `NODE_COMPACT_FILTERS` to the peer.
     #[error("the node does not offer compact filters")]
     NotOffered,

@@ -27,11 +27,13 @@
 //! use chainsieve::bitcoin::p2p::message::NetworkMessage;
 //! use chainsieve::btc::server::{Action, Config, Event, Peer, ServedChain};
 //!
+//! const NOW: Duration = Duration::from_secs(1_700_000_000);
+//!
 //! /// Passes in an event; returns the messages that the caller would write.
 //! fn drive(peer: &mut Peer, chain: &ServedChain, event: Event) -> Vec<NetworkMessage> {
 //!     let (mut next, mut written) = (Some(event), Vec::new());
 //!     while let Some(event) = next.take() {
-//!         for action in peer.handle(chain, event, Duration::ZERO) {
+//!         for action in peer.handle(chain, event, NOW) {
 //!             if let Action::Send(message) = action {
 //!                 written.push(message);
 //!                 next = Some(Event::Sent);
@@ -42,7 +44,7 @@
 //! }
 //!
 //! let chain = ServedChain::new(Network::Regtest, true);
-//! let mut peer = Peer::new(Config::default(), &chain, 1, 1_700_000_000, Duration::ZERO);
+//! let mut peer = Peer::new(Config::default(), &chain, 1, NOW);
 //! // Nothing is answered before the `version` of the peer.
 //! assert!(drive(&mut peer, &chain, Event::Message(NetworkMessage::GetAddr)).is_empty());
 //! assert!(peer.is_idle() && !peer.is_ready());
@@ -222,5 +224,5 @@ pub enum Violation {
     NoFilter,
     /// A request for compact filters violates BIP157.
     #[error(transparent)]
-    Filters(filters::Violation),
+    Filters(filters::RequestViolation),
 }

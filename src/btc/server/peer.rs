@@ -15,7 +15,7 @@ use bitcoin::{BlockHash, Transaction};
 
 use super::announcer::Announcer;
 use super::clock::Clock;
-use super::filters::{Answer, FilterServer};
+use super::filters::{FilterResponse, FilterServer};
 use super::offered::Offered;
 use super::outbox::Outbox;
 use super::{Action, Config, Event, Reason, ServedChain, Violation};
@@ -24,6 +24,7 @@ use crate::btc::protocol::{
     FEEFILTER_VERSION, MAX_INV_SIZE, MAX_LOCATOR_SIZE, MAX_SUBVERSION_LENGTH,
     MIN_PEER_PROTO_VERSION, PROTOCOL_VERSION, USER_AGENT,
 };
+use crate::steady_clock::SteadyClock;
 
 /// Maximum number of blocks in the answer to `getblocks` (`ProcessMessage`, `nLimit`).
 const MAX_BLOCKS: u32 = 500;
@@ -57,10 +58,12 @@ pub struct Peer {
     services: ServiceFlags,
     /// Nonce of the own `version`.
     nonce: u64,
-    /// Unix time in seconds at which the peer connected.
-    unix_time: u64,
     stage: Stage,
     remote: Remote,
+    /// The current time.
+    unix: Duration,
+    /// The time by which waiting is measured.
+    steady: SteadyClock,
     clock: Clock,
     /// The Bloom filter that the peer has loaded.
     filter: Option<BloomFilter>,
@@ -74,27 +77,23 @@ pub struct Peer {
 impl Peer {
     /// Creates the state for a peer that connects at `now`.
     ///
-    /// `now` is a time since any fixed moment, and `unix_time` is the same time in Unix seconds.
-    /// `nonce` is random: it is the nonce of the own `version`, and the nonces of pings are the
+    /// `now` is the [current time](crate#time). `nonce` is random: it is the nonce of the own `version`, and the nonces of pings are the
     /// numbers after it. A random nonce prevents the peer from answering pings in advance; nothing
     /// else depends on it.
-    pub fn new(
-        config: Config,
-        chain: &ServedChain,
-        nonce: u64,
-        unix_time: u64,
-        now: Duration,
-    ) -> Self {
+    pub fn new(config: Config, chain: &ServedChain, nonce: u64, now: Duration) -> Self {
+        let mut steady = SteadyClock::default();
+        let connected = steady.read(now);
         let remote =
             Remote { user_agent: String::new(), protocol: 0, services: ServiceFlags::NONE };
         Self {
             config,
             services: config.services(chain),
             nonce,
-            unix_time,
             stage: Stage::Version,
             remote,
-            clock: Clock::new(nonce.wrapping_add(1), now),
+            unix: now,
+            steady,
+            clock: Clock::new(nonce.wrapping_add(1), connected),
             filter: None,
             announcer: Announcer::new(chain, false),
             offered: Offered::default(),
@@ -128,7 +127,7 @@ impl Peer {
     /// Takes an event and returns the actions to carry out, in order, with at most one
     /// [`Action::Send`].
     ///
-    /// `now` is the time as in [`new`](Self::new). `chain` is the node's chain after the event.
+    /// `now` is the [current time](crate#time). `chain` is the node's chain after the event.
     ///
     /// # Cost
     /// In proportion to the message and to the next message of the answer. A filtered block costs
@@ -136,6 +135,8 @@ impl Peer {
     #[must_use]
     pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.unix = now;
+        let now = self.steady.read(now);
         // After a disconnect, all events are ignored.
         if self.stage == Stage::Closed {
             return actions;
@@ -177,7 +178,7 @@ impl Peer {
             }
         }
         match event {
-            Event::Message(message) => self.message(message, chain, now, actions)?,
+            Event::Message(message) => self.message(message, chain, actions)?,
             Event::FilterLoad(payload) => {
                 // Core ignores messages before the end of the handshake.
                 if self.is_ready() {
@@ -228,12 +229,11 @@ impl Peer {
         &mut self,
         message: NetworkMessage,
         chain: &ServedChain,
-        now: Duration,
         actions: &mut Vec<Action>,
     ) -> Result<(), Violation> {
         match (self.stage, message) {
             (Stage::Version, NetworkMessage::Version(version)) => {
-                self.meet(version, chain, now)?;
+                self.meet(version, chain)?;
             }
             (Stage::Verack, NetworkMessage::Verack) => {
                 self.stage = Stage::Done;
@@ -252,12 +252,7 @@ impl Peer {
     }
 
     /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
-    fn meet(
-        &mut self,
-        version: VersionMessage,
-        chain: &ServedChain,
-        now: Duration,
-    ) -> Result<(), Violation> {
+    fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Violation> {
         if version.version < MIN_PEER_PROTO_VERSION {
             return Err(Violation::Protocol(version.version));
         }
@@ -267,22 +262,21 @@ impl Peer {
         let VersionMessage { version: protocol, user_agent, services, relay, .. } = version;
         self.remote = Remote { user_agent, protocol, services };
         self.announcer = Announcer::new(chain, relay);
-        self.outbox.push(NetworkMessage::Version(self.version(chain, now)));
+        self.outbox.push(NetworkMessage::Version(self.version(chain)));
         self.outbox.push(NetworkMessage::Verack);
         self.stage = Stage::Verack;
         Ok(())
     }
 
     /// Creates the own `version`.
-    fn version(&self, chain: &ServedChain, now: Duration) -> VersionMessage {
+    fn version(&self, chain: &ServedChain) -> VersionMessage {
         // Unspecified addresses, as in Core: `version` reveals neither the address of the node nor
         // that of the peer.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        let time = self.unix_time.saturating_add(self.clock.since_connected(now).as_secs());
         VersionMessage {
             version: PROTOCOL_VERSION,
             services: self.services,
-            timestamp: i64::try_from(time).unwrap_or(i64::MAX),
+            timestamp: i64::try_from(self.unix.as_secs()).unwrap_or(i64::MAX),
             receiver: Address::new(&nowhere, ServiceFlags::NONE),
             sender: Address::new(&nowhere, self.services),
             nonce: self.nonce,
@@ -438,10 +432,12 @@ impl Peer {
             return Err(Violation::NotOffered("a request for filters"));
         };
         match FilterServer::new(chain.headers(), store, self.services).answer(request) {
-            Some(Answer::Send(reply)) => self.outbox.push_filters(reply),
-            Some(Answer::Disconnect(violation)) => return Err(Violation::Filters(violation)),
+            Some(FilterResponse::Send(reply)) => self.outbox.push_filters(reply),
+            Some(FilterResponse::Disconnect(violation)) => {
+                return Err(Violation::Filters(violation));
+            }
             // Core sends no answer if it lacks a filter of the range.
-            Some(Answer::Silent { .. }) | None => {}
+            Some(FilterResponse::Silent { .. }) | None => {}
         }
         Ok(())
     }

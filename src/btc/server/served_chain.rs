@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 use std::collections::{HashMap, HashSet};
 
 use bitcoin::constants::genesis_block;
@@ -116,13 +117,13 @@ impl ServedChain {
 
     /// Adds a block, and the blocks that waited for it.
     ///
-    /// `now` is the Unix time in seconds. A block whose header is more than two hours ahead of
+    /// `now` is the [current time](crate#time). A block whose header is more than two hours ahead of
     /// `now` is refused. A block whose parent is missing waits for it. A known block changes
     /// nothing.
     ///
     /// # Cost
     /// In proportion to the newly linked blocks. If there are any, also to the mempool.
-    pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: u32) -> Added {
+    pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: Duration) -> Added {
         let mut added = Added::default();
         let mut next = vec![block.into()];
         while let Some(incoming) = next.pop() {
@@ -143,7 +144,7 @@ impl ServedChain {
         &mut self,
         hash: BlockHash,
         incoming: IncomingBlock,
-        now: u32,
+        now: Duration,
         added: &mut Added,
     ) -> bool {
         if self.blocks.contains_key(&hash) {

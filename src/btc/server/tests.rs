@@ -1,13 +1,14 @@
 //! Helpers shared by the tests of the server.
 
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bitcoin::{Block, Network};
 
 use super::{Added, ServedChain};
 
 /// A Unix time later than the timestamp of every block in these tests.
-pub(super) const NOW: u32 = 1_700_000_000;
+pub(super) const NOW: Duration = Duration::from_secs(1_700_000_000);
 
 /// Adds blocks and returns one result per block, with its errors.
 pub(super) fn add(chain: &mut ServedChain, blocks: &[Block]) -> Vec<Added> {

@@ -134,12 +134,12 @@ impl Keychain {
 ///
 /// # Examples
 /// ```
-/// use chainsieve::btc::wallet::{History, Keychain, Keychains, LookAhead, Watch};
+/// use chainsieve::btc::wallet::{History, Keychain, Keychains, LookAhead, WatchedItems};
 /// // The test wallet of BIP84: twenty receiving and twenty change addresses, and a gap of ten.
 /// let wallet = "wpkh([73c5da0a/84'/0'/0']xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/<0;1>/*)";
 /// let mut keychains = Keychains::new(LookAhead::InSteps);
 /// let (number, scripts) = keychains.add(Keychain::new(wallet, 0..=19, 10)?)?;
-/// let mut watch = Watch::new();
+/// let mut watch = WatchedItems::new();
 /// for new in scripts {
 ///     watch.add_script(new.script, new.label, History::Complete);
 /// }

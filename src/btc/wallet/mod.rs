@@ -1,8 +1,8 @@
 //! The watched scripts, keys and coins of a wallet, and which parts of a transaction or block
 //! concern them.
 //!
-//! [`Watch`] stores scripts, keys and coins and compares them exactly, without a filter.
-//! [`Watch::scan`] handles a whole block, after a compact filter has matched. [`Watch::relevance`]
+//! [`WatchedItems`] stores scripts, keys and coins and compares them exactly, without a filter.
+//! [`WatchedItems::scan`] handles a whole block, after a compact filter has matched. [`WatchedItems::relevance`]
 //! handles a single transaction from a BIP37 peer. Both lead to a [`RelevantTransaction`].
 //!
 //! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors and looks
@@ -24,4 +24,4 @@ pub use keychains::{Keychain, KeychainScript, Keychains, LookAhead};
 pub use relevance::{Place, Received, Relevance, RelevantTransaction, Spent};
 pub use scan::{BlockScan, Outcome};
 pub use scripts::{History, Label, WatchedScript};
-pub use watch::{Watch, Watched};
+pub use watch::{WatchItem, WatchedItems};

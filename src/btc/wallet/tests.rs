@@ -10,7 +10,7 @@ use bitcoin::{
     Witness,
 };
 
-use super::{History, Label, Spent, Watch};
+use super::{History, Label, Spent, WatchedItems};
 
 fn script(byte: u8) -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array([byte; 20]))
@@ -44,14 +44,14 @@ fn coin(byte: u8) -> OutPoint {
 }
 
 /// Passes `tx` to the watch as a transaction of the block at `height`.
-fn confirm(watch: &mut Watch, tx: &Transaction, height: u32) -> usize {
+fn confirm(watch: &mut WatchedItems, tx: &Transaction, height: u32) -> usize {
     let relevance = watch.relevance(tx);
     watch.learn(tx.compute_txid(), &relevance, Some(height))
 }
 
 #[test]
 fn a_removed_script_leaves_the_others_their_indices() {
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     for byte in 0..4 {
         let index = watch.add_script(script(byte), Some(label(byte.into())), History::Complete);
         assert_eq!(index, usize::from(byte));
@@ -90,7 +90,7 @@ fn a_key_and_its_scripts() {
         ScriptBuf::new_p2pk(&key),
         ScriptBuf::new_p2wpkh(&key.wpubkey_hash().unwrap()),
     ];
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     watch.add_script(script(9), None, History::Complete);
     assert_eq!(watch.add_key(&key, Some(label(3)), History::Complete), [1, 2, 3]);
     assert_eq!(watch.keys().collect::<Vec<_>>(), [&key]);
@@ -114,7 +114,7 @@ fn a_key_and_its_scripts() {
 /// are always kept.
 #[test]
 fn outputs_are_bounded() {
-    let mut watch = Watch::with_output_limit(2);
+    let mut watch = WatchedItems::with_output_limit(2);
     watch.add_script(script(0), None, History::Complete);
     watch.add_outpoint(coin(1), None);
     let three = tx(&[], &[script(0), script(0), script(0)]);
@@ -139,7 +139,7 @@ fn outputs_are_bounded() {
 /// After a reorganisation, either the outputs are removed or only their heights.
 #[test]
 fn outputs_of_blocks_that_left_the_chain() {
-    let mut watch = Watch::new();
+    let mut watch = WatchedItems::new();
     watch.add_script(script(0), None, History::Complete);
     let (low, high) = (tx(&[], &[script(0)]), tx(&[(coin(7), ScriptBuf::new())], &[script(0)]));
     let [low_coin, high_coin] = [&low, &high].map(|tx| OutPoint::new(tx.compute_txid(), 0));
@@ -147,7 +147,7 @@ fn outputs_of_blocks_that_left_the_chain() {
     for (tx, height) in [(&low, 5), (&high, 6), (&spend, 6)] {
         assert_eq!(confirm(&mut watch, tx, height), 0);
     }
-    let heights = |watch: &Watch, coin| watch.output(&coin).map(|it| (it.created, it.spent));
+    let heights = |watch: &WatchedItems, coin| watch.output(&coin).map(|it| (it.created, it.spent));
     assert_eq!(heights(&watch, low_coin), Some((Some(5), Some(6))));
     let mut rewound = watch.clone();
     rewound.rewind(5);

@@ -1,4 +1,4 @@
-//! [`Watch`]: the watched scripts, keys and coins, and their comparison with blocks and
+//! [`WatchedItems`]: the watched scripts, keys and coins, and their comparison with blocks and
 //! transactions.
 
 use alloc::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::btc::bip158::BoundBlock;
     derive(serde::Serialize, serde::Deserialize),
     serde(tag = "kind", rename_all = "snake_case")
 )]
-pub enum Watched {
+pub enum WatchItem {
     /// A public key, with the scripts that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
     /// compressed.
     Key {
@@ -52,9 +52,9 @@ pub enum Watched {
 /// ```
 /// use chainsieve::bitcoin::ScriptBuf;
 /// use chainsieve::btc::bip158::BoundBlock;
-/// use chainsieve::btc::wallet::{History, Outcome, Watch};
+/// use chainsieve::btc::wallet::{History, Outcome, WatchedItems};
 /// /// Prints the transactions that concern a wallet, in a block whose filter has matched.
-/// fn after_match(watch: &mut Watch, height: u32, block: &BoundBlock<'_>) {
+/// fn after_match(watch: &mut WatchedItems, height: u32, block: &BoundBlock<'_>) {
 ///     let scan = watch.scan(height, block);
 ///     for tx in &scan.transactions {
 ///         let (received, spent) = (tx.relevance.received.len(), tx.relevance.spent.len());
@@ -64,23 +64,23 @@ pub enum Watched {
 ///         println!("nothing at {height}");
 ///     }
 /// }
-/// let mut watch = Watch::new();
+/// let mut watch = WatchedItems::new();
 /// let script = ScriptBuf::from_bytes(vec![0x51]);
 /// assert_eq!(watch.add_script(script, None, History::Complete), 0);
 /// ```
 #[derive(Debug, Clone)]
-pub struct Watch {
+pub struct WatchedItems {
     scripts: Scripts,
     coins: Coins,
 }
 
-impl Default for Watch {
+impl Default for WatchedItems {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Watch {
+impl WatchedItems {
     /// Creates an empty watch without a limit on outputs.
     pub fn new() -> Self {
         Self::with_output_limit(usize::MAX)
@@ -128,13 +128,13 @@ impl Watch {
     }
 
     /// Adds an item with its scripts. `history` applies to keys and scripts, not to outputs.
-    pub fn add(&mut self, item: Watched, history: History) {
+    pub fn add(&mut self, item: WatchItem, history: History) {
         match item {
-            Watched::Key { key, label } => drop(self.add_key(&key, label, history)),
-            Watched::Script { script, label } => {
+            WatchItem::Key { key, label } => drop(self.add_key(&key, label, history)),
+            WatchItem::Script { script, label } => {
                 self.add_script(script, label, history);
             }
-            Watched::OutPoint { outpoint, script } => {
+            WatchItem::OutPoint { outpoint, script } => {
                 self.add_outpoint(outpoint, script);
             }
         }

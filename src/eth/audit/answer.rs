@@ -11,10 +11,10 @@ use chainsieve_lanes::hash::keccak256;
 
 use super::blocks::Blocks;
 use super::proof::{lacks, may_ask_for};
-use super::{Finding, FindingKind, ForgedLog, Forgery, Grounds, Question, WrongField};
+use super::{AuditQuestion, Finding, FindingKind, ForgedLog, Forgery, Grounds, WrongField};
 use crate::eth::bloom::BloomView;
 use crate::eth::chain_profile::ReceiptsScope;
-use crate::eth::header::HeaderChain;
+use crate::eth::header::LinkedHeaders;
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::ResolvedBlocks;
 
@@ -53,7 +53,7 @@ pub(super) struct Answer<'a> {
 impl<'a> Answer<'a> {
     /// Assigns the logs to blocks, and adds the findings that need no receipts.
     pub(super) fn new(
-        question: &Question<'a>,
+        question: &AuditQuestion<'a>,
         range: &RangeInclusive<u64>,
         anchored_to: Option<u64>,
         logs: &'a [LocatedLog],
@@ -143,7 +143,7 @@ impl<'a> Answer<'a> {
     /// transaction hashes.
     pub(super) fn finish(
         &mut self,
-        question: &Question<'_>,
+        question: &AuditQuestion<'_>,
         anchored_to: Option<u64>,
         blocks: &Blocks,
         unsound: &[RangeInclusive<u64>],
@@ -153,10 +153,10 @@ impl<'a> Answer<'a> {
             let &Placed { number, at, existence } = placed;
             let log = &self.logs[at];
             let grounds = Grounds::of_block(number, anchored_to);
-            let stretch = question.profile.at(number);
+            let properties = question.profile.at(number);
             // Checked blocks were compared with their receipts, which show more than the filter.
             if existence == Existence::Unknown && !blocks.is_checked(number) {
-                let usable = stretch.bloom.proves_absence()
+                let usable = properties.bloom.proves_absence()
                     && !unsound.iter().any(|numbers| numbers.contains(&number));
                 let bits = question.chain.block(number).filter(|_| usable);
                 let bits = bits.and_then(|block| BloomView::from(block.bloom).informative());
@@ -177,7 +177,7 @@ impl<'a> Answer<'a> {
             let hashes = self.transactions.get(&number);
             // Where nodes also return logs outside of receipts, such a log's index may not be that
             // of a transaction in the trie.
-            let hashes = hashes.filter(|_| stretch.receipts == ReceiptsScope::EveryLog);
+            let hashes = hashes.filter(|_| properties.receipts == ReceiptsScope::EveryLog);
             let Some(hashes) = hashes else {
                 self.unbound += 1;
                 continue;
@@ -199,7 +199,7 @@ impl<'a> Answer<'a> {
     ///
     /// Where nodes also return logs outside of receipts, the indices of logs may not be unique. No
     /// log is removed there.
-    fn set_repetitions_aside(&mut self, question: &Question<'_>, findings: &mut Vec<Finding>) {
+    fn set_repetitions_aside(&mut self, question: &AuditQuestion<'_>, findings: &mut Vec<Finding>) {
         let logs = self.logs;
         let by_log = |a: &Placed, b: &Placed| {
             a.number.cmp(&b.number).then_with(|| compare(&logs[a.at], &logs[b.at]))
@@ -233,7 +233,7 @@ fn compare(a: &LocatedLog, b: &LocatedLog) -> Ordering {
         .then_with(|| a.log.data.data.cmp(&b.log.data.data))
 }
 
-fn not_wanted(question: &Question<'_>, at: usize, log: &LocatedLog) -> Option<FindingKind> {
+fn not_wanted(question: &AuditQuestion<'_>, at: usize, log: &LocatedLog) -> Option<FindingKind> {
     let query = question.query;
     if query.matches(&log.log, question.semantics) {
         None
@@ -246,14 +246,14 @@ fn not_wanted(question: &Question<'_>, at: usize, log: &LocatedLog) -> Option<Fi
 
 /// Finds the blocks of logs on the chain.
 struct Places<'a> {
-    chain: &'a HeaderChain,
+    chain: &'a LinkedHeaders,
     /// All blocks by hash. Built only when a log's block number does not lead to its block, since
     /// this is rare and costs a sort over all blocks.
     by_hash: Option<Vec<(B256, u64)>>,
 }
 
 impl<'a> Places<'a> {
-    fn new(chain: &'a HeaderChain) -> Self {
+    fn new(chain: &'a LinkedHeaders) -> Self {
         Self { chain, by_hash: None }
     }
 

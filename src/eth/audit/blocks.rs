@@ -5,9 +5,9 @@ use core::ops::RangeInclusive;
 
 use alloy_primitives::{B256, Bloom};
 
-use super::{Question, Undecidable, Verdict};
+use super::{AuditQuestion, Undecidable, Verdict};
 use crate::eth::chain_profile::{ChainProfile, ReceiptsScope};
-use crate::eth::header::HeaderChain;
+use crate::eth::header::LinkedHeaders;
 use crate::eth::scan;
 
 /// State of a block that an audit examines.
@@ -37,12 +37,12 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    pub(super) fn new(question: &Question<'_>, range: &RangeInclusive<u64>) -> Self {
+    pub(super) fn new(question: &AuditQuestion<'_>, range: &RangeInclusive<u64>) -> Self {
         let mut states = Vec::new();
         let mut add = |number| states.push((number, State::Open));
         let query = question.query.compile();
-        for (stretch, numbers) in stretches(question.profile, range) {
-            if question.profile.stretches()[stretch].bloom.proves_absence() {
+        for (index, numbers) in ranges(question.profile, range) {
+            if question.profile.ranges()[index].bloom.proves_absence() {
                 let blooms = blooms(question.chain, &numbers);
                 for at in scan::candidates(&query, blooms) {
                     add(numbers.start() + at as u64);
@@ -113,13 +113,13 @@ impl Blocks {
 
     /// Returns the parts of the range for which a block has contradicted the profile.
     ///
-    /// One contradiction withdraws the profile's statement for all blocks of its `Stretch`.
+    /// One contradiction withdraws the profile's statement for all blocks of its `ProfileRange`.
     pub(super) fn unsound_parts(
         &self,
         profile: &ChainProfile,
         range: &RangeInclusive<u64>,
     ) -> Vec<RangeInclusive<u64>> {
-        let all = stretches(profile, range);
+        let all = ranges(profile, range);
         let wrong = |numbers: &RangeInclusive<u64>| {
             self.contradicted.iter().any(|number| numbers.contains(number))
         };
@@ -154,22 +154,22 @@ impl Blocks {
 }
 
 /// Splits a range into parts with the same properties in the profile, each with the index of its
-/// `Stretch`.
-fn stretches(
+/// `ProfileRange`.
+fn ranges(
     profile: &ChainProfile,
     range: &RangeInclusive<u64>,
 ) -> impl Iterator<Item = (usize, RangeInclusive<u64>)> {
-    let stretches = profile.stretches();
-    stretches.iter().enumerate().filter_map(move |(index, stretch)| {
-        let first = stretch.first.max(*range.start());
-        let behind = stretches.get(index + 1).map_or(u64::MAX, |next| next.first - 1);
-        let last = behind.min(*range.end());
+    let ranges = profile.ranges();
+    ranges.iter().enumerate().filter_map(move |(index, part)| {
+        let first = part.first.max(*range.start());
+        let end = ranges.get(index + 1).map_or(u64::MAX, |next| next.first - 1);
+        let last = end.min(*range.end());
         (first <= last).then_some((index, first..=last))
     })
 }
 
 /// Returns the filters of these blocks, which must be on the chain.
-fn blooms<'a>(chain: &'a HeaderChain, numbers: &RangeInclusive<u64>) -> &'a [Bloom] {
+fn blooms<'a>(chain: &'a LinkedHeaders, numbers: &RangeInclusive<u64>) -> &'a [Bloom] {
     let index = |number: u64| {
         let first = chain.numbers().map_or(number, |numbers| *numbers.start());
         usize::try_from(number - first).expect("as many blocks as are in memory")

@@ -10,9 +10,11 @@ use alloy_primitives::{Address, B256, Log};
 
 use super::answer::{Answer, Existence, Placed};
 use super::proof::lacks;
-use super::{Finding, FindingKind, ForgedLog, Forgery, Grounds, OmittedLog, Question, WrongField};
+use super::{
+    AuditQuestion, Finding, FindingKind, ForgedLog, Forgery, Grounds, OmittedLog, WrongField,
+};
 use crate::eth::bloom::BloomView;
-use crate::eth::chain_profile::{BloomSoundness, ReceiptsScope, Stretch};
+use crate::eth::chain_profile::{BloomSoundness, ProfileRange, ReceiptsScope};
 use crate::eth::header::ChainBlock;
 use crate::eth::log::LocatedLog;
 use crate::eth::receipts::{BloomAgreement, ReceiptProof, VerifiedLog, VerifiedReceipts};
@@ -21,16 +23,16 @@ use crate::eth::receipts::{BloomAgreement, ReceiptProof, VerifiedLog, VerifiedRe
 /// profile.
 pub(super) fn contradiction(
     block: &ChainBlock<'_>,
-    stretch: &Stretch,
+    properties: &ProfileRange,
     verified: &VerifiedReceipts<'_>,
 ) -> Option<FindingKind> {
     // A filter with all bits set claims nothing, so it contradicts no profile.
     BloomView::from(block.bloom).informative()?;
-    let claimed = stretch.bloom;
+    let claimed = properties.bloom;
     let (missing_bits, extra_bits) = match (claimed, verified.header_bloom()) {
         // If the receipts lack logs, the extra bits may belong to those logs.
         (BloomSoundness::Exact, BloomAgreement::Superset { extra_bits })
-            if stretch.receipts == ReceiptsScope::EveryLog =>
+            if properties.receipts == ReceiptsScope::EveryLog =>
         {
             (0, extra_bits)
         }
@@ -50,7 +52,7 @@ pub(super) fn contradiction(
 /// never mistaken for an omission and a forgery. The order of the passes is: equal log index and
 /// transaction index; equal transaction index; equal log index; neither.
 pub(super) struct Comparison<'c, 'a, 'v> {
-    question: &'c Question<'a>,
+    question: &'c AuditQuestion<'a>,
     block: &'c ChainBlock<'c>,
     scope: ReceiptsScope,
     verified: &'c VerifiedReceipts<'v>,
@@ -69,7 +71,7 @@ fn content(log: &Log) -> Content<'_> {
 
 impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
     pub(super) fn new(
-        question: &'c Question<'a>,
+        question: &'c AuditQuestion<'a>,
         block: &'c ChainBlock<'c>,
         scope: ReceiptsScope,
         verified: &'c VerifiedReceipts<'v>,
@@ -81,7 +83,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
 
     /// Returns the logs of the block that match the query.
     pub(super) fn wanted(&self) -> impl Iterator<Item = LocatedLog> {
-        let Question { query, semantics, .. } = self.question;
+        let AuditQuestion { query, semantics, .. } = self.question;
         let wanted = self.logs.iter().filter(|own| query.matches(own.log, *semantics));
         wanted.map(|own| self.located(own))
     }
@@ -254,7 +256,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
 
     /// Builds one proof for each receipt that has a finding.
     fn prove(&mut self, forged: impl Iterator<Item = u64>) {
-        let Question { query, semantics, .. } = self.question;
+        let AuditQuestion { query, semantics, .. } = self.question;
         let omitted = self
             .logs
             .iter()

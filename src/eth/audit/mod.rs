@@ -15,7 +15,7 @@
 //! contain a match.
 //!
 //! # How to run an audit
-//! 1. Create an [`Audit`] from a [`Question`] and the answer, and send [`Event::Begin`].
+//! 1. Create an [`Audit`] from a [`AuditQuestion`] and the answer, and send [`Event::Begin`].
 //! 2. Carry out each [`Action`]. For [`Action::FetchReceipts`] send the receipts as
 //!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].
 //! 3. Query the audit for the blocks that are still open ([`open`](Audit::open),
@@ -63,7 +63,7 @@ use alloy_trie::EMPTY_ROOT_HASH;
 use alloy_trie::root::ordered_trie_root_with_encoder;
 
 use crate::eth::chain_profile::ChainProfile;
-use crate::eth::header::{BlockRef, ChainBlock, HeaderChain};
+use crate::eth::header::{BlockRef, ChainBlock, LinkedHeaders};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, VerifiedReceipts, VerifyError};
@@ -76,10 +76,10 @@ pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
 
 /// The query to audit, and the data that the caller trusts.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct AuditQuestion<'a> {
     /// Headers of all queried blocks. They may extend below and above the range, and must extend
     /// to an anchor for the blocks to be decidable.
-    pub chain: &'a HeaderChain,
+    pub chain: &'a LinkedHeaders,
     /// Trusted block hashes. All blocks up to the highest one that is on the chain are authentic.
     pub anchors: &'a [B256],
     /// The query for logs.
@@ -218,9 +218,9 @@ pub enum Rejection {
 ///
 /// # Examples
 /// ```
-/// # use chainsieve::eth::header::{HeaderBuf, HeaderChain};
+/// # use chainsieve::eth::header::{HeaderBuf, LinkedHeaders};
 /// # use chainsieve::eth::receipts::BlockReceipts;
-/// use chainsieve::eth::audit::{Action, Audit, Event, Question, Status};
+/// use chainsieve::eth::audit::{Action, Audit, Event, AuditQuestion, Status};
 /// use chainsieve::eth::chain_profile::ChainProfile;
 /// use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 ///
@@ -232,7 +232,7 @@ pub enum Rejection {
 /// # let encodings: Vec<_> =
 /// #     json["receipts"].as_array().unwrap().iter().map(|r| bytes(r.as_str().unwrap())).collect();
 /// # let receipts = BlockReceipts::from_encodings(&encodings).unwrap();
-/// # let mut chain = HeaderChain::new();
+/// # let mut chain = LinkedHeaders::new();
 /// # chain.extend_from_rlp(&header).unwrap();
 /// # let trusted = chain.last_hash().unwrap();
 /// // The provider claims that block 17686111 has no transfer of USDT.
@@ -242,7 +242,7 @@ pub enum Rejection {
 ///     .to_block(17_686_111)
 ///     .address(tether)
 ///     .event("Transfer(address,address,uint256)")?;
-/// let question = Question {
+/// let question = AuditQuestion {
 ///     chain: &chain,
 ///     anchors: &[trusted],
 ///     query: &query,
@@ -268,7 +268,7 @@ pub enum Rejection {
 /// ```
 #[derive(Debug)]
 pub struct Audit<'a> {
-    question: Question<'a>,
+    question: AuditQuestion<'a>,
     range: RangeInclusive<u64>,
     anchored_to: Option<u64>,
     blocks: Blocks,
@@ -288,7 +288,7 @@ impl<'a> Audit<'a> {
     /// # Cost
     /// One scan of the range's filters. Memory for each block that its filter cannot rule out, and
     /// for each log of the answer.
-    pub fn new(question: Question<'a>, logs: &'a [LocatedLog]) -> Result<Self, AuditError> {
+    pub fn new(question: AuditQuestion<'a>, logs: &'a [LocatedLog]) -> Result<Self, AuditError> {
         Self::begin(question, logs, None)
     }
 
@@ -298,12 +298,12 @@ impl<'a> Audit<'a> {
     ///
     /// # Errors
     /// Returns the same errors as [`new`](Self::new).
-    pub fn collecting(question: Question<'a>) -> Result<Self, AuditError> {
+    pub fn collecting(question: AuditQuestion<'a>) -> Result<Self, AuditError> {
         Self::begin(question, &[], Some(Vec::new()))
     }
 
     fn begin(
-        question: Question<'a>,
+        question: AuditQuestion<'a>,
         logs: &'a [LocatedLog],
         collected: Option<Vec<LocatedLog>>,
     ) -> Result<Self, AuditError> {
@@ -445,8 +445,8 @@ impl<'a> Audit<'a> {
         receipts: &BlockReceipts,
     ) {
         let grounds = Grounds::of_block(block.number, self.anchored_to);
-        let stretch = self.question.profile.at(block.number);
-        if let Some(kind) = compare::contradiction(block, stretch, verified) {
+        let properties = self.question.profile.at(block.number);
+        if let Some(kind) = compare::contradiction(block, properties, verified) {
             let lacks = matches!(kind, FindingKind::ProfileContradicted { missing_bits: 1.., .. });
             // Only an authentic header may withdraw the profile's statement: anyone can make an
             // unanchored header whose filter lacks bits.
@@ -455,9 +455,9 @@ impl<'a> Audit<'a> {
             }
             self.findings.push(Finding { block: Some(block.number), grounds, kind });
         }
-        self.blocks.check(block.number, stretch.receipts);
+        self.blocks.check(block.number, properties.receipts);
         let comparison =
-            compare::Comparison::new(&self.question, block, stretch.receipts, verified);
+            compare::Comparison::new(&self.question, block, properties.receipts, verified);
         match &mut self.collected {
             Some(collected) => collected.extend(comparison.wanted().map(|mut log| {
                 log.transaction_hash =
@@ -504,7 +504,7 @@ fn unknown(block_hash: B256) -> Vec<Action> {
 }
 
 /// Returns the range of queried block numbers, after checking that the chain has all of them.
-fn range(question: &Question<'_>) -> Result<RangeInclusive<u64>, AuditError> {
+fn range(question: &AuditQuestion<'_>) -> Result<RangeInclusive<u64>, AuditError> {
     let blocks = question.blocks;
     let (first, last) = match blocks {
         ResolvedBlocks::Range { first, last } => (first, last),

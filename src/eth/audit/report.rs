@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
-use crate::eth::header::{BlockRef, HeaderChain};
+use crate::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve_lanes::names;
 
 /// The result of an audit for one block.
@@ -203,7 +203,7 @@ impl AuditReport {
     pub(super) fn new(
         range: RangeInclusive<u64>,
         anchored_to: Option<u64>,
-        (chain, blocks): (&HeaderChain, &Blocks),
+        (chain, blocks): (&LinkedHeaders, &Blocks),
         unsound: Vec<RangeInclusive<u64>>,
         mut findings: Vec<Finding>,
         unbound_transaction_hashes: usize,

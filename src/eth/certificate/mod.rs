@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bytes};
 
-use crate::eth::audit::{AuditReport, Question};
+use crate::eth::audit::{AuditQuestion, AuditReport};
 use crate::eth::header::HeaderView;
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, Semantics};
@@ -105,7 +105,7 @@ impl Certificate {
     /// Returns an [`IssueError`] if the report has findings, or if it does not belong to the
     /// question.
     pub fn from_report(
-        question: &Question<'_>,
+        question: &AuditQuestion<'_>,
         report: &AuditReport,
         answer: &[LocatedLog],
     ) -> Result<Self, IssueError> {

@@ -8,11 +8,11 @@ use alloy_primitives::B256;
 
 use super::Certificate;
 use crate::eth::audit::{
-    Action, Audit, AuditError, AuditReport, Event, Question, Rejection, Status, Undecidable,
+    Action, Audit, AuditError, AuditQuestion, AuditReport, Event, Rejection, Status, Undecidable,
     Verdict,
 };
 use crate::eth::chain_profile::ChainProfile;
-use crate::eth::header::{ChainError, HeaderChain, HeaderView};
+use crate::eth::header::{ChainError, HeaderView, LinkedHeaders};
 use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
@@ -140,7 +140,7 @@ impl Certificate {
     pub fn verify(
         &self,
         trust: &Trust<'_>,
-        headers: Option<&HeaderChain>,
+        headers: Option<&LinkedHeaders>,
         mut receipts: impl FnMut(u64, B256) -> Option<BlockReceipts>,
         result: Option<&[LocatedLog]>,
     ) -> Result<VerifiedCertificate, VerifyError> {
@@ -159,7 +159,7 @@ impl Certificate {
             embedded = self.chain()?;
             &embedded
         };
-        let question = Question {
+        let question = AuditQuestion {
             chain,
             anchors: trust.anchors,
             query: trust.query,
@@ -201,7 +201,7 @@ impl Certificate {
     /// # Errors
     /// Returns [`VerifyError::NoHeaders`] if no headers are embedded, and [`VerifyError::Headers`]
     /// if they do not form a chain.
-    pub fn chain(&self) -> Result<HeaderChain, VerifyError> {
+    pub fn chain(&self) -> Result<LinkedHeaders, VerifyError> {
         let headers = self.headers.as_ref().ok_or(VerifyError::NoHeaders)?;
         let decode = |(index, rlp)| {
             HeaderView::decode(rlp).map_err(|error| {
@@ -211,7 +211,7 @@ impl Certificate {
         };
         let rlp = headers.iter().map(|rlp| &rlp[..]).enumerate();
         let headers = rlp.map(decode).collect::<Result<Vec<_>, _>>()?;
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         chain
             .extend(&headers)
             .map_err(|error| VerifyError::Headers { index: chain.len(), error })?;
@@ -219,7 +219,11 @@ impl Certificate {
     }
 
     /// Checks that the first and the last queried block are those of the certificate.
-    fn check_ends(&self, chain: &HeaderChain, blocks: &ResolvedBlocks) -> Result<(), VerifyError> {
+    fn check_ends(
+        &self,
+        chain: &LinkedHeaders,
+        blocks: &ResolvedBlocks,
+    ) -> Result<(), VerifyError> {
         let (first, last) = match *blocks {
             ResolvedBlocks::Range { first, last } => (first, last),
             ResolvedBlocks::AtHash(_) => (self.first, self.last),
@@ -293,7 +297,7 @@ impl Certificate {
 }
 
 /// Returns the parent hash of the block with this number, if the chain knows it.
-pub(super) fn parent_of(chain: &HeaderChain, number: u64) -> Option<B256> {
+pub(super) fn parent_of(chain: &LinkedHeaders, number: u64) -> Option<B256> {
     let numbers = chain.numbers()?;
     if number == *numbers.start() {
         chain.parent_hash()

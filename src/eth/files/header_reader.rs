@@ -12,7 +12,7 @@ use super::hex_lines::HexLines;
 use super::input::Input;
 use super::json_headers::JsonHeaders;
 use super::rlp::RlpHeaders;
-use crate::eth::header::{ChainError, HeaderBuf, HeaderChain, HeaderView};
+use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
 
 /// Maximum number of headers in a batch. Both limits of a batch bound the memory.
 const BATCH_HEADERS: usize = 8192;
@@ -228,7 +228,7 @@ impl HeaderBatch {
     /// # Errors
     /// Returns [`FileProblem::Header`] for a malformed header, and [`FileProblem::Chain`] for a
     /// header that does not extend the chain, with the position of the header.
-    pub fn link(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
+    pub fn link(&self, chain: &mut LinkedHeaders) -> Result<(), FileError> {
         self.link_up_to(self.rlp.len(), chain)
     }
 
@@ -238,7 +238,7 @@ impl HeaderBatch {
     ///
     /// # Errors
     /// Returns the same errors as [`link`](Self::link).
-    pub fn link_first(&self, chain: &mut HeaderChain) -> Result<(), FileError> {
+    pub fn link_first(&self, chain: &mut LinkedHeaders) -> Result<(), FileError> {
         self.link_up_to(self.ends.first().map_or(0, |(end, _)| *end), chain)
     }
 
@@ -270,7 +270,7 @@ impl HeaderBatch {
         starts.zip(&self.ends).map(|(start, &(end, position))| (position, &self.rlp[start..end]))
     }
 
-    fn link_up_to(&self, end: usize, chain: &mut HeaderChain) -> Result<(), FileError> {
+    fn link_up_to(&self, end: usize, chain: &mut LinkedHeaders) -> Result<(), FileError> {
         let before = chain.len();
         chain.extend_from_rlp(&self.rlp[..end]).map(drop).map_err(|error| {
             let linked = chain.len() - before;

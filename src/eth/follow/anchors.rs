@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Fault, Source};
-use crate::eth::header::{BlockRef, HeaderChain};
+use crate::eth::header::{BlockRef, LinkedHeaders};
 
 #[derive(Debug, Clone)]
 pub(super) struct Anchors {
@@ -54,7 +54,7 @@ impl Anchors {
 
     /// Returns an error if a block of this part of the chain has the number of an anchor but
     /// another hash.
-    pub(super) fn check(&self, chain: &HeaderChain) -> Result<(), Box<Fault>> {
+    pub(super) fn check(&self, chain: &LinkedHeaders) -> Result<(), Box<Fault>> {
         for &anchor in &self.linked {
             if let Some(block) = chain.block(anchor.number)
                 && block.hash != anchor.hash

@@ -13,8 +13,8 @@ use super::blocks::{Block, Blocks, Work};
 use super::refused::Refused;
 use super::rules::Rules;
 use super::{AnswerError, Fault, Question, receipts};
-use crate::eth::chain_profile::{ReceiptsScope, Stretch};
-use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, HeaderChain};
+use crate::eth::chain_profile::{ProfileRange, ReceiptsScope};
+use crate::eth::header::{BlockRef, ChainBlock, HeaderBuf, LinkedHeaders};
 use crate::eth::receipts::BlockReceipts;
 use crate::eth::scan::QuerySet;
 
@@ -289,7 +289,7 @@ impl Chain {
             self.branch = Some(Branch { next, headers: Vec::new() });
             return self.on_header(&headers[0]);
         }
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
         let linked = chain.extend(&views);
         self.extend(&chain)?;
@@ -375,7 +375,7 @@ impl Chain {
         }
         branch.headers.reverse();
         let views: Vec<_> = branch.headers.iter().map(HeaderBuf::view).collect();
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let linked = chain.extend(&views);
         linked.map_err(AnswerError::Unlinked)?;
         self.anchors.check(&chain)?;
@@ -395,7 +395,7 @@ impl Chain {
 
     /// Links consecutive headers after the last block, and marks the blocks whose receipts are
     /// needed.
-    fn extend(&mut self, chain: &HeaderChain) -> Result<(), Refused> {
+    fn extend(&mut self, chain: &LinkedHeaders) -> Result<(), Refused> {
         self.anchors.check(chain)?;
         // Scan by index within this batch, not by block number: a provider may claim any number,
         // and `QuerySet::scan` panics near `u64::MAX`.
@@ -422,7 +422,7 @@ impl Chain {
         // Each header alone: the blocks between candidates are left out, so the headers are not
         // linked.
         for header in candidates {
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             if chain.extend(&[header.view()]).is_ok() {
                 for block in chain.blocks() {
                     let at = BlockRef::from(block);
@@ -452,9 +452,9 @@ impl Chain {
     pub(super) fn is_every_log_in_receipts(&self, last: u64) -> bool {
         let next = self.blocks.last_delivered().map_or(0, |before| before.number.saturating_add(1));
         let first = next.max(self.rules.subject.from).min(last);
-        let every_log = |stretch: &Stretch| stretch.receipts == ReceiptsScope::EveryLog;
+        let every_log = |range: &ProfileRange| range.receipts == ReceiptsScope::EveryLog;
         let profile = &self.rules.profile;
-        let mut later = profile.stretches().iter().filter(|it| (first..=last).contains(&it.first));
+        let mut later = profile.ranges().iter().filter(|it| (first..=last).contains(&it.first));
         every_log(profile.at(first)) && later.all(every_log)
     }
 

@@ -154,7 +154,7 @@ impl Cursor {
     }
 
     /// Returns the number of the first block whose logs are delivered.
-    pub fn from(&self) -> u64 {
+    pub fn first(&self) -> u64 {
         self.subject.from
     }
 

@@ -20,13 +20,14 @@ use super::refused::Refused;
 use super::rules::Subject;
 use super::start::{Next, Start};
 use super::{
-    Action, Answer, AnswerError, Config, Event, Failure, Fault, NextBlocks, Note, Question,
+    Action, Answer, AnswerError, Config, Event, Failure, Fault, FollowNote, NextBlocks, Question,
     QuestionId, Removed, Source, Started, StoreId, Update, UpdateId,
 };
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log::LocatedLog;
 use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
+use crate::steady_clock::SteadyClock;
 
 /// Interval for storing progress over blocks without logs. After a restart, blocks since the last
 /// stored cursor are requested again.
@@ -124,7 +125,8 @@ pub struct Follower {
     saved_at: Duration,
     is_unsaved: bool,
     lag_reported: bool,
-    /// Time of the event that is being handled.
+    clock: SteadyClock,
+    /// Time of the event that is being handled, on `clock`.
     now: Duration,
     /// Actions collected for the event that is being handled.
     actions: Vec<Action>,
@@ -174,6 +176,7 @@ impl Follower {
             saved_at: Duration::ZERO,
             is_unsaved: false,
             lag_reported: false,
+            clock: SteadyClock::default(),
             now: Duration::ZERO,
             actions: Vec::new(),
             config,
@@ -196,7 +199,7 @@ impl Follower {
     /// due now.
     pub fn wake_at(&self) -> Option<Duration> {
         match self.waiting {
-            Waiting::Until(at) => Some(at),
+            Waiting::Until(at) => Some(self.clock.to_callers(at)),
             _ => None,
         }
     }
@@ -254,7 +257,7 @@ impl Follower {
 
     /// Handles an event at the time `now`; returns the actions to carry out, in order.
     ///
-    /// `now` is the time since a fixed moment that the caller chooses, and must never decrease.
+    /// `now` is the [current time](crate#time).
     /// [`Event::Tick`] must be sent at the time that [`wake_at`](Self::wake_at) returns. After
     /// [`Action::End`], all events are ignored and no action is returned.
     ///
@@ -265,7 +268,7 @@ impl Follower {
         if self.waiting == Waiting::Ended {
             return Vec::new();
         }
-        self.now = now;
+        self.now = self.clock.read(now);
         let taken = self.take(event);
         if let Err(fault) = taken.and_then(|()| self.go_on()) {
             self.end(Err(*fault));
@@ -327,7 +330,7 @@ impl Follower {
         }
     }
 
-    fn note(&mut self, note: Note) {
+    fn note(&mut self, note: FollowNote) {
         self.actions.push(Action::Note(note));
     }
 
@@ -355,9 +358,9 @@ impl Follower {
                         // Report a lagging provider once, not at every poll.
                         let last = chain.blocks().last().unwrap_or(at);
                         let was_reported = core::mem::replace(&mut self.lag_reported, true);
-                        (!was_reported).then_some(Note::Lags { head: at, last })
+                        (!was_reported).then_some(FollowNote::Lags { head: at, last })
                     }
-                    Seen::Branch => Some(Note::Reorganization(at)),
+                    Seen::Branch => Some(FollowNote::Reorganization(at)),
                 };
                 self.actions.extend(note.map(Action::Note));
                 if chain.want() == Want::Head {
@@ -462,7 +465,7 @@ impl Follower {
                 self.waiting = Waiting::Nothing;
                 self.pace.went_well();
                 if let Some((at, error)) = self.wrong.take() {
-                    self.note(Note::OtherMethod { at, error, method: method.into() });
+                    self.note(FollowNote::OtherMethod { at, error, method: method.into() });
                 }
             }
             Err(Refused::Answer(error)) => {
@@ -499,7 +502,7 @@ impl Follower {
                 // head.
                 if let Some(failure) = failure.filter(|failure| !failure.transient) {
                     self.pace.finality_came(false, self.now);
-                    self.note(Note::NoFinality(failure));
+                    self.note(FollowNote::NoFinality(failure));
                 }
                 Ok(())
             }
@@ -570,7 +573,7 @@ impl Follower {
 
     fn ask_later(&mut self, question: Question, error: AnswerError, wait: Duration) {
         self.waiting = Waiting::Until(self.now.saturating_add(wait));
-        self.note(Note::Failed { question, error, wait });
+        self.note(FollowNote::Failed { question, error, wait });
     }
 
     /// Handles missing or wrong receipts of a block.
@@ -660,7 +663,7 @@ impl Follower {
                     Some(_) => anchors.hold(anchor),
                     // An earlier run found the anchor, and its block has been dropped since.
                     None if anchored == Some(anchor) => anchors.hold(anchor),
-                    None => self.actions.push(Action::Note(Note::AnchorNotCompared(anchor))),
+                    None => self.actions.push(Action::Note(FollowNote::AnchorNotCompared(anchor))),
                 }
             }
         }

@@ -13,7 +13,7 @@
 //! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is
 //!    one.
 //! 2. Pass every occurrence to [`Follower::handle`] as an [`Event`], starting with [`Event::Tick`].
-//!    `now` is the time since an arbitrary fixed moment.
+//!    `now` is the [current time](crate#time).
 //! 3. Carry out the returned [`Action`]s in order. At most one [`Question`] is open at a time, and
 //!    its documentation names the [`Answer`]s that it accepts. [`Answer::Complete`] or
 //!    [`Answer::Failed`] ends an answer of several parts.
@@ -202,7 +202,7 @@ pub enum Action {
     /// Deliver this update to the reader. The reply is [`Event::Acknowledged`].
     Update(UpdateId, Update),
     /// Show this note to the user.
-    Note(Note),
+    Note(FollowNote),
     /// The follower has ended: at its last block, at the head, after [`Event::Stop`], or with a
     /// fault.
     End(Result<(), Fault>),
@@ -379,7 +379,7 @@ pub struct NextBlocks {
 /// Note for the user; a program can ignore it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Note {
+pub enum FollowNote {
     /// The provider lags: its head is before the last block that it sent.
     Lags {
         /// Head of the provider.
@@ -413,7 +413,7 @@ pub enum Note {
     AnchorNotCompared(BlockRef),
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for FollowNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lags { head, last } => write!(

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::cursor::Cursor;
 use super::rules::{Rules, Subject};
-use super::{Config, Fault, Indexed, Note, Question, Source};
-use crate::eth::chain_profile::Stretch;
+use super::{Config, Fault, FollowNote, Indexed, Question, Source};
+use crate::eth::chain_profile::ProfileRange;
 use crate::eth::header::{BlockRef, HeaderBuf};
 use crate::eth::log_query::{BlockTag, LogQuery};
 
@@ -38,7 +38,7 @@ pub(super) struct Start {
 #[derive(Debug)]
 pub(super) enum Next {
     Ask(Question),
-    Note(Note),
+    Note(FollowNote),
     Done,
 }
 
@@ -47,7 +47,7 @@ impl Start {
         Self {
             tag,
             to,
-            from: left.map(Cursor::from),
+            from: left.map(Cursor::first),
             anchors: Vec::new(),
             left: left.and_then(|left| left.blocks.last()).map(|block| block.at),
             leaves_index_out: false,
@@ -89,11 +89,10 @@ impl Start {
         let Some(index) = self.index(config) else { return Ok(Next::Done) };
         let to = index.last.number;
         if !self.is_index_shared {
-            let proves = |stretch: &Stretch| stretch.first > to || stretch.bloom.proves_absence();
+            let proves = |range: &ProfileRange| range.first > to || range.bloom.proves_absence();
             // Every filter in the range of the index must prove absence, or the index would skip
             // blocks with logs.
-            let mut later =
-                config.profile.stretches().iter().filter(|stretch| stretch.first > from);
+            let mut later = config.profile.ranges().iter().filter(|range| range.first > from);
             let is_sound = config.profile.at(from).bloom.proves_absence();
             if !is_sound || !later.all(proves) {
                 return Err(Fault::IndexUnsound(to).into());
@@ -113,7 +112,7 @@ impl Start {
             None => Ok(Next::Done),
             Some(anchor) if anchor.number < index.first => {
                 self.compared += 1;
-                Ok(Next::Note(Note::AnchorNotCompared(anchor)))
+                Ok(Next::Note(FollowNote::AnchorNotCompared(anchor)))
             }
             Some(anchor) => Ok(Next::Ask(Question::IndexedBlock(anchor.number))),
         }

@@ -79,7 +79,7 @@ pub enum Linked {
     },
 }
 
-/// A block of a [`HeaderChain`], or a single header.
+/// A block of a [`LinkedHeaders`], or a single header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ChainBlock<'a> {
@@ -118,7 +118,7 @@ struct Fields {
 /// # Cost
 /// 368 bytes for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct HeaderChain {
+pub struct LinkedHeaders {
     first: u64,
     /// Parent hash of the first block, or of the block that must come first.
     parent: Option<B256>,
@@ -133,7 +133,7 @@ const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 /// bytes stay in the cache.
 const BATCH: usize = 64;
 
-impl HeaderChain {
+impl LinkedHeaders {
     /// Creates an empty chain. Its first block is the first header that is linked.
     pub fn new() -> Self {
         Self::default()

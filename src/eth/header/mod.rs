@@ -17,6 +17,6 @@ mod tests;
 mod view;
 
 pub use block_ref::BlockRef;
-pub use chain::{ChainBlock, ChainError, HeaderChain, Linked};
+pub use chain::{ChainBlock, ChainError, Linked, LinkedHeaders};
 pub use json::{HeaderBuf, JsonHeaderError};
 pub use view::{HeaderError, HeaderLayout, HeaderView, bloom_at_fixed_place};

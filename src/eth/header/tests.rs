@@ -143,7 +143,7 @@ fn a_filter_of_another_length_says_nothing() {
         let header = HeaderView::decode(&rlp).unwrap();
         assert_eq!(header.logs_bloom().bytes(), None);
         assert_eq!(bloom_at_fixed_place(&rlp), None);
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let linked = chain.push(&header).unwrap();
         assert_eq!((linked, chain.blooms()), (Linked::Extended, &[Bloom::repeat_byte(0xff)][..]));
         let header = HeaderBuf::from_rlp(rlp.clone()).unwrap();
@@ -246,13 +246,13 @@ fn runs() -> [Vec<Known>; 3] {
 fn runs_link_one_by_one_and_together() {
     for run in runs() {
         let concatenated: Vec<u8> = run.iter().flat_map(|header| header.rlp.clone()).collect();
-        let mut one_by_one = HeaderChain::new();
+        let mut one_by_one = LinkedHeaders::new();
         for header in &run {
             assert_eq!(one_by_one.push(&view(header)), Ok(Linked::Extended));
             assert_eq!(one_by_one.push(&view(header)), Ok(Linked::Known));
         }
         for backend in Backend::available() {
-            let mut together = HeaderChain::new();
+            let mut together = LinkedHeaders::new();
             assert_eq!(together.extend_from_rlp_on(backend, &concatenated), Ok(run.len()));
             assert_eq!(together, one_by_one);
         }
@@ -276,7 +276,7 @@ fn runs_link_one_by_one_and_together() {
 #[test]
 fn an_anchor_authenticates_what_is_below_it() {
     let [_, run, _] = runs();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     for header in &run {
         chain.push(&view(header)).map(drop).unwrap();
     }
@@ -293,7 +293,7 @@ fn an_anchor_authenticates_what_is_below_it() {
 #[test]
 fn what_does_not_follow_is_refused_and_changes_nothing() {
     let [run, _, other] = runs();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     for header in &run[..3] {
         chain.push(&view(header)).map(drop).unwrap();
     }
@@ -332,7 +332,7 @@ fn what_does_not_follow_is_refused_and_changes_nothing() {
 #[test]
 fn reorganisations_go_by_hash() {
     let [run, ..] = runs();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     for header in &run[..5] {
         chain.push(&view(header)).map(drop).unwrap();
     }
@@ -365,7 +365,7 @@ fn candidates_are_blocks() {
     let nobody = Address::repeat_byte(0x5e);
     let mut selective = 0;
     for run in runs() {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         let headers: Vec<_> =
             run.iter().map(|known| HeaderBuf::from_rlp(known.rlp.clone()).unwrap()).collect();
         for header in &headers {
@@ -385,7 +385,7 @@ fn candidates_are_blocks() {
         // A candidate has the same fields as the block of a single header.
         let query = LogQuery::new().compile();
         assert!(chain.candidates(&query).eq(headers.iter().map(ChainBlock::from)));
-        assert_eq!(HeaderChain::new().candidates(&query).next(), None);
+        assert_eq!(LinkedHeaders::new().candidates(&query).next(), None);
     }
     assert!(selective > 0);
 }
@@ -408,7 +408,7 @@ fn a_chain_ends_before_the_last_number() {
     };
     let last = with_number(u64::MAX, B256::ZERO);
     let last = HeaderView::decode(&last).unwrap();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     assert_eq!(chain.push(&last), Ok(Linked::Extended));
     let beyond = with_number(u64::MAX, last.hash());
     assert!(matches!(

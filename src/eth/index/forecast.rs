@@ -24,7 +24,7 @@ const SAMPLE: usize = 64;
 
 /// The requested blocks of one sealed section.
 #[derive(Debug)]
-struct Stretch<'a, F> {
+struct ProfileRange<'a, F> {
     segment: &'a Segment<F>,
     /// Number of the section within its segment, from 0.
     section: u32,
@@ -34,7 +34,7 @@ struct Stretch<'a, F> {
     blocks: RangeInclusive<u64>,
 }
 
-impl<F> Stretch<'_, F> {
+impl<F> ProfileRange<'_, F> {
     fn is_whole(&self) -> bool {
         self.blocks.end() - self.blocks.start() + 1 == SECTION as u64
     }
@@ -166,14 +166,14 @@ impl<S: Storage> Index<S> {
     fn stretches(
         &self,
         blocks: &RangeInclusive<u64>,
-    ) -> impl Iterator<Item = Stretch<'_, S::File>> {
+    ) -> impl Iterator<Item = ProfileRange<'_, S::File>> {
         let (start, end) = (*blocks.start(), *blocks.end());
         self.segments().iter().flat_map(move |segment| {
             (0..segment.id.sections).filter_map(move |section| {
                 let first = segment.header.first + u64::from(section) * SECTION as u64;
                 let last = first + SECTION as u64 - 1;
                 let blocks = first.max(start)..=last.min(end);
-                (!blocks.is_empty()).then_some(Stretch { segment, section, first, blocks })
+                (!blocks.is_empty()).then_some(ProfileRange { segment, section, first, blocks })
             })
         })
     }
@@ -191,7 +191,7 @@ impl<S: Storage> Index<S> {
 
 /// Returns the histogram of the fills of the requested blocks of a section.
 fn fills_of<F: super::storage::ReadAt>(
-    stretch: &Stretch<'_, F>,
+    stretch: &ProfileRange<'_, F>,
     record: &SectionRecord,
 ) -> Result<FillHistogram, IndexError> {
     let mut fills = FillHistogram::default();

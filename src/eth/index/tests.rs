@@ -12,7 +12,7 @@ use super::format::tail::{SLOT, Slot, SlotPlace};
 use super::{Folder, Index, Settings, Writer};
 use crate::eth::bloom::{self, BITS, BitPositions};
 use crate::eth::forecast::Forecast;
-use crate::eth::header::HeaderChain;
+use crate::eth::header::LinkedHeaders;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan;
 
@@ -64,8 +64,8 @@ fn headers(salt: u64) -> Vec<Vec<u8>> {
     headers
 }
 
-fn chain_of(headers: &[Vec<u8>]) -> HeaderChain {
-    let mut chain = HeaderChain::new();
+fn chain_of(headers: &[Vec<u8>]) -> LinkedHeaders {
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&headers.concat()).unwrap();
     chain
 }
@@ -104,7 +104,7 @@ impl Built {
     }
 
     /// Returns the result of the check for damage, then the result of the comparison with headers.
-    fn verdicts(&self, chain: &HeaderChain) -> [Result<(), IndexError>; 2] {
+    fn verdicts(&self, chain: &LinkedHeaders) -> [Result<(), IndexError>; 2] {
         let index = self.index();
         let checked = index.check(|_, _| {}).map(|_| ());
         [checked, index.verify(chain).map(|_| ())]
@@ -126,7 +126,7 @@ fn part_of(error: &IndexError) -> (Part, Option<u64>) {
 }
 
 /// Returns a chain with the headers of a range.
-fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> HeaderChain {
+fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> LinkedHeaders {
     let index = |number: u64| usize::try_from(number - FIRST).unwrap();
     chain_of(&headers[index(first)..=index(last)])
 }

@@ -21,7 +21,7 @@ use super::rows::Rows;
 use super::section::{Section, SectionRow, Turner};
 use super::storage::{ReadAt, Storage};
 use crate::eth::bloom::{self, BITS};
-use crate::eth::header::HeaderChain;
+use crate::eth::header::LinkedHeaders;
 
 /// Summary of a check for damage, returned by [`Index::check`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -101,7 +101,7 @@ impl<S: Storage> Index<S> {
     ///
     /// # Errors
     /// Returns the same errors as [`Verifier::add`].
-    pub fn verify(&self, chain: &HeaderChain) -> Result<Verified, IndexError> {
+    pub fn verify(&self, chain: &LinkedHeaders) -> Result<Verified, IndexError> {
         let mut verifier = self.verifier();
         verifier.add(chain)?;
         verifier.finish()
@@ -145,7 +145,7 @@ impl<S: Storage> Verifier<'_, S> {
     ///
     /// # Cost
     /// Transposes the headers and reads the rows of their sections.
-    pub fn add(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
+    pub fn add(&mut self, chain: &LinkedHeaders) -> Result<(), IndexError> {
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
             return Ok(());
         };

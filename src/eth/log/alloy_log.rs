@@ -3,7 +3,7 @@
 use alloy_rpc_types_eth::Log;
 
 use super::{LocatedLog, LogProblem};
-use crate::eth::json::{Place, ValueProblem};
+use crate::eth::json::{JsonPath, ValueProblem};
 use crate::eth::log_query::MAX_TOPICS;
 
 /// The conversion loses nothing: [`LocatedLog::try_from`] returns the same log.
@@ -49,7 +49,7 @@ impl TryFrom<Log> for LocatedLog {
         let topics = log.topics().len();
         if topics > MAX_TOPICS {
             let problem = ValueProblem::TooMany { found: topics, limit: MAX_TOPICS };
-            return Err(LogProblem::Value { place: Place::of("topics"), problem });
+            return Err(LogProblem::Value { place: JsonPath::of("topics"), problem });
         }
         Ok(Self {
             block_number: required(log.block_number, "blockNumber")?,
@@ -65,7 +65,7 @@ impl TryFrom<Log> for LocatedLog {
 }
 
 fn required<T>(value: Option<T>, field: &'static str) -> Result<T, LogProblem> {
-    let missing = LogProblem::Value { place: Place::of(field), problem: ValueProblem::Missing };
+    let missing = LogProblem::Value { place: JsonPath::of(field), problem: ValueProblem::Missing };
     value.ok_or(missing)
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::eth::bloom::{self, Answer, BitPositions, BloomView};
+use crate::eth::bloom::{self, BitPositions, BloomAnswer, BloomView};
 
 /// A query in hashed form: a conjunction of clauses, each a disjunction of values.
 ///
@@ -35,11 +35,11 @@ impl CompiledQuery {
     }
 
     /// Tests if a block with this filter may contain a match.
-    pub fn answer<'a>(&self, bloom: impl Into<BloomView<'a>>) -> Answer {
+    pub fn answer<'a>(&self, bloom: impl Into<BloomView<'a>>) -> BloomAnswer {
         match bloom.into().informative() {
-            None => Answer::NoInformation,
-            Some(bits) if self.may_match(bits) => Answer::Maybe,
-            Some(_) => Answer::No,
+            None => BloomAnswer::NoInformation,
+            Some(bits) if self.may_match(bits) => BloomAnswer::Maybe,
+            Some(_) => BloomAnswer::No,
         }
     }
 

@@ -12,7 +12,7 @@ use super::blocks::{BlockSelection, BlockTag};
 use super::query::{LogQuery, MAX_TOPICS, Semantics};
 use super::topics::TopicSet;
 use crate::eth::json::{
-    Fields, ObjectOf, Place, Prefix, Shape, ValueProblem, excerpt, fixed_bytes, number,
+    Fields, JsonPath, ObjectOf, Prefix, Shape, ValueProblem, excerpt, fixed_bytes, number,
 };
 
 /// The fields of a query in JSON.
@@ -60,14 +60,14 @@ pub enum QueryJsonError {
     #[error("{place}: {problem}")]
     Value {
         /// Position of the value.
-        place: Place,
+        place: JsonPath,
         /// Reason why the value is invalid.
         problem: ValueProblem,
     },
 }
 
 /// Returns a function that adds this position to a problem.
-fn wrong(place: Place) -> impl Fn(ValueProblem) -> QueryJsonError {
+fn wrong(place: JsonPath) -> impl Fn(ValueProblem) -> QueryJsonError {
     move |problem| QueryJsonError::Value { place, problem }
 }
 
@@ -108,8 +108,10 @@ impl LogQuery {
             (Some(hash), None, None) => BlockSelection::AtHash(read.hash(&hash)?),
             (Some(_), ..) => return Err(QueryJsonError::HashAndRange),
             (None, from, to) => BlockSelection::Range {
-                from: from.map(|block| read.block(&block, Place::of("fromBlock"))).transpose()?,
-                to: to.map(|block| read.block(&block, Place::of("toBlock"))).transpose()?,
+                from: from
+                    .map(|block| read.block(&block, JsonPath::of("fromBlock")))
+                    .transpose()?,
+                to: to.map(|block| read.block(&block, JsonPath::of("toBlock"))).transpose()?,
             },
         };
         let addresses = address.map_or(Ok(Vec::new()), |address| read.addresses(&address))?;
@@ -224,10 +226,10 @@ impl Reader {
             .text("a block hash in hex")
             .and_then(read)
             .map(B256::new)
-            .map_err(wrong(Place::of("blockHash")))
+            .map_err(wrong(JsonPath::of("blockHash")))
     }
 
-    fn block(&self, value: &Shape, place: Place) -> Result<BlockTag, QueryJsonError> {
+    fn block(&self, value: &Shape, place: JsonPath) -> Result<BlockTag, QueryJsonError> {
         value
             .text("a block number in hex or a tag")
             .and_then(|text| self.block_of(text))
@@ -253,7 +255,7 @@ impl Reader {
     }
 
     fn addresses(&self, value: &Shape) -> Result<Vec<Address>, QueryJsonError> {
-        let place = Place::of("address");
+        let place = JsonPath::of("address");
         let Shape::List(values) = value else {
             let address = value.text("an address or a list of them");
             return Ok(Vec::from([address
@@ -282,7 +284,7 @@ impl Reader {
     }
 
     fn topics(&self, value: &Shape) -> Result<Vec<TopicSet>, QueryJsonError> {
-        let place = Place::of("topics");
+        let place = JsonPath::of("topics");
         let Shape::List(positions) = value else {
             return Err(wrong(place)(value.instead_of("a list")));
         };
@@ -293,7 +295,7 @@ impl Reader {
         positions.map(|(at, position)| self.position(position, place.at(at))).collect()
     }
 
-    fn position(&self, value: &Shape, place: Place) -> Result<TopicSet, QueryJsonError> {
+    fn position(&self, value: &Shape, place: JsonPath) -> Result<TopicSet, QueryJsonError> {
         let values = match value {
             Shape::Null => return Ok(TopicSet::any()),
             Shape::List(values) => values,

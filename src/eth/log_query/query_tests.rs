@@ -8,7 +8,7 @@ use alloy_primitives::{Address, B256, Bytes, Log, U256, address, b256};
 
 use super::{BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlocks};
 use super::{Semantics, TopicSet};
-use crate::eth::bloom::{self, Answer};
+use crate::eth::bloom::{self, BloomAnswer};
 
 /// Go's `common.BytesToHash([]byte(text))`: right-aligned.
 fn hash(text: &str) -> B256 {
@@ -214,10 +214,10 @@ fn compiled_clauses() {
     assert!(LogQuery::new().topic3(TopicSet::any()).compile().matches_everything());
     let mut filter = [0; bloom::BYTES];
     bloom::accrue_log(&mut filter, &log(CONTRACT_2, &[a, a, c]));
-    assert_eq!(compiled.answer(&filter), Answer::Maybe);
+    assert_eq!(compiled.answer(&filter), BloomAnswer::Maybe);
     let mut other = [0; bloom::BYTES];
     bloom::accrue_log(&mut other, &log(CONTRACT_2, &[a, a]));
-    assert_eq!(compiled.answer(&other), Answer::No);
+    assert_eq!(compiled.answer(&other), BloomAnswer::No);
 }
 
 /// Each message names the requested block and the available one.

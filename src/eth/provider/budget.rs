@@ -4,6 +4,8 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::time::Duration;
 
+use crate::steady_clock::SteadyClock;
+
 /// Credits per second, and the cost of calls in credits. At most one second's worth of unused
 /// credits is saved up.
 ///
@@ -84,21 +86,23 @@ pub struct Spending {
     budget: Budget,
     /// Time at which the credits for all calls so far have been earned.
     paid_at: Duration,
+    clock: SteadyClock,
 }
 
 impl Spending {
     /// Creates an account with one second's worth of credits.
     pub fn new(budget: Budget) -> Self {
-        Self { budget, paid_at: Duration::ZERO }
+        Self { budget, paid_at: Duration::ZERO, clock: SteadyClock::default() }
     }
 
     /// Spends the cost of calls; returns the time to wait before sending them.
     ///
-    /// `now` is the time since an arbitrary fixed moment. Calls that cost more than one second's
+    /// `now` is the [current time](crate#time). Calls that cost more than one second's
     /// worth of credits wait until the excess is earned.
     #[must_use]
     pub fn spend(&mut self, method: &str, calls: usize, now: Duration) -> Duration {
         const SECOND: Duration = Duration::from_secs(1);
+        let now = self.clock.read(now);
         let cost = u64::from(self.budget.cost_of(method)).saturating_mul(calls as u64);
         #[expect(clippy::cast_precision_loss, reason = "an estimate of 53 bits")]
         let seconds = cost as f64 / self.budget.per_second;

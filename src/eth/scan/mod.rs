@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`candidates`], [`Scanner`] | tests one query against many filters |
 //! | [`QuerySet`] | tests many queries against many filters; queries may be added during the scan |
-//! | [`WatchList`] | tests many queries against the filter of a new block |
+//! | [`QueryList`] | tests many queries against the filter of a new block |
 //!
 //! A candidate is a block whose filter does not rule out a match ([`CompiledQuery::answer`]), so
 //! its receipts must be checked. A filter with all bits set carries no information, so its block is
@@ -14,6 +14,7 @@
 //!
 //! The results are the same on every [`Backend`], in ascending order.
 
+mod query_list;
 mod query_set;
 mod ranges;
 mod rows;
@@ -21,15 +22,14 @@ mod scanner;
 mod slices;
 #[cfg(test)]
 mod tests;
-mod watch_list;
 
 use alloc::vec::Vec;
 
 use chainsieve_lanes::simd::Backend;
 
+pub use query_list::QueryList;
 pub use query_set::{Hits, QueryId, QuerySet};
 pub use scanner::Scanner;
-pub use watch_list::WatchList;
 
 use crate::eth::bloom::Blooms;
 use crate::eth::log_query::CompiledQuery;

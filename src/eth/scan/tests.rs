@@ -2,7 +2,7 @@
 
 use chainsieve_lanes::simd::Backend;
 
-use super::{QueryId, QuerySet, Scanner, WatchList, candidates_on};
+use super::{QueryId, QueryList, QuerySet, Scanner, candidates_on};
 use crate::eth::bloom::{self, BITS, BYTES, BitPositions};
 use crate::eth::log_query::CompiledQuery;
 use testkit::Rng;
@@ -133,8 +133,8 @@ fn watches_are_those_one_by_one() {
                 shape => query(&mut rng, shape),
             })
             .collect();
-        let watches = WatchList::new(&queries);
-        let mut inserted = WatchList::default();
+        let watches = QueryList::new(&queries);
+        let mut inserted = QueryList::default();
         for (number, query) in (0..).zip(&queries) {
             assert_eq!(inserted.insert(query), number);
         }
@@ -301,7 +301,7 @@ fn a_block_with_a_match_is_a_candidate() {
             let query = CompiledQuery::new(clauses);
             for backend in Backend::available() {
                 assert!(candidates_on(backend, &query, &blooms).contains(block));
-                let watches = WatchList::new(&[CompiledQuery::new(vec![vec![]]), query.clone()]);
+                let watches = QueryList::new(&[CompiledQuery::new(vec![vec![]]), query.clone()]);
                 assert_eq!(watches.matching_on(backend, &blooms[*block]), [1]);
                 checked += 1;
             }

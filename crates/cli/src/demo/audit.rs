@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use chainsieve::alloy_primitives::{Address, B256, address};
-use chainsieve::eth::audit::{Action, Audit, AuditReport, Event, OmittedLog, Question, Status};
+use chainsieve::eth::audit::{
+    Action, Audit, AuditQuestion, AuditReport, Event, OmittedLog, Status,
+};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::forecast::expected_false;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -68,7 +70,7 @@ impl Block {
 pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let blocks = BLOCKS.into_iter().map(Block::read).collect::<anyhow::Result<Vec<_>>>()?;
     // The user has headers, and trusts the hash of the last one, for example as a finalised block.
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     for block in &blocks {
         chain.extend_from_rlp(&block.header)?;
     }
@@ -81,7 +83,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     // The share of blocks that pass the query's filter by chance.
     let rate = expected_false(&query.compile(), &fills) / 2.0;
 
-    let question = Question {
+    let question = AuditQuestion {
         chain: &chain,
         anchors: &[anchor],
         query: &query,
@@ -175,7 +177,7 @@ fn show_omission(page: &mut Page, OmittedLog { log, proof, .. }: &OmittedLog, pr
 }
 
 fn audit(
-    question: Question<'_>,
+    question: AuditQuestion<'_>,
     answer: &[LocatedLog],
     blocks: &[Block],
 ) -> anyhow::Result<AuditReport> {

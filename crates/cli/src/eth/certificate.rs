@@ -1,7 +1,7 @@
 //! The command `eth verify-certificate`.
 
 use anyhow::{Context as _, anyhow};
-use chainsieve::eth::audit::{Audit, AuditReport, Question, Status, Undecidable};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status, Undecidable};
 use chainsieve::eth::certificate::{Certificate, Trust, VerifyError};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
@@ -37,8 +37,14 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     };
     let semantics = args.query.semantics;
     let trust = Trust { anchors, profile: &profile, query: &query, semantics, blocks };
-    let question =
-        Question { chain: &chain, anchors, query: &query, blocks, semantics, profile: &profile };
+    let question = AuditQuestion {
+        chain: &chain,
+        anchors,
+        query: &query,
+        blocks,
+        semantics,
+        profile: &profile,
+    };
     // The audit determines the blocks whose receipts are needed.
     let audit = Audit::new(question, &[])?;
     let (receipts, mut warnings) = read_wanted(&audit, &chain, &args.receipts)?;

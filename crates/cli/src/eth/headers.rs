@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::files::{FileError, FileProblem, HeaderBatch, HeaderReader, Position};
-use chainsieve::eth::header::{ChainError, HeaderChain, HeaderView};
+use chainsieve::eth::header::{ChainError, HeaderView, LinkedHeaders};
 
 use crate::args::eth::HeaderFormat;
 use crate::progress::Progress;
@@ -27,12 +27,12 @@ impl Batch {
     }
 
     /// Links the headers to a chain.
-    pub(crate) fn link(&self, chain: &mut HeaderChain) -> anyhow::Result<()> {
+    pub(crate) fn link(&self, chain: &mut LinkedHeaders) -> anyhow::Result<()> {
         self.headers.link(chain).map_err(|error| self.not_linked(error))
     }
 
     /// Links the first header alone.
-    pub(crate) fn link_first(&self, chain: &mut HeaderChain) -> anyhow::Result<()> {
+    pub(crate) fn link_first(&self, chain: &mut LinkedHeaders) -> anyhow::Result<()> {
         self.headers.link_first(chain).map_err(|error| self.not_linked(error))
     }
 

@@ -1,11 +1,11 @@
 //! Links headers to one chain, batch by batch, on all cores.
 
 use anyhow::Context as _;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use rayon::prelude::*;
 
 use super::headers::{Batch, Headers};
-use crate::args::eth::LinkedHeaders;
+use crate::args::eth::LinkedHeaderArgs;
 
 /// The range of blocks to read; `None` means no bound.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,16 +20,16 @@ pub(crate) struct Bounds {
 /// The headers of a batch are linked in parallel with other batches; then the batch is linked to
 /// the one before it.
 pub(crate) fn for_each<R: Send>(
-    args: &LinkedHeaders,
+    args: &LinkedHeaderArgs,
     bounds: Bounds,
-    work: impl Fn(&HeaderChain) -> R + Sync,
-    mut take: impl FnMut(&HeaderChain, R) -> anyhow::Result<()>,
+    work: impl Fn(&LinkedHeaders) -> R + Sync,
+    mut take: impl FnMut(&LinkedHeaders, R) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let threads = args.threads.map_or(0, usize::from);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("threads")?;
     let mut headers = Headers::new(&args.headers, args.format);
     // An empty chain that continues the last batch.
-    let mut last: Option<HeaderChain> = None;
+    let mut last: Option<LinkedHeaders> = None;
     loop {
         let mut batches = Vec::new();
         while batches.len() < pool.current_num_threads() {
@@ -46,7 +46,7 @@ pub(crate) fn for_each<R: Send>(
             return Ok(());
         }
         let link = |batch: &Batch| {
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             let linked = batch.link(&mut chain);
             let found = linked.is_ok().then(|| work(&chain));
             (chain, linked, found)

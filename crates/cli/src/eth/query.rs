@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::{Address, B256};
 use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, event_topic};
-use chainsieve_provider::Events;
+use chainsieve_provider::EventDecoder;
 use serde_json::value::RawValue;
 
 use crate::args::UsageError;
@@ -117,7 +117,7 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     let declared = signature.trim();
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
     // The error of the canonical form contains the position of the mistake.
-    let events = Events::new().signature(&format!("event {declared}")).map_err(|_| error)?;
+    let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
     let signature = events.iter().next().context("no event")?.signature();
     // A declaration may name types of its own: hashed as it is, a slip would select nothing.
     match event_topic(&signature) {

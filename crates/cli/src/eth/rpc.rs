@@ -78,10 +78,10 @@ impl Bar {
                 return self.show(&stage.to_string(), *done, *total);
             }
             // The first line of `eth follow` contains this note as a warning.
-            Note::Follow(note @ follow::Note::AnchorNotCompared(_)) => {
+            Note::Follow(note @ follow::FollowNote::AnchorNotCompared(_)) => {
                 return self.shown().kept.push(note.to_string());
             }
-            Note::Follow(follow::Note::Failed { question, error, wait }) => {
+            Note::Follow(follow::FollowNote::Failed { question, error, wait }) => {
                 format!("{question}: {error}; again in {}", duration(*wait))
             }
             Note::Logs(logs) => count(*logs, "log"),

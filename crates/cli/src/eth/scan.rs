@@ -7,7 +7,7 @@ use chainsieve::eth::bloom::BloomView;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::fill::FillHistogram;
 use chainsieve::eth::forecast::expected_false;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::log_query::{BlockSelection, CompiledQuery, LogQuery};
 use chainsieve::eth::scan::Scanner;
 use chainsieve_provider::Warning;
@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let kept = Bounds { from, to: to.filter(|_| args.trust.anchor.is_empty()) };
     // The scanner orders its tests by the first headers, and is then shared by all batches.
     let scanner = OnceLock::new();
-    let find = |chain: &HeaderChain| {
+    let find = |chain: &LinkedHeaders| {
         let by = || Scanner::ordered_by(&compiled, chain.blooms());
         scanner.get_or_init(by).candidates(chain.blooms())
     };
@@ -132,7 +132,7 @@ impl Scan {
     }
 
     /// Adds a range of headers; returns the lines of its candidates.
-    fn take(&mut self, chain: &HeaderChain, found: &[usize], json: bool) -> String {
+    fn take(&mut self, chain: &LinkedHeaders, found: &[usize], json: bool) -> String {
         let anchored = chain.anchored_to(&self.anchors);
         self.anchored_to = anchored.or(self.anchored_to);
         let (range, at_hash) = (self.from..=self.to, self.at_hash);

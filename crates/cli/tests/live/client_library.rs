@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::time::Duration;
 
 use chainsieve::bitcoin::{FeeRate, Network};
 use chainsieve::btc::server::{Config, ServedChain};
@@ -97,7 +98,7 @@ impl Backend {
 
 /// Returns the events of a hit; none if it is unconfirmed.
 fn events(hit: &Hit) -> Vec<Event> {
-    let Some((at, _)) = hit.place else { return Vec::new() };
+    let Some(at) = hit.place.map(|place| place.block) else { return Vec::new() };
     let paid = hit.received.iter().map(|it| Move::Paid { vout: it.vout });
     let spent = hit.spent.iter().map(|it| Move::Spent { vin: it.vin });
     let event = |what| Event { height: at.height, block: at.hash, txid: hit.txid, what };
@@ -112,7 +113,7 @@ fn watched(wallet: &Wallet) -> chainsieve_client::Wallet {
 /// Adds bcoin's blocks to a node that also serves compact filters.
 fn follow(filters: &Node, node: &Bcoin, from: u32) {
     for block in node.blocks_from(from) {
-        let added = filters.chain_mut().add_block(block, u32::MAX);
+        let added = filters.chain_mut().add_block(block, Duration::MAX);
         assert!(added.errors.is_empty(), "{added:?}");
     }
 }

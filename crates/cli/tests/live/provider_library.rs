@@ -14,7 +14,7 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 use chainsieve::eth::provider::Budget;
 use chainsieve_provider::{
-    Audited, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, ProvenLogs,
+    AuditResult, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, ProvenLogs,
     Provider, Update,
 };
 use futures_core::Stream as _;
@@ -68,7 +68,7 @@ impl Caller {
         Self::Tokio(Runtime::new().expect("a runtime"))
     }
 
-    fn audit(&self, provider: &Provider, query: &LogQuery) -> Result<Audited, FetchError> {
+    fn audit(&self, provider: &Provider, query: &LogQuery) -> Result<AuditResult, FetchError> {
         match self {
             Self::Blocking => provider.audit(query),
             Self::Tokio(runtime) => {
@@ -304,7 +304,7 @@ fn two(scene: &Scene) {
         let audited = both.audit(&everything).expect("audited");
         let found: Vec<Status> = audited.reports.iter().map(AuditReport::status).collect();
         assert_eq!(found, statuses);
-        assert!(audited.asking.tip.is_own && audited.asking.tip.is_agreed());
+        assert!(audited.answers.tip.has_no_anchor && audited.answers.tip.is_agreed());
     }
 }
 
@@ -386,7 +386,7 @@ fn starts_at_another(node: &Anvil) {
         let both = provider(&[&url, node.rpc().url()]).retries(0);
         let both = both.anchor(node.hash_at(node.height())).build().expect("built");
         let safe = both.nodes()[1].block(BlockTag::Safe).expect("a safe block");
-        let following = both.follow(&LogQuery::new()).from(BlockTag::Safe).once().start();
+        let following = both.follow(&LogQuery::new()).start_at(BlockTag::Safe).once().start();
         let following = following.expect("it starts");
         let mut kept = Vec::new();
         for update in following.updates() {

@@ -178,7 +178,7 @@ fn commands_are_taken_between_files_of_filters() {
     wait_begun.recv_timeout(LIMIT).unwrap();
     let (sender, answer) = sync_channel(1);
     let seen = Arc::clone(&reads);
-    let query = move |_: &Machine, _: &Pool| sender.send(seen.load(Ordering::Acquire)).unwrap();
+    let query = move |_: &LightClient, _: &Pool| sender.send(seen.load(Ordering::Acquire)).unwrap();
     client.shared.command(Command::Query(Box::new(query))).unwrap();
     asked.send(()).unwrap();
     assert_eq!(answer.recv_timeout(LIMIT).unwrap(), 1);
@@ -194,7 +194,7 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
     };
     let storage = Hooked { on_read: Some(Arc::new(on_read)), ..Hooked::default() };
     let client = builder(&node).keep_filters(1 << 20).storage(storage);
-    let client = client.from(Birthday::Height(0)).start().unwrap();
+    let client = client.start_at(Birthday::Height(0)).start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
     // For the new wallet, the client reads the stored filters, which fails.

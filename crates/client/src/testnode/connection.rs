@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use chainsieve::btc::server::{Action, Event, Peer, Reason};
 
 use super::Shared;
+use crate::driver::unix_time;
 use crate::net::frame::{FrameError, read_frame, write_message};
 use crate::net::timed::Timed;
 
@@ -66,8 +67,8 @@ pub(super) fn talk(
     nonce: u64,
     met: impl FnOnce(&Peer),
 ) -> Ended {
-    let peer = Peer::new(shared.config, &shared.chain(), nonce, super::unix_time(), Duration::ZERO);
-    let mut talk = Talk { stream, shared, peer, since: Instant::now(), version: 0, met: Some(met) };
+    let peer = Peer::new(shared.config, &shared.chain(), nonce, unix_time());
+    let mut talk = Talk { stream, shared, peer, version: 0, met: Some(met) };
     talk.run().err().unwrap_or(Ended::Stopped)
 }
 
@@ -75,7 +76,6 @@ struct Talk<'a, F> {
     stream: &'a TcpStream,
     shared: &'a Shared,
     peer: Peer,
-    since: Instant,
     /// The chain's version at the last announcement.
     version: u64,
     met: Option<F>,
@@ -137,7 +137,7 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
     fn tell(&mut self, event: Event) -> Result<(), Ended> {
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            let actions = self.peer.handle(&self.shared.chain(), event, self.since.elapsed());
+            let actions = self.peer.handle(&self.shared.chain(), event, unix_time());
             for action in actions {
                 match action {
                     Action::Send(message) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 
 use super::connection::{self, Ended};
-use super::{Note, Shared};
+use super::{ConnectionNote, Shared};
 
 struct Guest {
     stream: Arc<TcpStream>,
@@ -43,7 +43,7 @@ impl Door {
                     // The peer is gone already, or no file descriptors are left. The node goes on:
                     // descriptors become free when other peers leave.
                     if error.kind() != io::ErrorKind::WouldBlock {
-                        self.shared.note(&Note::Lost(error));
+                        self.shared.note(&ConnectionNote::Lost(error));
                     }
                     return;
                 }
@@ -53,7 +53,7 @@ impl Door {
 
     fn admit(&mut self, stream: TcpStream, address: SocketAddr) {
         if self.guests.len() >= self.limit {
-            self.shared.note(&Note::Refused(address, self.limit));
+            self.shared.note(&ConnectionNote::Refused(address, self.limit));
             return;
         }
         let peer = self.shared.count.fetch_add(1, Ordering::AcqRel) + 1;
@@ -61,19 +61,19 @@ impl Door {
         let stream = Arc::new(stream);
         let own = Arc::clone(&stream);
         let talk = move || {
-            shared.note(&Note::Connected(peer, address));
-            let met = |met: &_| shared.note(&Note::Ready(peer, met));
+            shared.note(&ConnectionNote::Connected(peer, address));
+            let met = |met: &_| shared.note(&ConnectionNote::Ready(peer, met));
             let ended = match prepare(&own) {
                 Ok(()) => connection::talk(&own, &shared, nonce(), met),
                 Err(error) => Ended::Frame(error.into()),
             };
             // The shutdown fails if the peer has already closed the connection.
             drop(own.shutdown(Shutdown::Both));
-            shared.note(&Note::Disconnected(peer, &ended));
+            shared.note(&ConnectionNote::Disconnected(peer, &ended));
         };
         match thread::Builder::new().name(format!("peer {peer}")).spawn(talk) {
             Ok(thread) => self.guests.push(Guest { stream, thread }),
-            Err(error) => self.shared.note(&Note::Lost(error)),
+            Err(error) => self.shared.note(&ConnectionNote::Lost(error)),
         }
     }
 

@@ -34,7 +34,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::{Block, Network, Script, Transaction};
@@ -50,7 +50,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// An event of a connection, for a log. Peers are numbered from 1, in the order of connecting.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Note<'a> {
+pub enum ConnectionNote<'a> {
     /// A peer has connected.
     Connected(u64, SocketAddr),
     /// The handshake is done.
@@ -65,7 +65,7 @@ pub enum Note<'a> {
 }
 
 /// Callback that receives notes about connections.
-pub type Log = Box<dyn Fn(&Note<'_>) + Send + Sync>;
+pub type Log = Box<dyn Fn(&ConnectionNote<'_>) + Send + Sync>;
 
 /// The state that the node's threads share.
 struct Shared {
@@ -91,7 +91,7 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
-    fn note(&self, note: &Note<'_>) {
+    fn note(&self, note: &ConnectionNote<'_>) {
         if let Some(log) = &self.log {
             log(note);
         }
@@ -155,7 +155,7 @@ impl NodeBuilder {
     }
 
     /// Sets a callback that receives notes about connections, for a log. Several threads call it.
-    pub fn log(mut self, log: impl Fn(&Note<'_>) + Send + Sync + 'static) -> Self {
+    pub fn log(mut self, log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
     }
@@ -248,7 +248,7 @@ impl Node {
         let block =
             next_block(&parent.expect("the tip is in the chain"), tip.height + 1, script, txs);
         // The block is valid by the rules of regtest, so that this cannot fail.
-        let _added = chain.add_block(block.clone(), u32::MAX);
+        let _added = chain.add_block(block.clone(), Duration::MAX);
         block
     }
 
@@ -275,7 +275,7 @@ impl Node {
             // differ from those that they replace, even with the same script.
             regtest::solve(&mut block.header, parent.time + 2);
             parent = block.header;
-            let _added = chain.add_block(block.clone(), u32::MAX);
+            let _added = chain.add_block(block.clone(), Duration::MAX);
             blocks.push(block);
         }
         blocks
@@ -304,9 +304,4 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// Returns the Unix time in seconds.
-fn unix_time() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -6,7 +6,7 @@ use chainsieve_lanes::names;
 /// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[must_use]
-pub enum Answer {
+pub enum WatchAnswer {
     /// The key is certainly not in the set.
     No,
     /// The key may be in the set. The filters can't tell more, but the key store can
@@ -16,9 +16,9 @@ pub enum Answer {
     Yes,
 }
 
-names! { Answer, "an answer of a watch set": No = "no", Maybe = "maybe", Yes = "yes" }
+names! { WatchAnswer, "an answer of a watch set": No = "no", Maybe = "maybe", Yes = "yes" }
 
-impl Answer {
+impl WatchAnswer {
     /// Returns `true` if the key may be in the set: for every answer except [`No`](Self::No).
     pub const fn may_contain(self) -> bool {
         !matches!(self, Self::No)

@@ -46,7 +46,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, RwLock};
 
 pub use builder::{Progress, WatchSetBuilder};
-pub use errors::{Added, Answer, Removed, WatchError};
+pub use errors::{Added, Removed, WatchAnswer, WatchError};
 pub use export::{ExportError, Exposure};
 pub use kept_keys::KeptKeys;
 pub use key_store::{Acquired, Kept, KeyStore, Released};
@@ -63,8 +63,8 @@ use shard::{SHRUNK, Shape, Shard};
 /// the scripts that a wallet backend watches.
 ///
 /// - **Small sets** (by default up to 100,000 keys) are exact tables. Their answers are
-///   [`Answer::Yes`] or [`Answer::No`], and [`is_exact`](Self::is_exact) returns `true`.
-/// - **Large sets** are filters. [`Answer::No`] is certain. [`Answer::Maybe`] is wrong for about
+///   [`WatchAnswer::Yes`] or [`WatchAnswer::No`], and [`is_exact`](Self::is_exact) returns `true`.
+/// - **Large sets** are filters. [`WatchAnswer::No`] is certain. [`WatchAnswer::Maybe`] is wrong for about
 ///   one in a million of the keys that are not in the set. The filters take 27 to 30 bits per key
 ///   in addition to the keys, whether the set was built at once, grew or shrank.
 ///   [`confirm_batch`](Self::confirm_batch) looks up the keys that the filters may contain, and so
@@ -208,7 +208,7 @@ impl<S: KeyStore> WatchSet<S> {
         self.len() == 0
     }
 
-    /// Returns `true` if every answer is [`Answer::Yes`] or [`Answer::No`], as in small sets.
+    /// Returns `true` if every answer is [`WatchAnswer::Yes`] or [`WatchAnswer::No`], as in small sets.
     pub fn is_exact(&self) -> bool {
         (0..STRIPES).all(|stripe| self.read(stripe).is_exact())
     }
@@ -313,21 +313,21 @@ impl<S: KeyStore> WatchSet<S> {
     }
 
     /// Queries a key. The answer tells whether it is certain.
-    pub fn ask(&self, key: &[u8]) -> Answer {
+    pub fn ask(&self, key: &[u8]) -> WatchAnswer {
         self.ask_hashed(self.shape.hasher.hash(key), key)
     }
 
-    fn ask_hashed(&self, hash: u64, key: &[u8]) -> Answer {
+    fn ask_hashed(&self, hash: u64, key: &[u8]) -> WatchAnswer {
         match &*self.read(stripe_of(hash)) {
             Body::InStore => self.ask_store(hash, key),
-            Body::Exact(table) => Answer::exact(table.contains(hash, key)),
-            Body::Shards(shards) => Answer::of_filter(shards.of(hash).contains(hash)),
+            Body::Exact(table) => WatchAnswer::exact(table.contains(hash, key)),
+            Body::Shards(shards) => WatchAnswer::of_filter(shards.of(hash).contains(hash)),
         }
     }
 
-    /// Queries the store. Returns [`Answer::Maybe`] if the store fails.
-    fn ask_store(&self, hash: u64, key: &[u8]) -> Answer {
-        self.store.holds(hash, key).map_or(Answer::Maybe, Answer::exact)
+    /// Queries the store. Returns [`WatchAnswer::Maybe`] if the store fails.
+    fn ask_store(&self, hash: u64, key: &[u8]) -> WatchAnswer {
+        self.store.holds(hash, key).map_or(WatchAnswer::Maybe, WatchAnswer::exact)
     }
 
     /// Returns `true` if the key is in the set. The answer is exact: if the filters may contain the
@@ -338,9 +338,9 @@ impl<S: KeyStore> WatchSet<S> {
     pub fn confirm(&self, key: &[u8]) -> Result<bool, WatchError<S::Error>> {
         let hash = self.shape.hasher.hash(key);
         match self.ask_hashed(hash, key) {
-            Answer::No => Ok(false),
-            Answer::Yes => Ok(true),
-            Answer::Maybe => self.store.holds(hash, key).map_err(WatchError::Store),
+            WatchAnswer::No => Ok(false),
+            WatchAnswer::Yes => Ok(true),
+            WatchAnswer::Maybe => self.store.holds(hash, key).map_err(WatchError::Store),
         }
     }
 

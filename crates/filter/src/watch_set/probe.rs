@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::directory::{Directory, STRIPES, stripe_of};
-use super::errors::{Answer, WatchError};
+use super::errors::{WatchAnswer, WatchError};
 use super::key_store::KeyStore;
 use super::shard::{Shard, cuckoo_hash, gate_hash};
 use super::{Body, WatchSet};
@@ -89,7 +89,7 @@ impl<S: KeyStore> WatchSet<S> {
             if indices.is_empty() {
                 continue;
             }
-            let mut hit = |index: u32, answer: Answer| {
+            let mut hit = |index: u32, answer: WatchAnswer| {
                 if answer.may_contain() {
                     let is_certain = answer.is_certain();
                     probe.hits.push(Hit { index: index as usize, is_certain });
@@ -103,13 +103,13 @@ impl<S: KeyStore> WatchSet<S> {
                     for (index, cuckoo_hash) in &probe.survivors {
                         let hash = hashes[*index as usize];
                         let is_hit = shards.of(hash).is_behind_gate(hash, *cuckoo_hash);
-                        hit(*index, Answer::of_filter(is_hit));
+                        hit(*index, WatchAnswer::of_filter(is_hit));
                     }
                 }
                 Body::Exact(table) => {
                     for index in indices {
                         let (key, hash) = (&keys[*index as usize], hashes[*index as usize]);
-                        hit(*index, Answer::exact(table.contains(hash, key.as_ref())));
+                        hit(*index, WatchAnswer::exact(table.contains(hash, key.as_ref())));
                     }
                 }
                 Body::InStore => {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use chainsieve_filter::count_min::{CountMin, Update};
+use chainsieve_filter::count_min::{CountMin, UpdateRule};
 use chainsieve_filter::encoding::{DecodeError, EncodeError};
 use chainsieve_filter::membership::MergeError;
 use chainsieve_filter::sizing::SizingError;
@@ -15,9 +15,9 @@ use crate::golden;
 use crate::model::Laws;
 
 const HASHER: KeyHasher = KeyHasher::xxh3(7);
-const UPDATES: [Update; 2] = [Update::Plain, Update::Conservative];
+const UPDATES: [UpdateRule; 2] = [UpdateRule::Plain, UpdateRule::Conservative];
 
-fn sketch(width: u64, depth: u32, update: Update) -> CountMin {
+fn sketch(width: u64, depth: u32, update: UpdateRule) -> CountMin {
     CountMin::with_size(width, depth, update, HASHER).expect("a size")
 }
 
@@ -25,7 +25,7 @@ fn sketch(width: u64, depth: u32, update: Update) -> CountMin {
 /// in advance.
 struct Oracle {
     rows: Vec<Vec<u32>>,
-    update: Update,
+    update: UpdateRule,
 }
 
 impl Oracle {
@@ -52,7 +52,7 @@ impl Oracle {
         let (places, raised) = (self.places(key), self.estimate(key).saturating_add(n));
         for (place, row) in places.into_iter().zip(&mut self.rows) {
             row[place] = match self.update {
-                Update::Plain => row[place].saturating_add(n),
+                UpdateRule::Plain => row[place].saturating_add(n),
                 _ => row[place].max(raised),
             };
         }
@@ -118,7 +118,7 @@ fn strangers_are_too_high_as_often_as_theory_says() {
     let (mut at_least, mut strangers) = ([0_u64; 9], 0_u64);
     for seed in 0..40 {
         let hasher = KeyHasher::xxh3(seed);
-        let mut ours = CountMin::with_size(1_000, 3, Update::Plain, hasher).expect("a size");
+        let mut ours = CountMin::with_size(1_000, 3, UpdateRule::Plain, hasher).expect("a size");
         for key in 0..5_000_u64 {
             ours.add(&key.to_le_bytes(), 1);
         }
@@ -199,7 +199,7 @@ fn errors_are_nearly_as_likely_as_the_theory_allows() {
 #[test]
 fn conservative_estimates_are_lower_and_no_lower_than_the_count() {
     let (mut plain, mut conservative) =
-        (sketch(300, 4, Update::Plain), sketch(300, 4, Update::Conservative));
+        (sketch(300, 4, UpdateRule::Plain), sketch(300, 4, UpdateRule::Conservative));
     let mut exact: HashMap<u64, u32> = HashMap::new();
     for (key, n) in stream(3, 20_000) {
         plain.add(&key.to_le_bytes(), n);
@@ -238,7 +238,7 @@ fn a_plain_merge_is_the_sketch_of_both_streams() {
 #[test]
 fn a_conservative_merge_stays_an_upper_bound() {
     let [mut ours, mut theirs, mut both] = [(); 3].map(|()| sketch(200, 4, UPDATES[1]));
-    let mut plain = sketch(200, 4, Update::Plain);
+    let mut plain = sketch(200, 4, UpdateRule::Plain);
     let mut exact: HashMap<u64, u32> = HashMap::new();
     for (seed, half) in [(1, &mut ours), (2, &mut theirs)] {
         for (key, n) in stream(seed, 5_000) {
@@ -262,16 +262,16 @@ fn a_conservative_merge_stays_an_upper_bound() {
 
 #[test]
 fn others_are_not_merged() {
-    let mut ours = sketch(100, 3, Update::Plain);
+    let mut ours = sketch(100, 3, UpdateRule::Plain);
     ours.add(b"key", 5);
     let before = ours.clone();
     let other_hasher =
-        CountMin::with_size(100, 3, Update::Plain, KeyHasher::xxh3(8)).expect("a size");
+        CountMin::with_size(100, 3, UpdateRule::Plain, KeyHasher::xxh3(8)).expect("a size");
     assert_eq!(ours.merge(&other_hasher), Err(MergeError::Hasher));
     for other in [
-        sketch(101, 3, Update::Plain),
-        sketch(100, 4, Update::Plain),
-        sketch(100, 3, Update::Conservative),
+        sketch(101, 3, UpdateRule::Plain),
+        sketch(100, 4, UpdateRule::Plain),
+        sketch(100, 3, UpdateRule::Conservative),
     ] {
         assert!(matches!(ours.merge(&other), Err(MergeError::Shape { .. })));
     }
@@ -297,7 +297,7 @@ fn counters_stop_at_the_end() {
 
 #[test]
 fn sizes_follow_from_the_errors() {
-    let sized = |epsilon, delta| CountMin::with_error(epsilon, delta, Update::Plain, HASHER);
+    let sized = |epsilon, delta| CountMin::with_error(epsilon, delta, UpdateRule::Plain, HASHER);
     for (epsilon, delta, width, depth) in
         [(0.01, 0.01, 272, 5), (0.001, 0.001, 2_719, 7), (0.9, 0.9, 4, 1), (1e-4, 1e-4, 27_183, 10)]
     {
@@ -315,10 +315,10 @@ fn sizes_follow_from_the_errors() {
         sized(f64::MIN_POSITIVE, 0.1),
         sized(0.1, 1e-60),
         sized(0.1, f64::MIN_POSITIVE),
-        CountMin::with_size(0, 1, Update::Plain, HASHER),
-        CountMin::with_size(u64::MAX, 1, Update::Plain, HASHER),
-        CountMin::with_size(1, 0, Update::Plain, HASHER),
-        CountMin::with_size(1, 129, Update::Plain, HASHER),
+        CountMin::with_size(0, 1, UpdateRule::Plain, HASHER),
+        CountMin::with_size(u64::MAX, 1, UpdateRule::Plain, HASHER),
+        CountMin::with_size(1, 0, UpdateRule::Plain, HASHER),
+        CountMin::with_size(1, 129, UpdateRule::Plain, HASHER),
     ] {
         assert!(matches!(result, Err(SizingError::Parameter { .. })), "{result:?}");
     }
@@ -326,7 +326,7 @@ fn sizes_follow_from_the_errors() {
 
 fn golden() -> CountMin {
     let hasher = KeyHasher::siphash_1_3([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
-    let mut sketch = CountMin::with_size(269, 5, Update::Conservative, hasher).expect("a size");
+    let mut sketch = CountMin::with_size(269, 5, UpdateRule::Conservative, hasher).expect("a size");
     for (key, n) in (0..100_u64).zip((1..8).cycle()) {
         sketch.add(&key.to_le_bytes(), n);
     }
@@ -340,7 +340,8 @@ fn golden_bytes() {
     assert_eq!((&sketch, sketch.total()), (&golden(), 395));
     assert_eq!(sketch.estimate(&6_u64.to_le_bytes()), 7);
     assert_eq!(Kind::of(&bytes), Ok(Kind::CountMin));
-    let secret = CountMin::with_size(10, 2, Update::Plain, KeyHasher::random()).expect("a size");
+    let secret =
+        CountMin::with_size(10, 2, UpdateRule::Plain, KeyHasher::random()).expect("a size");
     assert_eq!(secret.encode(), Err(EncodeError::SecretKey));
 }
 
@@ -392,7 +393,7 @@ fn hostile_bytes() {
     }
     let behind = bytes.len() - 12;
     assert!(matches!(changed(behind, 1), Err(DecodeError::NotZero(_))));
-    let none = CountMin::with_size(3, 1, Update::Conservative, HASHER).expect("a size");
+    let none = CountMin::with_size(3, 1, UpdateRule::Conservative, HASHER).expect("a size");
     let mut bytes = none.encode().expect("no secret");
     bytes[32] = 1;
     golden::mend(&mut bytes);
@@ -401,9 +402,9 @@ fn hostile_bytes() {
 
 #[test]
 fn a_sketch_begins_anew() {
-    let mut ours = sketch(50, 3, Update::Conservative);
+    let mut ours = sketch(50, 3, UpdateRule::Conservative);
     assert_eq!((ours.insert(b"key"), ours.insert(b"key")), (Ok(true), Ok(false)));
     assert_eq!((ours.estimate(b"key"), ours.is_empty()), (2, false));
     ours.clear();
-    assert_eq!(ours, sketch(50, 3, Update::Conservative));
+    assert_eq!(ours, sketch(50, 3, UpdateRule::Conservative));
 }

@@ -2,7 +2,7 @@
 //! never panics, and its memory is in proportion to the bytes.
 
 use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
-use chainsieve_filter::count_min::{CountMin, Update};
+use chainsieve_filter::count_min::{CountMin, UpdateRule};
 use chainsieve_filter::cuckoo::{CuckooFilter8, CuckooFilter12, CuckooFilter16};
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
@@ -66,7 +66,7 @@ fn victims() -> Vec<Victim> {
         sharded.into(),
         BinaryFuse16::build(&hashes, 1, hasher).expect("built").into(),
         RibbonFilter::build(&hashes, 0.01, 1, hasher).expect("built").into(),
-        filled(CountMin::with_size(61, 3, Update::Plain, hasher).expect("a sketch"), &keys),
+        filled(CountMin::with_size(61, 3, UpdateRule::Plain, hasher).expect("a sketch"), &keys),
     ];
     let victim = |filter: AnyFilter| Victim {
         kind: filter.kind(),

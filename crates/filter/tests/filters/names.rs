@@ -3,10 +3,10 @@
 use core::fmt::{Debug, Display};
 use core::str::FromStr;
 
-use chainsieve_filter::count_min::Update;
+use chainsieve_filter::count_min::UpdateRule;
 use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::guava::Strategy;
-use chainsieve_filter::watch_set::Answer;
+use chainsieve_filter::watch_set::WatchAnswer;
 use chainsieve_filter::{Kind, UnknownName};
 
 fn check<T>(values: impl IntoIterator<Item = T>, name: fn(T) -> &'static str)
@@ -28,12 +28,12 @@ where
 #[test]
 fn names_are_read_as_written() {
     check(Kind::ALL, Kind::name);
-    check([Update::Plain, Update::Conservative], Update::name);
+    check([UpdateRule::Plain, UpdateRule::Conservative], UpdateRule::name);
     check([Strategy::Murmur128Mitz32, Strategy::Murmur128Mitz64], Strategy::name);
-    check([Answer::No, Answer::Maybe, Answer::Yes], Answer::name);
+    check([WatchAnswer::No, WatchAnswer::Maybe, WatchAnswer::Yes], WatchAnswer::name);
     assert_eq!(HashFunction::Xxh64 { seed: 7 }.to_string(), "xxh64");
     assert_eq!(
-        "mean".parse::<Update>().unwrap_err().to_string(),
+        "mean".parse::<UpdateRule>().unwrap_err().to_string(),
         "\"mean\" is not a rule of updates: known are plain, conservative"
     );
 }

@@ -10,8 +10,8 @@ fn log(topics: Vec<B256>, data: Bytes) -> Log {
     Log::new_unchecked(Address::ZERO, topics, data)
 }
 
-fn both() -> Events {
-    Events::new()
+fn both() -> EventDecoder {
+    EventDecoder::new()
         .signature("event Transfer(address indexed from, address indexed to, uint256 value)")
         .and_then(|it| {
             it.signature("event Transfer(address indexed, address indexed, uint256 indexed id);")
@@ -47,7 +47,8 @@ fn two_events_of_one_topic_are_told_apart() {
 /// `(0x123, [0x456, 0x789], "1234567890", "Hello, world!")`, here as the data of an event.
 #[test]
 fn values_are_those_of_the_specification() {
-    let events = Events::new().signature("event f(uint256 a, uint32[] b, bytes10 c, bytes d)");
+    let events =
+        EventDecoder::new().signature("event f(uint256 a, uint32[] b, bytes10 c, bytes d)");
     let events = events.unwrap();
     let topic = keccak256("f(uint256,uint32[],bytes10,bytes)");
     let data = bytes!(
@@ -87,7 +88,8 @@ fn in_hex(text: &str) -> String {
 /// For an indexed argument of dynamic size, a log contains only the hash.
 #[test]
 fn an_indexed_text_is_its_hash() {
-    let events = Events::new().signature("event Named(string indexed name, bytes32 indexed word)");
+    let events =
+        EventDecoder::new().signature("event Named(string indexed name, bytes32 indexed word)");
     let events = events.unwrap();
     let (name, word) = (keccak256("someone"), B256::repeat_byte(5));
     let topics = vec![keccak256("Named(string,bytes32)"), name, word];
@@ -98,18 +100,18 @@ fn an_indexed_text_is_its_hash() {
 
 #[test]
 fn what_names_no_event_is_refused() {
-    let of = |text: &str| Events::new().signature(text);
-    assert!(matches!(of("Transfer"), Err(EventsError::Signature(_))));
-    assert!(matches!(of("event A() anonymous"), Err(EventsError::Anonymous(_))));
+    let of = |text: &str| EventDecoder::new().signature(text);
+    assert!(matches!(of("Transfer"), Err(EventDecoderError::Signature(_))));
+    assert!(matches!(of("event A() anonymous"), Err(EventDecoderError::Anonymous(_))));
     let deep = format!("event A({}uint256{} a)", "(".repeat(100_000), ")".repeat(100_000));
-    assert!(matches!(of(&deep), Err(EventsError::TooDeep(_))));
+    assert!(matches!(of(&deep), Err(EventDecoderError::TooDeep(_))));
     let deep = format!("event A(uint256{} a)", "[]".repeat(33));
-    assert!(matches!(of(&deep), Err(EventsError::TooDeep(_))));
+    assert!(matches!(of(&deep), Err(EventDecoderError::TooDeep(_))));
     assert!(of(&format!("event A(uint256{} a)", "[]".repeat(30))).is_ok());
-    let abi = |text: &str| Events::new().json_abi(text);
-    assert!(matches!(abi("[]"), Err(EventsError::Empty)));
-    assert!(matches!(abi("{}"), Err(EventsError::Abi(_))));
-    assert_eq!(abi(&" ".repeat(MAX_ABI + 1)).err(), Some(EventsError::TooLong(MAX_ABI + 1)));
+    let abi = |text: &str| EventDecoder::new().json_abi(text);
+    assert!(matches!(abi("[]"), Err(EventDecoderError::Empty)));
+    assert!(matches!(abi("{}"), Err(EventDecoderError::Abi(_))));
+    assert_eq!(abi(&" ".repeat(MAX_ABI + 1)).err(), Some(EventDecoderError::TooLong(MAX_ABI + 1)));
     let usdt = address!("dac17f958d2ee523a2206206994597c13d831ec7");
     let query = both().query().address(usdt);
     assert!(query.matches(

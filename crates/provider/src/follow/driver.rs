@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Instant;
 
 use chainsieve::eth::follow::{
     Action, Answer, Event, Failure, Fault, Follower, Question, QuestionId,
@@ -15,7 +14,7 @@ use chainsieve::eth::log_query::BlockTag;
 use super::cursor_file::CursorFile;
 use super::shared::Shared;
 use super::{CandidateIndex, FollowError, FollowStatus, LogUpdate};
-use crate::node::{Node, RpcError};
+use crate::node::{Node, RpcError, unix_time};
 use crate::note::Note;
 use crate::provider::Provider;
 
@@ -29,7 +28,6 @@ pub(super) struct Driver {
     file: Option<CursorFile>,
     index: Option<Box<dyn CandidateIndex>>,
     shared: Arc<Shared>,
-    began: Instant,
 }
 
 /// Why an answer in several parts ended before its last part.
@@ -53,11 +51,11 @@ impl Driver {
         index: Option<Box<dyn CandidateIndex>>,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { provider, node: 0, asked: 0, follower, file, index, shared, began: Instant::now() }
+        Self { provider, node: 0, asked: 0, follower, file, index, shared }
     }
 
     fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
-        self.follower.handle(event, self.began.elapsed())
+        self.follower.handle(event, unix_time())
     }
 
     fn is_stopping(&self) -> bool {
@@ -97,7 +95,7 @@ impl Driver {
                 },
                 None => {
                     let wait = self.follower.wake_at();
-                    let wait = wait.map(|at| at.saturating_sub(self.began.elapsed()));
+                    let wait = wait.map(|at| at.saturating_sub(unix_time()));
                     self.provider.stop().wait_for(wait, || self.shared.has_acknowledged());
                     let id = self.shared.take_acknowledged();
                     actions.extend(self.handle(id.map_or(Event::Tick, Event::Acknowledged)));

@@ -159,7 +159,7 @@ impl Provider {
 
 impl FollowBuilder {
     /// Sets the first block, which replaces that of the query.
-    pub fn from(mut self, block: impl Into<BlockTag>) -> Self {
+    pub fn start_at(mut self, block: impl Into<BlockTag>) -> Self {
         self.adjust.query = self.adjust.query.from_block(block);
         self
     }

@@ -30,6 +30,7 @@ use calls::{Call, Caller};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::RpcError;
 use transport::Transport;
+pub(crate) use transport::unix_time;
 
 /// Callback that receives each note, and the endpoint of the node that the note is about.
 type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;

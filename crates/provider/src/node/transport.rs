@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ureq::http::HeaderMap;
 use ureq::{Agent, Error};
@@ -35,8 +35,6 @@ pub(super) struct Transport {
     options: Options,
     max_body: u64,
     spending: Option<Arc<Mutex<Spending>>>,
-    /// Start of the clock for the budget.
-    began: Instant,
     sent: Arc<AtomicU64>,
 }
 
@@ -46,6 +44,11 @@ pub(super) struct Body {
     pub(super) text: String,
     pub(super) status: u16,
     pub(super) retry_after: Option<Duration>,
+}
+
+/// Returns the time since the Unix epoch by the system's clock.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Transport {
@@ -71,8 +74,8 @@ impl Transport {
             options.note(&endpoint, &Note::OpenToProxy);
         }
         let spending = options.budget.clone().map(|it| Arc::new(Mutex::new(Spending::new(it))));
-        let (began, sent) = (Instant::now(), Arc::default());
-        Self { agent, endpoint, options, max_body: MAX_BODY, spending, began, sent }
+        let sent = Arc::default();
+        Self { agent, endpoint, options, max_body: MAX_BODY, spending, sent }
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {
@@ -98,7 +101,7 @@ impl Transport {
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = self.began.elapsed();
+            let now = unix_time();
             let waits = methods.iter().map(|method| spending.spend(method, 1, now));
             let wait = waits.max().unwrap_or_default();
             drop(spending);

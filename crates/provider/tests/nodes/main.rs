@@ -117,7 +117,7 @@ fn a_node_that_lags_shortens_the_range_and_is_named() {
             Warning::Lags { node: behind.clone(), tag: BlockTag::Latest, block: 20, highest: 100 };
         assert!(proven.warnings.contains(&lags), "{:?}", proven.warnings);
         let audited = provider.audit(&query()).expect("audited");
-        assert!(audited.asking.warnings.contains(&lags), "{:?}", audited.asking.warnings);
+        assert!(audited.answers.warnings.contains(&lags), "{:?}", audited.answers.warnings);
         assert!(audited.reports.iter().all(|report| report.status() == Status::Complete));
     }
     // If one node has the last block of a range, the lagging node does not matter.

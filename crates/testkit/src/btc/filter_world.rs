@@ -2,6 +2,7 @@
 //! it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use chainsieve::bitcoin::bip158;
 use chainsieve::bitcoin::block::Header;
@@ -15,8 +16,8 @@ use crate::Rng;
 use crate::btc::coins::{self, Coin};
 use crate::btc::regtest;
 
-/// A time after the time of every block, in Unix seconds.
-pub const NOW: u32 = 1_700_000_000;
+/// A time after the time of every block.
+pub const NOW: Duration = Duration::from_secs(1_700_000_000);
 /// Largest number of outputs that are kept for spending; the others are never spent.
 const UNSPENT: usize = 24;
 

@@ -14,7 +14,7 @@ use chainsieve::btc::bip157::{Action, Config, Event, FilterSync, Message, Reason
 use chainsieve::btc::bip158::BlockFilter;
 use chainsieve::btc::headers::HeaderChain;
 use chainsieve::btc::peer::PeerId;
-use chainsieve::btc::server::filters::{Answer, FilterServer, MemoryFilterStore};
+use chainsieve::btc::server::filters::{FilterResponse, FilterServer, MemoryFilterStore};
 
 use crate::btc::filter_world::{NOW, World};
 
@@ -114,7 +114,7 @@ impl Run {
         let services = ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS;
         let server = FilterServer::new(&chain.headers, &chain.store, services);
         match server.answer(&NetworkMessage::from(message)) {
-            Some(Answer::Send(mut reply)) => {
+            Some(FilterResponse::Send(mut reply)) => {
                 std::iter::from_fn(|| reply.next_message(&chain.store)).collect()
             }
             other => panic!("a request that breaks Core's rules: {other:?}"),

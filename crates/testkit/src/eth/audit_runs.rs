@@ -6,9 +6,9 @@ use alloy_consensus::ReceiptEnvelope;
 use alloy_consensus::private::alloy_eips::{Decodable2718 as _, Encodable2718 as _};
 use alloy_primitives::{B256, hex};
 use alloy_rlp::Decodable as _;
-use chainsieve::eth::audit::{Audit, AuditReport, Event, Question};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Event};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderChain, HeaderView};
+use chainsieve::eth::header::{HeaderView, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::BlockReceipts;
@@ -56,12 +56,12 @@ impl Block {
 /// Consecutive blocks, each the parent of the next one.
 pub struct Run {
     pub blocks: Vec<Block>,
-    pub chain: HeaderChain,
+    pub chain: LinkedHeaders,
 }
 
 impl Run {
     pub fn new(blocks: Vec<Block>) -> Self {
-        let mut chain = HeaderChain::new();
+        let mut chain = LinkedHeaders::new();
         for block in &blocks {
             chain.extend_from_rlp(&block.header).expect("a chain");
         }
@@ -93,8 +93,8 @@ impl Run {
         query: &'a LogQuery,
         anchors: &'a [B256],
         profile: &'a ChainProfile,
-    ) -> Question<'a> {
-        Question {
+    ) -> AuditQuestion<'a> {
+        AuditQuestion {
             chain: &self.chain,
             anchors,
             query,
@@ -111,7 +111,11 @@ impl Run {
     }
 
     /// Runs an audit with all receipts that it requests.
-    pub fn audit_question(&self, question: Question<'_>, answer: &[LocatedLog]) -> AuditReport {
+    pub fn audit_question(
+        &self,
+        question: AuditQuestion<'_>,
+        answer: &[LocatedLog],
+    ) -> AuditReport {
         let mut audit = Audit::new(question, answer).expect("the chain covers the range");
         self.send(&mut audit, |_| true);
         let report = audit.finish();

@@ -2,7 +2,7 @@
 
 use alloy_primitives::B256;
 use chainsieve::eth::bloom;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Index, IndexError, Settings, Storage, Writer};
 use chainsieve::eth::log_query::CompiledQuery;
 
@@ -65,7 +65,7 @@ impl Session {
         self.append(&chain)
     }
 
-    pub fn append(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
+    pub fn append(&mut self, chain: &LinkedHeaders) -> Result<(), IndexError> {
         let done = self.recorder.done();
         self.states.extend(chain.blocks().map(|block| (done, Some(block.hash))));
         let appended = self.writer.append(chain)?;
@@ -116,7 +116,7 @@ impl Session {
 pub fn check_reader<S: Storage>(index: &Index<S>, first: u64, tip: B256, blocks: &Blocks) {
     let all = first..=blocks.number(tip);
     assert_eq!(index.numbers(), Some(all.clone()));
-    assert_eq!(index.anchor(*all.end()).expect("the last block"), (*all.end(), tip));
+    assert_eq!(index.next_known_hash(*all.end()).expect("the last block"), (*all.end(), tip));
     for (value, expected) in VALUES.iter().zip(blocks.found(tip)) {
         let query = CompiledQuery::new(vec![vec![bloom::positions(value)]]);
         let found = index.candidates(&query, all.clone()).expect("answered");

@@ -2,7 +2,7 @@
 
 use alloy_consensus::Header;
 use chainsieve::alloy_primitives::{B256, Bloom, U256};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 
 /// Returns a header without transactions. Gas and extra data depend on `branch`, so that two
 /// branches have different hashes. Timestamps are twelve seconds apart.
@@ -41,9 +41,14 @@ pub fn linked_rlp(
 }
 
 /// Returns the same headers as a chain.
-pub fn linked_headers(first: u64, parent: B256, branch: u64, blooms: &[[u8; 256]]) -> HeaderChain {
+pub fn linked_headers(
+    first: u64,
+    parent: B256,
+    branch: u64,
+    blooms: &[[u8; 256]],
+) -> LinkedHeaders {
     let rlp = linked_rlp(first, parent, branch, blooms.iter().map(Bloom::from)).concat();
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     chain.extend_from_rlp(&rlp).expect("linked headers");
     chain
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use alloy_primitives::{B256, Bloom, BloomInput};
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 
 use crate::eth::linked_headers::linked_headers;
 
@@ -54,7 +54,7 @@ impl Blocks {
         parent_hash: B256,
         count: usize,
         branch: u64,
-    ) -> HeaderChain {
+    ) -> LinkedHeaders {
         let numbers = (0..count).map(|block| first + block as u64);
         let filters = numbers.map(|number| filter(number.wrapping_add(branch)).0.0);
         let filters: Vec<_> = filters.collect();

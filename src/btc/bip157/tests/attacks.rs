@@ -5,10 +5,10 @@ use core::time::Duration;
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Config, Event, FilterSync, Finding, Message, VerifiedFilter, Why};
+use crate::btc::bip157::{Config, Event, FilterSync, Finding, Message, ScanReason, VerifiedFilter};
 use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BlockFilter, BoundBlock};
-use crate::btc::headers::{Anchor, HeaderChain};
+use crate::btc::headers::{HeaderChain, TrustedStart};
 use crate::btc::peer::{Grade, PeerId};
 
 fn is_block(message: &Message) -> bool {
@@ -89,15 +89,15 @@ fn anchored(chain: &TestChain) -> HeaderChain {
     for height in 1..=3_000 {
         work = work + header(height).work();
     }
-    let anchor = Anchor {
+    let trusted_start = TrustedStart {
         height: 3_000,
         headers: (2_990..=3_000).map(header).collect(),
         period_first: header(2_016),
         work,
     };
-    let mut headers = HeaderChain::from_anchor(Network::Regtest, anchor).unwrap();
+    let mut headers = HeaderChain::from_trusted_start(Network::Regtest, trusted_start).unwrap();
     let new: Vec<_> = (3_001..=chain.tip()).map(header).collect();
-    headers.accept(&new, u32::MAX).unwrap();
+    headers.accept(&new, Duration::MAX).unwrap();
     headers
 }
 
@@ -116,7 +116,7 @@ fn a_hit_that_is_found_late() {
     let hit = VerifiedFilter { at: chain.at(27), filter, grade: Grade::OnePeer };
     world.event(Event::Matched(Box::new(hit)));
     world.event(Event::Block(None, Box::new(chain.blocks[27].clone())));
-    assert_eq!(world.scanned(Why::Matched), [27]);
+    assert_eq!(world.scanned(ScanReason::Matched), [27]);
     assert!(world.hits.contains(&27));
 }
 
@@ -136,7 +136,7 @@ fn a_block_that_is_wanted_twice_comes_once() {
     world.event(Event::Rescan(20..=u32::MAX));
     world.settle();
     world.assert_complete(&chain);
-    assert_eq!(world.scanned(Why::Disputed), [27]);
+    assert_eq!(world.scanned(ScanReason::Disputed), [27]);
 }
 
 /// Liars that connect one after another, each with another claim and without its filter, cannot
@@ -156,7 +156,7 @@ fn a_dispute_ends_however_many_join() {
         world.settle();
         world.wait(20);
     }
-    assert_eq!(world.scanned(Why::Disputed), [27]);
+    assert_eq!(world.scanned(ScanReason::Disputed), [27]);
 }
 
 /// Liars that connect one after another and send their filters, while no peer has the block, cannot
@@ -281,7 +281,7 @@ fn proofs_are_bounded() {
         world.settle();
     }
     assert!(world.sync.claims().num_refuted() <= 32);
-    assert!(world.scanned(Why::Disputed).len() <= 1);
+    assert!(world.scanned(ScanReason::Disputed).len() <= 1);
     world.assert_complete(&chain);
 }
 

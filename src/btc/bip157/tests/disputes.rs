@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bitcoin::Network;
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Contradiction, Event, Finding, Message, Reason, Why};
+use crate::btc::bip157::{Action, Contradiction, Event, Finding, Message, Reason, ScanReason};
 use crate::btc::bip158::{BlockFilter, filter_hash};
 use crate::btc::peer::{Grade, PeerId};
 
@@ -36,7 +36,7 @@ fn what_the_block_does_not_decide_is_scanned() {
         let mut world = world(&chain, nodes);
         world.settle();
         world.assert_complete(&chain);
-        assert_eq!(world.scanned(Why::Disputed), [27, 1_997]);
+        assert_eq!(world.scanned(ScanReason::Disputed), [27, 1_997]);
         let undecided = [27, 1_997].map(|height| Finding::Undecided(chain.at(height)));
         assert!(undecided.iter().all(|finding| world.findings().contains(finding)));
         assert_eq!(world.reasons(), []);
@@ -54,7 +54,7 @@ fn what_the_block_does_not_decide_is_scanned() {
         world.event(Event::Rescan(1_000..=u32::MAX));
         world.settle();
         world.assert_complete(&chain);
-        assert_eq!(world.scanned(Why::Disputed), [1_997]);
+        assert_eq!(world.scanned(ScanReason::Disputed), [1_997]);
     }
 }
 
@@ -79,7 +79,7 @@ fn what_the_block_refutes_convicts() {
             let proof = false_filter.proof.as_ref().unwrap();
             proof.verify(chain.hash(15), Network::Regtest).unwrap();
             assert_eq!(world.sync.peers().count(), 2);
-            assert_eq!(world.scanned(Why::Disputed), [15]);
+            assert_eq!(world.scanned(ScanReason::Disputed), [15]);
             assert_eq!(world.grade(14), Some(Grade::Peers(2)));
         }
     }
@@ -108,7 +108,7 @@ fn one_honest_peer_is_enough() {
         world.assert_complete(&chain);
         assert_eq!(world.reasons().len(), 1, "the block does not refute the other liars");
         // One block for each height, and again those that were in flight from the convicted liar.
-        let disputed = world.scanned(Why::Disputed);
+        let disputed = world.scanned(ScanReason::Disputed);
         assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
         let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
         assert!(blocks <= chain.truth().len() + 16, "{blocks}");
@@ -144,7 +144,7 @@ fn a_claim_without_its_filter_costs_no_block() {
             panic!("{reasons:?}")
         };
         assert_eq!((peer, at), (PeerId(liar as u64 + 1), chain.at(1)));
-        assert!(world.scanned(Why::Disputed).is_empty());
+        assert!(world.scanned(ScanReason::Disputed).is_empty());
     }
 }
 
@@ -162,7 +162,7 @@ fn a_claim_is_lost_with_the_timeout() {
     world.wait(31);
     world.assert_complete(&chain);
     assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::Stalled(_))]));
-    assert!(world.scanned(Why::Disputed).is_empty());
+    assert!(world.scanned(ScanReason::Disputed).is_empty());
     assert_eq!(world.grade(21), Some(Grade::OnePeer));
 }
 
@@ -184,7 +184,7 @@ fn a_filter_outlives_its_sender() {
         world.connect(3, Node::lying(&chain, &lies));
         world.settle();
         world.wait(31);
-        assert!(world.scanned(Why::Disputed).contains(&27));
+        assert!(world.scanned(ScanReason::Disputed).contains(&27));
         assert!(world.hits.contains(&27));
     }
 }
@@ -224,7 +224,7 @@ fn an_audited_filter_ends_the_matter() {
     world.connect(1, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    assert_eq!(world.scanned(Why::SpotAudit).len(), 40);
+    assert_eq!(world.scanned(ScanReason::SpotAudit).len(), 40);
     let other = BlockFilter { block_hash: chain.hash(15), content: empty() };
     world.connect(2, Node::lying(&chain, &[(15, other.content)]));
     world.settle();

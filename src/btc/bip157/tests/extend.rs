@@ -1,7 +1,7 @@
 //! Tests of extending the wanted heights down.
 
 use super::world::{Node, TestChain, World};
-use crate::btc::bip157::{Action, Event, FilterSync, Message, Reason, Why};
+use crate::btc::bip157::{Action, Event, FilterSync, Message, Reason, ScanReason};
 use crate::btc::peer::{Grade, PeerId};
 
 fn from(chain: &TestChain, first: u32) -> World {
@@ -36,7 +36,7 @@ fn an_earlier_birthday() {
         }
         world.settle();
         assert_eq!(world.sync.settled_to(), Some(3_400));
-        let blocks = world.scanned(Why::Matched).len();
+        let blocks = world.scanned(ScanReason::Matched).len();
         world.actions.clear();
         world.event(Event::Extend(lower));
         // Heights above the old interval are neither reopened nor requested again.
@@ -52,7 +52,7 @@ fn an_earlier_birthday() {
         let truth: Vec<_> = chain.truth().range(lower..).copied().collect();
         assert!(world.hits.iter().eq(&truth) && world.reopened.is_empty());
         let new = chain.truth().range(lower..first).count();
-        assert_eq!(world.scanned(Why::Matched).len(), new);
+        assert_eq!(world.scanned(ScanReason::Matched).len(), new);
         assert!(blocks > 0 && world.reasons().is_empty());
         for height in [lower.max(1), first, 3_391] {
             let height = height / 10 * 10 + 1;

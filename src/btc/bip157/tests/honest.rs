@@ -6,7 +6,7 @@ use bitcoin::hashes::Hash as _;
 use bitcoin::{Block, Network, ScriptBuf};
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, Contradiction, Event, Message, Reason, Why};
+use crate::btc::bip157::{Action, Config, Contradiction, Event, Message, Reason, ScanReason};
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::{Grade, PeerId};
 
@@ -33,7 +33,7 @@ fn one_peer_syncs_everything() {
     assert_eq!(world.grade(1_235), Some(Grade::Scanned));
     assert_eq!(world.grade(0), Some(Grade::Audited));
     assert_eq!(world.grade(2_346), None);
-    assert_eq!(world.scanned(Why::Matched).len(), chain.truth().len());
+    assert_eq!(world.scanned(ScanReason::Matched).len(), chain.truth().len());
     assert_eq!(world.sent(is_filters) - world.sent_for_one_filter(), 3);
     assert_eq!(world.sent(is_headers), 3);
     assert_eq!(world.sent(is_checkpoints), 1);
@@ -72,7 +72,7 @@ fn mainnet_0_to_255() {
     world.settle();
     assert_eq!(world.sync.answered_to(), Some(255));
     assert_eq!(world.grade(170), Some(Grade::Peers(3)));
-    let spots = world.scanned(Why::SpotAudit).len();
+    let spots = world.scanned(ScanReason::SpotAudit).len();
     assert!((10..50).contains(&spots), "{spots}");
     assert_eq!(world.findings(), []);
     assert_eq!(world.reasons(), []);

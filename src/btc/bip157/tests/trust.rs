@@ -5,7 +5,9 @@ use bitcoin::bip158::FilterHeader;
 use bitcoin::hashes::Hash as _;
 
 use super::world::{Known, Node, TestChain, World};
-use crate::btc::bip157::{Action, Config, ConfigError, Event, Finding, Message, Reason, Why};
+use crate::btc::bip157::{
+    Action, Config, ConfigError, Event, Finding, Message, Reason, ScanReason,
+};
 use crate::btc::bip158::audit::{Prevouts, Refutation, Verdict, audit};
 use crate::btc::bip158::{BoundBlock, filter_hash, filter_header};
 use crate::btc::peer::{Grade, PeerId};
@@ -66,7 +68,7 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     world.connect(2, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    assert_eq!(world.scanned(Why::Disputed), [27, 1_507]);
+    assert_eq!(world.scanned(ScanReason::Disputed), [27, 1_507]);
     assert_eq!(world.sent(is_filters) - filters, 4, "two for each disputed height");
     for height in [1, 999, 1_401, 2_049] {
         assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
@@ -138,13 +140,13 @@ fn spot_audits() {
             world.connect(id, Node::lying(&chain, &lies));
         }
         world.settle();
-        let spots = world.scanned(Why::SpotAudit).len();
+        let spots = world.scanned(ScanReason::SpotAudit).len();
         if world.reasons().is_empty() {
             assert!((240..360).contains(&spots), "{spots}");
             assert_eq!(world.sync.answered_to(), Some(1_200));
         } else {
             found += 1;
-            assert!(world.scanned(Why::SpotAudit).contains(&611));
+            assert!(world.scanned(ScanReason::SpotAudit).contains(&611));
         }
     }
     assert!((4..20).contains(&found), "one in four: {found} of 40");
@@ -157,7 +159,7 @@ fn no_spot_audits() {
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::honest(&chain));
     world.settle();
-    assert!(world.scanned(Why::SpotAudit).is_empty());
+    assert!(world.scanned(ScanReason::SpotAudit).is_empty());
 }
 
 fn headers(chain: &TestChain) -> Vec<FilterHeader> {
@@ -262,7 +264,7 @@ fn what_nobody_stands_by_is_asked_of_the_next() {
     world.connect(2, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    assert!(world.scanned(Why::Disputed).is_empty());
+    assert!(world.scanned(ScanReason::Disputed).is_empty());
     assert_eq!(world.grade(21), Some(Grade::OnePeer));
 }
 

@@ -17,7 +17,8 @@ use bitcoin::{
 use core::time::Duration;
 
 use crate::btc::bip157::{
-    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Message, Reason, VerifiedFilter, Why,
+    Action, BASIC_FILTER, Config, Event, FilterSync, Finding, Message, Reason, ScanReason,
+    VerifiedFilter,
 };
 use crate::btc::bip158::{BlockFilter, filter_hash, filter_header};
 use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain};
@@ -249,7 +250,7 @@ impl Node {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Known {
     Filter(VerifiedFilter),
-    Block(Why),
+    Block(ScanReason),
 }
 
 pub(super) struct World {
@@ -268,7 +269,7 @@ impl World {
     pub(super) fn new(chain: &TestChain, config: Config) -> Self {
         let mut headers = HeaderChain::new(config.network);
         let new: Vec<_> = chain.blocks[1..].iter().map(|block| block.header).collect();
-        headers.accept(&new, u32::MAX).unwrap();
+        headers.accept(&new, Duration::MAX).unwrap();
         Self {
             headers,
             sync: FilterSync::new(config),
@@ -382,7 +383,7 @@ impl World {
     /// Moves the header chain to the given chain, and reports the change.
     pub(super) fn move_to(&mut self, chain: &TestChain) -> Vec<ChainEvent> {
         let new: Vec<_> = chain.blocks[1..].iter().map(|block| block.header).collect();
-        let events = self.headers.accept(&new, u32::MAX).unwrap();
+        let events = self.headers.accept(&new, Duration::MAX).unwrap();
         self.event(Event::Chain(events.clone()));
         events
     }
@@ -419,7 +420,7 @@ impl World {
     }
 
     /// Returns the heights of the blocks that were scanned for a given reason.
-    pub(super) fn scanned(&self, why: Why) -> Vec<u32> {
+    pub(super) fn scanned(&self, why: ScanReason) -> Vec<u32> {
         let scanned = |action: &Action| match action {
             Action::Block(scan) if scan.why == why => Some(scan.at.height),
             _ => None,

@@ -40,7 +40,7 @@ use core::fmt;
 use bitcoin::{OutPoint, ScriptBuf, Transaction};
 
 pub use inclusion::ProvenTransaction;
-pub use proof::{Evidence, InvalidFilter, ProofError};
+pub use proof::{FilterEvidence, InvalidFilter, ProofError};
 pub use proof_bytes::ProofDecodeError;
 
 use self::known::{KnownInput, Script, Sources, is_consistent, known_inputs, output_elements};
@@ -253,7 +253,7 @@ impl<'a> Audit<'a> {
     fn verdict(&self) -> Verdict {
         // A verifier can repeat strict decoding, so malformed bytes are evidence by themselves.
         let Ok((set, decoded)) = read(&self.block.block_hash(), self.filter) else {
-            return self.proven(Evidence::Malformed);
+            return self.proven(FilterEvidence::Malformed);
         };
         let inputs = known_inputs(self.block, &self.sources);
         let missing = |script: &[u8]| !script.is_empty() && !decoded.may_contain(script);
@@ -285,29 +285,29 @@ impl<'a> Audit<'a> {
     }
 
     /// Returns evidence for the first output whose script is missing.
-    fn missing_output(&self, decoded: &DecodedFilter) -> Option<Evidence> {
+    fn missing_output(&self, decoded: &DecodedFilter) -> Option<FilterEvidence> {
         (0_u32..).zip(&self.block.block().txdata).find_map(|(index, tx)| {
             let mut outputs = (0_u32..).zip(output_elements(tx));
             let (vout, _) = outputs
                 .find(|(_, script)| script.is_some_and(|script| !decoded.may_contain(script)))?;
             let transaction = ProvenTransaction::without_witness(self.block, index);
-            Some(Evidence::MissingOutput { transaction, vout })
+            Some(FilterEvidence::MissingOutput { transaction, vout })
         })
     }
 
-    fn missing_prevout(&self, input: &KnownInput<'_>) -> Evidence {
+    fn missing_prevout(&self, input: &KnownInput<'_>) -> FilterEvidence {
         let &KnownInput { index, vin, .. } = input;
         if let Script::Of(previous, _) = input.script {
             let spending = ProvenTransaction::without_witness(self.block, index);
             let previous = inclusion::strip(previous.clone());
-            return Evidence::MissingPrevout { spending, vin, previous };
+            return FilterEvidence::MissingPrevout { spending, vin, previous };
         }
         let (spending, witness_path) = ProvenTransaction::with_witness(self.block, index);
-        Evidence::MissingWrapped { spending, vin, witness_path }
+        FilterEvidence::MissingWrapped { spending, vin, witness_path }
     }
 
     /// Returns the whole block as evidence, with the previous transactions only if they are needed.
-    fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> Evidence {
+    fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> FilterEvidence {
         // If the block alone contradicts the filter, the proof is smaller without them.
         let alone = known_inputs(self.block, &Sources::new(self.block, Prevouts::None));
         let previous = if is_consistent(self.block, set, self.filter, &alone, false) {
@@ -315,10 +315,10 @@ impl<'a> Audit<'a> {
         } else {
             Vec::new()
         };
-        Evidence::Unequal { block: self.block.block().clone(), previous }
+        FilterEvidence::Unequal { block: self.block.block().clone(), previous }
     }
 
-    fn proven(&self, evidence: Evidence) -> Verdict {
+    fn proven(&self, evidence: FilterEvidence) -> Verdict {
         let (block_hash, filter) = (self.block.block_hash(), self.filter.to_vec());
         let proof = InvalidFilter { block_hash, filter, evidence };
         Verdict::Invalid(Refutation::Proof(Box::new(proof)))

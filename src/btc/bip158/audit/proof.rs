@@ -26,11 +26,11 @@ use crate::btc::proof_of_work::ProofOfWorkError;
 /// ```
 /// use chainsieve::bitcoin::hashes::Hash as _;
 /// use chainsieve::bitcoin::{BlockHash, Network};
-/// use chainsieve::btc::bip158::audit::{Evidence, InvalidFilter};
+/// use chainsieve::btc::bip158::audit::{FilterEvidence, InvalidFilter};
 /// // A count of two elements and no codes: no block has this filter.
 /// let block_hash = BlockHash::from_byte_array([7; 32]);
 /// let filter = vec![2];
-/// let proof = InvalidFilter { block_hash, filter, evidence: Evidence::Malformed };
+/// let proof = InvalidFilter { block_hash, filter, evidence: FilterEvidence::Malformed };
 /// assert_eq!(proof.verify(block_hash, Network::Bitcoin), Ok(()));
 /// assert_eq!(InvalidFilter::decode(&proof.encode()), Ok(proof));
 /// ```
@@ -41,13 +41,13 @@ pub struct InvalidFilter {
     /// The bytes that are not the block's filter.
     pub filter: Vec<u8>,
     /// The evidence that they are not.
-    pub evidence: Evidence,
+    pub evidence: FilterEvidence,
 }
 
 /// Evidence that a filter is not the one of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Evidence {
+pub enum FilterEvidence {
     /// The bytes are not the strict encoding of any set.
     Malformed,
     /// The filter lacks the script of an output of the block.
@@ -109,7 +109,7 @@ impl InvalidFilter {
         }
         let read = read(block_hash, filter);
         // Every other kind of evidence needs a decoded filter.
-        if *evidence == Evidence::Malformed {
+        if *evidence == FilterEvidence::Malformed {
             return if read.is_err() { Ok(()) } else { Err(ProofError::WellFormed) };
         }
         let (set, decoded) = read?;
@@ -117,8 +117,8 @@ impl InvalidFilter {
             if decoded.may_contain(script) { Err(ProofError::NotMissing) } else { Ok(()) }
         };
         match evidence {
-            Evidence::Malformed => Err(ProofError::WellFormed),
-            Evidence::MissingOutput { transaction, vout } => {
+            FilterEvidence::Malformed => Err(ProofError::WellFormed),
+            FilterEvidence::MissingOutput { transaction, vout } => {
                 let tx = transaction.check(expected, network)?;
                 // Txids do not commit to witnesses, so a witness here would be unproven data.
                 transaction.check_without_witness()?;
@@ -127,7 +127,7 @@ impl InvalidFilter {
                     .filter(|script| is_output_element(script));
                 missing(script.ok_or(ProofError::NotAnElement)?)
             }
-            Evidence::MissingPrevout { spending, vin, previous } => {
+            FilterEvidence::MissingPrevout { spending, vin, previous } => {
                 let outpoint = input(spending, *vin, expected, network)?.previous_output;
                 spending.check_without_witness()?;
                 check_without_witness(previous)?;
@@ -142,13 +142,13 @@ impl InvalidFilter {
                 let script = Some(script.script_pubkey.as_bytes()).filter(|s| !s.is_empty());
                 missing(script.ok_or(ProofError::NotAnElement)?)
             }
-            Evidence::MissingWrapped { spending, vin, witness_path } => {
+            FilterEvidence::MissingWrapped { spending, vin, witness_path } => {
                 let input = input(spending, *vin, expected, network)?;
                 spending.check_witness(witness_path, network)?;
                 let script = wrapped_script(input).ok_or(ProofError::NotWrapped(*vin))?;
                 missing(script.as_bytes())
             }
-            Evidence::Unequal { block, previous } => {
+            FilterEvidence::Unequal { block, previous } => {
                 let block = BoundBlock::bind(block, expected, network)?;
                 previous.iter().try_for_each(check_without_witness)?;
                 let sources = Sources::new(&block, Prevouts::ByTransactions(previous));
@@ -185,7 +185,7 @@ fn check_without_witness(tx: &Transaction) -> Result<(), ProofError> {
     if has_witness(tx) { Err(ProofError::UnprovenWitness(tx.compute_txid())) } else { Ok(()) }
 }
 
-impl fmt::Display for Evidence {
+impl fmt::Display for FilterEvidence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let txid = |tx: &ProvenTransaction| {
             tx.other.as_ref().unwrap_or(&tx.coinbase).transaction.compute_txid()

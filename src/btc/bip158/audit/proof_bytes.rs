@@ -22,7 +22,7 @@ use bitcoin::{Block, BlockHash, Transaction, TxMerkleNode};
 use thiserror::Error;
 
 use super::inclusion::ProvenTransaction;
-use super::proof::{Evidence, InvalidFilter};
+use super::proof::{FilterEvidence, InvalidFilter};
 use crate::btc::compact_size::{
     FieldError, put_length, put_var_bytes, take, take_chunks, take_length, take_var_bytes,
 };
@@ -36,32 +36,32 @@ impl InvalidFilter {
     pub fn encode(&self) -> Vec<u8> {
         let Self { block_hash, filter, evidence } = self;
         let kind = match evidence {
-            Evidence::Malformed => 0,
-            Evidence::MissingOutput { .. } => 1,
-            Evidence::MissingPrevout { .. } => 2,
-            Evidence::MissingWrapped { .. } => 3,
-            Evidence::Unequal { .. } => 4,
+            FilterEvidence::Malformed => 0,
+            FilterEvidence::MissingOutput { .. } => 1,
+            FilterEvidence::MissingPrevout { .. } => 2,
+            FilterEvidence::MissingWrapped { .. } => 3,
+            FilterEvidence::Unequal { .. } => 4,
         };
         let mut out = Vec::from([VERSION, kind]);
         out.extend(block_hash.as_byte_array());
         put_var_bytes(&mut out, filter);
         match evidence {
-            Evidence::Malformed => {}
-            Evidence::MissingOutput { transaction, vout } => {
+            FilterEvidence::Malformed => {}
+            FilterEvidence::MissingOutput { transaction, vout } => {
                 put_proven(&mut out, transaction);
                 out.extend(vout.to_le_bytes());
             }
-            Evidence::MissingPrevout { spending, vin, previous } => {
+            FilterEvidence::MissingPrevout { spending, vin, previous } => {
                 put_proven(&mut out, spending);
                 out.extend(vin.to_le_bytes());
                 put_var_bytes(&mut out, &serialize(previous));
             }
-            Evidence::MissingWrapped { spending, vin, witness_path } => {
+            FilterEvidence::MissingWrapped { spending, vin, witness_path } => {
                 put_proven(&mut out, spending);
                 out.extend(vin.to_le_bytes());
                 put_path(&mut out, witness_path);
             }
-            Evidence::Unequal { block, previous } => {
+            FilterEvidence::Unequal { block, previous } => {
                 put_var_bytes(&mut out, &serialize(block));
                 put_length(&mut out, previous.len());
                 for tx in previous {
@@ -85,19 +85,22 @@ impl InvalidFilter {
         let block_hash = BlockHash::from_byte_array(take(rest)?);
         let filter = take_var_bytes(rest)?.to_vec();
         let evidence = match kind {
-            0 => Evidence::Malformed,
-            1 => Evidence::MissingOutput { transaction: take_proven(rest)?, vout: take_u32(rest)? },
-            2 => Evidence::MissingPrevout {
+            0 => FilterEvidence::Malformed,
+            1 => FilterEvidence::MissingOutput {
+                transaction: take_proven(rest)?,
+                vout: take_u32(rest)?,
+            },
+            2 => FilterEvidence::MissingPrevout {
                 spending: take_proven(rest)?,
                 vin: take_u32(rest)?,
                 previous: take_transaction(rest)?,
             },
-            3 => Evidence::MissingWrapped {
+            3 => FilterEvidence::MissingWrapped {
                 spending: take_proven(rest)?,
                 vin: take_u32(rest)?,
                 witness_path: take_path(rest)?,
             },
-            4 => Evidence::Unequal {
+            4 => FilterEvidence::Unequal {
                 block: take_block(rest)?,
                 previous: (0..take_length(rest)?)
                     .map(|_| take_transaction(rest))

@@ -7,7 +7,7 @@
 //! | read a stream in bounded memory | [`BatchReader`] |
 //! | find the end of the intact part | [`Intact`] |
 //!
-//! The records that are read are input for a [`Scan`](super::scan::Scan).
+//! The records that are read are input for a [`FilterScan`](super::scan::FilterScan).
 //!
 //! # Format, version 1
 //! All integers are little-endian, and hashes are in internal byte order, as in messages. CRC is
@@ -165,7 +165,7 @@ impl Header {
 
 /// The position of a record in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordPlace {
     /// The number of records before this one.
     pub record: u32,
     /// The height of the record's block.
@@ -174,7 +174,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-impl core::fmt::Display for Place {
+impl core::fmt::Display for RecordPlace {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let Self { record, height, offset } = self;
         write!(f, "record {record} (height {height}, at byte {offset})")
@@ -215,7 +215,7 @@ pub enum ContainerError {
     #[error("{place} needs {needed} bytes, {left} are left")]
     RecordTruncated {
         /// The position of the record.
-        place: Place,
+        place: RecordPlace,
         /// The length of the record in bytes, as far as it is known.
         needed: u64,
         /// The number of bytes left.
@@ -225,7 +225,7 @@ pub enum ContainerError {
     #[error("{place}: a filter of {length} bytes, the limit is {MAX_FILTER_LENGTH}")]
     FilterTooLong {
         /// The position of the record.
-        place: Place,
+        place: RecordPlace,
         /// The length of the filter in bytes.
         length: u64,
     },
@@ -233,7 +233,7 @@ pub enum ContainerError {
     #[error("{place} is damaged: its checksum is {computed:08x}, the stored one {stored:08x}")]
     RecordChecksum {
         /// The position of the record.
-        place: Place,
+        place: RecordPlace,
         /// The checksum stored in the record.
         stored: u32,
         /// The checksum of the bytes.

@@ -3,7 +3,7 @@
 use bitcoin::BlockHash;
 use bitcoin::hashes::Hash as _;
 
-use super::{ContainerError, Header, MAX_FILTER_LENGTH, Place, field};
+use super::{ContainerError, Header, MAX_FILTER_LENGTH, RecordPlace, field};
 use crate::btc::bip158::scan::FilterItem;
 
 /// Number of bytes before a filter in its record: the length and the block hash.
@@ -56,11 +56,13 @@ impl Intact {
     ///
     /// # Errors
     /// Returns an error if the maximum height is exceeded.
-    pub(super) fn next_place(&self) -> Result<Place, ContainerError> {
+    pub(super) fn next_place(&self) -> Result<RecordPlace, ContainerError> {
         let &Self { records, bytes: offset, .. } = self;
         match self.header.start_height.checked_add(records) {
             // `u32::MAX` is excluded, so that each record has a next height.
-            Some(height) if height < u32::MAX => Ok(Place { record: records, height, offset }),
+            Some(height) if height < u32::MAX => {
+                Ok(RecordPlace { record: records, height, offset })
+            }
             _ => Err(ContainerError::TooManyRecords { record: records, offset }),
         }
     }
@@ -70,7 +72,7 @@ impl Intact {
     /// # Errors
     /// Returns an error if the length exceeds the limit.
     pub(super) fn read_front(
-        place: Place,
+        place: RecordPlace,
         front: &[u8; FRONT],
     ) -> Result<(u32, BlockHash), ContainerError> {
         let mut rest = &front[..];
@@ -82,7 +84,7 @@ impl Intact {
     /// Adds the record to the intact part, if the record's checksum is correct.
     pub(super) fn accept(
         &mut self,
-        place: Place,
+        place: RecordPlace,
         front: &[u8; FRONT],
         content: &[u8],
         stored: u32,
@@ -105,7 +107,7 @@ impl Intact {
 }
 
 /// Checks that the length of a filter is within the limit, and returns the length.
-pub(super) fn check_length(place: Place, length: u64) -> Result<u32, ContainerError> {
+pub(super) fn check_length(place: RecordPlace, length: u64) -> Result<u32, ContainerError> {
     match u32::try_from(length) {
         Ok(length) if length <= MAX_FILTER_LENGTH => Ok(length),
         _ => Err(ContainerError::FilterTooLong { place, length }),

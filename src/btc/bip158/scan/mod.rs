@@ -4,9 +4,9 @@
 //! |---|---|
 //! | what to look for | [`Wallets`]: the scripts and the birthday of each wallet |
 //! | input | [`FilterItem`]: the filters in chain order |
-//! | scan | [`Scan::scan`], or on all cores `Scan::par_scan` (feature `rayon`) |
+//! | scan | [`FilterScan::scan`], or on all cores `FilterScan::par_scan` (feature `rayon`) |
 //! | output | [`Candidate`]s: the blocks to fetch and scan |
-//! | stop and resume | [`Cursor`] |
+//! | stop and resume | [`ScanCursor`] |
 //!
 //! # What an answer is worth
 //! If a block is not a candidate for a wallet and its filter is the true one, the block contains
@@ -20,7 +20,7 @@
 //! addresses. The same filter is then matched with the new scripts, repeatedly until none are
 //! added. All later filters are matched with them too, including those that other cores have
 //! already matched. Earlier filters are not. A wallet that finds its addresses in chain order needs
-//! nothing more; other wallets [rewind](Scan::rewind).
+//! nothing more; other wallets [rewind](FilterScan::rewind).
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -35,8 +35,8 @@ use bitcoin::bip158::{FilterHash, FilterHeader};
 use bitcoin::hashes::Hash as _;
 use thiserror::Error;
 
-pub use scanner::Scan;
-pub use wallets::{WalletId, Wallets};
+pub use scanner::FilterScan;
+pub use wallets::{WalletIndex, Wallets};
 
 use super::block_filter::{filter_header, filter_key};
 use super::gcs::{Acceptance, GcsError, GcsFilter, GcsParams};
@@ -106,7 +106,7 @@ pub struct Candidate {
     /// The hash of the block.
     pub block_hash: BlockHash,
     /// The reason why the block is a candidate.
-    pub reason: Reason,
+    pub reason: CandidateReason,
 }
 
 /// Reason why a block is a candidate.
@@ -116,11 +116,11 @@ pub struct Candidate {
     derive(serde::Serialize, serde::Deserialize),
     serde(tag = "kind", rename_all = "snake_case")
 )]
-pub enum Reason {
+pub enum CandidateReason {
     /// The filter may contain scripts of a wallet.
     Scripts {
         /// The wallet that has the scripts.
-        wallet: WalletId,
+        wallet: WalletIndex,
         /// The indices of the scripts in the wallet, ascending.
         indices: Vec<usize>,
     },
@@ -150,15 +150,15 @@ pub enum NoAnswer {
 /// The position at which a scan continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Cursor {
+pub struct ScanCursor {
     /// The next height to scan.
     pub next_height: u32,
     /// The block before, if the scan has processed it. If this block has left the chain, a
-    /// reorganisation has happened and the scan must be [rewound](Scan::rewind).
+    /// reorganisation has happened and the scan must be [rewound](FilterScan::rewind).
     pub previous: Option<BlockHash>,
 }
 
-impl Cursor {
+impl ScanCursor {
     /// The length in bytes of [`to_bytes`](Self::to_bytes).
     pub const LEN: usize = 36;
 

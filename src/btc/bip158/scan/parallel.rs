@@ -5,13 +5,13 @@ use core::ops::ControlFlow;
 use rayon::prelude::*;
 
 use super::windows::TASK;
-use super::{Candidate, FilterItem, Scan, ScanError, Wallets};
+use super::{Candidate, FilterItem, FilterScan, ScanError, Wallets};
 
 /// Number of tasks for each core. With several smaller tasks, no core is idle for long at the end
 /// of a window.
 const TASKS_EACH: usize = 4;
 
-impl Scan {
+impl FilterScan {
     /// Like [`scan`](Self::scan), on all cores, with the same candidates in the same order, the
     /// same cursor and the same statistics. Up to 128 filters for each core are taken ahead.
     ///

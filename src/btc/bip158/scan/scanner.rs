@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 use chainsieve_lanes::simd::Backend;
 
 use super::windows::{Answer, TASK};
-use super::{Candidate, Cursor, FilterItem, Reason, ScanError, Statistics, Wallets};
+use super::{Candidate, CandidateReason, FilterItem, ScanCursor, ScanError, Statistics, Wallets};
 use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 
 /// A resumable scan of the filters of a chain.
@@ -20,7 +20,7 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// use core::ops::ControlFlow;
 ///
 /// use chainsieve::bitcoin::{BlockHash, hashes::Hash};
-/// use chainsieve::btc::bip158::scan::{Cursor, FilterItem, Reason, Scan};
+/// use chainsieve::btc::bip158::scan::{ScanCursor, FilterItem, CandidateReason, FilterScan};
 /// use chainsieve::btc::bip158::{GcsParams, filter_key, gcs};
 ///
 /// // Two blocks: the first pays a wallet's first address, the second its next address.
@@ -37,12 +37,12 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 ///     commitment: None,
 /// });
 ///
-/// let mut scan = Scan::new(Cursor::at(7));
+/// let mut scan = FilterScan::new(ScanCursor::at(7));
 /// let wallet = scan.wallets_mut().add(0);
 /// scan.wallets_mut().push(wallet, addresses[0]);
 /// let mut found = Vec::new();
 /// let done = scan.scan(items, |candidate, wallets| {
-///     if let Reason::Scripts { wallet, indices } = candidate.reason {
+///     if let CandidateReason::Scripts { wallet, indices } = candidate.reason {
 ///         found.push((candidate.height, indices.clone()));
 ///         // Keep one more address than is used.
 ///         if indices.contains(&0) {
@@ -53,22 +53,22 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// })?;
 /// assert_eq!(done, ControlFlow::Continue(()));
 /// assert_eq!(found, [(7, vec![0]), (8, vec![1])]);
-/// assert_eq!(scan.cursor(), Cursor { next_height: 9, previous: Some(hashes[1]) });
+/// assert_eq!(scan.cursor(), ScanCursor { next_height: 9, previous: Some(hashes[1]) });
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Scan {
+pub struct FilterScan {
     pub(super) wallets: Wallets,
-    pub(super) cursor: Cursor,
+    pub(super) cursor: ScanCursor,
     pub(super) statistics: Statistics,
     pub(super) backend: Backend,
     /// One matcher for each parallel task. A scan on one core uses the first.
     pub(super) matchers: Vec<Matcher>,
 }
 
-impl Scan {
+impl FilterScan {
     /// Creates a scan that starts or resumes at `cursor`, without wallets.
-    pub fn new(cursor: Cursor) -> Self {
+    pub fn new(cursor: ScanCursor) -> Self {
         let wallets = Wallets::at(cursor.next_height);
         let matchers = Vec::from([Matcher::new()]);
         let backend = Backend::best();
@@ -94,7 +94,7 @@ impl Scan {
 
     /// Returns the position at which the scan continues: after the last block whose candidates were
     /// all reported.
-    pub fn cursor(&self) -> Cursor {
+    pub fn cursor(&self) -> ScanCursor {
         self.cursor
     }
 
@@ -112,7 +112,7 @@ impl Scan {
     /// If `height` is not below the cursor, nothing changes.
     pub fn rewind(&mut self, height: u32) {
         if height < self.cursor.next_height {
-            self.cursor = Cursor::at(height);
+            self.cursor = ScanCursor::at(height);
             self.wallets.rewind(height);
         }
     }
@@ -172,7 +172,7 @@ impl Scan {
             };
             for (wallet, indices) in self.wallets.owners_of(&indices) {
                 is_candidate = true;
-                found(candidate(Reason::Scripts { wallet, indices }), &mut self.wallets)?;
+                found(candidate(CandidateReason::Scripts { wallet, indices }), &mut self.wallets)?;
             }
             let all = self.wallets.asked();
             // A wallet that sees a hit may reveal addresses, and this block may pay those too.
@@ -185,10 +185,10 @@ impl Scan {
         // Without an answer, any wallet may have scripts in the block.
         if let Some(why) = no_answer {
             is_candidate = true;
-            found(candidate(Reason::NoAnswer(why)), &mut self.wallets)?;
+            found(candidate(CandidateReason::NoAnswer(why)), &mut self.wallets)?;
         }
 
-        self.cursor = Cursor { next_height: height + 1, previous: Some(block_hash) };
+        self.cursor = ScanCursor { next_height: height + 1, previous: Some(block_hash) };
         let statistics = &mut self.statistics;
         if is_skipped {
             statistics.skipped += 1;

@@ -7,9 +7,9 @@ use crate::btc::bip158::PreparedScripts;
 /// Identifies a wallet of a scan: 0 for the first wallet added, 1 for the next, and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct WalletId(u32);
+pub struct WalletIndex(u32);
 
-impl WalletId {
+impl WalletIndex {
     /// Returns the id as a number, for use as an index into the caller's own table.
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -24,7 +24,7 @@ pub struct Wallets {
     /// The scripts of the active wallets, which are those with a birthday up to `height`.
     asked: PreparedScripts,
     /// For each script in `asked`, its wallet and its index in that wallet.
-    owners: Vec<(WalletId, usize)>,
+    owners: Vec<(WalletIndex, usize)>,
     /// The height of the current block. Wallets with a birthday up to this height are active.
     height: u32,
     /// The lowest birthday above `height`.
@@ -47,13 +47,13 @@ impl Wallets {
     /// Adds a wallet without scripts, with the given birthday. The scan looks for its scripts from
     /// height `birthday` on, in blocks that are not scanned yet.
     #[must_use = "the id is the only handle of the wallet"]
-    pub fn add(&mut self, birthday: u32) -> WalletId {
+    pub fn add(&mut self, birthday: u32) -> WalletIndex {
         let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
         self.members.push(Wallet { birthday, scripts: PreparedScripts::new() });
         if birthday > self.height {
             self.next_birthday = Some(self.next_birthday.map_or(birthday, |at| at.min(birthday)));
         }
-        WalletId(id)
+        WalletIndex(id)
     }
 
     /// Adds a script to a wallet, and returns its index in that wallet. A script that the wallet
@@ -61,7 +61,7 @@ impl Wallets {
     ///
     /// # Panics
     /// Panics if the id is not from this set of wallets.
-    pub fn push(&mut self, wallet: WalletId, script: &[u8]) -> usize {
+    pub fn push(&mut self, wallet: WalletIndex, script: &[u8]) -> usize {
         let Wallet { birthday, scripts } = &mut self.members[wallet.index()];
         let index = scripts.push(script);
         if *birthday <= self.height {
@@ -77,7 +77,7 @@ impl Wallets {
     /// Panics if the id is not from this set of wallets.
     pub fn extend<S: AsRef<[u8]>>(
         &mut self,
-        wallet: WalletId,
+        wallet: WalletIndex,
         scripts: impl IntoIterator<Item = S>,
     ) {
         for script in scripts {
@@ -89,7 +89,7 @@ impl Wallets {
     ///
     /// # Panics
     /// Panics if the id is not from this set of wallets.
-    pub fn scripts(&self, wallet: WalletId) -> &PreparedScripts {
+    pub fn scripts(&self, wallet: WalletIndex) -> &PreparedScripts {
         &self.members[wallet.index()].scripts
     }
 
@@ -132,7 +132,7 @@ impl Wallets {
 
     /// Adds the scripts of all wallets whose birthday fulfils `is_born` to the active scripts.
     fn ask_for(&mut self, is_born: impl Fn(u32) -> bool) {
-        for (id, Wallet { birthday, scripts }) in (0..).map(WalletId).zip(&self.members) {
+        for (id, Wallet { birthday, scripts }) in (0..).map(WalletIndex).zip(&self.members) {
             if is_born(*birthday) {
                 self.asked.extend(scripts.iter());
                 self.owners.extend((0..scripts.len()).map(|index| (id, index)));
@@ -144,7 +144,7 @@ impl Wallets {
 
     /// Groups indices into [`asked`](Self::asked) by wallet. Returns each wallet with the indices
     /// of the scripts in that wallet, both in ascending order.
-    pub(super) fn owners_of(&self, found: &[usize]) -> Vec<(WalletId, Vec<usize>)> {
+    pub(super) fn owners_of(&self, found: &[usize]) -> Vec<(WalletIndex, Vec<usize>)> {
         let mut owned: Vec<_> = found.iter().map(|&index| self.owners[index]).collect();
         owned.sort_unstable();
         let runs = owned.chunk_by(|(a, _), (b, _)| a == b);

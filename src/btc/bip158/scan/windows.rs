@@ -8,7 +8,7 @@ use bitcoin::hashes::Hash as _;
 use chainsieve_lanes::hash::sha256d::sha256d_each;
 use chainsieve_lanes::simd::Backend;
 
-use super::{Candidate, FilterItem, NoAnswer, Scan, ScanError, Wallets};
+use super::{Candidate, FilterItem, FilterScan, NoAnswer, ScanError, Wallets};
 use crate::btc::bip158::{Matcher, PreparedScripts};
 
 /// The answer of a filter: the indices of the scripts that it may contain, in ascending order.
@@ -70,7 +70,7 @@ impl Question<'_> {
     }
 }
 
-impl Scan {
+impl FilterScan {
     /// Scans in windows of filters. Matches each window ahead with `ask`, and reports the filters
     /// in order. `sizes` limits the number of filters in a window. Windows shrink while scripts are
     /// added, because filters matched ahead must then be matched again.

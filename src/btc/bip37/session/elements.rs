@@ -9,7 +9,7 @@ use bitcoin::{OutPoint, PublicKey, Script, Txid};
 use super::policy::FilterPolicy;
 use crate::btc::bip37::bloom_filter::outpoint_bytes;
 use crate::btc::script::pushes;
-use crate::btc::wallet::{Relevance, Watch, Watched, WatchedScript};
+use crate::btc::wallet::{Relevance, WatchItem, WatchedItems, WatchedScript};
 
 /// Returns the element by which BIP37 watches `script`: the longest non-empty data push, or the
 /// last one of several with that length.
@@ -34,10 +34,10 @@ pub fn element_of(script: &Script) -> Option<&[u8]> {
 ///
 /// BIP37 cannot watch a script that pushes no data, see [`element_of`]. A coin is watched by its
 /// outpoint, whatever its script.
-pub fn is_watchable(item: &Watched) -> bool {
+pub fn is_watchable(item: &WatchItem) -> bool {
     match item {
-        Watched::Script { script, .. } => element_of(script).is_some(),
-        Watched::Key { .. } | Watched::OutPoint { .. } => true,
+        WatchItem::Script { script, .. } => element_of(script).is_some(),
+        WatchItem::Key { .. } | WatchItem::OutPoint { .. } => true,
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) struct FilterElements {
 
 impl FilterElements {
     /// Returns the elements of everything watched.
-    pub(super) fn of(watch: &Watch, policy: &FilterPolicy) -> Self {
+    pub(super) fn of(watch: &WatchedItems, policy: &FilterPolicy) -> Self {
         let mut elements =
             Self { insert_keys: policy.insert_keys, is_address: BTreeMap::new(), addresses: 0 };
         if policy.insert_null_outpoint {
@@ -78,11 +78,11 @@ impl FilterElements {
     }
 
     /// Adds the elements of `item`. Returns `true` if an element is new.
-    pub(super) fn add(&mut self, item: &Watched) -> bool {
+    pub(super) fn add(&mut self, item: &WatchItem) -> bool {
         match item {
-            Watched::Key { key, .. } => self.insert_key(key),
-            Watched::Script { script, .. } => self.insert_script(script),
-            Watched::OutPoint { outpoint, script } => {
+            WatchItem::Key { key, .. } => self.insert_key(key),
+            WatchItem::Script { script, .. } => self.insert_script(script),
+            WatchItem::OutPoint { outpoint, script } => {
                 let new_script = script.as_ref().is_some_and(|script| self.insert_script(script));
                 self.insert_outpoint(outpoint) || new_script
             }
@@ -93,7 +93,7 @@ impl FilterElements {
     /// those whose spend a filter matches only by the outpoint.
     pub(super) fn learn(
         &mut self,
-        watch: &Watch,
+        watch: &WatchedItems,
         txid: Txid,
         relevance: &Relevance,
     ) -> Vec<OutPoint> {
@@ -112,7 +112,7 @@ impl FilterElements {
 
     /// Returns `true` if a filter matches the spend of this script without its outpoint, because
     /// the input pushes a key that is an element.
-    fn shows_key(&self, watch: &Watch, script: usize) -> bool {
+    fn shows_key(&self, watch: &WatchedItems, script: usize) -> bool {
         self.insert_keys && watch.script(script).is_some_and(WatchedScript::is_key_hash)
     }
 

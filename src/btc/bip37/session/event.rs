@@ -13,7 +13,7 @@ use super::privacy::PrivacyReport;
 use super::stats::RefreshReason;
 use crate::btc::bip37::{AddedData, BloomFilter, MerkleBlock, Proof, ProofError, SizingError};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{Label, RelevantTransaction, Watched};
+use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
 
 /// Input of a session. With the feature `std`, `bitcoin`'s messages convert into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum Event {
     Disconnected,
     /// The wallet watches more items. After [`Finding::KeychainAdvanced`], add all new scripts of
     /// that keychain in one event.
-    Watch(Vec<Watched>),
+    Watch(Vec<WatchItem>),
     /// The wallet requests these blocks filtered, in this order.
     Request(Vec<BlockAt>),
     /// The height of the best header. It lets proofs state how many confirmations a block has.

@@ -23,7 +23,8 @@ use super::requests::Requests;
 use super::stats::{MatchStats, Stats};
 use crate::btc::bip37::{BloomFilter, HeaderLink, MerkleBlock, Policy, Proof};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, Watched};
+use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, WatchItem, WatchedItems};
+use crate::steady_clock::SteadyClock;
 
 /// A wallet's connection to a node with Bloom filters, one connection at a time.
 ///
@@ -32,14 +33,14 @@ use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, 
 /// use core::time::Duration;
 /// use chainsieve::bitcoin::{Network, ScriptBuf, WPubkeyHash, hashes::Hash};
 /// use chainsieve::btc::bip37::session::*;
-/// use chainsieve::btc::wallet::{Label, Watched};
+/// use chainsieve::btc::wallet::{Label, WatchItem};
 ///
 /// let policy = FilterPolicy::new(0x5eed);
 /// let mut session = Session::new(Config::new(Network::Bitcoin, policy));
 /// let script = ScriptBuf::new_p2wpkh(&WPubkeyHash::from_byte_array([7; 20]));
 /// let label = Some(Label { keychain: 0, index: 0 });
 /// let mut actions =
-///     session.handle(Event::Watch(vec![Watched::Script { script, label }]), Duration::ZERO);
+///     session.handle(Event::Watch(vec![WatchItem::Script { script, label }]), Duration::ZERO);
 /// actions.extend(session.handle(Event::Connected, Duration::ZERO));
 /// let loads = |action: &Action| matches!(action, Action::Send(Message::FilterLoad(_)));
 /// assert!(actions.iter().any(loads));
@@ -49,7 +50,7 @@ use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, Watch, 
 #[derive(Debug, Clone)]
 pub struct Session {
     network: Network,
-    watch: Watch,
+    watch: WatchedItems,
     elements: FilterElements,
     filter: NodeFilter,
     stats: Stats,
@@ -63,6 +64,7 @@ pub struct Session {
     is_connected: bool,
     /// Number of connections so far.
     connections: u64,
+    clock: SteadyClock,
 }
 
 /// Place of a confirmed transaction, and the validity of the answer that contained it.
@@ -87,7 +89,7 @@ impl Session {
     /// Returns a session that watches nothing and is not connected.
     pub fn new(config: Config) -> Self {
         let Config { network, filter, address_population, limits } = config;
-        let watch = Watch::with_output_limit(limits.outpoints);
+        let watch = WatchedItems::with_output_limit(limits.outpoints);
         Self {
             network,
             elements: FilterElements::of(&watch, &filter),
@@ -103,11 +105,12 @@ impl Session {
             tip: None,
             is_connected: false,
             connections: 0,
+            clock: SteadyClock::default(),
         }
     }
 
     /// Returns what is watched, and the coins found.
-    pub fn watch(&self) -> &Watch {
+    pub fn watch(&self) -> &WatchedItems {
         &self.watch
     }
 
@@ -147,8 +150,7 @@ impl Session {
 
     /// Handles an event at the time `now`, and returns the actions to take, in order.
     ///
-    /// `now` may be measured from any fixed moment. If `now` is less than before, waiting times
-    /// start again from the new value.
+    /// `now` is the [current time](crate#time).
     ///
     /// # Cost
     /// In proportion to the event: the tree and the transactions of an answer, or the path of a
@@ -156,6 +158,7 @@ impl Session {
     /// stored transactions that were received outside of blocks.
     #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
+        let now = self.clock.read(now);
         let mut actions = Vec::new();
         match event {
             Event::Connected => self.connect(&mut actions),
@@ -212,20 +215,20 @@ impl Session {
         self.answers.disconnect();
     }
 
-    fn add_watched(&mut self, watched: Vec<Watched>, actions: &mut Actions) {
+    fn add_watched(&mut self, watched: Vec<WatchItem>, actions: &mut Actions) {
         let mut keychains = BTreeSet::new();
         let mut is_any_new = false;
         for item in watched {
             // A script without a push has no element for the filter.
             if !is_watchable(&item) {
-                if let Watched::Script { script, .. } = item {
+                if let WatchItem::Script { script, .. } = item {
                     report(actions, Finding::Unwatchable(script));
                 }
                 continue;
             }
             let label = match &item {
-                Watched::Key { label, .. } | Watched::Script { label, .. } => *label,
-                Watched::OutPoint { .. } => None,
+                WatchItem::Key { label, .. } | WatchItem::Script { label, .. } => *label,
+                WatchItem::OutPoint { .. } => None,
             };
             let new_element = self.elements.add(&item);
             let (scripts, labelled) = (self.watch.num_scripts(), self.watch.num_labelled());

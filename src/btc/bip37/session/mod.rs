@@ -3,7 +3,7 @@
 //! A [`Session`] takes events: what the wallet watches, the blocks to filter, the node's messages,
 //! and the time. It returns actions: messages to send, and findings.
 //!
-//! A session owns a [`Watch`](crate::btc::wallet::Watch) and builds the filter by a
+//! A session owns a [`WatchedItems`](crate::btc::wallet::WatchedItems) and builds the filter by a
 //! [`FilterPolicy`]. It verifies every answer as [`Proof`](super::Proof) does under the strict
 //! policy, and compares every transaction exactly with what is watched.
 //!

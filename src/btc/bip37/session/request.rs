@@ -56,9 +56,7 @@ impl Request {
     }
 
     /// Returns the time that the request has waited.
-    pub(super) fn waited(&mut self, now: Duration) -> Duration {
-        // If the clock was set back, waiting starts again from the new time.
-        self.sent = self.sent.min(now);
+    pub(super) fn waited(&self, now: Duration) -> Duration {
         now.saturating_sub(self.sent)
     }
 }

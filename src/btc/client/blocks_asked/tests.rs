@@ -10,7 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const SECOND: Duration = Duration::from_secs(1);
 const NETWORK: Network = Network::Regtest;
 /// A Unix time later than the timestamp of every header in these tests.
-const UNIX: u32 = 1_700_000_000;
+const UNIX: Duration = Duration::from_secs(1_700_000_000);
 
 /// A block after the genesis block. It has a witness, to which the coinbase commits (BIP141).
 fn segwit_block() -> Block {

@@ -11,7 +11,7 @@ use crate::btc::tests::{genesis, mine_headers, solve};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A Unix time later than the timestamp of every header in these tests.
-const UNIX: u32 = 1_700_000_000;
+const UNIX: Duration = Duration::from_secs(1_700_000_000);
 
 /// Simulated peers. Each has a chain and answers `getheaders` from it as Core does.
 struct World {
@@ -48,7 +48,7 @@ impl World {
             silent: Vec::new(),
             repeats: BTreeMap::new(),
             slow: Vec::new(),
-            now: Duration::from_secs(UNIX.into()),
+            now: UNIX,
             asked: BTreeMap::new(),
             questions: VecDeque::new(),
             dropped: Vec::new(),
@@ -153,7 +153,7 @@ fn one_peer_at_a_time_until_one_has_told_all() {
 #[test]
 fn who_says_nothing_is_passed_over_and_then_dropped() {
     let all = mine_headers(&genesis(), 2_100, 1, 1);
-    let start = Duration::from_secs(UNIX.into());
+    let start = UNIX;
     let mut world = World::fresh();
     world.silent = std::vec![PeerId(1)];
     world.add(1, chain(&[&all]));

@@ -4,9 +4,10 @@
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, absolute, transaction};
 
-use super::super::{Evidence, Owner, Received, Spent, Why};
+use super::super::{HitReason, InclusionEvidence, OwnedOutput, OwnedSpend, Owner};
 use super::*;
 use crate::btc::headers::BlockAt;
+use crate::btc::wallet::Place;
 
 /// A hit on a transaction whose output 0 pays `number` satoshis to the wallet.
 pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
@@ -19,15 +20,19 @@ pub(in super::super) fn hit(number: u32, block: Option<BlockAt>) -> Hit {
         output: std::vec![TxOut { value, script_pubkey: script_pubkey.clone() }],
     };
     let owner = Owner { item: 0, path: Some(1), index: Some(7), script: Some(script_pubkey) };
-    let spent = Spent { vin: 0, outpoint: OutPoint::null(), owner: None, certain: false };
+    let spent = OwnedSpend { vin: 0, outpoint: OutPoint::null(), owner: None, certain: false };
     Hit {
         txid: transaction.compute_txid(),
         transaction,
-        place: block.map(|at| (at, 3)),
-        received: std::vec![Received { vout: 0, value, owner }],
+        place: block.map(|block| Place { block, index: 3 }),
+        received: std::vec![OwnedOutput { vout: 0, value, owner }],
         spent: std::vec![spent],
-        evidence: if block.is_some() { Evidence::Block } else { Evidence::Unconfirmed },
-        why: Why::Matched,
+        evidence: if block.is_some() {
+            InclusionEvidence::Block
+        } else {
+            InclusionEvidence::Unconfirmed
+        },
+        why: HitReason::Matched,
         peer: Some("a peer".into()),
     }
 }

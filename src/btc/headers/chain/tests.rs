@@ -7,13 +7,13 @@ use bitcoin::{CompactTarget, Network, Work};
 
 use super::{Context, HeaderChain, Run, SideHeader};
 use crate::btc::headers::active::ActiveChain;
-use crate::btc::headers::{Anchor, BlockAt};
+use crate::btc::headers::{BlockAt, TrustedStart};
 use testkit::Rng;
 
 const NETWORK: Network = Network::Testnet;
 
 fn genesis() -> Header {
-    Anchor::genesis(NETWORK).period_first
+    TrustedStart::genesis(NETWORK).period_first
 }
 
 fn child(parent: &Header, rng: &mut Rng) -> Header {
@@ -41,9 +41,9 @@ fn assert_is(active: &ActiveChain, path: &[Header]) {
 /// A chain stays consistent when it grows and shrinks across heights with a stored sum of work.
 #[test]
 fn active_chain_grows_and_shrinks() {
-    let anchor = Anchor::genesis(NETWORK);
+    let trusted_start = TrustedStart::genesis(NETWORK);
     let start = BlockAt { height: 0, hash: genesis().block_hash() };
-    let mut active = ActiveChain::new(&anchor, start);
+    let mut active = ActiveChain::new(&trusted_start, start);
     let mut path = Vec::from([genesis()]);
     let mut rng = Rng::new(7);
     for (grow, shrink) in [(5_000, 1_500), (700, 3_000), (4_000, 5_000), (100, 299), (2_017, 1)] {

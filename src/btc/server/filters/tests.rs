@@ -1,6 +1,8 @@
 //! The expectations of Bitcoin Core's `test/functional/p2p_blockfilters.py` (28.1) on chains of the
 //! same shape, and further tests of the limits.
 
+use core::time::Duration;
+
 use bitcoin::Network;
 use bitcoin::block::Header;
 use bitcoin::constants::genesis_block;
@@ -11,7 +13,7 @@ use crate::btc::bip158::BlockFilter;
 use crate::btc::tests::mine_headers;
 
 /// A Unix time long after the timestamp of every block in these tests.
-const NOW: u32 = 2_000_000_000;
+const NOW: Duration = Duration::from_secs(2_000_000_000);
 /// Number of blocks that both chains of Core's test share, without genesis.
 const SHARED: usize = 999;
 
@@ -45,17 +47,21 @@ impl Node {
         }
     }
 
-    fn answer(&self, request: impl Into<Request>) -> Answer {
+    fn answer(&self, request: impl Into<Request>) -> FilterResponse {
         self.answer_offering(ServiceFlags::COMPACT_FILTERS | ServiceFlags::NETWORK, request)
     }
 
-    fn answer_offering(&self, services: ServiceFlags, request: impl Into<Request>) -> Answer {
+    fn answer_offering(
+        &self,
+        services: ServiceFlags,
+        request: impl Into<Request>,
+    ) -> FilterResponse {
         let server = FilterServer::new(&self.chain, &self.store, services);
         server.answer(&request.into().0).expect("a request")
     }
 
     fn messages(&self, request: impl Into<Request>) -> Vec<NetworkMessage> {
-        let Answer::Send(mut reply) = self.answer(request) else { panic!("no answer") };
+        let FilterResponse::Send(mut reply) = self.answer(request) else { panic!("no answer") };
         let count = reply.remaining();
         let messages: Vec<_> = core::iter::from_fn(|| reply.next_message(&self.store)).collect();
         assert_eq!((messages.len(), reply.remaining()), (count, 0));
@@ -198,7 +204,7 @@ fn filters_of_the_active_and_the_stale_chain() {
 fn a_node_that_does_not_offer_filters_disconnects() {
     let (node, _, main) = node_0();
     let services = ServiceFlags::NETWORK | ServiceFlags::WITNESS;
-    let disconnect = Answer::Disconnect(Violation::NotOffered);
+    let disconnect = FilterResponse::Disconnect(RequestViolation::NotOffered);
     let stop_hash = main[1000];
     let request = GetCFCheckpt { filter_type: 0, stop_hash };
     assert_eq!(node.answer_offering(services, request), disconnect);
@@ -209,34 +215,34 @@ fn a_node_that_does_not_offer_filters_disconnects() {
 #[test]
 fn invalid_requests_disconnect() {
     let (node, _, main) = node_0();
-    let disconnects = |answer, violation| assert_eq!(answer, Answer::Disconnect(violation));
+    let disconnects = |answer, violation| assert_eq!(answer, FilterResponse::Disconnect(violation));
     // The four invalid requests of Core's test.
-    let many = Violation::TooMany { start: 0, stop: 1000, limit: 1000 };
+    let many = RequestViolation::TooMany { start: 0, stop: 1000, limit: 1000 };
     disconnects(node.answer(get_filters(0, main[1000])), many);
-    let many = Violation::TooMany { start: 0, stop: 2000, limit: 2000 };
+    let many = RequestViolation::TooMany { start: 0, stop: 2000, limit: 2000 };
     disconnects(node.answer(get_headers(0, main[2000])), many);
     let request = GetCFCheckpt { filter_type: 255, stop_hash: main[1000] };
-    disconnects(node.answer(request), Violation::FilterType(255));
+    disconnects(node.answer(request), RequestViolation::FilterType(255));
     let mut unknown = [0; 32];
     unknown[..4].copy_from_slice(&123_456_789_u32.to_le_bytes());
     let stop_hash = BlockHash::from_byte_array(unknown);
     let request = GetCFCheckpt { filter_type: 0, stop_hash };
-    disconnects(node.answer(request), Violation::UnknownStop(stop_hash));
+    disconnects(node.answer(request), RequestViolation::UnknownStop(stop_hash));
 
     // A range that is one block shorter is valid.
     assert_eq!(node.filters(1, main[1000]).len(), 1000);
     assert_eq!(node.headers(1, main[2000]).filter_hashes.len(), 2000);
     // The other kinds of request, and a start height above the stop block.
-    disconnects(node.answer(get_filters(1, stop_hash)), Violation::UnknownStop(stop_hash));
-    disconnects(node.answer(get_headers(1, stop_hash)), Violation::UnknownStop(stop_hash));
+    disconnects(node.answer(get_filters(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
+    disconnects(node.answer(get_headers(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
     let wrong = GetCFilters { filter_type: 1, ..get_filters(1, main[5]) };
-    disconnects(node.answer(wrong), Violation::FilterType(1));
+    disconnects(node.answer(wrong), RequestViolation::FilterType(1));
     let wrong = GetCFHeaders { filter_type: 1, ..get_headers(1, main[5]) };
-    disconnects(node.answer(wrong), Violation::FilterType(1));
-    let backwards = Violation::StartAfterStop { start: 6, stop: 5 };
+    disconnects(node.answer(wrong), RequestViolation::FilterType(1));
+    let backwards = RequestViolation::StartAfterStop { start: 6, stop: 5 };
     disconnects(node.answer(get_filters(6, main[5])), backwards);
     disconnects(node.answer(get_headers(6, main[5])), backwards);
-    let backwards = Violation::StartAfterStop { start: u32::MAX, stop: 5 };
+    let backwards = RequestViolation::StartAfterStop { start: u32::MAX, stop: 5 };
     disconnects(node.answer(get_filters(u32::MAX, main[5])), backwards);
 }
 
@@ -248,23 +254,23 @@ fn a_missing_filter_is_met_with_silence() {
     let mut node = Node::new(&headers[..1500]);
     node.chain.accept(&headers, NOW).unwrap();
     // The store has filters up to height 1500, the chain headers up to 2100.
-    assert_eq!(node.answer(get_filters(1500, hash(1501))), Answer::Silent { height: 1501 });
-    assert_eq!(node.answer(get_headers(1500, hash(1501))), Answer::Silent { height: 1501 });
-    assert_eq!(node.answer(get_headers(1502, hash(1502))), Answer::Silent { height: 1501 });
+    assert_eq!(node.answer(get_filters(1500, hash(1501))), FilterResponse::Silent { height: 1501 });
+    assert_eq!(node.answer(get_headers(1500, hash(1501))), FilterResponse::Silent { height: 1501 });
+    assert_eq!(node.answer(get_headers(1502, hash(1502))), FilterResponse::Silent { height: 1501 });
     let request = GetCFCheckpt { filter_type: 0, stop_hash: hash(2000) };
-    assert_eq!(node.answer(request), Answer::Silent { height: 2000 });
+    assert_eq!(node.answer(request), FilterResponse::Silent { height: 2000 });
     // The answer needs only the filter headers at multiples of 1,000.
     assert_eq!(node.checkpoints(hash(1999)).len(), 1);
     // A violation takes precedence over a missing filter.
-    let backwards = Violation::StartAfterStop { start: 2000, stop: 1999 };
+    let backwards = RequestViolation::StartAfterStop { start: 2000, stop: 1999 };
     let answer = node.answer(get_filters(2000, hash(1999)));
-    assert_eq!(answer, Answer::Disconnect(backwards));
+    assert_eq!(answer, FilterResponse::Disconnect(backwards));
 }
 
 /// The answer to a request for the filter of a stale block at height 1. The tip is `blocks` above
 /// that height, with `spacing` seconds between blocks. `stored`: the store has the filter of the
 /// stale block.
-fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> Answer {
+fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> FilterResponse {
     let genesis = genesis_block(Network::Regtest).header;
     let stale = mine_headers(&genesis, 1, 2, 600);
     let main = mine_headers(&genesis, 1, 3, 600);
@@ -282,8 +288,9 @@ fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> Answer {
 #[test]
 fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
     let days = 24 * 60 * 60;
-    let unknown = |answer| matches!(answer, Answer::Disconnect(Violation::UnknownStop(_)));
-    let served = |answer| matches!(answer, Answer::Send(reply) if reply.remaining() == 2);
+    let unknown =
+        |answer| matches!(answer, FilterResponse::Disconnect(RequestViolation::UnknownStop(_)));
+    let served = |answer| matches!(answer, FilterResponse::Send(reply) if reply.remaining() == 2);
     assert!(served(stale_answer(30, days - 1, true)));
     assert!(served(stale_answer(1, 30 * days - 1, true)));
     assert!(unknown(stale_answer(30, days, true)));
@@ -308,7 +315,9 @@ fn a_reply_goes_on_after_a_reorganization_and_ends_where_a_filter_is_lost() {
     let old = mine_headers(&genesis, 3, 1, 600);
     let mut node = Node::new(&old);
     let stop = old[2].block_hash();
-    let Answer::Send(mut reply) = node.answer(get_filters(1, stop)) else { panic!("no answer") };
+    let FilterResponse::Send(mut reply) = node.answer(get_filters(1, stop)) else {
+        panic!("no answer")
+    };
     let first = reply.next_message(&node.store);
     node.extend(&mine_headers(&genesis, 4, 2, 600));
     let second = reply.next_message(&node.store);

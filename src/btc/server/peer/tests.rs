@@ -25,7 +25,7 @@ const OPEN: Config = Config { accept_transactions: true, ..ALL };
 /// The inventory type `MSG_FILTERED_BLOCK` of BIP37.
 const FILTERED: u32 = 3;
 /// Unix time in seconds at which peers connect in these tests.
-const CONNECTED: u64 = 1_700_000_000;
+const CONNECTED: Duration = Duration::from_secs(1_700_000_000);
 
 /// Everything that an event causes until all messages are written.
 #[derive(Debug, Default, PartialEq)]
@@ -35,11 +35,12 @@ struct Outcome {
     disconnected: Option<Reason>,
 }
 
-fn drive_at(peer: &mut Peer, chain: &ServedChain, event: Event, now: Duration) -> Outcome {
+/// Handles an event at a time after [`CONNECTED`], and writes all messages.
+fn drive_at(peer: &mut Peer, chain: &ServedChain, event: Event, after: Duration) -> Outcome {
     let mut outcome = Outcome::default();
     let mut next = Some(event);
     while let Some(event) = next.take() {
-        for action in peer.handle(chain, event, now) {
+        for action in peer.handle(chain, event, CONNECTED + after) {
             assert_eq!(outcome.disconnected, None, "action after the disconnect");
             match action {
                 Action::Send(message) => {
@@ -84,7 +85,7 @@ fn refused(peer: &mut Peer, chain: &ServedChain, message: NetworkMessage) -> Vio
 }
 
 fn connect(chain: &ServedChain, config: Config, nonce: u64) -> Peer {
-    Peer::new(config, chain, nonce, CONNECTED, Duration::ZERO)
+    Peer::new(config, chain, nonce, CONNECTED)
 }
 
 fn hello(relay: bool) -> NetworkMessage {
@@ -613,7 +614,7 @@ fn the_time_of_a_long_reply_counts_for_no_timeout() {
     let request = Event::Message(NetworkMessage::GetData(items));
     // Writing each block takes 20 minutes.
     for (number, event) in [request, Event::Sent, Event::Sent].into_iter().enumerate() {
-        let now = secs(130 + 1_200 * number as u64);
+        let now = CONNECTED + secs(130 + 1_200 * number as u64);
         let [Action::Send(NetworkMessage::Block(block))] = &peer.handle(&chain, event, now)[..]
         else {
             panic!("block {number}")
@@ -622,7 +623,7 @@ fn the_time_of_a_long_reply_counts_for_no_timeout() {
         assert_eq!(peer.handle(&chain, Event::Tick, now + secs(1)), []);
         assert!(!peer.is_idle());
     }
-    let done = secs(130 + 3_600);
+    let done = CONNECTED + secs(130 + 3_600);
     assert_eq!(peer.handle(&chain, Event::Sent, done), []);
     assert!(peer.is_idle());
     // The ping waited for 9 s before the reply, so 1,191 s of its timeout remain.
@@ -641,7 +642,7 @@ fn a_reply_is_made_one_message_at_a_time() {
     let mut event = Event::Message(NetworkMessage::GetCFilters(request));
     for block in &blocks {
         let [Action::Send(NetworkMessage::CFilter(filter))] =
-            &peer.handle(&chain, event, Duration::ZERO)[..]
+            &peer.handle(&chain, event, CONNECTED)[..]
         else {
             panic!("a filter")
         };
@@ -649,11 +650,11 @@ fn a_reply_is_made_one_message_at_a_time() {
         // Only a list of block hashes is pending.
         assert_eq!(peer.outbox.len(), 1);
         for other in [Event::Tick, Event::ChainChanged] {
-            assert_eq!(peer.handle(&chain, other, Duration::ZERO), [], "one is being written");
+            assert_eq!(peer.handle(&chain, other, CONNECTED), [], "one is being written");
         }
         event = Event::Sent;
     }
-    assert_eq!(peer.handle(&chain, event, Duration::ZERO), []);
+    assert_eq!(peer.handle(&chain, event, CONNECTED), []);
 }
 
 /// A caller that reads further requests while it writes is stopped before the answers fill the
@@ -667,7 +668,7 @@ fn answers_do_not_pile_up() {
     let mut waiting = 0;
     let reason = loop {
         let request = Event::Message(NetworkMessage::GetData(items.clone()));
-        match &peer.handle(&chain, request, Duration::ZERO)[..] {
+        match &peer.handle(&chain, request, CONNECTED)[..] {
             [Action::Disconnect(reason)] => break reason.clone(),
             [Action::Send(_)] if waiting == 0 => {}
             [] => {}

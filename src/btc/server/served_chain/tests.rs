@@ -2,6 +2,7 @@ use alloc::string::ToString as _;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bitcoin::consensus::encode::deserialize_hex;
 use bitcoin::hashes::Hash as _;
@@ -110,7 +111,7 @@ fn wrong_blocks_are_refused_in_words() {
     assert!(added[0].errors[0].to_string().contains("only the first can be"), "{added:?}");
     // A block whose header is ahead of the clock.
     let block = mine(1).remove(0);
-    let added = chain.add_block(block, 1_000_000_000);
+    let added = chain.add_block(block, Duration::from_secs(1_000_000_000));
     assert_eq!((added.linked, added.errors.len()), (0, 1), "{added:?}");
     assert_eq!(chain.tip().height, 0);
 }

@@ -129,7 +129,7 @@ impl<S: Storage> Index<S> {
     /// # Errors
     /// Returns an error if the index does not contain the block, if the file is damaged, or if the
     /// storage fails.
-    pub fn anchor(&self, number: u64) -> Result<(u64, B256), IndexError> {
+    pub fn next_known_hash(&self, number: u64) -> Result<(u64, B256), IndexError> {
         self.require(&(number..=number))?;
         let rows = self.files.tail.rows();
         if let Some(hash) = rows.hash(number) {

@@ -15,7 +15,7 @@ use super::format::{MAX_SECTIONS, SECTION, Settings};
 use super::rows::Rows;
 use super::section::{Section, Turner};
 use super::storage::WriteStorage;
-use crate::eth::header::HeaderChain;
+use crate::eth::header::LinkedHeaders;
 
 /// Default number of newest blocks that stay unsealed. The former bloombits index of geth used the
 /// same number.
@@ -52,14 +52,14 @@ pub struct Appended {
 ///
 /// # Examples
 /// ```
-/// use chainsieve::eth::header::HeaderChain;
+/// use chainsieve::eth::header::LinkedHeaders;
 /// use chainsieve::eth::index::{Folder, Settings, Writer};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = std::env::temp_dir().join(format!("chainsieve-writer-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder)?;
 /// let mut writer = Writer::open(Folder::new(&folder), &Settings::new("mainnet")?)?;
-/// let headers = HeaderChain::new(); // of verified headers
+/// let headers = LinkedHeaders::new(); // of verified headers
 /// writer.append(&headers)?;
 /// writer.sync()?;
 /// assert_eq!(writer.numbers(), None);
@@ -159,7 +159,7 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Cost
     /// Copies 320 bytes for each block. Sealing costs as much as in [`sync`](Self::sync).
-    pub fn append(&mut self, chain: &HeaderChain) -> Result<Appended, IndexError> {
+    pub fn append(&mut self, chain: &LinkedHeaders) -> Result<Appended, IndexError> {
         self.check()?;
         let (Some(numbers), Some(parent)) = (chain.numbers(), chain.parent_hash()) else {
             return Ok(Appended { skipped: 0, added: 0 });
@@ -198,7 +198,7 @@ impl<S: WriteStorage> Writer<S> {
     /// Returns the number of blocks of a chain that the index already has.
     fn known(
         &self,
-        chain: &HeaderChain,
+        chain: &LinkedHeaders,
         numbers: &RangeInclusive<u64>,
         parent: B256,
     ) -> Result<u64, IndexError> {

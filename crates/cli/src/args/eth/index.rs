@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use super::headers::formats_help;
 use super::query::{QueryArgs, block_number};
 use super::rpc::RpcArgs;
-use super::scan::{LinkedHeaders, headers_or_rpc};
+use super::scan::{LinkedHeaderArgs, headers_or_rpc};
 use crate::args::number::count;
 
 #[derive(Debug, Subcommand)]
@@ -141,7 +141,7 @@ pub(crate) struct AppendArgs {
 #[command(mut_arg("headers", headers_or_rpc))]
 pub(crate) struct AddedHeaders {
     #[command(flatten)]
-    pub(crate) linked: LinkedHeaders,
+    pub(crate) linked: LinkedHeaderArgs,
     /// With --rpc, the last block: a number, latest, safe or finalized [default: latest]
     #[arg(long, value_name = "BLOCK", requires = "rpc", value_parser = block_tag)]
     pub(crate) to: Option<BlockTag>,
@@ -297,7 +297,7 @@ pub(crate) struct VerifyIndexArgs {
     #[arg(value_name = "INDEX")]
     pub(crate) index: PathBuf,
     #[command(flatten)]
-    pub(crate) linked: LinkedHeaders,
+    pub(crate) linked: LinkedHeaderArgs,
     /// Accept headers that cover only a part of the index
     #[arg(long, requires = "headers")]
     pub(crate) part: bool,

@@ -21,7 +21,7 @@ pub(crate) use index::{
 };
 pub(crate) use query::QueryArgs;
 pub(crate) use rpc::RpcArgs;
-pub(crate) use scan::{ForecastArgs, LinkedHeaders, ScanArgs};
+pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EthCommand {

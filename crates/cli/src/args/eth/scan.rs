@@ -52,7 +52,7 @@ JSON: lines, told apart by kind:
 )]
 pub(crate) struct ScanArgs {
     #[command(flatten)]
-    pub(crate) linked: LinkedHeaders,
+    pub(crate) linked: LinkedHeaderArgs,
     /// Print counts only, not each candidate
     #[arg(long)]
     pub(crate) count: bool,
@@ -78,7 +78,7 @@ pub(super) fn unless_rpc(arg: Arg) -> Arg {
 
 /// Headers that must form one chain.
 #[derive(Debug, Args)]
-pub(crate) struct LinkedHeaders {
+pub(crate) struct LinkedHeaderArgs {
     /// The headers, in order: files, - for standard input, or hex
     #[arg(value_name = "HEADERS", required = true)]
     pub(crate) headers: Vec<String>,
@@ -109,7 +109,7 @@ warnings[]."
 #[command(after_long_help = FORECAST_HELP)]
 pub(crate) struct ForecastArgs {
     #[command(flatten)]
-    pub(crate) headers: LinkedHeaders,
+    pub(crate) headers: LinkedHeaderArgs,
     #[command(flatten)]
     pub(crate) query: QueryArgs,
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail, ensure};
 use chainsieve::bitcoin::{Block, BlockHash, OutPoint, ScriptBuf, Transaction, Txid};
 use chainsieve::btc::bip158::audit::{
-    Basis, Evidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
+    Basis, FilterEvidence, InvalidFilter, Prevouts, ProvenTransaction, Refutation, Verdict, audit,
 };
 use chainsieve::btc::bip158::container::{MAGIC, Records};
 use chainsieve::btc::bip158::{Acceptance, BlockFilter, BoundBlock, filter_hash};
@@ -246,23 +246,25 @@ fn words(verdict: &Verdict) -> String {
     }
 }
 
-fn evidence(evidence: &Evidence) -> String {
+fn evidence(evidence: &FilterEvidence) -> String {
     match evidence {
-        Evidence::Malformed => "not in the canonical encoding of a filter".into(),
-        Evidence::MissingOutput { transaction, vout } => {
+        FilterEvidence::Malformed => "not in the canonical encoding of a filter".into(),
+        FilterEvidence::MissingOutput { transaction, vout } => {
             format!(
                 "the script of output {vout} of transaction {} is missing",
                 position(transaction)
             )
         }
-        Evidence::MissingPrevout { spending, vin, .. }
-        | Evidence::MissingWrapped { spending, vin, .. } => {
+        FilterEvidence::MissingPrevout { spending, vin, .. }
+        | FilterEvidence::MissingWrapped { spending, vin, .. } => {
             format!(
                 "the script that input {vin} of transaction {} spends is missing",
                 position(spending)
             )
         }
-        Evidence::Unequal { .. } => "more, fewer or other elements than the block can have".into(),
+        FilterEvidence::Unequal { .. } => {
+            "more, fewer or other elements than the block can have".into()
+        }
         other => other.to_string(),
     }
 }

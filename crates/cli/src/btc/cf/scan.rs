@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use chainsieve::bitcoin::bip158::FilterHeader;
-use chainsieve::btc::bip158::scan::{Candidate, Cursor, Reason, Scan, WalletId, Wallets};
+use chainsieve::btc::bip158::scan::{
+    Candidate, CandidateReason, FilterScan, ScanCursor, WalletIndex, Wallets,
+};
 use chainsieve::btc::descriptors::{descriptor_scripts, is_ranged};
 use serde_json::json;
 
@@ -61,8 +63,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 /// A scan and its results so far.
 struct Look<'a> {
     args: &'a ScanArgs,
-    scan: Scan,
-    watched: Watched,
+    scan: FilterScan,
+    watched: WatchItem,
     /// The first height that was read.
     first: Option<u32>,
     /// The height after the last one that was read.
@@ -77,8 +79,8 @@ struct Look<'a> {
 }
 
 /// The scripts, by their index in the scan.
-struct Watched {
-    wallet: WalletId,
+struct WatchItem {
+    wallet: WalletIndex,
     scripts: Vec<WatchedScript>,
     /// The next index to derive, for each ranged descriptor.
     ranged: HashMap<String, u32>,
@@ -88,7 +90,7 @@ struct Watched {
 impl<'a> Look<'a> {
     fn new(args: &'a ScanArgs, scripts: Vec<WatchedScript>, start: u32) -> anyhow::Result<Self> {
         // Filters before --birthday are read to compute the filter headers, but are not searched.
-        let mut scan = Scan::new(Cursor::at(start));
+        let mut scan = FilterScan::new(ScanCursor::at(start));
         let wallet = scan.wallets_mut().add(args.birthday.unwrap_or(start));
         scan.wallets_mut().extend(wallet, scripts.iter().map(|watched| &watched.script));
         let mut ranged = HashMap::new();
@@ -103,7 +105,7 @@ impl<'a> Look<'a> {
         if args.gap_limit.is_some() && ranged.is_empty() {
             bail!(UsageError("--gap-limit needs a ranged descriptor"));
         }
-        let watched = Watched { wallet, scripts, ranged, gap_limit: args.gap_limit };
+        let watched = WatchItem { wallet, scripts, ranged, gap_limit: args.gap_limit };
         Ok(Self {
             args,
             scan,
@@ -277,23 +279,23 @@ impl<'a> Look<'a> {
 const HEAD: &str =
     "height     block                                                             why\n";
 
-impl Watched {
+impl WatchItem {
     fn line(&self, candidate: &Candidate, json: bool) -> String {
         let Candidate { height, block_hash, reason } = candidate;
         let found: Vec<&WatchedScript> = match reason {
-            Reason::Scripts { indices, .. } => {
+            CandidateReason::Scripts { indices, .. } => {
                 indices.iter().filter_map(|&index| self.scripts.get(index)).collect()
             }
-            Reason::NoAnswer(_) => Vec::new(),
+            CandidateReason::NoAnswer(_) => Vec::new(),
         };
         if json {
             let mut members = json!({ "height": height, "hash": block_hash.to_string() });
             let kind = match reason {
-                Reason::NoAnswer(why) => {
+                CandidateReason::NoAnswer(why) => {
                     members["why"] = why.to_string().into();
                     "candidate"
                 }
-                Reason::Scripts { .. } => {
+                CandidateReason::Scripts { .. } => {
                     let script = |watched: &&WatchedScript| {
                         json!({
                             "item": watched.item,
@@ -309,8 +311,8 @@ impl Watched {
             return json_line(kind, members);
         }
         let why = match reason {
-            Reason::NoAnswer(why) => format!("the filter cannot be decoded: {why}"),
-            Reason::Scripts { .. } => {
+            CandidateReason::NoAnswer(why) => format!("the filter cannot be decoded: {why}"),
+            CandidateReason::Scripts { .. } => {
                 let words =
                     found.iter().map(|it| words(&it.item, it.path, it.index)).collect::<Vec<_>>();
                 words.join(", ")
@@ -321,7 +323,8 @@ impl Watched {
 
     /// Derives further scripts of a ranged descriptor, up to the gap limit past the index found.
     fn extend(&mut self, candidate: &Candidate, wallets: &mut Wallets) -> anyhow::Result<()> {
-        let (Some(gap), Reason::Scripts { indices, .. }) = (self.gap_limit, &candidate.reason)
+        let (Some(gap), CandidateReason::Scripts { indices, .. }) =
+            (self.gap_limit, &candidate.reason)
         else {
             return Ok(());
         };

@@ -2,9 +2,10 @@
 
 use chainsieve::bitcoin::{Address, Network};
 use chainsieve::btc::headers::BlockAt;
+use chainsieve::btc::wallet::Place;
 use chainsieve_client::{
-    Client, Finding, Hit, HitCounts, News, Owner, Progress, Received, Spent, Status, Update,
-    WalletId,
+    Client, Finding, Hit, HitCounts, News, OwnedOutput, OwnedSpend, Owner, Progress, Status,
+    Update, WalletId,
 };
 use serde_json::{Value, json};
 
@@ -116,7 +117,8 @@ impl Printer {
     }
 
     fn hit(&mut self, hit: &Hit, again: bool, tip: u32) -> anyhow::Result<()> {
-        let confirmations = hit.place.map_or(0, |(at, _)| (tip + 1).saturating_sub(at.height));
+        let confirmations =
+            hit.place.map_or(0, |place| (tip + 1).saturating_sub(place.block.height));
         let mut line = self.hit_json(hit);
         line["confirmations"] = confirmations.into();
         line["again"] = again.into();
@@ -133,7 +135,7 @@ impl Printer {
         let Reorganization { fork, disconnected, withdrawn, .. } = done;
         let block = |at: &BlockAt| json!({"height": at.height, "block": at.hash.to_string()});
         let gone = withdrawn.iter().filter_map(|update| match &update.news {
-            News::Withdrawn(hit) => Some((hit.place?.0, hit.txid)),
+            News::Withdrawn(hit) => Some((hit.place?.block, hit.txid)),
             _ => None,
         });
         let gone: Vec<_> = gone.collect();
@@ -214,7 +216,7 @@ impl Printer {
 
     /// Returns a hit as JSON, without the members that change with time.
     fn hit_json(&self, hit: &Hit) -> Value {
-        let received = hit.received.iter().map(|Received { vout, value, owner }| {
+        let received = hit.received.iter().map(|OwnedOutput { vout, value, owner }| {
             let script = owner.script.as_ref();
             let address = script.and_then(|it| Address::from_script(it, self.network).ok());
             json!({
@@ -239,9 +241,9 @@ impl Printer {
         });
         json!({
             "kind": "hit",
-            "height": hit.place.map(|(at, _)| at.height),
-            "block": hit.place.map(|(at, _)| at.hash.to_string()),
-            "index": hit.place.map(|(_, index)| index),
+            "height": hit.place.map(|place| place.block.height),
+            "block": hit.place.map(|place| place.block.hash.to_string()),
+            "index": hit.place.map(|place| place.index),
             "txid": hit.txid.to_string(),
             "received": received.collect::<Vec<_>>(),
             "spent": spent.collect::<Vec<_>>(),
@@ -254,14 +256,14 @@ impl Printer {
     /// Returns a hit as one line for people.
     fn hit_words(&self, hit: &Hit, confirmations: u32, again: bool) -> String {
         let place = match hit.place {
-            Some((at, _)) => format!("height {}  {}", grouped(at.height), at.hash),
+            Some(Place { block: at, .. }) => format!("height {}  {}", grouped(at.height), at.hash),
             None => "unconfirmed".into(),
         };
         let name = |owner: &Owner| words(self.item(owner), owner.path, owner.index);
-        let received = hit.received.iter().map(|Received { vout, value, owner }| {
+        let received = hit.received.iter().map(|OwnedOutput { vout, value, owner }| {
             format!("output {vout} pays {value} to {}", name(owner))
         });
-        let spent = hit.spent.iter().map(|Spent { vin, outpoint, owner, certain }| {
+        let spent = hit.spent.iter().map(|OwnedSpend { vin, outpoint, owner, certain }| {
             let verb = if *certain { "spends" } else { "looks like it spends" };
             let whose = owner.as_ref().map(|owner| format!(" of {}", name(owner)));
             format!("input {vin} {verb} {outpoint}{}", whose.unwrap_or_default())
@@ -290,7 +292,7 @@ mod tests {
     use chainsieve::bitcoin::consensus::encode::deserialize_hex;
     use chainsieve::bitcoin::hashes::Hash as _;
     use chainsieve::bitcoin::{Amount, BlockHash, Transaction};
-    use chainsieve_client::{Evidence, UpdateId, Why};
+    use chainsieve_client::{HitReason, InclusionEvidence, UpdateId};
 
     use super::*;
 
@@ -317,11 +319,15 @@ mod tests {
         Box::new(Hit {
             txid: transaction.compute_txid(),
             transaction,
-            place: height.map(|height| (at(height), 0)),
-            received: vec![Received { vout: 0, value: Amount::from_int_btc(50), owner }],
+            place: height.map(|height| Place { block: at(height), index: 0 }),
+            received: vec![OwnedOutput { vout: 0, value: Amount::from_int_btc(50), owner }],
             spent: Vec::new(),
-            evidence: if height.is_some() { Evidence::Block } else { Evidence::Unconfirmed },
-            why: if height.is_some() { Why::Matched } else { Why::Relayed },
+            evidence: if height.is_some() {
+                InclusionEvidence::Block
+            } else {
+                InclusionEvidence::Unconfirmed
+            },
+            why: if height.is_some() { HitReason::Matched } else { HitReason::Relayed },
             peer: Some("peer.example:8333".into()),
         })
     }

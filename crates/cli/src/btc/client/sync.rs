@@ -44,7 +44,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
         builder(&args.peers, network, &data, None)?.protocol(Protocol::HeadersOnly)
     } else {
         let name = format!("filters-{}", birthday_name(args.birthday));
-        let builder = builder(&args.peers, network, &data, Some(&name))?.from(args.birthday);
+        let builder = builder(&args.peers, network, &data, Some(&name))?.start_at(args.birthday);
         trusting(builder, &args.trust)
     };
     let client = start(client, &data, network)?;

@@ -66,7 +66,7 @@ impl Job<'_> {
             .false_positive_rate(self.look.fpr)
             .wallet(id.clone(), wallet);
         if let Some(last) = self.last {
-            builder = builder.to(last);
+            builder = builder.end_at(last);
         }
         let client = start(trusting(builder, &self.look.trust), &data, network)?;
         let mut printer = Printer::new(id, names, network, json);

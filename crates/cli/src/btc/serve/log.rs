@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::p2p::ServiceFlags;
 use chainsieve::btc::server::{Config, ServedChain};
-use chainsieve_client::testnode::Note;
+use chainsieve_client::testnode::ConnectionNote;
 use serde_json::{Value, json};
 
 use crate::args::network_name;
@@ -76,31 +76,33 @@ impl Log {
     }
 
     /// Prints an event of a connection.
-    pub(super) fn note(&self, note: &Note<'_>) {
+    pub(super) fn note(&self, note: &ConnectionNote<'_>) {
         let (kind, members, text) = match note {
-            Note::Connected(peer, address) => (
+            ConnectionNote::Connected(peer, address) => (
                 "connected",
                 json!({ "peer": peer, "address": address.to_string() }),
                 format!("peer {peer}: connected from {address}"),
             ),
-            Note::Ready(peer, met) => {
+            ConnectionNote::Ready(peer, met) => {
                 let (agent, protocol) = (met.user_agent(), met.protocol());
                 let members = json!({ "peer": peer, "user_agent": agent, "protocol": protocol });
                 ("ready", members, format!("peer {peer}: {agent:?}, protocol {protocol}"))
             }
-            Note::Disconnected(peer, ended) => {
+            ConnectionNote::Disconnected(peer, ended) => {
                 let (reason, misbehaved) = (ended.to_string(), ended.is_misbehaviour());
                 let members = json!({ "peer": peer, "reason": reason, "misbehaved": misbehaved });
                 let why = if misbehaved { ", it broke the protocol" } else { "" };
                 let text = format!("peer {peer}: disconnected{why}: {reason}");
                 ("disconnected", members, text)
             }
-            Note::Refused(address, limit) => {
+            ConnectionNote::Refused(address, limit) => {
                 let reason = format!("{limit} are connected, the limit");
                 let members = json!({ "address": address.to_string(), "reason": reason });
                 ("refused", members, format!("refused {address}: {reason}"))
             }
-            Note::Lost(error) => return self.warning(&format!("a connection was lost: {error}")),
+            ConnectionNote::Lost(error) => {
+                return self.warning(&format!("a connection was lost: {error}"));
+            }
             _ => return,
         };
         self.event(kind, members, &text);

@@ -112,8 +112,7 @@ impl Watcher {
     where
         C: DerefMut<Target = ServedChain>,
     {
-        let unix_time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u32::try_from(unix_time.as_secs()).unwrap_or(u32::MAX);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (mut linked, mut disconnected) = (0, 0);
         let News { transactions, complaints } = self.folder.poll(Instant::now(), |incoming| {
             let added = chain().add_block(incoming, now);

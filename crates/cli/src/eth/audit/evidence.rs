@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::audit::{Action, Audit, Event};
 use chainsieve::eth::files::{BlockEntries, FileFormat, body_transactions};
-use chainsieve::eth::header::{BlockRef, HeaderChain};
+use chainsieve::eth::header::{BlockRef, LinkedHeaders};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 
@@ -23,7 +23,7 @@ const NAMED: usize = 3;
 
 /// Finds the blocks of receipts among the blocks that an audit needs receipts of.
 struct Missing<'a> {
-    chain: &'a HeaderChain,
+    chain: &'a LinkedHeaders,
     by_root: HashMap<B256, Vec<B256>>,
     /// Descriptions of receipts that belong to none of these blocks.
     strangers: Vec<String>,
@@ -31,7 +31,7 @@ struct Missing<'a> {
 
 impl<'a> Missing<'a> {
     /// Collects the blocks whose receipts an audit of this chain needs.
-    fn of(audit: &Audit<'_>, chain: &'a HeaderChain) -> Self {
+    fn of(audit: &Audit<'_>, chain: &'a LinkedHeaders) -> Self {
         let mut by_root: HashMap<B256, Vec<B256>> = HashMap::new();
         for BlockRef { number, hash } in audit.open() {
             if let Some(block) = chain.block(number) {
@@ -96,7 +96,7 @@ impl<'a> Missing<'a> {
 /// unreadable files.
 pub(crate) fn read_wanted(
     audit: &Audit<'_>,
-    chain: &HeaderChain,
+    chain: &LinkedHeaders,
     paths: &[PathBuf],
 ) -> anyhow::Result<(HashMap<B256, BlockReceipts>, Vec<String>)> {
     let mut missing = Missing::of(audit, chain);
@@ -127,7 +127,7 @@ pub(crate) struct Feed<'a, 'b> {
 impl<'a, 'b> Feed<'a, 'b> {
     pub(crate) fn new(
         audit: &'b mut Audit<'a>,
-        chain: &'a HeaderChain,
+        chain: &'a LinkedHeaders,
         logs: &[LocatedLog],
         keep: bool,
     ) -> Self {

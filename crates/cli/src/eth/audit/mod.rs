@@ -9,9 +9,9 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Audit, AuditReport, Question, Status};
+use chainsieve::eth::audit::{Audit, AuditQuestion, AuditReport, Status};
 use chainsieve::eth::certificate::{Certificate, IssueError};
-use chainsieve::eth::header::{BlockRef, HeaderChain, HeaderView};
+use chainsieve::eth::header::{BlockRef, HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::{Heads, LogQuery, ResolvedBlocks};
 use chainsieve::eth::receipts::BlockReceipts;
 
@@ -38,8 +38,14 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let (query, blocks) = resolve(query, &args.query, &chain)?;
     let logs = logs::read(&args.logs)?;
     let semantics = args.query.semantics;
-    let question =
-        Question { chain: &chain, anchors, query: &query, blocks, semantics, profile: &profile };
+    let question = AuditQuestion {
+        chain: &chain,
+        anchors,
+        query: &query,
+        blocks,
+        semantics,
+        profile: &profile,
+    };
     let mut audit = Audit::new(question, &logs)?;
     let mut feed = Feed::new(&mut audit, &chain, &logs, args.embed);
     feed.receipts(&args.receipts)?;
@@ -133,9 +139,9 @@ pub(crate) fn read_chain(
     format: HeaderFormat,
     from: Option<u64>,
     keep: bool,
-) -> anyhow::Result<(HeaderChain, Vec<Vec<u8>>)> {
+) -> anyhow::Result<(LinkedHeaders, Vec<Vec<u8>>)> {
     let mut headers = Headers::new(arguments, format);
-    let mut chain = HeaderChain::new();
+    let mut chain = LinkedHeaders::new();
     let mut rlp = Vec::new();
     while let Some(mut batch) = headers.next_batch()? {
         batch.keep(from, None);
@@ -160,7 +166,7 @@ pub(crate) fn read_chain(
 pub(crate) fn resolve(
     mut query: LogQuery,
     args: &QueryArgs,
-    chain: &HeaderChain,
+    chain: &LinkedHeaders,
 ) -> anyhow::Result<(LogQuery, ResolvedBlocks)> {
     let numbers = chain.numbers().context("headers: none")?;
     if args.query.is_none() {

@@ -5,7 +5,7 @@ use chainsieve::eth::audit::{Audit, AuditReport, Status};
 use chainsieve::eth::certificate::Certificate;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::provider::Difference;
-use chainsieve_provider::{Asking, Beside, Provider, Tip, Warning};
+use chainsieve_provider::{Beside, FetchedAnswers, Provider, Tip, Warning};
 use serde_json::{Value, json};
 
 use super::evidence::Feed;
@@ -41,17 +41,21 @@ pub(super) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let provider = provider.with_profile(profile::of_provider(&args.trust, chain_id)?);
     query::require_from(&args.query)?;
-    let asking = provider.ask(&query).map_err(in_words_of_the_command)?;
-    judge(args, &provider, &asking)
+    let answers = provider.ask(&query).map_err(in_words_of_the_command)?;
+    judge(args, &provider, &answers)
 }
 
 /// Audits each answer against the chain, with receipts from files and from either provider.
-fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Result<Report> {
-    let mut warnings = warnings(args, provider, asking);
-    let chain = &asking.fetched.chain;
-    let logs = &asking.logs;
-    let mut audits = asking.audits()?;
-    let questions: Vec<_> = (0..logs.len()).map(|node| asking.question(node)).collect();
+fn judge(
+    args: &AuditArgs,
+    provider: &Provider,
+    answers: &FetchedAnswers,
+) -> anyhow::Result<Report> {
+    let mut warnings = warnings(args, provider, answers);
+    let chain = &answers.fetched.chain;
+    let logs = &answers.logs;
+    let mut audits = answers.audits()?;
+    let questions: Vec<_> = (0..logs.len()).map(|node| answers.question(node)).collect();
     let mut kept = Vec::new();
     let mut own_warnings = Vec::new();
     for (audit, logs) in audits.iter_mut().zip(logs) {
@@ -89,7 +93,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         let mut certificate = None;
         if let Some(path) = args.certificate.as_ref().filter(|_| index == certified) {
             let issued = Certificate::from_report(question, report, logs);
-            let rlp = asking.fetched.rlp.as_deref().unwrap_or_default();
+            let rlp = answers.fetched.rlp.as_deref().unwrap_or_default();
             certificate =
                 issue((path, args.overwrite.force), issued, report, (rlp, &kept), &mut warnings)?;
         }
@@ -103,7 +107,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
             provider: Some(Answered {
                 letter: LETTERS[index],
                 host: &hosts[index],
-                own_anchor: asking.tip.is_own,
+                own_anchor: answers.tip.has_no_anchor,
             }),
         });
     }
@@ -111,7 +115,7 @@ fn judge(args: &AuditArgs, provider: &Provider, asking: &Asking) -> anyhow::Resu
         [first, second] => Some(Difference::new(first, second)),
         _ => None,
     };
-    Ok(outcome(args, asking, (&hosts, &fetched.from), &warnings, compared.as_ref(), shown))
+    Ok(outcome(args, answers, (&hosts, &fetched.from), &warnings, compared.as_ref(), shown))
 }
 
 /// Returns `true` if a report proves something by receipts, or proves the answer wrong.
@@ -120,19 +124,19 @@ fn is_of_use(report: &AuditReport) -> bool {
 }
 
 /// Returns warnings about what limits the reliability of the chain, and so of the answers.
-fn warnings(args: &AuditArgs, provider: &Provider, asking: &Asking) -> Vec<String> {
-    let mut warnings = of_tip(&asking.tip, provider);
+fn warnings(args: &AuditArgs, provider: &Provider, answers: &FetchedAnswers) -> Vec<String> {
+    let mut warnings = of_tip(&answers.tip, provider);
     // Without --to, the user expects the range to end at the finalised block: no warning is needed.
     let open_end = args.query.query.is_none() && args.query.to.is_none();
-    let listed = asking.warnings.iter();
+    let listed = answers.warnings.iter();
     let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));
     warnings.extend(listed.map(words_of));
-    if !asking.tip.is_own && !profile::is_of_user(&args.trust) {
+    if !answers.tip.has_no_anchor && !profile::is_of_user(&args.trust) {
         warnings.push(format!(
             "that the blocks are of chain {}, {}, is the word of the provider, and what their \
              filters and receipts hold follows from it: say it with --chain",
-            asking.chain_id,
-            asking.profile.name()
+            answers.chain_id,
+            answers.profile.name()
         ));
     }
     warnings
@@ -142,7 +146,7 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     let mut warnings = Vec::new();
     let name = |node: usize| provider.nodes()[node].endpoint();
     let at = grouped(tip.block.number);
-    if tip.is_own {
+    if tip.has_no_anchor {
         let whose = if tip.others.is_empty() {
             "the provider's own word".to_owned()
         } else if tip.is_agreed() {
@@ -158,8 +162,11 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     }
     for other in &tip.others {
         let name = name(other.node);
-        let undecided =
-            if tip.is_own { ": without --anchor, nothing is proven of its answer" } else { "" };
+        let undecided = if tip.has_no_anchor {
+            ": without --anchor, nothing is proven of its answer"
+        } else {
+            ""
+        };
         match other.beside {
             Beside::Another { hash } => warnings.push(format!(
                 "{name} has another block {at}, {hash}: one of the two is wrong, or a \
@@ -186,7 +193,7 @@ fn certified(reports: &[AuditReport]) -> usize {
 /// JSON of both audits is in `audits`.
 fn outcome(
     args: &AuditArgs,
-    asking: &Asking,
+    answers: &FetchedAnswers,
     (hosts, receipts_from): (&[String], &[u64]),
     warnings: &[String],
     compared: Option<&Difference<'_>>,
@@ -220,8 +227,8 @@ fn outcome(
         None => audits.pop().unwrap_or_default(),
         Some(compared) => json!({
             "status": status,
-            "first": asking.asked.first,
-            "last": asking.asked.last,
+            "first": answers.query.first,
+            "last": answers.query.last,
             "anchored_to": audits.first().map(|audit| audit["anchored_to"].clone()),
             "audits": audits,
             "compared": difference_json(compared),
@@ -230,14 +237,14 @@ fn outcome(
     };
     let own = json["warnings"].as_array().cloned().unwrap_or_default();
     json["warnings"] = warnings.iter().map(|warning| json!(warning)).chain(own).collect();
-    json["chain_id"] = json!(asking.chain_id);
+    json["chain_id"] = json!(answers.chain_id);
     let chain_of_user = profile::is_of_user(&args.trust);
     json["chain_from"] = json!(if chain_of_user { "user" } else { "provider" });
-    let tip = &asking.tip;
+    let tip = &answers.tip;
     json["anchor"] = json!((!tip.is_missing).then_some(tip.block));
-    json["anchor_from"] = json!(if tip.is_own { "provider" } else { "user" });
+    json["anchor_from"] = json!(if tip.has_no_anchor { "provider" } else { "user" });
     json["anchor_agreed"] = json!((!tip.others.is_empty()).then(|| tip.is_agreed()));
-    json["finalized"] = json!(asking.asked.finalized);
+    json["finalized"] = json!(answers.query.finalized);
     let providers = LETTERS.iter().zip(hosts).zip(receipts_from);
     json["providers"] = providers
         .map(|((letter, host), from)| {

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use chainsieve::eth::audit::{AuditReport, Finding, FindingKind, Question, Status, Undecidable};
+use chainsieve::eth::audit::{
+    AuditQuestion, AuditReport, Finding, FindingKind, Status, Undecidable,
+};
 use chainsieve::eth::chain_profile::ReceiptsScope;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::{LocatedLog, digest};
@@ -20,7 +22,7 @@ pub(super) const LISTED: usize = 1000;
 /// Everything that the report of an audit is built from.
 pub(crate) struct Shown<'a> {
     pub(crate) report: &'a AuditReport,
-    pub(crate) question: &'a Question<'a>,
+    pub(crate) question: &'a AuditQuestion<'a>,
     pub(crate) logs: &'a [LocatedLog],
     pub(crate) wanted: &'a [BlockRef],
     pub(crate) certificate: Option<&'a Path>,

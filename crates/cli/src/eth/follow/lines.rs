@@ -7,7 +7,7 @@ use chainsieve::eth::follow::{Config, NextBlocks, Removed, Started};
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::BlockSelection;
-use chainsieve_provider::{DecodeError, DecodedEvent, Events};
+use chainsieve_provider::{DecodeError, DecodedEvent, EventDecoder};
 use serde_json::{Value, json};
 
 use crate::output::{count, grouped, json_line, printable};
@@ -30,7 +30,7 @@ pub(super) enum Format {
 pub(super) struct Lines {
     pub(super) format: Format,
     /// The events that logs are decoded with, if `--abi` is given.
-    pub(super) events: Option<Events>,
+    pub(super) events: Option<EventDecoder>,
     /// The CSV columns of event arguments, as pairs of event and argument.
     columns: Vec<(String, String)>,
 }
@@ -40,9 +40,9 @@ const COLUMNS: &str = "block_number,block_hash,transaction_index,transaction_has
                        address,topic0,topic1,topic2,topic3,data";
 
 impl Lines {
-    pub(super) fn new(format: Format, events: Option<Events>) -> Self {
+    pub(super) fn new(format: Format, events: Option<EventDecoder>) -> Self {
         let mut seen = BTreeSet::new();
-        let arguments = events.iter().flat_map(Events::iter).flat_map(|event| {
+        let arguments = events.iter().flat_map(EventDecoder::iter).flat_map(|event| {
             event.inputs.iter().map(|input| (event.name.clone(), input.name.clone()))
         });
         let columns = arguments.filter(|column| seen.insert(column.clone())).collect();

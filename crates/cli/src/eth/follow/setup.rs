@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use chainsieve::eth::chain_profile::{BloomSoundness, ChainProfile, ReceiptsScope};
 use chainsieve::eth::follow::{Fault, StartError};
-use chainsieve_provider::{Events, FollowBuilder, FollowError, Provider};
+use chainsieve_provider::{EventDecoder, FollowBuilder, FollowError, Provider};
 
 use super::indexed::Indexed;
 use crate::args::UsageError;
@@ -18,11 +18,11 @@ use crate::exit::Exit;
 use crate::input::named;
 
 /// Reads the events of ABI files.
-pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<Events>> {
+pub(super) fn events(paths: &[PathBuf]) -> anyhow::Result<Option<EventDecoder>> {
     let mut events = None;
     for path in paths {
         let text = fs::read_to_string(path).with_context(|| format!("--abi, {}", named(path)))?;
-        let so_far: Events = events.unwrap_or_default();
+        let so_far: EventDecoder = events.unwrap_or_default();
         let added = so_far.json_abi(&text).with_context(|| format!("--abi, {}", named(path)))?;
         events = Some(added);
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::HeaderChain;
+use chainsieve::eth::header::LinkedHeaders;
 use chainsieve::eth::index::{Folder, Index, IndexError, Settings, Writer};
 use serde_json::json;
 
 use super::{SECTION, named, size};
-use crate::args::eth::{AddingArgs, LinkedHeaders};
+use crate::args::eth::{AddingArgs, LinkedHeaderArgs};
 use crate::eth::linked::{self, Bounds};
 use crate::exit::Exit;
 use crate::input::Reader;
@@ -100,7 +100,7 @@ impl<'a> Adding<'a> {
         Some(self.first_known(last) + 1)
     }
 
-    pub(super) fn run(mut self, headers: &LinkedHeaders) -> anyhow::Result<Report> {
+    pub(super) fn run(mut self, headers: &LinkedHeaderArgs) -> anyhow::Result<Report> {
         Reader::of(&headers.headers)?;
         let bounds = Bounds { from: self.from(), to: None };
         let read = linked::for_each(headers, bounds, |_| (), |chain, ()| self.take(chain));
@@ -111,7 +111,7 @@ impl<'a> Adding<'a> {
         self.report()
     }
 
-    pub(super) fn take(&mut self, chain: &HeaderChain) -> anyhow::Result<()> {
+    pub(super) fn take(&mut self, chain: &LinkedHeaders) -> anyhow::Result<()> {
         if self.writer.is_none() {
             self.open()?;
         }
@@ -142,7 +142,7 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    fn append(&mut self, chain: &HeaderChain) -> Result<(), IndexError> {
+    fn append(&mut self, chain: &LinkedHeaders) -> Result<(), IndexError> {
         let writer = self.writer.as_mut().expect("opened before");
         let added = writer.append(chain)?.added;
         self.added += added;
@@ -153,7 +153,7 @@ impl<'a> Adding<'a> {
 
     /// Removes the blocks of the index that are not on the branch of `chain`. The parent of block
     /// `number` is known to differ from the index's block.
-    fn roll_back(&mut self, number: u64, chain: &HeaderChain) -> anyhow::Result<()> {
+    fn roll_back(&mut self, number: u64, chain: &LinkedHeaders) -> anyhow::Result<()> {
         let writer = self.writer.as_mut().expect("opened before");
         // The parent of block `number` is removed, and the parent's parent stays.
         let last = number.checked_sub(2).with_context(|| {
@@ -223,7 +223,7 @@ impl<'a> Adding<'a> {
         let speed = float(self.added) / seconds;
         let index = super::open(self.path)?;
         let (first, last) = super::numbers(&index).into_inner();
-        let (_, last_hash) = index.anchor(last).with_context(|| named(self.path))?;
+        let (_, last_hash) = index.next_known_hash(last).with_context(|| named(self.path))?;
         let blocks = last - first + 1;
         let size = size(self.path)?;
         let per_header = float(size) / float(blocks);

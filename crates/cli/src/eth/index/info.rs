@@ -24,8 +24,8 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let mut total = rows.first().cloned().context("it has blocks")?;
     rows[1..].iter().for_each(|row| total.merge(row));
     // The first block starts a section or is unsealed, so `anchor` returns the block itself.
-    let (_, first_hash) = index.anchor(first).with_context(named)?;
-    let (_, last_hash) = index.anchor(last).with_context(named)?;
+    let (_, first_hash) = index.next_known_hash(first).with_context(named)?;
+    let (_, last_hash) = index.next_known_hash(last).with_context(named)?;
     let blocks = last - first + 1;
     let segments: Vec<_> = index.segment_files().collect();
     let unsealed = blocks - index.sealed();

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::{Context as _, bail, ensure};
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderChain, HeaderView};
+use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView, LinkedHeaders};
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve_provider::{Node, RpcError, Stop};
 
@@ -187,7 +187,7 @@ impl Source {
                 return Err(Ended::Stopped);
             }
             let views: Vec<_> = headers.iter().map(HeaderBuf::view).collect();
-            let mut chain = HeaderChain::new();
+            let mut chain = LinkedHeaders::new();
             let linked = chain.extend(&views);
             linked.map_err(|error| Ended::OtherBranch(error.to_string()))?;
             if adding.last().is_some_and(|(_, hash)| chain.parent_hash() != Some(hash)) {

@@ -39,7 +39,10 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
         let asked = index.iter(&compiled, blocks.clone()).with_context(named)?;
         search.print(asked).with_context(named)?;
         let elapsed = started.elapsed();
-        (elapsed, search.last.map(|last| index.anchor(last)).transpose().with_context(named)?)
+        (
+            elapsed,
+            search.last.map(|last| index.next_known_hash(last)).transpose().with_context(named)?,
+        )
     };
     let candidates = search.found;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use chainsieve_filter::watch_set::{Answer, KeyStore as _, WatchSet, WatchSetBuilder};
+use chainsieve_filter::watch_set::{KeyStore as _, WatchAnswer, WatchSet, WatchSetBuilder};
 
 use super::stores::{HASHER, Tree};
 use crate::key_families::Family;
@@ -54,16 +54,16 @@ fn a_key_whose_addition_panicked_behind_the_change_is_found_at_once() {
         let tree = Arc::new(Tree::of(keys[..known].iter().map(Vec::as_slice)));
         let set = builder().over(Arc::clone(&tree), |_| ()).expect("a disk");
         let lost = &keys[known];
-        assert_eq!(set.ask(lost), Answer::No);
+        assert_eq!(set.ask(lost), WatchAnswer::No);
         tree.panics.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| set.add(lost))).is_err());
         // The store has the key, and no other writer has come since.
         assert_eq!(tree.holds(HASHER.hash(lost), lost), Ok(true));
-        assert_eq!(set.ask(lost), Answer::Yes, "{known} keys");
+        assert_eq!(set.ask(lost), WatchAnswer::Yes, "{known} keys");
         assert_eq!(set.confirm(lost), Ok(true));
         // If the store can't answer, the key may be in the set.
         tree.fails.store(true, Ordering::Relaxed);
-        assert_eq!(set.ask(lost), Answer::Maybe);
+        assert_eq!(set.ask(lost), WatchAnswer::Maybe);
         tree.fails.store(false, Ordering::Relaxed);
         // A rebuild makes new filters from the keys in the store.
         set.rebuild().expect("a disk");

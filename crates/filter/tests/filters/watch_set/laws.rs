@@ -5,7 +5,8 @@ use std::fmt::Debug;
 
 use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
 use chainsieve_filter::watch_set::{
-    Added, Answer, Exposure, Hit, KeyStore, Probe, Removed, WatchError, WatchSet, WatchSetBuilder,
+    Added, Exposure, Hit, KeyStore, Probe, Removed, WatchAnswer, WatchError, WatchSet,
+    WatchSetBuilder,
 };
 use chainsieve_filter::{Filter as _, KeyHasher};
 use proptest::collection::vec;
@@ -103,9 +104,9 @@ impl<S: KeyStore<Error: Debug + PartialEq>> Watched<S> {
         let answers: Vec<_> = keys.iter().map(|key| set.ask(key)).collect();
         for (key, answer) in keys.iter().zip(&answers) {
             match (is_exact, model.contains_key(key)) {
-                (true, is_member) => assert_eq!(*answer == Answer::Yes, is_member),
-                (false, true) => assert_ne!(*answer, Answer::No),
-                (false, false) => assert_ne!(*answer, Answer::Yes),
+                (true, is_member) => assert_eq!(*answer == WatchAnswer::Yes, is_member),
+                (false, true) => assert_ne!(*answer, WatchAnswer::No),
+                (false, false) => assert_ne!(*answer, WatchAnswer::Yes),
             }
             assert_eq!(set.contains(key), answer.may_contain());
             assert_eq!(set.confirm(key), Ok(model.contains_key(key)));

@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use chainsieve_filter::KeyHasher;
 use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::watch_set::{
-    Added, Answer, KeepError, KeyStore as _, Probe, Removed, WatchError, WatchSet, WatchSetBuilder,
+    Added, KeepError, KeyStore as _, Probe, Removed, WatchAnswer, WatchError, WatchSet,
+    WatchSetBuilder,
 };
 
 use super::stores::{HASHER, NoDisk, Tree};
@@ -88,7 +89,7 @@ fn keys_of_all_lengths_are_kept() {
     // exact copy.
     let (_, set) = over(&[]);
     assert_eq!(set.add(&vec![7; 100_000]), Ok(Added::New));
-    assert!(!set.is_exact() && set.ask(&vec![7; 100_000]) == Answer::Maybe);
+    assert!(!set.is_exact() && set.ask(&vec![7; 100_000]) == WatchAnswer::Maybe);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use bitcoin::{Amount, OutPoint, ScriptBuf, Transaction, Txid};
 
 use super::node::{World, block, script, truth, tx, watched};
 use crate::btc::bip37::session::{ClosedBlock, Event, FilterPolicy, Finding};
-use crate::btc::wallet::{Place, Spent, Watched};
+use crate::btc::wallet::{Place, Spent, WatchItem};
 
 /// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -116,7 +116,8 @@ fn a_coin_with_its_script() {
     let spend = tx(&[coin], &[script(1_000_000)]);
     let (again, own) = (pay(5), [spend.compute_txid(), pay(5).compute_txid()]);
     let mut world = world(vec![block(0, vec![spend, again])]);
-    world.event(Event::Watch(vec![Watched::OutPoint { outpoint: coin, script: Some(script(5)) }]));
+    world
+        .event(Event::Watch(vec![WatchItem::OutPoint { outpoint: coin, script: Some(script(5)) }]));
     world.request_from(0);
     world.settle();
     let mut expected = own.to_vec();
@@ -128,7 +129,7 @@ fn a_coin_with_its_script() {
     let bare = Some(ScriptBuf::from(vec![0x51]));
     let txid = spend.compute_txid();
     let mut world = self::world(vec![block(0, vec![spend])]);
-    world.event(Event::Watch(vec![Watched::OutPoint { outpoint: coin, script: bare }]));
+    world.event(Event::Watch(vec![WatchItem::OutPoint { outpoint: coin, script: bare }]));
     assert_eq!(world.count(|f| matches!(f, Finding::Unwatchable(_))), 0);
     world.request_from(0);
     world.settle();
@@ -144,7 +145,10 @@ fn what_is_no_longer_watched() {
     let second = pay(1);
     let want = second.compute_txid();
     let mut world = world(vec![block(0, vec![pay(0), second]), block(1, vec![spend])]);
-    world.event(Event::Watch(vec![watched(1), Watched::OutPoint { outpoint: coin, script: None }]));
+    world.event(Event::Watch(vec![
+        watched(1),
+        WatchItem::OutPoint { outpoint: coin, script: None },
+    ]));
     world.event(Event::Unwatch { scripts: vec![0, 7], outpoints: vec![coin] });
     world.event(Event::Refresh);
     world.settle();

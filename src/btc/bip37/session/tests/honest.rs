@@ -14,7 +14,7 @@ use crate::btc::bip37::session::{
 };
 use crate::btc::bip37::{Depth, HeaderLink, UpdateMode};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{Label, Watched};
+use crate::btc::wallet::{Label, WatchItem};
 use testkit::Rng;
 
 fn policy() -> FilterPolicy {
@@ -175,8 +175,8 @@ fn keys_give_hashes_and_what_pushes_nothing_cannot_be_watched() {
         let mut world = World::new(FilterPolicy { insert_keys, ..policy() }, vec![]);
         let label = Some(Label { keychain: 1, index: 0 });
         let items = vec![
-            Watched::Key { key, label },
-            Watched::Script { script: nothing.clone(), label: None },
+            WatchItem::Key { key, label },
+            WatchItem::Script { script: nothing.clone(), label: None },
         ];
         assert_eq!([is_watchable(&items[0]), is_watchable(&items[1])], [true, false]);
         world.event(Event::Watch(items));
@@ -336,7 +336,7 @@ fn a_real_block() {
     own.dedup();
     let mut world = World::new(policy(), vec![block]);
     world.session = Session::new(Config::new(Network::Bitcoin, policy()));
-    world.event(Event::Watch(vec![Watched::Script { script, label: None }]));
+    world.event(Event::Watch(vec![WatchItem::Script { script, label: None }]));
     world.event(Event::Connected);
     world.event(Event::Tip(150_020));
     world.event(Event::Request(vec![BlockAt { hash: world.at(0).hash, height: 150_013 }]));
@@ -361,7 +361,10 @@ fn a_transaction_of_64_bytes_costs_the_block_nothing() {
     let receive = tx(&[OutPoint::new(Txid::hash(b"coin"), 0)], &[script(0)]);
     let (small_id, txid) = (small.compute_txid(), receive.compute_txid());
     let mut world = World::new(policy(), vec![block(0, vec![small, receive])]);
-    world.event(Event::Watch(vec![watched(0), Watched::OutPoint { outpoint: from, script: None }]));
+    world.event(Event::Watch(vec![
+        watched(0),
+        WatchItem::OutPoint { outpoint: from, script: None },
+    ]));
     world.event(Event::Connected);
     world.request_from(0);
     world.settle();

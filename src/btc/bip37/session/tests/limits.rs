@@ -10,7 +10,7 @@ use crate::btc::bip37::session::{
     Action, Config, Event, EvidenceError, FilterPolicy, Finding, Limits, Message, PrivacyReport,
     Session,
 };
-use crate::btc::wallet::Watched;
+use crate::btc::wallet::WatchItem;
 use testkit::Rng;
 
 fn world(length: u32) -> World {
@@ -71,8 +71,8 @@ fn addresses_are_counted_in_any_order() {
         "0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798".parse().unwrap();
     let pay_to_key = ScriptBuf::new_p2pk(&key);
     let witness = ScriptBuf::new_p2wpkh(&key.wpubkey_hash().unwrap());
-    let script = |script: &ScriptBuf| Watched::Script { script: script.clone(), label: None };
-    let watched = [Watched::Key { key, label: None }, script(&witness), script(&pay_to_key)];
+    let script = |script: &ScriptBuf| WatchItem::Script { script: script.clone(), label: None };
+    let watched = [WatchItem::Key { key, label: None }, script(&witness), script(&pay_to_key)];
     for insert_keys in [false, true] {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let policy = FilterPolicy { insert_keys, ..FilterPolicy::new(1) };

@@ -6,7 +6,7 @@ use bitcoin::{OutPoint, ScriptBuf, Transaction, Txid, WPubkeyHash};
 use super::node::{World, block, script, tx, watched};
 use crate::btc::bip37::session::{Event, FilterPolicy, Finding};
 use crate::btc::headers::BlockAt;
-use crate::btc::wallet::{Label, Watched};
+use crate::btc::wallet::{Label, WatchItem};
 
 /// Returns a transaction that pays to the wallet's script number `index`.
 fn pay(index: u32) -> Transaction {
@@ -87,13 +87,13 @@ fn a_new_script_whose_element_is_not_new() {
     let pays = tx(&[OutPoint::new(Txid::hash(&[8]), 0)], std::slice::from_ref(&witness));
     let want = pays.compute_txid();
     let mut world = world(1, vec![block(0, vec![pay(0), pays])]);
-    world.event(Event::Watch(vec![Watched::Script { script: legacy, label: None }]));
+    world.event(Event::Watch(vec![WatchItem::Script { script: legacy, label: None }]));
     world.request_from(0);
     world.settle();
     let first = world.at(0);
     assert!(world.findings.contains(&Finding::FalsePositive(want, Some(first.hash))));
     let label = Some(Label { keychain: 0, index: 1 });
-    let follows = Event::Watch(vec![Watched::Script { script: witness, label }]);
+    let follows = Event::Watch(vec![WatchItem::Script { script: witness, label }]);
     world.event(follows.clone());
     assert_eq!(world.findings.last(), Some(&Finding::Refilter(first)));
     assert!(world.to_node.is_empty(), "the filter has it");
@@ -112,7 +112,8 @@ fn a_new_label_of_a_script_known_by_its_coin() {
     let (zero, one) = (pay(0), pay(1));
     let coin = OutPoint::new(Txid::hash(&[9]), 0);
     let mut world = world(1, vec![block(0, vec![zero, one])]);
-    world.event(Event::Watch(vec![Watched::OutPoint { outpoint: coin, script: Some(script(1)) }]));
+    world
+        .event(Event::Watch(vec![WatchItem::OutPoint { outpoint: coin, script: Some(script(1)) }]));
     world.request_from(0);
     world.settle();
     let advanced = |finding: &Finding| matches!(finding, Finding::KeychainAdvanced { .. });

@@ -19,7 +19,7 @@ use crate::btc::bip37::{BloomFilter, MerkleBlock};
 use crate::btc::headers::BlockAt;
 use crate::btc::merkle_tree::MerklePath;
 use crate::btc::tests as regtest;
-use crate::btc::wallet::{Label, Watched};
+use crate::btc::wallet::{Label, WatchItem};
 use testkit::Rng;
 
 /// Returns the wallet's script number `index`. Numbers from 1,000,000 on are scripts of strangers.
@@ -27,8 +27,8 @@ pub(super) fn script(index: u32) -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(&index.to_le_bytes()))
 }
 
-pub(super) fn watched(index: u32) -> Watched {
-    Watched::Script { script: script(index), label: Some(Label { keychain: 0, index }) }
+pub(super) fn watched(index: u32) -> WatchItem {
+    WatchItem::Script { script: script(index), label: Some(Label { keychain: 0, index }) }
 }
 
 pub(super) fn tx(spends: &[OutPoint], pays: &[ScriptBuf]) -> Transaction {

@@ -6,7 +6,7 @@ use chainsieve_lanes::bits::transpose::Row;
 use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 
 use super::rows::{RowLanes as _, ValueTile, fill_tile, is_set};
-use crate::eth::bloom::{Answer, BitPositions, BloomView};
+use crate::eth::bloom::{BitPositions, BloomAnswer, BloomView};
 use crate::eth::log_query::CompiledQuery;
 
 /// Queries that are tested against each new block, for example those of a wallet's users or a
@@ -18,11 +18,11 @@ use crate::eth::log_query::CompiledQuery;
 ///
 /// # Examples
 /// ```
-/// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan::WatchList};
+/// use chainsieve::eth::{bloom, log_query::CompiledQuery, scan::QueryList};
 ///
 /// let [alice, bob] = [[1; 20], [2; 20]].map(|address| bloom::positions(&address));
 /// let watches = [vec![vec![alice]], vec![vec![bob]], vec![vec![alice, bob]]];
-/// let watches = WatchList::new(&watches.map(CompiledQuery::new));
+/// let watches = QueryList::new(&watches.map(CompiledQuery::new));
 ///
 /// let mut bloom = [0; 256];
 /// bloom::accrue(&mut bloom, &bob);
@@ -31,7 +31,7 @@ use crate::eth::log_query::CompiledQuery;
 /// assert_eq!(watches.matching(&[0xff; 256]), [0, 1, 2]);
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct WatchList {
+pub struct QueryList {
     /// Groups of entries with the same number of values.
     groups: Vec<Group>,
     /// Watches without a clause, which match every block.
@@ -85,7 +85,7 @@ impl Group {
     }
 }
 
-impl WatchList {
+impl QueryList {
     /// Creates the watches of these queries, numbered from 0 in their order.
     pub fn new(queries: &[CompiledQuery]) -> Self {
         let mut list = Self::default();
@@ -153,7 +153,7 @@ impl WatchList {
         }
         found.sort_unstable();
         found.dedup();
-        found.retain(|&number| self.rest[number as usize].answer(bloom) != Answer::No);
+        found.retain(|&number| self.rest[number as usize].answer(bloom) != BloomAnswer::No);
         found
     }
 

@@ -18,14 +18,14 @@ const MAX_HEIGHT: u32 = i32::MAX as u32;
 
 /// A trusted block, with the facts about earlier blocks that the rules for later blocks need.
 ///
-/// Nothing proves that an anchor is right: a caller trusts the source of an anchor for its height
+/// Nothing proves that a trusted start is right: a caller trusts the source of a trusted start for its height
 /// and its total work as much as for the block itself.
 ///
-/// An anchor whose height is a multiple of 2016 needs eleven headers and the total work. At other
+/// A trusted start whose height is a multiple of 2016 needs eleven headers and the total work. At other
 /// heights, it also needs the first header of the period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Anchor {
+pub struct TrustedStart {
     /// The height of the trusted block.
     pub height: u32,
     /// The eleven headers that end with the block's own header, lowest first. Near genesis, all
@@ -41,30 +41,30 @@ pub struct Anchor {
     pub work: Work,
 }
 
-impl Anchor {
-    /// Returns the anchor at the genesis block of `network`.
+impl TrustedStart {
+    /// Returns the trusted start at the genesis block of `network`.
     pub fn genesis(network: Network) -> Self {
         let header = genesis_block(network).header;
         Self { height: 0, headers: vec![header], period_first: header, work: header.work() }
     }
 
-    /// Checks that the anchor is consistent, and returns its block.
-    pub(super) fn check(&self, network: Network) -> Result<BlockAt, AnchorError> {
+    /// Checks that the trusted start is consistent, and returns its block.
+    pub(super) fn check(&self, network: Network) -> Result<BlockAt, TrustedStartError> {
         let height = self.height;
         if height > MAX_HEIGHT {
-            return Err(AnchorError::TooHigh { height, limit: MAX_HEIGHT });
+            return Err(TrustedStartError::TooHigh { height, limit: MAX_HEIGHT });
         }
         let (count, needed) = (self.headers.len(), MEDIAN_SPAN.min(height + 1) as usize);
         if count != needed {
-            return Err(AnchorError::HeaderCount { height, count, needed });
+            return Err(TrustedStartError::HeaderCount { height, count, needed });
         }
         // Below half of the range, the sums of work with later headers cannot overflow.
         if self.work.to_be_bytes()[0] >> 7 != 0 {
-            return Err(AnchorError::TooMuchWork { work: self.work });
+            return Err(TrustedStartError::TooMuchWork { work: self.work });
         }
         let work_of = |height: u32, header: &Header| {
             check_proof_of_work(header, network)
-                .map_err(|error| AnchorError::ProofOfWork { height, error })
+                .map_err(|error| TrustedStartError::ProofOfWork { height, error })
         };
         let first = height - height % PERIOD;
         let first_hash = work_of(first, &self.period_first)?;
@@ -72,40 +72,40 @@ impl Anchor {
         for (place, header) in self.headers.iter().enumerate() {
             let height = self.base() + u32::try_from(place).expect("at most 11");
             if place > 0 && header.prev_blockhash != hash {
-                return Err(AnchorError::NotLinked { height });
+                return Err(TrustedStartError::NotLinked { height });
             }
             hash = work_of(height, header)?;
             let genesis = genesis_block(network).block_hash();
             if height == 0 && hash != genesis {
-                return Err(AnchorError::Genesis { hash, genesis });
+                return Err(TrustedStartError::Genesis { hash, genesis });
             }
             if height == first && hash != first_hash {
-                return Err(AnchorError::PeriodFirst { height, hash, first: first_hash });
+                return Err(TrustedStartError::PeriodFirst { height, hash, first: first_hash });
             }
         }
         // Headers that reach down to genesis determine the work exactly. Otherwise the blocks below
         // them add work.
         let sum = sum_of_work(self.headers[0].work(), &self.headers[1..]);
         if self.work < sum || (self.base() == 0) != (self.work == sum) {
-            return Err(AnchorError::OtherWork { work: self.work, height, sum });
+            return Err(TrustedStartError::OtherWork { work: self.work, height, sum });
         }
         Ok(BlockAt { height, hash })
     }
 
-    /// Returns the height of the lowest header of the anchor.
+    /// Returns the height of the lowest header of the trusted start.
     pub(super) fn base(&self) -> u32 {
         self.height.saturating_sub(MEDIAN_SPAN - 1)
     }
 }
 
-/// Reason why an anchor is invalid.
+/// Reason why a trusted start is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum AnchorError {
+pub enum TrustedStartError {
     /// The height exceeds the limit, since Core stores heights as `int`.
     #[error("height {height}, the limit is {limit}")]
     TooHigh {
-        /// The height of the anchor.
+        /// The height of the trusted start.
         height: u32,
         /// The highest allowed height.
         limit: u32,
@@ -113,7 +113,7 @@ pub enum AnchorError {
     /// The number of headers is wrong.
     #[error("{count} headers for a start at height {height}, {needed} are needed")]
     HeaderCount {
-        /// The height of the anchor.
+        /// The height of the trusted start.
         height: u32,
         /// The number of headers given.
         count: usize,
@@ -123,18 +123,18 @@ pub enum AnchorError {
     /// The work is 2^255 or more: no chain has that much, and sums of work could overflow.
     #[error("work {work:x}, the limit is 2^255")]
     TooMuchWork {
-        /// The work of the anchor.
+        /// The work of the trusted start.
         work: Work,
     },
     /// The total work contradicts the headers: it must equal the sum of their work if they reach
     /// down to genesis, and exceed that sum otherwise.
     #[error("work {work:x} at height {height} contradicts the headers, whose work is {sum:x}")]
     OtherWork {
-        /// The total work that the anchor states.
+        /// The total work that the trusted start states.
         work: Work,
-        /// The height of the anchor.
+        /// The height of the trusted start.
         height: u32,
-        /// The sum of the work of the anchor's headers.
+        /// The sum of the work of the trusted start's headers.
         sum: Work,
     },
     /// A header has no valid proof of work.

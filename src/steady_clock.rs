@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// Clock that never runs backwards, even when the caller's clock is set back.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SteadyClock {
     /// The last time that the caller's clock gave.
     last: Duration,
@@ -25,6 +25,13 @@ impl SteadyClock {
         self.read
     }
 
+    /// Returns what the caller's clock shows at the time `at` of this clock, if the caller's clock
+    /// is not set back again.
+    #[cfg(feature = "eth")]
+    pub(crate) fn to_callers(self, at: Duration) -> Duration {
+        self.last.saturating_add(at.saturating_sub(self.read))
+    }
+
     /// Excludes `time` from the time that passes until the next reading.
     #[cfg(any(test, feature = "descriptors"))] // Only the client can be paused.
     pub(crate) fn pause(&mut self, time: Duration) {
@@ -41,6 +48,10 @@ mod tests {
         let mut clock = SteadyClock::default();
         let mut read = |seconds| clock.read(Duration::from_secs(seconds)).as_secs();
         assert_eq!([100, 105, 5, 6, 6, 0, 2].map(&mut read), [100, 105, 105, 106, 106, 106, 108]);
+        #[cfg(feature = "eth")]
+        for (at, callers) in [(108, 2), (110, 4), (50, 2)] {
+            assert_eq!(clock.to_callers(Duration::from_secs(at)).as_secs(), callers);
+        }
         // Seven seconds pass, and five of them are paused. A pause longer than the time that passed
         // does not move the clock back.
         clock.pause(Duration::from_secs(5));

@@ -1,8 +1,8 @@
 //! The headers of a query's blocks and the nodes' answers: all data of an audit except receipts.
 
 use chainsieve::alloy_primitives::B256;
-use chainsieve::eth::audit::{Audit, AuditError, Question};
-use chainsieve::eth::bloom::Answer;
+use chainsieve::eth::audit::{Audit, AuditError, AuditQuestion};
+use chainsieve::eth::bloom::BloomAnswer;
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::ChainBlock;
 use chainsieve::eth::log::LocatedLog;
@@ -13,7 +13,7 @@ use crate::error::FetchError;
 use crate::fetched_chain::FetchedChain;
 use crate::nodes::Nodes;
 use crate::note::Note;
-use crate::resolve::{Asked, Asks, Needed, resolve};
+use crate::resolve::{Asks, Needed, ResolvedQuery, resolve};
 use crate::source::{self, Source};
 use crate::tip::Tip;
 use crate::warning::Warning;
@@ -27,7 +27,7 @@ use crate::warning::Warning;
 /// fetched.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Asking {
+pub struct FetchedAnswers {
     /// The chain's id (EIP-155).
     pub chain_id: u64,
     /// The profile of the chain: what its headers commit to.
@@ -35,7 +35,7 @@ pub struct Asking {
     /// The rules by which a log matches the query.
     pub semantics: Semantics,
     /// The query with its blocks resolved to numbers.
-    pub asked: Asked,
+    pub query: ResolvedQuery,
     /// The headers of the query's blocks, and of the blocks up to the anchor.
     pub fetched: FetchedChain,
     /// The trusted hashes: the caller's anchors, or without any the hash of the chain's last block.
@@ -48,7 +48,7 @@ pub struct Asking {
     pub warnings: Vec<Warning>,
 }
 
-impl Asking {
+impl FetchedAnswers {
     /// Resolves the query, and fetches the headers and, with [`Asks::ChainAndLogs`], the answers.
     pub(crate) fn new(nodes: &Nodes, query: &LogQuery, asks: Asks) -> Result<Self, FetchError> {
         let (chain_id, profile) = (nodes.chain_id()?, nodes.profile()?);
@@ -71,7 +71,7 @@ impl Asking {
             let compiled = asked.query.compile();
             let may_hold = |block: &ChainBlock<'_>| {
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
-                !proves_absence || compiled.answer(block.bloom) != Answer::No
+                !proves_absence || compiled.answer(block.bloom) != BloomAnswer::No
             };
             // The source is asked first, because a reorganisation there still changes the chain.
             // The other nodes' answers must be about the final chain.
@@ -85,24 +85,34 @@ impl Asking {
             }
         }
         let tip = Tip::new(&anchors, &source, nodes, end)?;
-        if tip.is_own {
+        if tip.has_no_anchor {
             anchors = vec![tip.block.hash];
         }
         let Source { fetched, .. } = source;
         let semantics = settings.semantics;
-        Ok(Self { chain_id, profile, semantics, asked, fetched, anchors, tip, logs, warnings })
+        Ok(Self {
+            chain_id,
+            profile,
+            semantics,
+            query: asked,
+            fetched,
+            anchors,
+            tip,
+            logs,
+            warnings,
+        })
     }
 
     /// Returns the question that an audit of a node's answer decides. `node` is the node's index.
     ///
     /// If the node has another block than the tip, and only the tip's node vouches for the tip, the
     /// question has no anchors: nothing can then be proven against the node.
-    pub fn question(&self, node: usize) -> Question<'_> {
-        Question {
+    pub fn question(&self, node: usize) -> AuditQuestion<'_> {
+        AuditQuestion {
             chain: &self.fetched.chain,
             anchors: if self.tip.binds(node) { &self.anchors } else { &[] },
-            query: &self.asked.query,
-            blocks: self.asked.blocks,
+            query: &self.query.query,
+            blocks: self.query.blocks,
             semantics: self.semantics,
             profile: &self.profile,
         }
