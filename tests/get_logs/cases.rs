@@ -49,7 +49,8 @@ impl Case<'_> {
     fn expected(&self, semantics: Semantics) -> &Expected {
         match semantics {
             Semantics::Geth => &self.expect,
-            _ => self.alloy.as_ref().unwrap_or(&self.expect),
+            Semantics::Alloy => self.alloy.as_ref().unwrap_or(&self.expect),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -208,7 +209,8 @@ fn run(chain: &Chain, case: &Case<'_>, semantics: Semantics, index: usize, ran: 
 fn by_the_other_rules(chain: &Chain, case: &Case<'_>, reading: &Reading<'_>) -> usize {
     let [ours, theirs] = match reading.semantics {
         Semantics::Geth => BOTH,
-        _ => [Semantics::Alloy, Semantics::Geth],
+        Semantics::Alloy => [Semantics::Alloy, Semantics::Geth],
+        other => panic!("{other:?}"),
     }
     .map(|semantics| case.expected(semantics));
     let Some(places) = theirs.logs().filter(|_| theirs != ours) else { return 0 };

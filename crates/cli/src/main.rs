@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use args::eth::EthCommand;
 use args::{BloomCommand, BtcCommand, CfCommand, Cli, Command, ProveCommand};
@@ -47,7 +47,11 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     output::set_quiet(cli.quiet);
+    if cli.verbose {
+        output::set_verbose();
+    }
     let result = run(&cli).and_then(|report| report.print(cli.json));
+    output::print_time_taken();
     match result {
         Ok(exit) => exit,
         Err(error) => {
@@ -57,20 +61,41 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. If an `eth` command lacks a required argument, parsing is tried again
-/// with `--rpc` and the URL of `ETH_RPC_URL`.
+/// Names of arguments that accept `-`, as clap's errors show them.
+const MAY_BE_STDIN: [&str; 9] = [
+    "<BLOCK>",
+    "<BLOCK|TX>...",
+    "<BLOCKS>...",
+    "<CERTIFICATE>",
+    "<FILTER>",
+    "<HEADERS>...",
+    "<KEY>...",
+    "<MERKLEBLOCK>",
+    "<PROOF>",
+];
+
+/// Parses the command line. If a required argument is missing, parsing is tried again: an `eth`
+/// command with `--rpc` and the URL of `ETH_RPC_URL`, another one with `-` if standard input is
+/// piped.
 fn parse() -> Result<Cli, clap::Error> {
     let mut args: Vec<OsString> = env::args_os().collect();
     Cli::try_parse_from(&args).or_else(|error| {
+        if error.kind() != ErrorKind::MissingRequiredArgument {
+            return Err(error);
+        }
         let url = env::var_os("ETH_RPC_URL").filter(|url| !url.is_empty());
         let is_eth = args.iter().any(|arg| arg == "eth");
-        match url {
-            Some(url) if is_eth && error.kind() == ErrorKind::MissingRequiredArgument => {
-                args.extend([OsString::from("--rpc"), url]);
-                Cli::try_parse_from(args).map_err(|_| error)
-            }
-            _ => Err(error),
+        let missing = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::Strings(names)) => &names[..],
+            _ => &[],
+        };
+        let may_be_stdin = |name: &String| MAY_BE_STDIN.contains(&name.as_str());
+        match (url, missing) {
+            (Some(url), _) if is_eth => args.extend([OsString::from("--rpc"), url]),
+            (_, [name]) if may_be_stdin(name) && source::stdin_is_piped() => args.push("-".into()),
+            _ => return Err(error),
         }
+        Cli::try_parse_from(args).map_err(|_| error)
     })
 }
 

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::{LazyLock, OnceLock};
+use std::time::{Duration, Instant};
 
 use comfy_table::{Table, presets};
 use indicatif::HumanCount;
@@ -283,6 +283,21 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
+/// The time at which the command started, if notes begin with the time since then (`--verbose`).
+static STARTED: OnceLock<Instant> = OnceLock::new();
+
+/// Makes each note begin with the time since now, for `--verbose`.
+pub(crate) fn set_verbose() {
+    STARTED.get_or_init(Instant::now);
+}
+
+/// Prints the time since the start, with `--verbose`.
+pub(crate) fn print_time_taken() {
+    if STARTED.get().is_some() {
+        print_log("the command ends");
+    }
+}
+
 /// Prints `note: text` on standard error, while a command runs.
 pub(crate) fn print_note(text: &str) {
     print_log(&format!("note: {text}"));
@@ -293,8 +308,10 @@ pub(crate) fn print_log(text: &str) {
     if is_quiet() {
         return;
     }
+    let since = STARTED.get().map(|started| format!("{:8.3} s  ", started.elapsed().as_secs_f64()));
+    let since = since.unwrap_or_default();
     // If standard error is closed, the failure cannot be reported anywhere.
-    above_status(|| drop(writeln!(io::stderr().lock(), "{}", printable(text))));
+    above_status(|| drop(writeln!(io::stderr().lock(), "{since}{}", printable(text))));
 }
 
 /// Escapes control characters and marks of writing direction, except line breaks.
@@ -433,7 +450,8 @@ mod tests {
         assert_eq!(rate(0.0001), format!("1 in {}", grouped(10_000_u64)));
         assert_eq!(grouped(36_000_u64).replace(',', ""), "36000");
         assert_eq!(rate_with_separators(0.0001), "1 in 10,000");
-        assert_eq!(with_separators(17_686_111_u64), "17,686,111");
+        let numbers = [0_u64, 999, 1_000, 12_345_678].map(with_separators);
+        assert_eq!(numbers, ["0", "999", "1,000", "12,345,678"]);
         assert_eq!(rate(1.0), "100.0 %");
         assert_eq!(rate(0.0), "0");
         let shares = [0.0, 1e-9, 0.000_012, 0.004_2, 0.125, 1.0].map(share);

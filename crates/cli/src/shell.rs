@@ -24,14 +24,16 @@ pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
 
 /// Writes the manual pages of `man` into a folder.
 pub(crate) fn manual(folder: &Path, force: bool) -> anyhow::Result<Report> {
-    check_overwrite(&folder.join("chainsieve.1"), force)?;
     let cannot = || format!("cannot write {}", named(folder));
     fs::create_dir_all(folder).with_context(cannot)?;
-    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
-    // The folder may hold the pages of other programs.
-    let entries = fs::read_dir(folder).with_context(cannot)?.flatten();
+    // The folder may contain the pages of other programs.
     let is_ours = |entry: &DirEntry| entry.file_name().to_string_lossy().starts_with("chainsieve");
-    let pages = entries.filter(is_ours).count();
+    let ours = || anyhow::Ok(fs::read_dir(folder).with_context(cannot)?.flatten().filter(is_ours));
+    for page in ours()? {
+        check_overwrite(&page.path(), force)?;
+    }
+    clap_mangen::generate_to(Cli::command(), folder).with_context(cannot)?;
+    let pages = ours()?.count();
     let mut page = Page::default();
     page.line(format!("{} in {}", count(pages, "page"), named(folder)));
     Ok(Report::new(page, json!({ "folder": folder, "pages": pages }), Exit::Yes))

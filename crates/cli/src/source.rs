@@ -26,6 +26,26 @@ pub(crate) enum Bytes {
     Argument(Cursor<Vec<u8>>),
 }
 
+/// Returns `true` if standard input is a pipe, a socket or a file. A terminal or `/dev/null` is not
+/// read unless `-` is given.
+pub(crate) fn stdin_is_piped() -> bool {
+    #[cfg(unix)]
+    {
+        use std::os::fd::AsFd as _;
+        use std::os::unix::fs::FileTypeExt as _;
+
+        let stdin = io::stdin().as_fd().try_clone_to_owned();
+        let kind = stdin.and_then(|stdin| Ok(File::from(stdin).metadata()?.file_type()));
+        kind.is_ok_and(|kind| kind.is_file() || kind.is_fifo() || kind.is_socket())
+    }
+    #[cfg(not(unix))]
+    {
+        use std::io::IsTerminal as _;
+
+        !io::stdin().is_terminal()
+    }
+}
+
 impl Source {
     /// Opens a file, standard input (`-`), or decodes hex; `what` names the source in errors.
     pub(crate) fn open(argument: &str, what: &str) -> anyhow::Result<Self> {

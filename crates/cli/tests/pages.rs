@@ -15,9 +15,8 @@ fn root() -> PathBuf {
 fn commands_print_what_the_pages_show() {
     let pages = pages();
     assert!(pages.len() >= 10, "{pages:?}");
-    for page in pages {
-        run_page(&page);
-    }
+    let ran: usize = pages.iter().map(|page| run_page(page)).sum();
+    assert!(ran >= 45, "only {ran} commands in console blocks");
 }
 
 /// Returns the README and every page of `docs/`.
@@ -38,8 +37,9 @@ fn pages_stay_short() {
     }
 }
 
-/// Runs the commands of a page in a directory of its own.
-fn run_page(page: &Path) {
+/// Runs the commands of a page in a directory of its own. Returns the number of commands whose
+/// output was compared.
+fn run_page(page: &Path) -> usize {
     let text = fs::read_to_string(page).expect("a page");
     let name = page.file_stem().expect("a name").to_string_lossy();
     let directory = env::temp_dir().join(format!("chainsieve-{name}-{}", std::process::id()));
@@ -48,11 +48,13 @@ fn run_page(page: &Path) {
     copy(&root().join("fixtures"), &directory.join("fixtures"));
     let ports = Ports::of(&text);
     let mut servers = Vec::new();
+    let mut compared = 0;
     for (command, expected) in sessions(&text) {
         if let Some(server) = command.strip_suffix(" &") {
             let arguments = arguments(&ports.free(server)).expect("a server of ours");
             let (server, said) = Server::start(&arguments, &directory);
             assert_eq!(ports.shown(&said), expected, "{command}");
+            compared += 1;
             servers.push(server);
         } else if let Some(arguments) = arguments(&ports.free(&command)) {
             let (arguments, is_quiet) = match arguments.as_slice() {
@@ -62,6 +64,7 @@ fn run_page(page: &Path) {
             let shown = shown(arguments, is_quiet, &directory);
             let command = format!("{}: {command}", page.display());
             assert_shows(&without_times(&ports.shown(&shown)), &without_times(&expected), &command);
+            compared += 1;
         } else if let Some(folder) = command.strip_prefix("mkdir ") {
             fs::create_dir(directory.join(folder)).expect("made");
         } else if let Some((command, file)) = command.split_once(" > ") {
@@ -77,6 +80,7 @@ fn run_page(page: &Path) {
     }
     drop(servers);
     fs::remove_dir_all(&directory).expect("removed");
+    compared
 }
 
 /// Runs a command, and returns what a terminal shows: standard output and standard error in the order

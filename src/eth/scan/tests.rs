@@ -95,6 +95,7 @@ fn candidates_are_those_one_by_one() {
                 expected
             );
         }
+        assert_eq!(Scanner::new(&query).candidates(&blooms), expected, "{shape:?}");
     }
 }
 
@@ -113,6 +114,8 @@ fn long_slices_in_many_blocks() {
                 expected
             );
         }
+        #[cfg(feature = "rayon")]
+        assert_eq!(crate::eth::scan::par_candidates(&query, &blooms), expected, "{shape:?}");
     }
 }
 

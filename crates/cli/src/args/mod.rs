@@ -41,8 +41,11 @@ pub(crate) struct Cli {
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
     /// Print no notes and no progress on standard error
-    #[arg(long, short, global = true, display_order = 101)]
+    #[arg(long, short, global = true, display_order = 101, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
+    /// Begin each note with the time since the start, and end with the time that the command took
+    #[arg(long, short, global = true, display_order = 102)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -53,7 +53,8 @@ impl Oracle {
         for (place, row) in places.into_iter().zip(&mut self.rows) {
             row[place] = match self.update {
                 UpdateRule::Plain => row[place].saturating_add(n),
-                _ => row[place].max(raised),
+                UpdateRule::Conservative => row[place].max(raised),
+                other => panic!("{other:?}"),
             };
         }
     }

@@ -46,6 +46,21 @@ fn a_run_goes_on() {
     assert_eq!(world.sent(is_filters), 1);
 }
 
+/// More peers than in earlier runs count. Earlier peers that did not come back are not added.
+#[test]
+fn the_larger_number_of_peers_counts() {
+    let chain = TestChain::new(1_100);
+    let mut world = World::new(&chain, World::config());
+    world.connect(1, Node::honest(&chain));
+    world.settle();
+    kept(&mut world);
+    for id in 2..=4 {
+        world.connect(id, Node::honest(&chain));
+    }
+    world.settle();
+    assert_eq!(world.grade(11), Some(Grade::Peers(3)));
+}
+
 /// A peer that comes back in each run is no second peer.
 #[test]
 fn one_peer_in_three_runs_stays_one_peer() {

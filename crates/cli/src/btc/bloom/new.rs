@@ -12,6 +12,7 @@ use crate::btc::watch::{Item, Kind, Policy, read_lines};
 use crate::exit::Exit;
 use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};
+use crate::source::stdin_is_piped;
 
 /// Shortest push of a script, in bytes, that bitcoinj matches; shorter ones are in too many
 /// scripts.
@@ -154,6 +155,9 @@ fn items(args: &NewArgs) -> anyhow::Result<Vec<Item>> {
     }
     for path in &args.file {
         items.extend(from_file(path)?);
+    }
+    if items.is_empty() && args.items.is_empty() && args.file.is_empty() && stdin_is_piped() {
+        items.extend(from_file("-".as_ref())?);
     }
     Ok(items)
 }

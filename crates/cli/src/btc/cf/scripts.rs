@@ -11,6 +11,7 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 use crate::args::{Range, WatchArgs};
 use crate::btc::watch::{Kind, address, check_descriptor_keys, detect, read_lines};
 use crate::input::{Reader, decode_hex, named, shorten};
+use crate::source::stdin_is_piped;
 
 /// A script, and the item that it was derived from.
 #[derive(Debug, Clone)]
@@ -51,7 +52,9 @@ pub(crate) fn read_items<T>(
     for item in args.items.iter().filter(|item| *item != "-") {
         found.extend(expand(item)?);
     }
-    let stdin = args.items.iter().any(|item| item == "-").then(|| Path::new("-"));
+    let is_piped = args.items.is_empty() && args.file.is_empty() && stdin_is_piped();
+    let is_named = args.items.iter().any(|item| item == "-");
+    let stdin = (is_named || is_piped).then(|| Path::new("-"));
     for path in stdin.into_iter().chain(args.file.iter().map(AsRef::as_ref)) {
         let text = reader.text(path)?;
         let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
