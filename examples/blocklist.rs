@@ -27,8 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     list.insert("0xdac17f958d2ee523a2206206994597c13d831ec7".parse()?);
 
     // The owner builds a static filter and ships its bytes. The seed of the hash is in the bytes,
-    // so anyone who has the filter can find unlisted addresses that match. This is harmless,
-    // because the owner confirms each match.
+    // so anyone who has the filter can find unlisted addresses that match. Such a match is
+    // harmless, because the owner confirms each match.
     let keys = list.iter().map(|address| address.as_slice());
     let filter = BinaryFuse16::build_from_keys(keys, 1, KeyHasher::xxh3(42))?;
     let shipped = filter.encode()?;

@@ -45,9 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     let table: Vec<_> = table.collect();
 
-    // The local side: 1,000 watched accounts. It ships their filter, with a false positive rate of
-    // 0.1 %. Anyone who has the filter can query it for any account, so ship it only to those who
-    // may know the watch set.
+    // The local side: 1,000 watched accounts. The local side ships a filter of these accounts, with
+    // a false positive rate of 0.1 %. Anyone who has the filter can query it for any account, so
+    // ship it only to those who may know the watch set.
     let watched: HashSet<Account> = (0..WATCHED).map(|number| account(number * 50)).collect();
     let mut filter = SplitBlockFilter512::with_fpr(WATCHED, 0.001, KeyHasher::siphash_1_3([1, 2]))?;
     for account in &watched {

@@ -1,5 +1,5 @@
 //! A wallet of `bdk_wallet`, brought up to date from the compact filters of mainnet's blocks 0 to
-//! 255. It has the key that received the first coins and made the first payment.
+//! 255. The wallet has the key that received the first coins and made the first payment.
 //!
 //! `cargo run --example scan_for_bdk`
 

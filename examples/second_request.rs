@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let share = |hits: u64| 100.0 * hits as f64 / REQUESTS as f64;
     println!("each stored: {} writes, {:.1} % hits", every.writes, share(every.hits));
     println!("at the second request: {} writes, {:.1} % hits", second.writes, share(second.hits));
-    println!("{early} of {late} first requests taken for second ones");
+    println!("{early} of {late} first requests mistaken for second requests");
     println!("doorkeeper {} bytes, {} requests remembered", door.num_bits() / 8, door.len());
     Ok(())
 }

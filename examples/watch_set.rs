@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let fixture: serde_json::Value = serde_json::from_str(BLOCK)?;
     let block: Block = deserialize_hex(fixture["block"].as_str().ok_or("no block")?)?;
 
-    // Load the scripts at once. They are hashed under a random key, because strangers choose
+    // Load the scripts at once. The scripts are hashed under a random key, because strangers choose
     // scripts.
     let watch: WatchSet = WatchSetBuilder::new().from_keys((0..1_000_000).map(made_up), |_| ())?;
     // From here on, add and remove scripts as customers come and go, from any thread.

@@ -1,9 +1,9 @@
 //! Bitcoin and Ethereum filters for light clients, with a verdict on what each answer proves.
 //!
-//! A Bloom filter can give a false "maybe" but never a false "no". If a block header commits to
-//! the filter, a "no" is a proof of absence. Without such a commitment, an answer is worth only
-//! the evidence that accompanies it. chainsieve matches filters bit for bit as consensus code
-//! does. It turns the answer of an untrusted node into a verdict, and grades the verdict by its
+//! A Bloom filter can give a false "maybe" but never a false "no". If a block header commits to the
+//! filter, a "no" is a proof of absence. Without such a commitment, an answer is worth only the
+//! evidence that accompanies it. chainsieve matches filters bit for bit as consensus code does.
+//! chainsieve turns the answer of an untrusted node into a verdict, and grades the verdict by its
 //! evidence.
 //!
 //! | module | contents |

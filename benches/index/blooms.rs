@@ -1,10 +1,10 @@
 //! Blooms of a made-up chain that resembles mainnet.
 //!
-//! Their fill follows mainnet's years, with a wide spread from block to block. Values are drawn
-//! from a heavy-tailed distribution: each octave of ranks (1, 2 to 3, 4 to 7 …) is drawn as often
-//! as any other, so that the n-th most frequent value is about n times rarer than the first. The
-//! first values are in nearly every block and make hot rows. From the 16th on, all values are
-//! replaced from time to time, as contracts come and go.
+//! The fill of the blooms follows mainnet's years, with a wide spread from block to block. Values
+//! are drawn from a heavy-tailed distribution: each octave of ranks (1, 2 to 3, 4 to 7 …) is drawn
+//! as often as any other, so that the n-th most frequent value is about n times rarer than the
+//! first. The first values are in nearly every block and make hot rows. From the 16th on, all
+//! values are replaced from time to time, as contracts come and go.
 //!
 //! The values of queries are real ones, hashed by Keccak-256, and are put into known blocks, so
 //! that no answer is empty. All other values are three bits of an integer hash, because 8 billion

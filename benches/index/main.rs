@@ -10,7 +10,7 @@
 //! | `size` | size on disk against that of the blooms, for a chain like mainnet and for a sparse one |
 //! | `build` | building rows, and the bytes of a segment, in memory from blooms in memory, against copying the blooms |
 //!
-//! The chain is made up ([`blooms`]). It has 2,000,000 blocks, 300,000 with `--quick`, and
+//! The chain is made up ([`blooms`]). The chain has 2,000,000 blocks, 300,000 with `--quick`, and
 //! 26,500,000 with `--full`, as many as mainnet. With `--full` the bench takes 6.8 GB of memory and
 //! some more for the cache of files, 6 GB of disk and a few minutes.
 //!

@@ -1,4 +1,4 @@
-//! Queries over the whole chain, to a bitmap and a count. They are compared with alloy's
+//! Queries over the whole chain, to a bitmap and a count. The queries are compared with alloy's
 //! `Bloom::contains` over the same blooms in memory, and with reading the rows that each query
 //! needs.
 

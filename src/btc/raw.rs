@@ -3,9 +3,9 @@
 //! A node stores raw blocks, and building a `bitcoin::Block` costs more than matching one. The
 //! reader passes over the bytes once and returns borrowed scripts and outpoints.
 //!
-//! The reader accepts everything that `bitcoin::consensus::deserialize` accepts. It also accepts
-//! witnesses over 4,000,000 bytes, which no block can contain. Bitcoin Core differs only for
-//! transactions without inputs, which no valid block contains: Core reads a zero byte after the
+//! The reader accepts everything that `bitcoin::consensus::deserialize` accepts. The reader also
+//! accepts witnesses over 4,000,000 bytes, which no block can contain. Bitcoin Core differs only
+//! for transactions without inputs, which no valid block contains: Core reads a zero byte after the
 //! empty list of inputs as an empty list of outputs, and rejects the segwit form without inputs.
 
 use thiserror::Error;

@@ -80,7 +80,7 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 #[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum BloomAnswer {
-    /// Not in the block. This is a proof if the header is authentic and its filter is sound.
+    /// Not in the block. This answer is a proof if the header is authentic and its filter is sound.
     No,
     /// Perhaps in the block: all bits of the value are set, possibly by other values.
     Maybe,

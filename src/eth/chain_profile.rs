@@ -6,9 +6,10 @@
 //! - Does the filter of a header contain the bits of every log of the block ([`BloomSoundness`])?
 //! - Does the receipts root commit to every log that `eth_getLogs` returns ([`ReceiptsScope`])?
 //!
-//! A [`ChainProfile`] answers both questions for each block number, with the source of each answer.
-//! [`ChainProfile::of_chain_id`] has profiles only for chains with a published source. For any
-//! other chain the caller states the properties on its own authority ([`ChainProfile::assumed`]).
+//! A [`ChainProfile`] states both properties for each block number, with the source of each
+//! statement. [`ChainProfile::of_chain_id`] has profiles only for chains with a published source.
+//! For any other chain the caller states the properties on its own authority
+//! ([`ChainProfile::assumed`]).
 //!
 //! A chain id is a label: no header commits to it. Only the anchor proves which chain a header
 //! belongs to, so the profile must be chosen by the party that trusts the anchor.
@@ -49,7 +50,7 @@ names! {
     Exact = "exact", Superset = "superset", Absent = "absent", Unsound = "unsound",
 }
 
-/// Which of the logs that `eth_getLogs` returns are committed to by the receipts root.
+/// States which of the logs that `eth_getLogs` returns are committed to by the receipts root.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `every_log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -75,13 +76,13 @@ pub struct ProfileRange {
     pub first: u64,
     /// Relation of the filters to the logs.
     pub bloom: BloomSoundness,
-    /// Which logs the receipts roots commit to.
+    /// The logs that the receipts roots commit to.
     pub receipts: ReceiptsScope,
     /// Source of this information: a specification, an issue or the caller.
     pub source: Cow<'static, str>,
 }
 
-/// What a chain's filters and receipts commit to, for each range of block numbers.
+/// The properties of a chain's filters and receipts, for each range of block numbers.
 ///
 /// # JSON
 /// `serde` writes an object: `name`, `ranges` (a list of [`ProfileRange`]s) and `statuses_since`, a
@@ -204,14 +205,15 @@ impl ChainProfile {
         self
     }
 
-    /// Returns the number of the first block from which on all receipts have a status.
+    /// Returns the lowest block number such that all receipts of this block and of all later blocks
+    /// have a status.
     ///
     /// Returns `None` if the number is unknown, for example for an assumed profile without
     /// [`with_statuses_since`](Self::with_statuses_since).
     ///
     /// Receipts of earlier blocks contain a post-state root, which many nodes no longer store. So
-    /// for a block that may be earlier, an honest source may have only receipts that do not match
-    /// the root. For a block with statuses, receipts with another root are wrong.
+    /// receipts that do not match the root of such an earlier block may come from an honest source.
+    /// If all receipts of a block have a status, receipts with another root are wrong.
     ///
     /// Sources: `byzantiumBlock` in the configurations of go-ethereum, op-geth and bor.
     pub fn statuses_since(&self) -> Option<u64> {
@@ -240,7 +242,7 @@ impl ChainProfile {
         self
     }
 
-    /// Returns the chain's name. It is only a label: no header commits to it.
+    /// Returns the chain's name, which is only a label: no header commits to the name.
     pub fn name(&self) -> &str {
         &self.name
     }

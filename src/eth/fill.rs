@@ -125,9 +125,9 @@ impl FillHistogram {
 
     /// Returns the expected share of filters, 0 to 1, in which `bits` given bits are set by chance.
     ///
-    /// This is the false-positive rate of a query for one value (3 bits), for two values (6 bits)
-    /// or for three values (9 bits). The calculation assumes that a block's set bits are spread
-    /// evenly, which holds for Keccak.
+    /// The share is the false-positive rate of a query for one value (3 bits), for two values (6
+    /// bits) or for three values (9 bits). The calculation assumes that a block's set bits are
+    /// spread evenly, which holds for Keccak.
     pub fn false_positive_rate(&self, bits: u32) -> f64 {
         self.mean(|ones| libm::pow(f64::from(ones) / 2048.0, f64::from(bits)))
     }

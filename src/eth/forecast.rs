@@ -45,7 +45,7 @@ const BLOOM_BYTES: f64 = 259.0;
 /// a mainnet receipt has about 2.5 logs.
 const JSON_BYTES: f64 = 1_700.0;
 
-/// Share of passing blocks from which on a clause is reported to select nothing.
+/// A clause is reported to select nothing if at least this share of blocks passes the clause.
 const SELECTS_NOTHING: f64 = 0.9;
 
 /// Largest number of values in a query for which each value is tested against every block.

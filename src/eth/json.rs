@@ -1,8 +1,8 @@
 //! Errors in JSON-RPC values, with their position.
 //!
-//! Queries and logs arrive as JSON from untrusted sources. Their parsers build no full JSON tree.
-//! They keep nulls, booleans, strings and lists. Of numbers and objects they keep only the kind, so
-//! that memory stays proportional to the input.
+//! Queries and logs arrive as JSON from untrusted sources. The parsers of these values build no
+//! full JSON tree. The parsers keep nulls, booleans, strings and lists. Of numbers and objects, the
+//! parsers keep only the kind, so that memory stays proportional to the input.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -90,7 +90,7 @@ pub enum ValueProblem {
     NotHex {
         /// The character.
         character: char,
-        /// Its offset in bytes, from the start of the prefix.
+        /// Offset in bytes of the invalid character, from the start of the prefix.
         at: usize,
     },
     /// The number of bytes differs from the size of the type.

@@ -28,7 +28,8 @@ pub struct LocatedLog {
     pub log: Log,
     /// Number of the block.
     pub block_number: u64,
-    /// Hash of the block. It identifies the block even after a reorganisation; a number does not.
+    /// Hash of the block. The hash identifies the block even after a reorganisation; a number does
+    /// not.
     pub block_hash: B256,
     /// The block's Unix timestamp in seconds, if the source gives it.
     pub block_timestamp: Option<u64>,

@@ -200,7 +200,7 @@ fn the_digest_is_of_the_sorted_list() {
     logs.swap(1, 3);
     assert_eq!(digest(&logs), expected, "in any order");
 
-    // The digest does not cover the fields that sources may leave out. It covers all others.
+    // The digest covers all fields except those that sources may leave out.
     logs[0].transaction_hash = None;
     logs[1].block_timestamp = Some(5);
     logs[2].removed = true;

@@ -33,7 +33,7 @@ fn names_are_read_as_written_and_are_those_of_serde() {
     );
 }
 
-/// Where `Display` writes a sentence, `name` returns what `serde` writes.
+/// If `Display` writes a sentence, `name` returns the string that `serde` writes.
 #[test]
 fn names_beside_sentences_are_those_of_serde() {
     let reasons = [

@@ -306,7 +306,7 @@ fn an_answer_is_complete_if_and_only_if_it_is_the_blocks_logs() {
         }
         complete += usize::from(is_true);
         // Evidence verifies against the answer, unless the answer contains an equal log elsewhere.
-        // It never verifies against the true answer.
+        // Evidence never verifies against the true answer.
         for omitted in report.omitted() {
             let header = run.by_hash(omitted.log.block_hash).view();
             if omitted.verify(&header, &query, Semantics::Geth, &answer).is_err() {

@@ -53,8 +53,8 @@ mod archives {
 
     use super::*;
 
-    /// Reads an archive that another program wrote. Its headers form one chain up to the known
-    /// hash, and its file name contains the first bytes of its accumulator.
+    /// Reads an archive that another program wrote. The archive's headers form one chain up to the
+    /// known hash, and its file name contains the first bytes of its accumulator.
     #[test]
     fn an_archive_of_mainnet() {
         let Some(corpus) = EthCorpus::open() else { return };

@@ -163,7 +163,7 @@ fn the_same_scripts_match() {
     );
 }
 
-/// Core accepts values above the range. They match nothing.
+/// Core accepts values above the range. Such values match nothing.
 #[test]
 fn values_past_the_range_match_nothing() {
     let mut rng = Rng::new(159);

@@ -1,4 +1,4 @@
-//! The slow matcher and every entry point of the library on the same blocks and filters. They give
+//! The slow matcher and every entry point of the library on the same blocks and filters. All give
 //! the same matches for the same reasons, and leave the same filter.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use testkit::btc::random_block;
 use testkit::btc::random_filters::{FLAGS, elements, filters};
 use testkit::btc::slow_bip37::Reason;
 
-/// Counts of what the comparisons covered, so that a test that compares nothing fails.
+/// Counters of the compared cases, so that a test that compares nothing fails.
 #[derive(Default, Debug)]
 struct Met {
     matchings: usize,

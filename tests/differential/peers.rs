@@ -1,6 +1,6 @@
-//! `chain-gang`'s filter sets the same bits for the same parameters. Its sizing and its wire form
-//! differ from Core's and are not compared. Filters without data are not compared either, because
-//! `chain-gang` divides by zero on them.
+//! `chain-gang`'s filter sets the same bits for the same parameters. The sizing and the wire form
+//! of `chain-gang` differ from Core's and are not compared. Filters without data are not compared
+//! either, because `chain-gang` divides by zero on them.
 
 use chain_gang::util::BloomFilter as ChainGang;
 use chainsieve::btc::bip37::BloomFilter;

@@ -11,8 +11,8 @@ use crate::built::every_kind;
 use crate::cases::{Case, corpus, fixtures, spends};
 use testkit::Rng;
 
-/// How an audit can know an element without the scripts of spent outputs, best first. The script of
-/// an output that the block both creates and spends counts as an output.
+/// The ways in which an audit can know an element without the scripts of spent outputs, best first.
+/// The script of an output that the block both creates and spends counts as an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     Output,

@@ -1,9 +1,9 @@
 //! Syncs of compact filters with peers of every kind: honest, slow, disconnecting, lying and
 //! colluding.
 //!
-//! Each run is a simulation from a seed. It has a tree of blocks with filters built by `bitcoin`'s
-//! own writer, peers that serve true or false filters, and a wallet. If one peer is honest, the
-//! wallet finds exactly its transactions.
+//! Each run is a simulation from a seed. A run has a tree of blocks with filters built by
+//! `bitcoin`'s own writer, peers that serve true or false filters, and a wallet. If one peer is
+//! honest, the wallet finds exactly its transactions.
 
 mod lies;
 mod peers;

@@ -68,8 +68,8 @@ fn every_truncation_is_refused() {
     }
 }
 
-/// Lists of the smallest values, nested and flat, as any field and as an unknown field. They are
-/// rejected or skipped, with memory in proportion to the text.
+/// Lists of the smallest values, nested and flat, as any field and as an unknown field. The lists
+/// are rejected or skipped, with memory in proportion to the text.
 #[test]
 fn giant_and_deep_values() {
     let many = |unit: &str, count: usize| vec![unit; count].join(",");

@@ -47,8 +47,8 @@ fn transaction(output: &[u8], input: &[u8]) -> Rc<Transaction> {
     })
 }
 
-/// Returns a filter of 4,000 bytes with one element. Its mode is `P2PUBKEY_ONLY`, for which
-/// matching has to know the script's type.
+/// Returns a filter of 4,000 bytes with one element. The filter's mode is `P2PUBKEY_ONLY`, for
+/// which matching has to know the script's type.
 fn filter_with(element: &[u8]) -> BloomFilter {
     let payload = [&[0xfd, 0xa0, 0x0f][..], &[0; 4_000], &[20, 0, 0, 0, 1, 2, 3, 4, 2]].concat();
     let mut filter = BloomFilter::decode(&payload).expect("a valid payload");

@@ -1,11 +1,11 @@
-//! The light client through its public API, among honest and lying nodes. It is killed and
+//! The light client through its public API, among honest and lying nodes. The client is killed and
 //! restarted, and its wallets are added and removed. The expected results follow from the blocks
 //! alone.
 //!
-//! The [`simulation`] runs random schedules, each from a seed. It runs 10,000 schedules, unless
-//! `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives their number and the
-//! first seed. A failure names its seed, and `CHAINSIEVE_SIMULATION=1:SEED` runs this schedule
-//! alone.
+//! The [`simulation`] runs random schedules, each from a seed. The simulation runs 10,000
+//! schedules, unless `CHAINSIEVE_SIMULATION=COUNT` or `CHAINSIEVE_SIMULATION=COUNT:FIRST` gives
+//! their number and the first seed. A failure names its seed, and `CHAINSIEVE_SIMULATION=1:SEED`
+//! runs this schedule alone.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where there is nothing")]
 

@@ -328,8 +328,8 @@ impl<'a> Schedule<'a> {
             }
             12 => {
                 self.world.restart();
-                // The reader deals with the updates that it has. Its acknowledgements are lost,
-                // because the old client is gone.
+                // The reader deals with the updates that it has. The reader's acknowledgements are
+                // lost, because the old client is gone.
                 while !self.reader.queue.is_empty() {
                     self.reader.deal(false);
                 }

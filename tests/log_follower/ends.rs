@@ -530,7 +530,7 @@ fn a_clock_that_is_set_back_delays_nothing() {
         let _note = follower.handle(failed, first);
         let mut wakes = Vec::new();
         let asked = (0..60).find(|seconds| {
-            let now = first - back + Duration::from_secs(*seconds);
+            let now = (first + Duration::from_secs(*seconds)).saturating_sub(back);
             let actions = follower.handle(Event::Tick, now);
             wakes.extend(follower.wake_at().map(|at| at + back));
             !actions.is_empty()

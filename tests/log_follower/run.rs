@@ -31,13 +31,13 @@ pub(crate) fn config(bloom: BloomSoundness) -> Config {
 /// The moment of the next kill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kill {
-    /// When the next cursor is to be stored, before it is stored.
+    /// At the moment when the next cursor is to be stored, before it is stored.
     BeforeStore,
-    /// When the next cursor is stored, before an update is given out.
+    /// At the moment when the next cursor is stored, before an update is given out.
     AfterStore,
-    /// When the reader has this many logs of the next update.
+    /// At the moment when the reader has this number of logs of the next update.
     InUpdate(usize),
-    /// When the reader has the next update, and has not acknowledged it.
+    /// At the moment when the reader has the next update, and has not acknowledged it.
     AfterUpdate,
 }
 

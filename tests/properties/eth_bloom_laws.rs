@@ -119,7 +119,8 @@ proptest! {
         }
     }
 
-    /// geth matches no log that alloy does not match. They differ by the number of topics alone.
+    /// geth matches no log that alloy does not match. geth and alloy differ by the number of topics
+    /// alone.
     #[test]
     fn geth_wants_a_part_of_what_alloy_wants(log in log(), query in query()) {
         let geth = query.matches(&log, Semantics::Geth);

@@ -92,8 +92,8 @@ proptest! {
         prop_assert_eq!(parse(coding, &bytes).num_elements() as usize, distinct.len());
     }
 
-    /// The values are sorted and below N * M. Their number is that of the distinct elements, and
-    /// each element's own value is among them.
+    /// The values are sorted and below N * M. The number of values is that of the distinct
+    /// elements, and each element's own value is among them.
     #[test]
     fn values_are_sorted_and_in_range(coding in coding(), elements in elements(60)) {
         let bytes = encode(coding, &elements);

@@ -147,8 +147,8 @@ fn post_states() {
     }
 }
 
-/// Nodes that have dropped post-states send none, or make up a status. This is no lie, so the
-/// result is undecidable.
+/// Nodes that have dropped post-states send none, or make up a status. A missing or made-up status
+/// is no lie, so the result is undecidable.
 #[test]
 fn dropped_post_states_are_undecidable() {
     let receipts = before_byzantium();

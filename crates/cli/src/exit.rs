@@ -29,10 +29,10 @@ pub(crate) enum Exit {
 
 /// The table of exit codes, for `--help`.
 pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0  yes, done
+Exit codes: 0  yes, or done
             1  no: nothing matched
             2  invalid command line
-            3  proven wrong: an answer that left something out, an invalid proof or filter
+            3  proven wrong: an incomplete or false answer, an invalid proof or filter
             4  not decided: the evidence is missing, or the command gave up
             5  malformed input, an I/O error, an unreachable peer or provider";
 

@@ -104,7 +104,7 @@ impl Reader {
         let shown = shorten(argument);
         let argument = argument.trim();
         match hex::decode(argument) {
-            Ok(_) if argument.is_empty() => bail!("{what}: an empty argument"),
+            Ok(_) if argument.is_empty() => bail!("{what}: the argument is empty"),
             Ok(_) => {
                 Ok(Input { source: format!("hex {shown}"), bytes: argument.as_bytes().to_vec() })
             }

@@ -4,13 +4,13 @@ use chainsieve::bitcoin::address::NetworkUnchecked;
 use chainsieve::bitcoin::{Address, base58};
 
 /// Message in place of one that would show a private key; it also says what to give instead.
-pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs only public ones: \
+pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs no private key: \
                                     give an address, a public key or a descriptor with xpub keys";
 
 /// Message in place of an error about the command line that would show a URL.
-pub(crate) const URL_NOT_SHOWN: &str = "a URL at the wrong place, or an invalid value (not shown, a \
-                                        URL may be secret): see --help; a provider is given with \
-                                        --rpc URL";
+pub(crate) const URL_NOT_SHOWN: &str = "a URL in the wrong place, or an invalid value beside a URL \
+                                        (not shown, because a URL may be secret): see --help; only \
+                                        --rpc accepts a URL";
 
 /// Returns `true` if `text` contains what looks like a private key: WIF, BIP38 or an extended key,
 /// even with a typing error or two.

@@ -61,7 +61,7 @@ impl Source {
         let digits = argument.trim();
         let digits = digits.strip_prefix("0x").unwrap_or(digits);
         match decode_hex(digits) {
-            Ok(_) if digits.is_empty() => bail!("{what}: an empty argument"),
+            Ok(_) if digits.is_empty() => bail!("{what}: the argument is empty"),
             Ok(bytes) => {
                 let input = Input::seekable(Bytes::Argument(Cursor::new(bytes)))?;
                 Ok(Self { name: format!("hex {shown}"), is_argument: true, input })
@@ -75,7 +75,7 @@ impl Source {
         let file = File::open(path)?;
         let metadata = file.metadata()?;
         if metadata.is_dir() {
-            bail!("a directory");
+            bail!("this is a directory, not a file");
         }
         let file = Bytes::File(file);
         // The length of a pipe or device says nothing about its contents, so it is not seekable.

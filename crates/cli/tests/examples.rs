@@ -102,7 +102,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "each stored: 326939 writes, 18.3 % hits",
             "at the second request: 36829 writes, 26.6 % hits",
-            "33 of 219045 first requests taken for second ones",
+            "33 of 219045 first requests mistaken for second requests",
             "doorkeeper 107840 bytes, 23030 requests remembered",
         ],
     ),

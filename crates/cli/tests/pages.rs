@@ -71,11 +71,11 @@ fn run_page(page: &Path) -> usize {
             let text = match command.split_once(' ') {
                 Some(("jq", arguments)) => jq(arguments),
                 Some(("echo", text)) => text.trim_matches('\'').to_owned(),
-                _ => panic!("{command}: the test does not know it"),
+                _ => panic!("{command}: unknown to this test"),
             };
             fs::write(directory.join(file), text).expect("written");
         } else {
-            assert!(command.starts_with("cargo "), "{command}: the test does not know it");
+            assert!(command.starts_with("cargo "), "{command}: unknown to this test");
         }
     }
     drop(servers);

@@ -82,11 +82,11 @@ pub struct PeerStatus {
     pub address: String,
     /// State of the address: `connected`, `banned`, `calling` or `disconnected`.
     pub state: &'static str,
-    /// What the peer claims in its `version` message; `None` unless the peer is connected.
+    /// The claims of the peer in its `version` message; `None` unless the peer is connected.
     pub claims: Option<PeerClaims>,
 }
 
-/// What a peer claims about itself in its `version` message. The claims are not verified.
+/// The unverified claims of a peer about itself in its `version` message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]

@@ -1,5 +1,5 @@
-//! The client's thread. It passes messages and commands to the machine, and carries out the actions
-//! that the machine returns.
+//! The client's thread, which passes messages and commands to the machine, and carries out the
+//! actions that the machine returns.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,8 +19,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// Time for which writes are collected before one commit makes all of them durable. The value is an
 /// estimate: a longer time needs fewer syncs of the disk, but delays each hit by about this time.
 const GROUP: Duration = Duration::from_millis(20);
-/// Maximum number of pool events that are processed in one turn. The value is an estimate. It
-/// bounds how long commands, ticks and commits wait.
+/// Maximum number of pool events that are processed in one turn. The value is an estimate. The
+/// value bounds how long commands, ticks and commits wait.
 const BATCH: usize = 512;
 /// Interval at which the address book is written. The value is an estimate: each write contains the
 /// whole book, and addresses that a kill loses are found again.
@@ -94,6 +94,8 @@ impl Driver {
     fn run_until_stopped(&mut self) -> Result<(), StorageError> {
         loop {
             self.take_commands()?;
+            // The caller then runs `close`, which processes the commands that arrived last and
+            // writes the state.
             if self.shared.is_stopping() {
                 return Ok(());
             }

@@ -9,7 +9,7 @@ use crate::net::pool::PoolError;
 use crate::net::target::TargetError;
 use crate::storage::StorageError;
 
-/// Why a client could not be started.
+/// Reason why a client could not be started.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -18,7 +18,7 @@ pub enum StartError {
     Peer {
         /// The text that was given as the peer's address.
         peer: String,
-        /// Why the text is not an address.
+        /// Reason why the text is not an address.
         cause: TargetError,
     },
     /// There is no address to connect to, or an onion address is named without a proxy.
@@ -53,7 +53,7 @@ impl From<OpenError> for StartError {
     }
 }
 
-/// Why a wallet cannot be watched.
+/// Reason why a wallet cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum WalletError {
@@ -81,7 +81,7 @@ pub enum WalletError {
 #[error("the client has stopped, or was called on its own thread")]
 pub struct Stopped;
 
-/// Why a client has stopped by itself.
+/// Reason why a client has stopped by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -94,7 +94,7 @@ pub enum RunError {
     Panicked,
 }
 
-/// Why a look-up of a block or a transaction failed.
+/// Reason why a look-up of a block or a transaction failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum LookUpError {

@@ -43,7 +43,8 @@ struct State {
     stop: bool,
     /// Result of the client's run; `None` while the client runs.
     ended: Option<Result<(), RunError>>,
-    /// Number of readers of updates that were created. It gives each reader its number.
+    /// Number of readers of updates that were created. Each new reader gets this count as its
+    /// number.
     readers: u64,
     /// Wakers of the tasks that wait for an update, by the number of their reader. Each reader has
     /// the waker of its latest poll.

@@ -173,7 +173,7 @@ pub struct Folder {
     open: BTreeMap<File, (fs::File, bool)>,
     /// `true` if a file was created whose directory entry is not durable yet.
     is_new: bool,
-    /// The first error of a write. It is kept because a system may report a failed write only once.
+    /// The first error of a write, kept because a system may report a failed write only once.
     failed: Option<StorageError>,
 }
 
@@ -277,9 +277,10 @@ impl Folder {
                 *is_dirty = false;
             }
         }
+        // A synced file is still lost in a crash if its entry in the folder is not durable. So
+        // after a file was created, sync the entries of the files in both folders, and the entries
+        // of the folders in their parents: the folders may be new too.
         if std::mem::take(&mut self.is_new) {
-            // Sync the entries of the files in both folders, and the entries of the folders in
-            // their parents: the folders may be new too.
             for folder in [&self.path, &self.shared] {
                 sync_parent(&folder.join("lock"))?;
                 sync_parent(folder)?;

@@ -37,7 +37,7 @@ fn types_are_send_sync_and_debug() {
 #[test]
 fn errors_are_errors() {
     fn check<T: Error + Clone + PartialEq + Send + Sync + 'static>() {}
-    // It may hold an error of the system, which is not `Clone`.
+    // The error may contain an error of the system, which is not `Clone`.
     fn check_source<T: Error + Send + Sync + 'static>() {}
     check::<LookUpError>();
     check::<RunError>();

@@ -227,8 +227,8 @@ fn nothing_is_lost_where_a_future_is_dropped() {
     client.shutdown().unwrap();
 }
 
-/// The process that the test below kills. It prints each hit, and then acknowledges the hit. In
-/// some runs it ends by itself.
+/// The process that the test below kills. The process prints each hit, and then acknowledges the
+/// hit. In some runs, the process ends by itself.
 #[test]
 #[ignore = "not a test: the test of kills runs it in a process of its own"]
 fn prints_hits() {
@@ -280,9 +280,9 @@ fn hits_survive_kills_and_come_unmarked_once() {
             .env("KILLED_DATA", &data)
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // Number of hits after which the process is killed. It differs and tends to grow, because
-        // each run first delivers again the hits that are not durably acknowledged. The process may
-        // be ahead of this reader by a few hits.
+        // Number of hits after which the process is killed. The number differs from run to run and
+        // tends to grow, because each run first delivers again the hits that are not durably
+        // acknowledged. The process may be ahead of this reader by a few hits.
         let mut left = 1 + (run * 37) % (40 + 2 * run);
         let ends_itself = run % 4 == 3;
         command.env("KILLED_HITS", (left + 5).to_string());

@@ -1,5 +1,5 @@
-//! Runs the programs of the README and of `docs/` as documentation tests. They use the packages as
-//! users do.
+//! Runs the programs of the README and of `docs/` as documentation tests. The programs use the
+//! packages as users do.
 
 macro_rules! pages {
     ($($page:ident = $path:literal;)+) => {

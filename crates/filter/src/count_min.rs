@@ -31,10 +31,10 @@ const CONSERVATIVE: u64 = 1 << 32;
 ///
 /// **What an estimate means.** The estimate is never below the true count. With `width` = ⌈e/ε⌉ and
 /// `depth` = ⌈ln(1/δ)⌉, it exceeds the true count by more than `ε` times the sum of all counts
-/// ([`total`](Self::total)) with a probability of at most `δ`. This holds for any keys: the mean
-/// error of a row is at most `total/width`, so the error is `e` times as large with a probability
-/// of at most `1/e`, and the rows are independent. If a few keys make up most of the counts, the
-/// error is far smaller.
+/// ([`total`](Self::total)) with a probability of at most `δ`. This bound holds for any keys: the
+/// mean error of a row is at most `total/width`, so the error is `e` times as large with a
+/// probability of at most `1/e`, and the rows are independent. If a few keys make up most of the
+/// counts, the error is far smaller.
 ///
 /// Counters stop at [`u32::MAX`], which means that many occurrences or more. Keys with equal hashes
 /// are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`, unless an attacker who

@@ -34,26 +34,26 @@ type Block = [u64; LINE_WORDS];
 /// has one cache miss instead of one per counter (Putze, Sanders, Singler 2007).
 ///
 /// **When to use it.** Hardly ever. The filter exists because textbooks describe it, and as a
-/// baseline for measurements. It takes 43 bits per key at a rate of 1 %, 76 at 0.1 %, and 124 at
-/// 0.01 %.
+/// baseline for measurements. The filter takes 43 bits per key at a rate of 1 %, 76 at 0.1 %, and
+/// 124 at 0.01 %.
 ///
 /// **What is better.** A cuckoo filter supports removal too, with 12.8 bits per key at 0.2 % and 17
-/// at 0.01 %. That is a third to a seventh of the memory, for two cache misses. Two advantages of
-/// counters remain: an insertion never fails for lack of room, and a key may be inserted up to 14
-/// times.
+/// at 0.01 %. The cuckoo filter takes a third to a seventh of the memory, for two cache misses. Two
+/// advantages of counters remain: an insertion never fails for lack of room, and a key may be
+/// inserted up to 14 times.
 ///
 /// **What an answer means.** `false` is certain, provided that only keys in the filter were removed
 /// ([`Witness`]). The claim that "counting filters have no false negatives" is wrong without this
 /// condition, because removing a key that is not in the filter decrements the counters of other
 /// keys. Some published filters also lost keys because counters overflowed and were then
 /// decremented. Here a counter that reaches 15 **stays at 15**, because its true value is unknown
-/// from then on. Its keys are found until [`clear`](Insert::clear).
+/// from then on. The keys of such a counter are found until [`clear`](Insert::clear).
 ///
 /// **Overflow.** With distinct keys up to the capacity, overflow does not happen in practice: the
 /// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵
-/// ([`expected_saturated`](Self::expected_saturated)). This holds for **distinct keys only**:
-/// inserting one key 15 times certainly saturates all its counters. A caller that receives keys
-/// repeatedly should count them in a table, and insert each key only the first time.
+/// ([`expected_saturated`](Self::expected_saturated)). This probability holds for **distinct keys
+/// only**: inserting one key 15 times certainly saturates all its counters. A caller that receives
+/// keys repeatedly should count them in a table, and insert each key only the first time.
 ///
 /// # Examples
 /// ```

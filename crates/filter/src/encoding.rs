@@ -31,7 +31,7 @@ use super::words::{NoMemory, Words};
 const MAGIC: [u8; 8] = *b"CHSIEVEF";
 /// Version of the format that this library reads and writes.
 const VERSION: u16 = 1;
-/// Size of the header. It equals a cache line, so that the body is aligned to one.
+/// Size of the header in bytes: a cache line, so that the body is aligned to one.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Size of the XXH3 checksum after the body.
 const CHECKSUM_BYTES: usize = 8;
@@ -160,7 +160,7 @@ impl Header {
     /// Encodes the header, the body and the checksum. The body is the concatenation of the slices
     /// in `body`.
     pub(crate) fn encode(&self, body: &[&[u64]]) -> Result<Vec<u8>, EncodeError> {
-        // Whoever reads the key could search for keys that collide, so a secret key is never
+        // Anyone who reads the key could search for keys that collide, so a secret key is never
         // written.
         if self.hasher.is_secret() {
             return Err(EncodeError::SecretKey);

@@ -56,8 +56,8 @@ pub enum HashFunction {
 }
 
 impl HashFunction {
-    /// Returns the name of the function, as the command line takes it. It tells neither key nor
-    /// seed.
+    /// Returns the name of the function, as the command line takes it. The name contains neither
+    /// key nor seed.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::SipHash13 { .. } => "siphash13",

@@ -53,8 +53,8 @@ kinds! {
     SplitBlock256 = 5, "split-block-256", |n, fpr| cost::split_block(n, fpr, 32);
     /// Counting Bloom filter with 4-bit counters in blocks of 128 counters.
     Counting = 6, "counting", cost::counting;
-    /// Scalable Bloom filter. Its cost assumes that the filter grew by doubling from a hundredth of
-    /// the keys.
+    /// Scalable Bloom filter. The cost of this kind assumes that the filter grew by doubling from a
+    /// hundredth of the keys.
     Scalable = 7, "scalable", cost::scalable;
     /// Rolling Bloom filter, which remembers only the most recent keys.
     Rolling = 8, "rolling", cost::rolling;
@@ -72,8 +72,9 @@ kinds! {
     Fuse16 = 14, "fuse16", |n, fpr| cost::fuse(n, fpr, 16, "fuse16");
     /// Ribbon filter.
     Ribbon = 15, "ribbon", cost::ribbon;
-    /// Count-min sketch with 32-bit counters. Its cost is that of a sketch used as a filter: the
-    /// false-positive rate is the probability that a key never seen has a count above zero.
+    /// Count-min sketch with 32-bit counters. The cost of this kind is that of a sketch used as a
+    /// filter: the false-positive rate is the probability that a key never seen has a count above
+    /// zero.
     CountMin = 16, "count-min", cost::count_min;
 }
 

@@ -136,8 +136,8 @@ pub trait Insert: Filter {
     /// Inserts the keys with these hashes, in order.
     ///
     /// # Errors
-    /// Returns [`Full`] if the filter is full. Its field `inserted` is the number of hashes that
-    /// were inserted before the limit was reached.
+    /// Returns [`Full`] if the filter is full. The field `inserted` of the error is the number of
+    /// hashes that were inserted before the limit was reached.
     fn insert_batch(&mut self, hashes: &[Self::Hash]) -> Result<(), Full> {
         for (inserted, hash) in hashes.iter().enumerate() {
             self.insert_hash(*hash).map_err(|full| Full { inserted, ..full })?;
@@ -191,7 +191,7 @@ pub trait Merge {
     fn merge(&mut self, other: &Self) -> Result<(), MergeError>;
 }
 
-/// Filters that can be folded to half their size. This is useful for filters that were created
+/// Filters that can be folded to half their size. Folding is useful for filters that were created
 /// larger than needed.
 pub trait Fold: Filter + Sized {
     /// Returns the expected false-positive rate after one fold, computed from the bits that are

@@ -23,8 +23,8 @@ const MAX_PLACES: u64 = 1 << 54;
 /// Each key has several cells of two bits. A cell stores the number of the generation that set it
 /// last, from 1 to 3, or 0 if it is empty. A generation ends after `n/2` insertions. Then the
 /// oldest of the three generations is erased and becomes the newest. So the two generations before
-/// the newest are always complete. This is the layout of Bitcoin Core's `CRollingBloomFilter`. Each
-/// operation computes one hash.
+/// the newest are always complete. The cells have the layout of Bitcoin Core's
+/// `CRollingBloomFilter`. Each operation computes one hash.
 ///
 /// **The contract.** The keys of the last `n` insertions are certainly found: a key is not
 /// forgotten before `n` more insertions. After `1.5·n` more insertions it is forgotten, and found

@@ -48,9 +48,9 @@ const MAX_WORDS: u64 = 1 << 48;
 ///   stages.
 ///
 /// Other implementations often size the first stage for the rate `p` itself. The crate
-/// `growable-bloom-filter` does so with `r` = 0.85. Its rates add up to `p/(1-r)`, which is 6.7
-/// times the requested rate. After a hundredfold growth, the computed rate is 4.5 times the
-/// requested one.
+/// `growable-bloom-filter` does so with `r` = 0.85. The rates of its stages add up to `p/(1-r)`,
+/// which is 6.7 times the requested rate. After a hundredfold growth, the computed rate is 4.5
+/// times the requested one.
 ///
 /// The proof ignores keys whose whole hash equals that of a key in the set (`n·2⁻⁶⁴`). The filter
 /// returns [`Full`] before these reach a hundredth of `p`. The proof is about the mean over hash
@@ -176,8 +176,8 @@ impl ScalableBloomFilter {
         if last.len == last.capacity {
             let capacity = last.capacity.checked_mul(Self::GROWTH).ok_or(full)?;
             let all = capacities.saturating_add(capacity);
-            // Another stage is not allowed, or its keys would make collisions of 64-bit hashes
-            // exceed a hundredth of the rate.
+            // The filter is full if another stage is not allowed, or if the keys of the stage would
+            // make collisions of 64-bit hashes exceed a hundredth of the rate.
             if self.num_stages() >= self.max_stages || hash_bits(all, self.fpr) > 64 {
                 return Err(full);
             }

@@ -8,7 +8,7 @@ use core::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {
-    /// What the text should have named, for example `a status`.
+    /// The kind of value that the text should have named, for example `a status`.
     pub what: &'static str,
     /// The unknown name.
     pub name: String,

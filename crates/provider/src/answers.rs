@@ -14,7 +14,7 @@ use crate::resolve::ResolvedQuery;
 /// Maximum number of attempts: after each reorganisation during the fetch, it is tried again.
 const TRIES: u32 = 4;
 
-/// Why fetching logs failed.
+/// Reason why fetching logs failed.
 enum Failed {
     Rpc(RpcError),
     TooMuch(FetchError),
@@ -73,6 +73,8 @@ pub(crate) fn fetch(
     let settled = settled.filter(|&number| number >= asked.first);
     let mut logs = Logs::default();
     let total = (asked.last - asked.first).saturating_add(1);
+    // A finalised block cannot be replaced, so these logs may be requested by number: one request
+    // then covers many blocks.
     if let Some(settled) = settled {
         let windows = node.logs(&asked.query, asked.first..=settled, |window, found| {
             let done = (window.end() - asked.first).saturating_add(1);
@@ -87,6 +89,8 @@ pub(crate) fn fetch(
     let from = settled.map_or(Some(asked.first), |settled| settled.checked_add(1));
     let Some(from) = from.filter(|from| *from <= asked.last) else { return Ok(logs.logs) };
     let before = logs.logs.len();
+    // A block that is not final is requested by its hash: by number, a node on another branch would
+    // answer with logs of another block.
     for tries in 1.. {
         logs.truncate(before);
         let Some((block, error)) = by_hash(node, asked, fetched, from, may_hold, &mut logs)? else {

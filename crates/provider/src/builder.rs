@@ -180,8 +180,8 @@ impl Builder {
         self
     }
 
-    /// Sets a callback that receives notes, for a log or a progress bar. It also receives the
-    /// endpoint of the node that the note is about.
+    /// Sets a callback that receives notes, for a log or a progress bar. The callback also receives
+    /// the endpoint of the node that the note is about.
     ///
     /// The threads that send requests run the callback.
     pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::node::{EndpointError, RpcError};
 
-/// Why a provider could not be created.
+/// Reason why a provider could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -23,14 +23,14 @@ pub enum BuildError {
     Endpoint {
         /// Number of the URL in the order in which URLs were given, from 1.
         place: usize,
-        /// Why the URL or the header is invalid.
+        /// Reason why the URL or the header is invalid.
         error: EndpointError,
     },
 }
 
-/// Why an operation has no result.
+/// Reason why an operation has no result.
 ///
-/// Its texts contain no secrets: of a URL only scheme, host and port, and no headers.
+/// The texts of the error contain no secrets: of a URL only scheme, host and port, and no headers.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -41,7 +41,7 @@ pub enum FetchError {
         node: String,
         /// The data that was requested.
         what: String,
-        /// Why the request failed.
+        /// Reason why the request failed.
         error: RpcError,
     },
     /// Two nodes serve different chains.
@@ -122,7 +122,7 @@ pub enum FetchError {
         node: String,
         /// Number of the block that is not a child of the block before it.
         block: u64,
-        /// Why the block is not a child of the block before it.
+        /// Reason why the block is not a child of the block before it.
         error: ChainError,
         /// Number of attempts.
         tries: u32,
@@ -153,7 +153,7 @@ pub enum FetchError {
     NoReceipts {
         /// The block.
         block: BlockRef,
-        /// Why the first attempt failed.
+        /// Reason why the first attempt failed.
         why: String,
     },
     /// The audit cannot begin: the headers do not cover the query's blocks, or the query's block is

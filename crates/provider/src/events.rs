@@ -9,7 +9,8 @@ use chainsieve::eth::log_query::LogQuery;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-/// Maximum length of an ABI's or a signature's text in bytes.
+/// Maximum length of an ABI's or a signature's text in bytes. An estimate that bounds the memory
+/// and the time of parsing.
 const MAX_ABI: usize = 16 << 20;
 
 /// Maximum nesting of arrays and tuples in a type. Types are read by recursion, so that deeper
@@ -33,7 +34,7 @@ pub struct EventDecoder {
     by_topic: BTreeMap<B256, Vec<Event>>,
 }
 
-/// Why a text cannot be read as events.
+/// Reason why a text cannot be read as events.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EventDecoderError {
@@ -57,14 +58,14 @@ pub enum EventDecoderError {
     Empty,
 }
 
-/// Why a log with the first topic of a known event could not be decoded.
+/// Reason why a log with the first topic of a known event could not be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not a log of {event}: {reason}")]
 #[non_exhaustive]
 pub struct DecodeError {
     /// The event's signature.
     pub event: String,
-    /// Why the log is not a log of this event.
+    /// Reason why the log is not a log of this event.
     pub reason: String,
 }
 
@@ -112,6 +113,7 @@ impl EventDecoder {
         struct Artifact {
             abi: JsonAbi,
         }
+        // The length is checked before parsing, which takes memory in proportion to it.
         if json.len() > MAX_ABI {
             return Err(EventDecoderError::TooLong(json.len()));
         }
@@ -126,6 +128,8 @@ impl EventDecoder {
         for event in events {
             self.add(event)?;
         }
+        // A text that adds no event is most likely the wrong file. Without the error, the caller
+        // would only notice that no log is decoded.
         if self.len() == before { Err(EventDecoderError::Empty) } else { Ok(self) }
     }
 
@@ -135,9 +139,12 @@ impl EventDecoder {
     /// Returns an [`EventDecoderError`] if the signature is too long or invalid, if the event is
     /// anonymous, or if a type is nested too deeply.
     pub fn signature(mut self, signature: &str) -> Result<Self, EventDecoderError> {
+        // As in `json_abi`, the length is checked before parsing.
         if signature.len() > MAX_ABI {
             return Err(EventDecoderError::TooLong(signature.len()));
         }
+        // The parser recurses at each bracket, so the text is checked before parsing
+        // ([`MAX_DEPTH`]).
         if signature.matches(['(', '[']).count() > MAX_DEPTH {
             return Err(EventDecoderError::TooDeep(signature.chars().take(40).collect()));
         }

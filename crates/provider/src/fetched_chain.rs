@@ -27,7 +27,7 @@ pub struct FetchedChain {
     held: Held,
 }
 
-/// Why headers could not be fetched and linked.
+/// Reason why headers could not be fetched and linked.
 enum Failed {
     Rpc(RpcError),
     /// The header with this number is not a child of the header before it.
@@ -71,6 +71,7 @@ impl FetchedChain {
                 for header in &headers {
                     self.link(node, header)?;
                 }
+                // A scan fetches its chain in parts and reports the progress over all parts itself.
                 if let Some(header) = headers.last().filter(|_| progress) {
                     let done = header.view().number().saturating_sub(bottom).saturating_add(1);
                     node.note(&Note::Progress { stage: Stage::Headers, done, total });

@@ -20,6 +20,7 @@ impl Held {
     ) -> Result<(), FetchError> {
         self.0 = self.0.saturating_add(bytes);
         let limit = node.options().max_held;
+        // Without the limit, a node could fill the memory with invented answers.
         if self.0 > limit {
             return Err(FetchError::TooMuch { node: node.name(), what, limit });
         }
@@ -33,7 +34,8 @@ impl Held {
 }
 
 /// Approximate number of bytes of a located log without topics and data, and of a receipt without
-/// logs.
+/// logs. An estimate of the fixed fields: without them, a node could send any number of empty logs
+/// and receipts at no cost.
 const PLAIN: usize = 300;
 
 /// Estimates the bytes that receipts take in memory. Receipts without logs count too, because a

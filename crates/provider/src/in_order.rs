@@ -30,7 +30,8 @@ pub(crate) fn in_order<I: Send, O: Send, E>(
                     let next = {
                         let mut source = source.lock().unwrap_or_else(PoisonError::into_inner);
                         let (permits, items) = &mut *source;
-                        // The channel is closed when the taker has ended: no more work is needed.
+                        // The channel is closed when the receiver of the results has ended: no more
+                        // work is needed.
                         if permits.recv().is_err() {
                             return;
                         }

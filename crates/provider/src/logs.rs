@@ -38,7 +38,7 @@ pub struct ProvenLogs {
     pub warnings: Vec<Warning>,
 }
 
-/// Why the logs of a query could not be proven complete.
+/// Reason why the logs of a query could not be proven complete.
 #[derive(Debug, Clone, Error)]
 #[non_exhaustive]
 pub enum LogsError {
@@ -80,6 +80,8 @@ impl ProvenLogs {
         let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
         let mut warnings = answers.warnings.clone();
         warnings.extend(fetched.warnings);
+        // Without an anchor of the caller, only one node vouches for the tip, so the caller must
+        // learn that other nodes have another block. An anchor needs no agreement of the nodes.
         if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }

@@ -17,7 +17,7 @@ pub enum Note {
     OpenToProxy,
     /// A request failed and is sent again after a wait of five seconds or more.
     Waits {
-        /// Why the request failed.
+        /// Reason why the request failed.
         error: RpcError,
         /// Time until the request is sent again.
         wait: Duration,
@@ -28,7 +28,7 @@ pub enum Note {
     ReceiptsBy {
         /// The method used before.
         before: &'static str,
-        /// Why the old method failed.
+        /// Reason why the old method failed.
         error: RpcError,
         /// The method used from now on.
         now: &'static str,

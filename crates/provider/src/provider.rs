@@ -118,7 +118,7 @@ impl Provider {
         first_of(self.nodes(), || format!("block {hash}"), |node| node.header_by_hash(hash))
     }
 
-    /// Returns the headers of consecutive blocks. Each is a child of the header before it.
+    /// Returns the headers of consecutive blocks. Each header is the child of the header before it.
     ///
     /// Without an anchor, the first node that has all of the headers provides them. With anchors,
     /// the node whose chain contains the highest anchor provides them, and `chain.anchored_to`
@@ -189,6 +189,8 @@ impl Provider {
             if let Some(receipts) = found {
                 return Ok(receipts);
             }
+            // A stop makes requests fail. Without this check, the stop would be reported as missing
+            // receipts.
             if self.stop().is_set() {
                 return Err(FetchError::Stopped);
             }

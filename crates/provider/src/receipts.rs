@@ -131,8 +131,8 @@ fn ask_again(
             if offered? {
                 break;
             }
-            // The node did not answer by at least one method. It is not asked for further blocks,
-            // since each of them could take a whole timeout too.
+            // The node did not answer by at least one method. The node is not asked for further
+            // blocks, since each of them could take a whole timeout too.
             if let Some(error) = silence {
                 fetched.answering.remove(&index);
                 fetched.not_reached(node, block, error);
@@ -158,6 +158,8 @@ fn forecast(
     let bytes = costs.map(|block| forecast::json_bytes(&block));
     let bytes = bytes.fold(0, u64::saturating_add);
     let blocks = blocks.len() as u64;
+    // Checked before the first request, so that a query that needs too many receipts does not use
+    // up the quota of the provider.
     if blocks > limit {
         return Err(FetchError::TooManyReceipts { blocks, bytes, limit });
     }
@@ -247,9 +249,13 @@ impl FetchedReceipts {
                 }
             }
         }
+        // The receipts do not match the header: they are dropped, and the caller asks the next
+        // node. One warning is enough, even if several audits have rejected them.
         if let Some(why) = rejected {
             self.warn(from, block, why.to_string());
         }
+        // Another node may send these receipts with their state roots, so the block stays on the
+        // list.
         if lacks_roots {
             self.without_roots.insert(block.number, block.hash);
         }

@@ -38,12 +38,16 @@ pub(crate) fn fetch(
             Ok(()) => {
                 let anchored_to = fetched.chain.anchored_to(anchors);
                 let source = Source { fetched, node: index };
+                // Without anchors, no node's chain is better than another's. With them, this chain
+                // is authentic as far as the query needs, so no other node can improve on it.
                 if anchors.is_empty() || anchored_to >= Some(needed.anchored_to) {
                     return Ok(source);
                 }
                 if anchored_to.is_none() && nodes.len() > 1 {
                     warnings.push(Warning::WithoutAnchor { node: node.name() });
                 }
+                // The chain with the highest anchor makes the most blocks authentic. `>` keeps the
+                // first of several equally good nodes.
                 if best.as_ref().is_none_or(|(most, _)| anchored_to > *most) {
                     best = Some((anchored_to, source));
                 }

@@ -48,7 +48,7 @@ impl Stop {
         child
     }
 
-    /// Stops all current and later operations of this handle and its children. This cannot be
+    /// Stops all current and later operations of this handle and its children. A stop cannot be
     /// undone.
     pub fn set(&self) {
         if let Some(own) = self.set.last() {

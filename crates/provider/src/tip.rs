@@ -47,7 +47,7 @@ pub struct Tip {
 pub struct OtherNode {
     /// Index of the node.
     pub node: usize,
-    /// Its block at the height of the [`Tip`].
+    /// The node's block at the height of the [`Tip`].
     #[serde(flatten)]
     pub beside: Beside,
 }
@@ -75,8 +75,8 @@ impl Tip {
 
     /// Returns `true` if a node's answer can be proven wrong by this chain.
     ///
-    /// Without an anchor, only one node vouches for the chain. Its word proves nothing against a
-    /// node that has another block at this height.
+    /// Without an anchor, only one node vouches for the chain. The claim of that node proves
+    /// nothing against a node that has another block at this height.
     pub fn binds(&self, node: usize) -> bool {
         let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
         !self.has_no_anchor || !self.others.iter().any(differs)

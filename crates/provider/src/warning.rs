@@ -60,7 +60,7 @@ pub enum Warning {
     NoChain {
         /// The range of blocks whose headers were requested.
         blocks: RangeInclusive<u64>,
-        /// Why the node could not provide them.
+        /// Reason why the node could not provide the headers.
         #[serde(serialize_with = "as_text")]
         error: FetchError,
     },
@@ -72,7 +72,7 @@ pub enum Warning {
         block: u64,
         /// The method, if several methods were tried.
         method: Option<&'static str>,
-        /// Why the receipts are missing or unusable.
+        /// Reason why the receipts are missing or unusable.
         why: String,
     },
     /// There are further warnings about receipts, which are not listed.

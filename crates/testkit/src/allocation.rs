@@ -12,7 +12,7 @@ thread_local! {
 }
 
 fn count(bytes: usize) {
-    // Fails only while a thread is being torn down, and nothing is measured then.
+    // The access fails only while a thread is being torn down, when nothing is measured.
     let _ = REQUESTED.try_with(|requested| requested.set(requested.get() + bytes));
 }
 

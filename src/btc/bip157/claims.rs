@@ -26,8 +26,8 @@ use crate::btc::peer::{Grade, PeerId};
 const MAX_FIRST: u32 = i32::MAX as u32;
 /// Maximum number of refuted hashes that are remembered for each height. An estimate that bounds
 /// the memory, because peers that connect one after another can claim new hashes without end. A
-/// refuted hash beyond this number is not recognised when a peer claims it again; the block decides
-/// then.
+/// refuted hash beyond this number is not recognised when a peer claims it again. In this case, the
+/// block decides again.
 const MAX_REFUTED: usize = 16;
 
 /// Result of recording the filter hashes that a peer claims.
@@ -35,8 +35,8 @@ const MAX_REFUTED: usize = 16;
 pub(super) struct Reported {
     /// The first of these claims that an audit has already refuted.
     pub(super) refuted: Option<(u32, FilterHash)>,
-    /// Ranges of heights whose answers by filters are withdrawn, because no peer vouches for them
-    /// now.
+    /// Ranges of heights whose answers were given by filters and are withdrawn, because no peer
+    /// vouches for these heights now.
     pub(super) reopened: Vec<RangeInclusive<u32>>,
 }
 
@@ -165,9 +165,9 @@ impl Claims {
         first_of(number) + u32::try_from(known).expect("1,000 at most")
     }
 
-    /// Returns the number of peers that vouch for the accepted hash of a height: at least as many
-    /// different ones are known. A peer of this run may be one that is only counted, for example after
-    /// a restart, so the larger of both numbers is taken and not their sum.
+    /// Returns a lower bound of the number of distinct peers that vouch for the accepted hash of a
+    /// height. A peer of this run may also be one of the earlier peers that are only counted, for
+    /// example after a restart. So the result is the larger of both numbers, and not their sum.
     pub(super) fn num_vouchers(&self, height: u32) -> u32 {
         let Some(interval) = self.interval(interval_of(height)) else { return 0 };
         let earlier = interval.earlier();
@@ -305,8 +305,8 @@ impl Claims {
         agrees
     }
 
-    /// Records a peer's hashes of consecutive heights of one interval. They follow the hashes that
-    /// the peer has claimed before.
+    /// Records a peer's hashes of consecutive heights of one interval. These hashes follow the
+    /// hashes that the peer has claimed before.
     pub(super) fn report(&mut self, peer: PeerId, start: u32, hashes: &[FilterHash]) -> Reported {
         let (mut refuted, mut reopened) = (None, Vec::new());
         let number = interval_of(start);
@@ -398,7 +398,8 @@ impl Claims {
         let place = place_of(height);
         let Some(interval) = self.interval_mut(interval_of(height)) else { return };
         let Some(&at) = interval.at(place) else { return };
-        // The audit has found the true filter. Its hash is accepted, whoever claims it.
+        // The audit has found the true filter. The hash of that filter is accepted, whoever claims
+        // it.
         if let Some(valid) = valid {
             interval.audit(place, valid);
             return;
@@ -418,6 +419,7 @@ impl Claims {
     pub(super) fn refute(&mut self, height: u32, hash: FilterHash) -> bool {
         let all =
             (height, FilterHash::all_zeros())..=(height, FilterHash::from_byte_array([0xff; 32]));
+        // Peers that connect one after another could otherwise fill the memory with false hashes.
         if self.refuted.range(all).count() < MAX_REFUTED {
             self.refuted.insert((height, hash));
         }
@@ -472,6 +474,8 @@ impl Claims {
         let place = if before == self.first_interval { place_of(self.first.max(1)) } else { 0 };
         let Some(interval) = self.interval_mut(before) else { return Vec::new() };
         let vouched = interval.vouched();
+        // Every height was wanted before. The claims about each height were compared, so all
+        // answers stay valid.
         if !interval.extend(place) {
             return Vec::new();
         }
@@ -523,8 +527,9 @@ impl Claims {
         runs(heights.filter(|&height| self.differing_at(height).next().is_none()))
     }
 
-    /// Drops all claims of liars. Returns ranges of heights whose answers by filters are withdrawn.
-    /// If `earlier`, the peers that are not known individually lose their claims too.
+    /// Drops all claims of liars. Returns ranges of heights whose answers were given by filters and
+    /// are withdrawn. If `earlier`, the peers that are not known individually lose their claims
+    /// too.
     pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|(_, peer), _| !liars.contains(peer));
         self.withdraw(|_, interval| interval.drop_vouchers(liars, earlier))
@@ -551,7 +556,7 @@ impl Claims {
     }
 
     /// Accepts another claim for each disputed height whose accepted hash nobody vouches for any
-    /// longer. Returns the heights whose answers by filters are withdrawn.
+    /// longer. Returns the heights whose answers were given by a filter and are withdrawn.
     fn promote(&mut self) -> Vec<RangeInclusive<u32>> {
         let keys: Vec<_> = self.differing.keys().copied().collect();
         let mut reopened = Vec::new();
@@ -584,7 +589,7 @@ impl Claims {
     ///
     /// The peer still vouches for the heights of an interval below the first unanswered one, and
     /// below the first one where it lost a differing claim. Claims for which `keep` returns `true`
-    /// stay too. Returns ranges of heights whose answers by filters are withdrawn.
+    /// stay too. Returns ranges of heights whose answers were given by filters and are withdrawn.
     pub(super) fn depart(
         &mut self,
         peer: PeerId,

@@ -33,7 +33,7 @@ pub struct Config {
     /// The last height wanted; `None` for all heights, including future ones. No height above it is
     /// requested or answered.
     pub last: Option<u32>,
-    /// Seed for the choice of spot audits. It must be unknown to peers.
+    /// Seed for the choice of spot audits. The seed must be unknown to peers.
     pub seed: [u8; 16],
     /// Limits on memory, and the timeout.
     pub limits: Limits,

@@ -115,7 +115,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Drops all claims about a height if they exceed the limit. Only the block answers then.
+    /// Drops all claims about a height if they exceed the limit. The height is then answered by its
+    /// block, and by no filter.
     fn limit_claims(&mut self, height: u32, turn: &mut Turn<'_>) {
         // The limit allows one claim for each connected peer, and as many for departed peers. A
         // filter is kept for each claim, and peers that connect one after another bring new claims
@@ -257,7 +258,8 @@ impl Parts<'_> {
             return Ok(None);
         };
         let Ok(bound) = BoundBlock::bind(&block, hash, self.config.network) else {
-            // A peer that was not asked may only relay what others have made up.
+            // If the peer was not asked for this block, the peer may be relaying a false block that
+            // others made up, so the peer is not blamed.
             let reason = was_asked.then_some(Reason::FalseBlock(hash));
             return reason.map_or(Ok(None), |reason| Err(Verdict::Disconnect(reason)));
         };

@@ -23,7 +23,7 @@ use super::{
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
-/// Number of disputed heights from which on a peer is asked for no further filter hashes.
+/// With at least this number of disputed heights, a peer is asked for no further filter hashes.
 const MAX_DIFFERING: usize = CHECKPOINT_INTERVAL as usize;
 
 impl Parts<'_> {
@@ -31,6 +31,9 @@ impl Parts<'_> {
     pub(super) fn ask_for_claims(&mut self, turn: &mut Turn<'_>) {
         let ids: Vec<_> = self.peers.ids().collect();
         for id in ids {
+            // If the peer's headers agree with the known hashes, the interval needs no request, and
+            // the next interval is compared at once. Each such step advances the peer, so the loop
+            // ends.
             while self.ask_peer(id, turn) {}
         }
     }
@@ -67,8 +70,8 @@ impl Parts<'_> {
         let (end, start) = (peer.checkpoint(interval), peer.next_height());
         // Without the header before the interval, the hashes could not be checked.
         let Some(before) = self.header_before(id, interval) else { return false };
-        // Compare headers before requesting hashes. This works only for whole intervals, because
-        // headers are known at their ends alone.
+        // Compare headers before requesting hashes. A comparison works only for whole intervals,
+        // because headers are known at the ends of intervals alone.
         if let Some(end) = end.filter(|_| start == first_of(interval)) {
             if self.claims.vouch_if_agrees(id, interval, [before, end]) {
                 self.peers.get_mut(id).expect("found above").advance();
@@ -233,7 +236,8 @@ impl Parts<'_> {
         let hashes = &message.filter_hashes;
         let end = hashes.iter().fold(sent, |header, hash| filter_header(hash, &header));
         let peer = self.peers.get_mut(id).expect("it sent this");
-        // The interval is complete. Its last header must equal the one from `cfcheckpt`.
+        // The interval is complete. The last header of the interval must equal the header from
+        // `cfcheckpt`.
         if peer.claim(u32::try_from(hashes.len()).expect("counted before"), end) {
             self.learn(id, interval, end)?;
         }

@@ -133,6 +133,8 @@ impl Parts<'_> {
         if !peer.requests.has_filters() {
             return Err(Violation::Unsolicited.into());
         }
+        // BIP157: the response has the filter type of the request, and only basic filters are
+        // requested.
         if message.filter_type != BASIC_FILTER {
             return Err(Violation::FilterType(message.filter_type).into());
         }
@@ -171,7 +173,8 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) {
         let height = at.height;
-        // The height is being inspected. A filter that is still claimed is kept for the audit.
+        // The height is being inspected. A filter that is still claimed is kept for the audit. Any
+        // other filter would only take memory: it could convict no peer.
         if let Some(inspection) = self.inspections.open_mut(height) {
             if self.claims.hashes(height).contains(&hash) {
                 inspection.contents.entry(hash).or_insert(content);

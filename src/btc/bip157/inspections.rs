@@ -201,7 +201,7 @@ impl Inspections {
     }
 
     /// Gives an open inspection one of the limited places for heights with several filters. Returns
-    /// `true` if the inspection has a place.
+    /// `true` if the inspection got a place or already had one.
     pub(super) fn take_dispute_place(&mut self, height: u32) -> bool {
         let disputed = self.open.values().filter(|open| open.is_disputed).count();
         let limit = self.limits.disputes.max(1);

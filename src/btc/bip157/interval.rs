@@ -18,7 +18,7 @@ pub(super) const SPAN: usize = CHECKPOINT_INTERVAL as usize;
 /// ones are only counted, because peers can come and go without end.
 pub(super) const MAX_VOUCHERS: usize = 32;
 
-/// How a height was answered.
+/// The way in which a height was answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The height has no answer yet.
@@ -81,8 +81,8 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    /// Restores an interval of an earlier run. Its peers have left, so they vouch only for the
-    /// heights below the first unanswered one: a claim counts only with its filter.
+    /// Restores an interval of an earlier run. The peers of that run have left, so they vouch only
+    /// for the heights below the first unanswered one: a claim counts only with its filter.
     pub(super) fn restored(heights: Vec<Height>, earlier: Anonymous) -> Self {
         let is_open = |at: &Height| at.answer == Answer::None;
         let first_open = heights.iter().position(is_open).unwrap_or(heights.len());

@@ -1,10 +1,11 @@
 //! BIP157: compact block filters from peers, for a client. The node's side is in
 //! [`server`](crate::btc::server).
 //!
-//! A [`FilterSync`] is a state machine without I/O. Its events are peers, their messages, changes
-//! of the header chain, and the time. Its actions are messages to send, filters to match, blocks to
-//! scan, and findings. A filter is handed over once its hash equals the claims of all peers that
-//! have answered. Where filters are no evidence, the block is handed over instead.
+//! A [`FilterSync`] is a state machine without I/O. The events are peers, their messages, changes
+//! of the header chain, and the time. The actions are messages to send, filters to match, blocks to
+//! scan, and findings. The caller gets a filter once the filter's hash equals the claims of all
+//! peers that have answered. At heights where the peers' filters prove nothing, the caller gets the
+//! block instead.
 //!
 //! # Terms
 //! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
@@ -24,7 +25,8 @@
 //!    `inv`). A peer without a known tip gets no requests, because Bitcoin Core disconnects peers
 //!    that ask for an unknown block.
 //! 3. Send the message of each [`Action::Send`], and pass the answers as events. Close the
-//!    connection on [`Action::Disconnect`]; [`Event::PeerDisconnected`] is not needed then.
+//!    connection on [`Action::Disconnect`]; for this connection, [`Event::PeerDisconnected`] is not
+//!    needed.
 //! 4. Match every [`Action::Filter`] with the wallet's scripts. On a hit, **and if the filter is
 //!    malformed**, return the filter in [`Event::Matched`]. The sync then fetches the block,
 //!    verifies that it belongs to its header, checks it against the filter, and hands it over in
@@ -166,8 +168,8 @@ pub enum Event {
     /// height, answers by filters are [reopened](Action::Reopened) until peers have been compared
     /// there again.
     ///
-    /// The event has no effect if the height is not below the current first height. It also has no
-    /// effect if the header chain begins above the height; this is
+    /// The event has no effect if the height is not below the current first height. The event also
+    /// has no effect if the header chain begins above the height; this is
     /// [reported](Finding::FirstUnknown).
     Extend(u32),
     /// Time has passed. The sync checks its timeouts.
@@ -223,7 +225,7 @@ pub enum Message {
 pub struct VerifiedFilter {
     /// The height and the hash of the filter's block.
     pub at: BlockAt,
-    /// The filter. Its encoding is not checked: decoding it may fail.
+    /// The filter. The encoding of the filter is not checked, so decoding may fail.
     pub filter: BlockFilter,
     /// The worth of a "no" from this filter.
     pub grade: Grade,
@@ -235,7 +237,8 @@ pub struct VerifiedFilter {
 pub struct BlockToScan {
     /// The height and the hash of the block.
     pub at: BlockAt,
-    /// The block. Its hash is that of the chain, and its transactions match the merkle root.
+    /// The block, whose hash is in the chain of headers and whose transactions match the merkle
+    /// root.
     pub block: Block,
     /// The reason why the block was fetched.
     pub why: ScanReason,
@@ -279,7 +282,7 @@ pub enum Finding {
     /// An answer of the peer is overdue by this duration. Other peers are asked instead, and
     /// nothing waits for this peer any longer.
     Slow(PeerId, Duration),
-    /// No connected peer has this block. It will be requested from peers that connect later.
+    /// No connected peer has this block. The block will be requested from peers that connect later.
     BlockUnavailable(BlockAt),
     /// The header chain begins above this height, which is the first wanted one. Until that
     /// changes, nothing is requested and nothing is answered. If the height is that of an

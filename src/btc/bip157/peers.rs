@@ -16,8 +16,8 @@ use super::{BASIC_FILTER, CHECKPOINT_INTERVAL, Limits, Message, Reason};
 use crate::btc::headers::{BlockAt, HeaderChain};
 use crate::btc::peer::PeerId;
 
-/// Maximum number of shown blocks outside the chain that are remembered for each peer. They may
-/// join the chain later.
+/// Maximum number of blocks outside the chain that are remembered for each peer that has shown
+/// them. Such blocks may join the chain later.
 const STRANGE_TIPS: usize = 4;
 /// The estimated size in bytes of a block before any has arrived: that of a full block, so that at
 /// first four are requested at a time.
@@ -95,7 +95,8 @@ impl Peer {
     /// Records the peer's filter header at the end of an interval. Returns the header that it
     /// claimed before, if that differs.
     pub(super) fn learn(&mut self, interval: u32, header: FilterHeader) -> Option<FilterHeader> {
-        // Answers repeat headers that are known. Only the next one is new.
+        // A `cfcheckpt` answer starts with the filter headers that the peer has already sent. Only
+        // the next header is new.
         if self.checkpoints.len() + 1 == interval as usize {
             self.checkpoints.push(header);
         }
@@ -124,6 +125,8 @@ impl Peer {
         self.reported += hashes;
         self.end = Some(end);
         let is_complete = self.reported == CHECKPOINT_INTERVAL;
+        // The peer's claims about the interval are complete. No request crosses the end of an
+        // interval, so `reported` never exceeds the length of one.
         if is_complete {
             self.advance();
         }
@@ -283,6 +286,7 @@ impl Peers {
 
     pub(super) fn ask_for_block(&mut self, id: PeerId, at: BlockAt, now: Duration) {
         let pace = self.pace;
+        // The caller chooses among the connected peers, so the peer is always there.
         if let Some(peer) = self.get_mut(id) {
             peer.requests.ask_for_block(at, now, pace);
         }

@@ -6,9 +6,9 @@
 //!     for each height: filter hash 32 | state u8
 //! checksum 4: the first bytes of the double SHA-256 of everything before
 //! ```
-//! Numbers are little-endian. An interval without heights has no claims, and precedes others; the
-//! hash of its last block is zeros. A state is the sum of the answer (0 none, 1 filter, 2 block, 3
-//! not wanted), of 4 if no filter is evidence, and of 8 if the filter was audited.
+//! Numbers are little-endian. An interval without heights has no claims, its last block hash is all
+//! zeros, and intervals with heights follow it. A state is the sum of the answer (0 none, 1 filter,
+//! 2 block, 3 not wanted), of 4 if no filter is evidence, and of 8 if the filter was audited.
 
 use std::vec::Vec;
 
@@ -23,8 +23,11 @@ use super::interval::{Anonymous, Answer, Height, Interval, first_of};
 use crate::btc::headers::HeaderChain;
 
 const MAGIC: &[u8; 4] = b"CSFS";
+/// Version of the format. Any other version is rejected, because its fields may differ.
 const VERSION: u8 = 1;
+/// Flag of a height's state: no filter is evidence about the height.
 const AMBIGUOUS: u8 = 4;
+/// Flag of a height's state: the filter equals the one built from the block.
 const AUDITED: u8 = 8;
 
 /// Reason why a sync cannot be restored.

@@ -13,7 +13,7 @@ use crate::btc::headers::BlockAt;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The peer claimed a filter that is not the one of its block.
+    /// The peer claimed a filter that is not the filter of its block.
     #[error("the peer's filter {} of {} is false: {}", .0.hash, .0.at, .0.how())]
     FalseFilter(Box<FalseFilter>),
     /// The peer contradicted itself: it sent a filter with another hash than it claimed, or hashes
@@ -45,7 +45,7 @@ pub enum Reason {
     TooManyPeers(usize),
 }
 
-/// A claimed filter that is not the one of its block.
+/// A claimed filter that is not the filter of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FalseFilter {

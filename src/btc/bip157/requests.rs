@@ -207,15 +207,16 @@ impl Requests {
         self.blocks.insert(at.hash, request);
     }
 
-    /// Removes the request for checkpoints that was answered. Returns its stop.
+    /// Removes the request for checkpoints that was answered. Returns the stop block of the
+    /// request.
     pub(super) fn take_checkpoints(&mut self) -> Option<BlockAt> {
         let is_it = |request: &Request| request.asked == Asked::Checkpoints;
         let place = self.asked.iter().position(is_it)?;
         Some(self.asked.remove(place).stop)
     }
 
-    /// Removes the request for filter hashes that was answered. Returns its first height and its
-    /// stop.
+    /// Removes the request for filter hashes that was answered. Returns the first height and the
+    /// stop block of the request.
     pub(super) fn take_headers(&mut self) -> Option<(u32, BlockAt)> {
         let start = |request: &Request| match request.asked {
             Asked::Headers { start } => Some(start),
@@ -337,6 +338,8 @@ impl Requests {
         request.progress = now;
         if let Asked::Filters { filters, done, .. } = &mut request.asked {
             *done += 1;
+            // BIP157: one `cfilter` answers each block of the range, so the last one completes the
+            // request.
             if *done >= filters.expected.len() {
                 self.asked.remove(place);
             }

@@ -186,8 +186,8 @@ impl FilterSync {
     pub fn settled_to(&self) -> Option<u32> {
         let answered = self.answered_to()?;
         // While the block is pending, the answer may be withdrawn and become valid again. The
-        // filter is not handed over again then, so only the block shows what the wallet has at this
-        // height.
+        // caller does not get the filter a second time, so only the block shows what the wallet has
+        // at this height.
         let below = match self.first_awaited() {
             Some(awaited) => awaited.checked_sub(1)?,
             None => answered,
@@ -198,8 +198,8 @@ impl FilterSync {
     /// Returns the lowest height whose filter [matched](Event::Matched) and whose block is still
     /// pending.
     ///
-    /// It does not matter whether the answer was withdrawn since. Until the block arrives, a block
-    /// above may spend a coin that the pending block creates.
+    /// The height is included even if its answer was withdrawn since. Until the block arrives, a
+    /// block above may spend a coin that the pending block creates.
     pub fn first_awaited(&self) -> Option<u32> {
         self.inspections.first_awaited()
     }
@@ -373,10 +373,12 @@ impl FilterSync {
         self.remove(id, turn);
     }
 
-    /// Disconnects liars, and withdraws everything that only they vouched for. If `earlier`, peers
-    /// of an earlier run are among them.
+    /// Disconnects liars, and withdraws everything that only they vouched for. `earlier` is `true`
+    /// if peers of an earlier run are among the liars.
     fn convict(&mut self, liars: &[PeerId], earlier: bool, reason: &Reason, turn: &mut Turn<'_>) {
         for &liar in liars {
+            // A claim outlives the connection of its peer, so a liar may have disconnected already.
+            // The claims of a liar are withdrawn below in any case.
             if self.peers.remove(liar) {
                 turn.act(Action::Disconnect(liar, reason.clone()));
             }
@@ -522,7 +524,8 @@ impl FilterSync {
         match known.answer {
             Answer::Unwanted => {}
             Answer::Block => {
-                // The block was scanned already. Its filter is no evidence for later rescans.
+                // The block was scanned already. The block's filter is no evidence for later
+                // rescans.
                 if known.hash == hash {
                     self.claims.set_ambiguous(height);
                 }

@@ -16,7 +16,7 @@ use crate::btc::raw::{Part, RawError, Reader};
 /// A basic filter and its block. The bytes are not checked before they are decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockFilter {
-    /// The hash of the block. Its first 16 bytes are the filter's key.
+    /// The hash of the block. The first 16 bytes of this hash are the filter's key.
     pub block_hash: BlockHash,
     /// The encoded set, as in a `cfilter` message.
     pub content: Vec<u8>,
@@ -25,8 +25,9 @@ pub struct BlockFilter {
 impl BlockFilter {
     /// Builds the filter of `block`, byte for byte as Bitcoin Core does.
     ///
-    /// `prevout_script` returns the script of an output that the block spends. It is not called for
-    /// outputs of earlier transactions of the same block. The block itself is not validated.
+    /// `prevout_script` returns the script of an output that the block spends. The function is not
+    /// called for outputs of earlier transactions of the same block. The block itself is not
+    /// validated.
     ///
     /// # Errors
     /// Returns an error if the block does not begin with a coinbase transaction, or if

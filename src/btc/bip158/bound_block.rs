@@ -1,4 +1,4 @@
-//! A block that is verified to be the one that its header commits to.
+//! A block that is verified to be the block that its header commits to.
 
 use alloc::vec::Vec;
 
@@ -197,7 +197,7 @@ pub(super) fn witness_commitment(coinbase: &Transaction) -> Option<WitnessCommit
     Some(WitnessCommitment::from_byte_array(hash))
 }
 
-/// Reason why a block is not proven to be the one of its header.
+/// Reason why a block is not proven to belong to its header.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BindError {

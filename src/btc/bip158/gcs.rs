@@ -19,7 +19,7 @@ use crate::btc::names::names;
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
 
-/// How strictly the bytes of an encoded set are checked.
+/// Strictness of the checks of an encoded set's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Acceptance {

@@ -1,4 +1,4 @@
-//! What an input reveals about the script that it spends.
+//! The data that an input reveals about the script that it spends.
 //!
 //! | the input has | the spent script is |
 //! |---|---|

@@ -13,7 +13,7 @@ use chainsieve_lanes::simd::Backend;
 /// `OP_RETURN` output.
 ///
 /// # Cost
-/// Adding a script copies it twice. That is cheap enough to build a set for a single filter.
+/// Adding a script copies it twice. Building a set for a single filter is therefore cheap enough.
 #[derive(Debug, Clone, Default)]
 pub struct PreparedScripts {
     bytes: Vec<u8>,

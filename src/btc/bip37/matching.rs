@@ -5,8 +5,9 @@
 //!
 //! 1. A filter without data matches everything.
 //! 2. The txid is tested.
-//! 3. Each output is tested, up to its first data push that the filter may contain. The
-//!    [`UpdateMode`] then decides if the outpoint is inserted, which the next output already sees.
+//! 3. Each output is tested, up to its first data push that the filter may contain. After a match,
+//!    the [`UpdateMode`] decides if the outpoint is inserted. The next output is tested against the
+//!    filter with this outpoint.
 //! 4. Only if nothing has matched so far, each input is tested: its outpoint, then its pushes, up
 //!    to the first element that the filter may contain.
 //!
@@ -114,7 +115,7 @@ impl TxMatch {
 impl BloomFilter {
     /// Tests if `tx` may be relevant, and inserts outpoints as the filter's flags require.
     ///
-    /// Returns `None` if `tx` does not match. That is certain: no element of the transaction was
+    /// Returns `None` if `tx` does not match. `None` is certain: no element of the transaction was
     /// ever inserted. For whole blocks, [`match_block`](Self::match_block) is several times faster.
     #[must_use]
     pub fn match_transaction(&mut self, tx: &Transaction) -> Option<TxMatch> {

@@ -2,22 +2,22 @@
 //! back.
 //!
 //! - **The wallet** builds a [`BloomFilter`] and sends it (`filterload`).
-//! - **The node** matches blocks and transactions against the filter. It answers with a
+//! - **The node** matches blocks and transactions against the filter. The node answers with a
 //!   [`MerkleBlock`] and the transactions that match.
 //! - **The wallet** verifies the answer: a [`Proof`] states which transactions are in the block,
 //!   and how much of that is proven.
 //!
-//! [`session::Session`] implements the wallet's side of a connection. It also detects omitted
-//! transactions where an omission can be proven.
+//! [`session::Session`] implements the wallet's side of a connection. The session also detects
+//! omitted transactions where an omission can be proven.
 //!
-//! Where implementations differ, this module is bit for bit equal to Bitcoin Core 28.1. The number
-//! of hash functions comes from an integer division (see [`core_sizing`]), flags are masked with 3,
-//! a filter without data matches everything, and hashes are reduced by the remainder. Transactions
+//! If implementations differ, this module is bit for bit equal to Bitcoin Core 28.1. The number of
+//! hash functions comes from an integer division (see [`core_sizing`]), flags are masked with 3, a
+//! filter without data matches everything, and hashes are reduced by the remainder. Transactions
 //! are matched in the order of Core's `IsRelevantAndUpdate`, and witness data is never tested.
 //!
 //! # What it does not do
-//! A merkle block proves that transactions are in a block. It cannot prove that no transaction was
-//! left out, so an answer that omits a transaction looks like any other.
+//! A merkle block proves that transactions are in a block. A merkle block cannot prove that no
+//! transaction was left out, so an answer that omits a transaction looks like any other.
 //!
 //! A filter also reveals to the node, almost exactly, which addresses belong to the wallet; see
 //! [`session::PrivacyReport`].

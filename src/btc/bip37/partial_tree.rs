@@ -40,9 +40,9 @@ pub struct InnerNode {
 impl MerkleBlock {
     /// Verifies the tree, and compares its root with the header's.
     ///
-    /// The checks are exactly as strict as Bitcoin Core's, so padding flags may be set. They prove
-    /// neither that the header belongs to any chain nor that the number of transactions is right:
-    /// see [`Proof`](super::Proof).
+    /// The checks are exactly as strict as Bitcoin Core's, so padding flags may be set. The checks
+    /// prove neither that the header belongs to any chain nor that the number of transactions is
+    /// right: see [`Proof`](super::Proof).
     ///
     /// # Errors
     /// Returns the first of Core's checks that fails, in the order of [`TreeError`].

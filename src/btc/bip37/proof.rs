@@ -27,8 +27,9 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The checks of Bitcoin Core: a well-formed tree under the header's root. They suffice for a
-    /// caller who has the header from a chain and knows the number of transactions from the block.
+    /// The checks of Bitcoin Core: a well-formed tree under the header's root. These checks suffice
+    /// for a caller who has the header from a chain and knows the number of transactions from the
+    /// block.
     Core,
     /// The checks of Bitcoin Core, and the header's proof of work against its own bits and the
     /// network's limit. Unless the coinbase proves the tree's height, no delivered transaction may
@@ -62,8 +63,8 @@ pub struct Proof {
     pub block_hash: BlockHash,
     /// The header.
     pub header: Header,
-    /// Number of transactions in the block, as the peer claims. The number is unproven; a proven
-    /// depth proves only its order of magnitude.
+    /// Number of transactions in the block, as the peer claims. The claimed number is not proven; a
+    /// proven `depth` proves only its order of magnitude.
     pub num_transactions: u32,
     /// The matched leaves of the tree, in the order of the block.
     pub inclusions: Vec<Inclusion>,
@@ -84,8 +85,8 @@ pub struct Proof {
 pub struct Inclusion {
     /// Position of the leaf in the block.
     pub index: u32,
-    /// The leaf's hash. It is known to be a txid if the depth is proven or the transaction was
-    /// delivered.
+    /// The leaf's hash. The hash is known to be a txid if the depth is proven or the transaction
+    /// was delivered.
     pub txid: Txid,
     /// `true` if the transaction was delivered, so that its size was checked.
     pub delivered: bool,

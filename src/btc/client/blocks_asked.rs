@@ -20,7 +20,7 @@ use crate::btc::peer::PeerId;
 /// one peer, since one peer may be asked for all of them.
 const MAX_OPEN: usize = 64;
 
-/// Why a requested block is not delivered.
+/// Reason why a requested block is not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BlockError {
@@ -46,7 +46,7 @@ struct Open {
     asked: Option<(PeerId, Duration)>,
     /// Peers that were asked, at most once each.
     tried: BTreeSet<PeerId>,
-    /// When the caller asked for the block.
+    /// Time at which the caller asked for the block.
     since: Duration,
 }
 

@@ -43,9 +43,11 @@ const MAX_STANDARD_TX_WEIGHT: Weight = Weight::from_wu(400_000);
 /// it bounds the work that one message of a peer causes, since an `inv` may have 50,000 items.
 const MAX_GETDATA: usize = 1_000;
 /// Number of failed requests after which a block is reported as unavailable. The requests continue.
+/// An estimate: each failure disconnects the serving peer, so one faulty peer alone causes no
+/// report.
 const REPORT_AFTER: u32 = 4;
 
-/// Why the BIP37 follower disconnects the serving peer.
+/// Reason why the BIP37 follower disconnects the serving peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BloomReason {
@@ -191,6 +193,7 @@ impl BloomFollower {
     /// Reports the grade of the blocks answered since the last report. The grade is one peer, since
     /// only one peer answers for a block.
     fn flush(&mut self, turn: &mut Turn<'_>) {
+        // Otherwise no block was answered since the last report.
         if self.ungraded < self.next {
             let (from, to) = (self.ungraded, self.next - 1);
             turn.actions.push(Action::Graded(Graded { from, to, grade: Grade::OnePeer }));
@@ -230,7 +233,8 @@ impl BloomFollower {
             }
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
-            // Other peers do not have the current filter. BIP37 stores no files.
+            // Messages of other peers are ignored: they do not have the current filter. The BIP37
+            // follower stores no files.
             Event::Message(..) | Event::Contents(..) => {}
             Event::Flush => self.flush(turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
@@ -265,7 +269,7 @@ impl BloomFollower {
         watched.extend(given(coins));
         let had_no_filter = core::mem::take(&mut self.has_no_filter);
         self.feed(session::Event::Watch(watched), turn);
-        // The elements fit into a filter again: send that filter.
+        // The watched elements fit into a filter again, so the session must send the filter.
         if had_no_filter && !self.has_no_filter {
             self.feed(session::Event::Refresh, turn);
         }
@@ -380,6 +384,8 @@ impl BloomFollower {
             self.asked.push_back(*txid);
             wanted.push(Inventory::Transaction(*txid));
         }
+        // A peer can announce invented txids without end. A forgotten one is at worst requested
+        // again.
         while self.asked.len() > MAX_ASKED {
             self.asked.pop_front();
         }
@@ -538,6 +544,7 @@ impl BloomFollower {
                 is_ahead |= turn.wallets.advance(label);
             }
         }
+        // No keychain has derived further scripts, so the session has nothing new to watch.
         if !is_ahead {
             return None;
         }

@@ -88,7 +88,7 @@ struct Offer {
     fee_rate: Option<FeeRate>,
     /// Position in the order of broadcasts.
     number: u64,
-    /// When the transaction was broadcast.
+    /// Time at which the transaction was broadcast.
     since: Duration,
     /// State of each connected peer that was considered so far.
     standings: BTreeMap<PeerId, Standing>,
@@ -376,6 +376,9 @@ impl Broadcasts {
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };
         let standing = offer.standings.get(&id);
+        // A peer that got our announcement (`Told`) proves nothing by naming the transaction. A
+        // `Refused` peer got none (BIP133), so it has the transaction from the network. `Seen` is
+        // reported only once.
         if matches!(standing, None | Some(Standing::Refused)) {
             offer.standings.insert(id, Standing::Seen);
             offer.seen = true;

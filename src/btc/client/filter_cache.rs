@@ -37,8 +37,8 @@ pub(super) fn file_of(height: u32) -> u32 {
 }
 
 impl FilterCache {
-    /// Creates the directory of `files`, which exist already: number and size in bytes of each.
-    /// Stores at most `limit` bytes and one file more; 0 stores nothing.
+    /// Creates the cache from the existing `files`, each with its number and its size in bytes. The
+    /// cache stores at most `limit` bytes plus one file; a limit of 0 stores nothing.
     pub(super) fn new(limit: u64, files: &[(u32, u64)]) -> Self {
         let sizes: BTreeMap<_, _> = files.iter().copied().collect();
         let total = sizes.values().sum();

@@ -27,7 +27,7 @@ use crate::btc::wallet::{Outcome, WatchedItems};
 /// and heights where this may miss a spend are searched again.
 const MAX_HELD: usize = 64 << 20;
 /// Shortest interval between two checks whether all peers were heard, if there are more than
-/// [`FEW`] heights.
+/// [`FEW`] heights. An estimate: each check visits every height, and every event would cause one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Up to this many heights, `is_caught_up` checks every time. Above, it checks at most once per
 /// [`LOOK_EVERY`].
@@ -70,9 +70,9 @@ pub(super) struct FilterFollower {
     scanned: Option<u32>,
     /// A range of heights with one grade that is not reported yet.
     run: Option<Graded>,
-    /// When [`FilterSync`] last returned an action.
+    /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// When to check again whether all peers were heard.
+    /// Time of the next check whether all peers were heard.
     look: Duration,
     /// State in which all peers had been heard: the progress, the value of `active`, and the last
     /// height.
@@ -397,7 +397,8 @@ impl FilterFollower {
 
     /// Scans the waiting blocks that no unsearched height precedes.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
-        // `contents` has not passed on all events yet.
+        // `contents` is still passing on matches and missing heights. Until all of them are known,
+        // a block could seem to have no unsearched height below it.
         if self.holds_all {
             return;
         }

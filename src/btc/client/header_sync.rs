@@ -73,7 +73,7 @@ pub enum Action {
     Shown(PeerId, BlockHash),
 }
 
-/// Why header sync disconnects a peer.
+/// Reason why header sync disconnects a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -126,7 +126,7 @@ impl Reason {
 struct Peer {
     /// The height that the peer claimed when it connected, unverified.
     claimed: u32,
-    /// When the pending `getheaders` was sent; `None` if no request is pending.
+    /// Time at which the pending `getheaders` was sent; `None` if no request is pending.
     asked: Option<Duration>,
     /// `true` if the peer is not asked again for now: it has sent all its headers, has not answered
     /// in time, or must wait until the branch of another peer is collected.
@@ -370,8 +370,8 @@ impl HeaderSync {
         };
         match cause {
             HeaderError::Orphan { parent } => {
-                // Honest peers cause this too, if a block is announced while the answer is in
-                // flight. Core also counts such messages and tolerates a few.
+                // Honest peers also send such headers, if a block is announced while the answer is
+                // in flight. Core also counts such messages and tolerates a few.
                 peer.unconnected += 1;
                 (peer.wants, peer.full) = (true, false);
                 let count = peer.unconnected;
@@ -419,6 +419,8 @@ impl HeaderSync {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.answered(false, now);
         (peer.ahead, peer.unconnected) = (Some(now), 0);
+        // The chain has the parent, or the header would have been an orphan. So the peer has shown
+        // the parent, and the next request starts after it.
         if let Some(header) = header {
             peer.last = Some(header.prev_blockhash);
             actions.push(Action::Shown(id, header.prev_blockhash));
@@ -532,6 +534,7 @@ fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
         None => Some(0),
     };
     let place = place.unwrap_or(locator.len());
+    // The locator may contain the hash already. A second copy would tell the peer nothing.
     if locator.get(place) != Some(&last) {
         locator.insert(place, last);
     }

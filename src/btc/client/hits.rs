@@ -42,9 +42,9 @@ impl Sum for Unconfirmed {
 pub(super) enum Novelty {
     /// No such hit is stored.
     New,
-    /// The hit is stored, but with fewer inputs or outputs or with less about them.
+    /// The stored hit has fewer inputs or outputs than the new one, or fewer details about them.
     More,
-    /// The hit is stored with all that it contains now.
+    /// The stored hit already has everything that the new one contains.
     Known,
 }
 
@@ -271,6 +271,8 @@ impl Hits {
                 // A scan that knows fewer coins or scripts must not remove details that were
                 // delivered.
                 merge(hit, &known.hit);
+                // Rescans and other peers find the same hit again. Without a new detail, there is
+                // nothing to report, and another record would only lengthen the journal.
                 if known.hit.received == hit.received && known.hit.spent == hit.spent {
                     return Novelty::Known;
                 }

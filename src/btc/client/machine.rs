@@ -455,6 +455,7 @@ impl LightClient {
 
     /// Disconnects a peer. Does nothing if the peer is disconnected already.
     fn disconnect(&mut self, id: PeerId, reason: Reason, now: Duration) {
+        // Several parts may find a fault of the same peer. The caller gets one `Disconnect`.
         if self.peers.contains_key(&id) {
             self.actions.push(Action::Disconnect(id, reason));
             self.forget_peer(id, now);
@@ -536,8 +537,8 @@ impl LightClient {
         self.clock_reported = is_behind;
     }
 
-    /// Tells the follower that a peer has a block. A block outside the best chain says nothing
-    /// about the blocks that the follower asks for.
+    /// Tells the follower that a peer has a block. A block outside the best chain does not show
+    /// that the peer has the blocks that the follower asks for.
     fn shown(&mut self, id: PeerId, hash: BlockHash, now: Duration) {
         if self.chain().height_of(&hash).is_some() {
             self.follow(follower::Event::Shows(id, hash), now);
@@ -874,8 +875,8 @@ impl LightClient {
             let was_asked = kept.is_some_and(|kept| {
                 Some(kept.digest) == digest && since.is_some_and(|since| kept.first <= since)
             });
-            // The hits of a scan that was saved before the wallet was forgotten are deleted. The
-            // scan must find them again.
+            // The hits of a scan that was saved before the wallet was forgotten are deleted, so the
+            // scan must find these hits again.
             let is_forgotten =
                 saved.is_some_and(|saved| self.hits.forgotten_since(id, saved.journal_events));
             let from = if was_asked && !is_forgotten { advanced } else { since };
@@ -1004,6 +1005,8 @@ impl LightClient {
                 let watches = Wallet::new(birthday, std::vec![item]);
                 watches.check(self.config.protocol).is_ok().then_some(watches)
             });
+            // Without an output that the protocol can watch, the block cannot be found. The
+            // transaction is broadcast all the same.
             if let Some(watches) = watches {
                 self.watch(&wallet, watches, now);
             }

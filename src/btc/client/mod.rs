@@ -158,7 +158,8 @@ pub struct WalletId(
 
 impl WalletId {
     /// First character of internal ids. The client gives them to the wallets by which it finds
-    /// broadcast transactions in blocks.
+    /// broadcast transactions in blocks. A caller's id must not begin with this character, so that
+    /// internal ids and callers' ids never collide.
     const INTERNAL: char = '\0';
     /// Maximum length of an id in bytes. The journal repeats the id in the record of each hit, so
     /// the limit keeps the journal small.
@@ -192,7 +193,7 @@ impl From<&str> for WalletId {
     }
 }
 
-/// What a peer claims about itself in its `version` message, unverified.
+/// The unverified claims of a peer about itself, from its `version` message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerInfo {
     /// Printable name of the peer, such as its address.
@@ -269,7 +270,8 @@ pub struct WriteId(
     pub u64,
 );
 
-/// Sequence number of an update. The numbers ascend and start again in each run.
+/// Sequence number of an update. The numbers ascend within a run. Each run starts again with the
+/// first number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UpdateId(
@@ -416,7 +418,7 @@ pub enum News {
     Broadcast {
         /// The transaction.
         txid: Txid,
-        /// What has happened to it.
+        /// The event that happened to the transaction.
         news: BroadcastNews,
     },
     /// Progress of the client; reported at most once a second.
@@ -471,7 +473,7 @@ pub struct Hit {
     pub spent: Vec<OwnedSpend>,
     /// Proof that the transaction is in its block.
     pub evidence: InclusionEvidence,
-    /// Why the client examined the transaction.
+    /// The reason why the client examined the transaction.
     pub why: HitReason,
     /// Name of the peer that sent the transaction; `None` if unknown.
     pub peer: Option<String>,
@@ -531,7 +533,7 @@ pub enum InclusionEvidence {
     Unconfirmed,
 }
 
-/// Why the client examined a transaction.
+/// Reason why the client examined a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HitReason {
@@ -622,7 +624,7 @@ pub enum Finding {
     ItemRefused {
         /// The wallet.
         wallet: WalletId,
-        /// Which item, and why.
+        /// The item that was refused, and the reason.
         error: ItemError,
     },
     /// The wallet was not added because its id is invalid: see [`WalletId::is_valid`].
@@ -636,7 +638,7 @@ pub enum Finding {
     ClockBehind,
 }
 
-/// Why a peer is disconnected.
+/// Reason why a peer is disconnected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {

@@ -57,8 +57,8 @@ impl Outbox {
             _ => None,
         };
         if let Some(subject) = subject {
-            // A later update about the same hit replaces the earlier one: only it can be
-            // acknowledged.
+            // A later update about the same hit replaces the earlier update: only the later one can
+            // be acknowledged.
             if let Some(earlier) = self.last.insert(subject.key().clone(), id) {
                 self.open.remove(&earlier);
             }

@@ -26,7 +26,7 @@ use crate::btc::headers::HeaderChain;
 const MAGIC: [u8; 4] = *b"CSCS";
 const VERSION: u8 = 1;
 
-/// Why the stored state of a scan cannot be used.
+/// Reason why the stored state of a scan cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -91,7 +91,7 @@ impl SavedBloom {
     }
 }
 
-/// What the stored scan searched for on behalf of one wallet.
+/// The items that the stored scan searched for on behalf of one wallet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedWallet {
     /// Hash of the wallet's items: see [`Wallet::digest`](super::Wallet::digest).

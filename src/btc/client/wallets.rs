@@ -205,12 +205,12 @@ fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
 pub struct ItemError {
     /// Number of the item, from 0.
     pub item: usize,
-    /// Why the item cannot be watched.
+    /// The reason why the item cannot be watched.
     #[source]
     pub cause: ItemCause,
 }
 
-/// Why an item cannot be watched.
+/// Reason why an item cannot be watched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -430,7 +430,7 @@ impl Wallets {
     /// is anything new to search for.
     ///
     /// # Errors
-    /// [`ItemError`] for the first item that cannot be watched. Nothing is added then.
+    /// [`ItemError`] for the first item that cannot be watched. After an error, no item is added.
     pub(super) fn add(
         &mut self,
         id: &WalletId,
@@ -511,6 +511,8 @@ impl Wallets {
         // the same script as a separate item.
         let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
         holders.insert(first.unwrap_or(holders.len()), holder);
+        // The follower watches the script already. Only its known hits have to count as uses of the
+        // new label (`take_relabelled`).
         if !labels.is_empty() {
             self.relabelled.insert(id.clone());
             return true;

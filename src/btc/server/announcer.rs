@@ -24,7 +24,7 @@ const MAX_INV_ANNOUNCED: usize = 1000;
 /// forgotten first.
 const MAX_OWN: usize = 5_000;
 
-/// What was announced to a peer so far.
+/// The announcements that were sent to a peer so far.
 #[derive(Debug)]
 pub(super) struct Announcer {
     /// Version number of the chain at the last check.
@@ -113,6 +113,7 @@ impl Announcer {
     /// Queues the announcement of a new tip, by `headers` if possible, else by `inv`.
     fn announce_tip(&mut self, chain: &ServedChain, outbox: &mut Outbox) {
         let tip = chain.tip();
+        // The version of the chain also changes with the mempool alone. Each tip is announced once.
         if mem::replace(&mut self.tip, tip.hash) == tip.hash {
             return;
         }

@@ -9,11 +9,11 @@ use super::Reason;
 /// The times of a connection and its pending ping.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// When the connection was made.
+    /// Time at which the connection was made.
     connected: Duration,
-    /// When the last message was received.
+    /// Time at which the last message was received.
     heard: Duration,
-    /// When the last ping was sent, or the connection was made.
+    /// Time at which the last ping was sent, or the connection was made.
     pinged: Duration,
     /// Nonce of the ping that has no answer yet.
     ping: Option<u64>,
@@ -46,6 +46,8 @@ impl Clock {
     /// Returns the nonce of a ping to send now, if a ping is due. Only one ping is pending at a
     /// time.
     pub(super) fn take_ping(&mut self, now: Duration) -> Option<u64> {
+        // As in Core, no ping follows an unanswered one: its nonce would replace the one that the
+        // pong must contain.
         if self.ping.is_some() || now.saturating_sub(self.pinged) <= PING_INTERVAL {
             return None;
         }

@@ -1,11 +1,11 @@
 //! Server of compact filters: answers `getcfilters`, `getcfheaders` and `getcfcheckpt` as Bitcoin
 //! Core does.
 //!
-//! [`FilterServer`] takes the chain of headers and a [`FilterStore`]. For each request, it returns
-//! the messages to send, or the reason to disconnect the peer. The server has no state. A [`Reply`]
-//! returns its filters one by one, as fast as the peer receives them, so 1,000 filters are never in
-//! memory together. The caller finishes one reply before it reads the next request of the peer, as
-//! Core does, so requests cannot accumulate.
+//! [`FilterServer`] takes the chain of headers and a [`FilterStore`]. For each request, the server
+//! returns the messages to send, or the reason to disconnect the peer. The server has no state. A
+//! [`Reply`] returns its filters one by one, as fast as the peer receives them, so 1,000 filters
+//! are never in memory together. The caller finishes one reply before it reads the next request of
+//! the peer, as Core does, so requests cannot accumulate.
 //!
 //! | request | answer | limit |
 //! |---|---|---|
@@ -66,7 +66,7 @@ pub trait FilterStore {
     fn filter_header(&self, block: &BlockHash) -> Option<FilterHeader>;
 }
 
-/// Answers requests for compact filters. It is `Send` only if the store is `Sync`.
+/// Answers requests for compact filters. This type is `Send` only if the store is `Sync`.
 #[derive(Debug)]
 pub struct FilterServer<'a, S: ?Sized> {
     chain: &'a HeaderChain,

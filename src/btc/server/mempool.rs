@@ -34,7 +34,7 @@ pub struct Mempool {
     /// The open transactions, parents before their children. A filter that grows by the outputs of
     /// a parent then matches the child after it.
     open: Vec<Txid>,
-    /// The open transactions as a set.
+    /// The txids of `open`, as a set for look-ups.
     is_open: HashSet<Txid>,
     /// The outputs that open transactions spend, each with the spending transaction.
     spent: HashMap<OutPoint, Txid>,
@@ -120,6 +120,7 @@ impl Mempool {
         has_output: impl Fn(&OutPoint) -> bool,
     ) -> Result<(), TransactionError> {
         let txid = tx.compute_txid();
+        // A second copy would be listed and announced twice.
         if self.contains(&txid) {
             return Err(TransactionError::AlreadyThere(txid));
         }
@@ -156,6 +157,8 @@ impl Mempool {
 
     fn insert(&mut self, txid: Txid, entry: Entry) {
         let wtxid = entry.tx.compute_wtxid();
+        // The limits apply to transactions of peers only: peers could fill the memory, and the
+        // operator decides on the others.
         if entry.is_accepted {
             self.accepted.add(&entry.tx);
         }
@@ -187,6 +190,7 @@ impl Mempool {
         let (wtxids, accepted) = (&mut self.wtxids, &mut self.accepted);
         self.all.retain(|txid, entry| {
             let stays = !is_dropped(txid, entry);
+            // `wtxids` and `accepted` must always match `all`.
             if !stays {
                 wtxids.remove(&entry.tx.compute_wtxid());
                 if entry.is_accepted {
@@ -224,8 +228,8 @@ impl Mempool {
                 let spenders = tx.input.iter().map(|input| spent.get(&input.previous_output));
                 let has_lost_parent =
                     tx.input.iter().any(|input| lost.contains(&input.previous_output.txid));
-                // A block of the active chain contains the transaction. Its children may still be
-                // open.
+                // A block of the active chain contains the transaction. The transaction's children
+                // may still be open.
                 if spenders.clone().flatten().any(|spender| *spender == txid) {
                     continue;
                 }
@@ -243,7 +247,7 @@ impl Mempool {
     }
 }
 
-/// Why a transaction of a peer is not added to the mempool.
+/// Reason why a transaction of a peer is not added to the mempool.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TransactionError {

@@ -167,7 +167,7 @@ pub enum Action {
     Disconnect(Reason),
 }
 
-/// Why a connection must be closed.
+/// Reason why a connection must be closed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Reason {
@@ -197,7 +197,7 @@ impl Reason {
     }
 }
 
-/// How a peer violated the protocol.
+/// Violation of the protocol by a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Violation {

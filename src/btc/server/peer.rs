@@ -42,7 +42,7 @@ enum Stage {
     Closed,
 }
 
-/// What the peer claims about itself in `version`, unverified.
+/// The unverified claims of the peer about itself, from its `version` message.
 #[derive(Debug)]
 struct Remote {
     user_agent: String,
@@ -218,6 +218,8 @@ impl Peer {
             if let Some(request) = self.offered.request(chain, witness, now) {
                 return Some(request);
             }
+            // If the chain or the mempool has changed, the loop looks into the outbox again. If
+            // not, there is nothing left to send.
             if !self.announcer.announce(chain, self.filter.as_mut(), &mut self.outbox) {
                 return None;
             }
@@ -253,9 +255,11 @@ impl Peer {
 
     /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
     fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Violation> {
+        // Core disconnects peers with an older protocol version.
         if version.version < MIN_PEER_PROTO_VERSION {
             return Err(Violation::Protocol(version.version));
         }
+        // Core refuses a longer user agent too. The node stores it for the whole connection.
         if version.user_agent.len() > MAX_SUBVERSION_LENGTH {
             return Err(Violation::UserAgent(version.user_agent.len()));
         }
@@ -419,6 +423,7 @@ impl Peer {
         {
             self.outbox.continue_at(*last);
         }
+        // As in Core, there is no empty `inv`: a peer that has the tip gets no answer.
         if !hashes.is_empty() {
             let items = hashes.into_iter().map(Inventory::Block).collect();
             self.outbox.push(NetworkMessage::Inv(items));

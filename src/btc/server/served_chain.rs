@@ -128,6 +128,7 @@ impl ServedChain {
         let mut next = vec![block.into()];
         while let Some(incoming) = next.pop() {
             let hash = incoming.block.block_hash();
+            // Only now can the children that waited for this block be linked.
             if self.link(hash, incoming, now, &mut added) {
                 next.extend(self.waiting.remove(&hash).into_iter().flatten());
             }
@@ -151,6 +152,8 @@ impl ServedChain {
             return false;
         }
         let header = incoming.block.header;
+        // The transactions must match the header before the block is stored under the hash of the
+        // header.
         if let Err(error) = BoundBlock::bind(&incoming.block, hash, self.network()) {
             added.errors.push(BlockError::Block { block: hash, error });
             return false;
@@ -245,20 +248,24 @@ impl ServedChain {
     /// Signatures, amounts and fees are not checked. No transaction replaces another (BIP125).
     ///
     /// # Errors
-    /// [`TransactionError`] with the failed check. The mempool is unchanged then.
+    /// [`TransactionError`] with the failed check. After an error, the mempool is unchanged.
     pub fn add_transaction(
         &mut self,
         tx: impl Into<Arc<Transaction>>,
     ) -> Result<(), TransactionError> {
         let tx = tx.into();
+        // As in Core, a coinbase is valid only in its block (`coinbase`).
         if tx.is_coinbase() {
             return Err(TransactionError::Coinbase);
         }
+        // Consensus rules of Core (`bad-txns-vin-empty` and `bad-txns-vout-empty`).
         if tx.input.is_empty() || tx.output.is_empty() {
             return Err(TransactionError::Empty);
         }
         for input in &tx.input {
             let outpoint = input.previous_output;
+            // The spender in the chain may be this transaction itself: then it is confirmed
+            // already.
             if let Some(&by) = self.spent.get(&outpoint) {
                 let txid = tx.compute_txid();
                 let in_block = TransactionError::InBlock(txid);
@@ -366,7 +373,7 @@ pub enum BlockError {
     Block {
         /// Hash of the block.
         block: BlockHash,
-        /// How the block differs from its header.
+        /// The difference between the block and its header.
         error: BindError,
     },
     /// The header of the block breaks a consensus rule. The block is not added.
@@ -383,7 +390,7 @@ pub enum BlockError {
     NoFilter {
         /// The first block without a filter.
         at: BlockAt,
-        /// Why the filter cannot be built.
+        /// The reason why the filter cannot be built.
         error: BuildError,
     },
     /// The filter store disagrees with the chain.

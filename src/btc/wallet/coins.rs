@@ -109,6 +109,7 @@ impl Coins {
 
     /// Notes that the block at `height` spends `outpoint`, if that output is kept.
     pub(super) fn spend(&mut self, outpoint: &OutPoint, height: u32) {
+        // Outputs beyond the limit are not kept, so their spends are not recorded either.
         if let Some(output) = self.outputs.get_mut(outpoint) {
             output.spent = Some(height);
         }
@@ -138,9 +139,12 @@ impl Coins {
         let is_above = |at: Option<u32>| at.is_some_and(|at| at > height);
         self.outputs.retain(|_, output| output.is_given || !is_above(output.created));
         for output in self.outputs.values_mut() {
+            // An output that the caller has added stays watched, but is unconfirmed again.
             if is_above(output.created) {
                 (output.created, output.value) = (None, None);
             }
+            // The spending block has left the chain: another transaction may spend the output
+            // there.
             if is_above(output.spent) {
                 output.spent = None;
             }

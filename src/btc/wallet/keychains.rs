@@ -116,6 +116,8 @@ impl Keychain {
 
     /// Derives the indices below `end` that are not derived yet.
     fn derive(&mut self, keychain: u32, end: u32) -> Result<Vec<KeychainScript>, DescriptorError> {
+        // Derived indices are never derived again. `self.next..=end - 1` would be an invalid range
+        // here.
         if end <= self.next {
             return Ok(Vec::new());
         }
@@ -165,7 +167,7 @@ impl Keychains {
     /// Adds a keychain. Returns its number and the scripts of its initial range.
     ///
     /// # Errors
-    /// Returns an error if an index of the range cannot be derived. The keychain is not added then.
+    /// Returns an error, and does not add the keychain, if an index of the range cannot be derived.
     pub fn add(
         &mut self,
         mut keychain: Keychain,

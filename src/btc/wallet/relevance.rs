@@ -15,8 +15,8 @@ use crate::btc::script::pushes;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RelevantTransaction {
-    /// The transaction. Its witnesses are missing if BIP37 delivered it, since a txid does not
-    /// commit to witnesses.
+    /// The transaction. The witnesses are missing if BIP37 delivered the transaction, since a txid
+    /// does not commit to witnesses.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus"))]
     pub transaction: Transaction,
     /// Transaction id.
@@ -37,8 +37,8 @@ pub struct Place {
     pub index: u32,
 }
 
-/// The outputs and inputs of a transaction that concern a wallet. These are found by exact
-/// comparison, not by a filter.
+/// The outputs and inputs of a transaction that concern a wallet. The outputs and inputs are found
+/// by exact comparison, not by a filter.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Relevance {

@@ -22,8 +22,8 @@ pub struct Label {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum History {
     /// Every output that ever paid to the script is known to the watch, or is in a block that will
-    /// be scanned no later than the block that spends the output. This holds if the script is new,
-    /// or if the scan starts before its first use.
+    /// be scanned no later than the block that spends the output. This condition holds if the
+    /// script is new, or if the scan starts before the first use of the script.
     Complete,
     /// The script may have received payments in blocks that are not scanned.
     Unknown,
@@ -70,7 +70,7 @@ impl WatchedScript {
     }
 }
 
-/// What the input that spends a script reveals about the script.
+/// The data that the input that spends a script reveals about the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// P2PKH or P2SH: the last push of the scriptSig hashes to the hash in the script.
@@ -125,7 +125,7 @@ impl Scripts {
     /// Adds a script on behalf of the caller and returns its index.
     ///
     /// A known script keeps its index. A new label replaces the old one. The history becomes
-    /// complete if the caller states so once.
+    /// [`History::Complete`] as soon as one call passes that value, and stays so.
     pub(super) fn add(
         &mut self,
         script: ScriptBuf,
@@ -147,6 +147,8 @@ impl Scripts {
         history: History,
     ) -> Vec<usize> {
         let key_hash_script = self.insert(ScriptBuf::new_p2pkh(&key.pubkey_hash()), label, history);
+        // Each spend of this script pushes the key, so a BIP37 filter with the key matches the
+        // spend without its outpoint.
         if let Some(watched) = self.get_mut(key_hash_script) {
             watched.is_key_hash = true;
         }

@@ -96,7 +96,7 @@ impl WatchedItems {
     /// it.
     ///
     /// A known script keeps its index. A new label replaces the old one. The history becomes
-    /// complete if the caller states so once.
+    /// [`History::Complete`] as soon as one call passes that value, and stays so.
     pub fn add_script(
         &mut self,
         script: ScriptBuf,
@@ -237,6 +237,7 @@ impl WatchedItems {
             let is_kept = self.coins.keep(outpoint, received.script, received.value, height);
             over_limit += usize::from(!is_kept);
         }
+        // A spend in a block that has left the chain does not count: the output is unspent again.
         if let Some(height) = height {
             let certain = relevance.spent.iter().filter(|spent| spent.certain);
             certain.for_each(|spent| self.coins.spend(&spent.outpoint, height));

@@ -175,8 +175,8 @@ impl<'a> Answer<'a> {
                 Existence::Unknown => log.transaction_index,
             };
             let hashes = self.transactions.get(&number);
-            // Where nodes also return logs outside of receipts, such a log's index may not be that
-            // of a transaction in the trie.
+            // If nodes also return logs outside of receipts, the transaction index of such a log
+            // may belong to no transaction in the trie.
             let hashes = hashes.filter(|_| properties.receipts == ReceiptsScope::EveryLog);
             let Some(hashes) = hashes else {
                 self.unbound += 1;
@@ -197,8 +197,8 @@ impl<'a> Answer<'a> {
 
     /// Removes logs that are equal in block, indices and content, and reports them as duplicates.
     ///
-    /// Where nodes also return logs outside of receipts, the indices of logs may not be unique. No
-    /// log is removed there.
+    /// If nodes also return logs outside of receipts, the indices of logs may not be unique. No log
+    /// is removed there.
     fn set_repetitions_aside(&mut self, question: &AuditQuestion<'_>, findings: &mut Vec<Finding>) {
         let logs = self.logs;
         let by_log = |a: &Placed, b: &Placed| {

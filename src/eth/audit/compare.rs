@@ -217,8 +217,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         }
         let in_same = own.filter(|(_, own)| own.transaction_index == log.transaction_index);
         let instead = in_same.map(|(_, own)| own.log.clone());
-        // The filter is the smaller evidence: the header alone shows it. It is used only if the
-        // filter is sound and has all bits of the block's own logs.
+        // The filter is the smaller evidence, because the header alone contains it. This evidence
+        // is used only if the filter is sound and has all bits of the block's own logs.
         let proven_by_bloom = self.question.profile.at(self.block.number).bloom.proves_absence()
             && !matches!(self.verified.header_bloom(), BloomAgreement::Missing { .. });
         let bits = BloomView::from(self.block.bloom).informative();

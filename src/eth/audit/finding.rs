@@ -17,8 +17,8 @@ use chainsieve_lanes::names;
 
 /// A difference between an answer and the complete, correct answer.
 ///
-/// A finding is about a set of logs, relative to a chain. It does not show which provider gave the
-/// answer. [`Display`](fmt::Display) writes the finding as one line.
+/// A finding is about a set of logs, relative to a chain. A finding does not show which provider
+/// gave the answer. [`Display`](fmt::Display) writes the finding as one line.
 ///
 /// # JSON
 /// `serde` writes one object. Numbers are JSON numbers. Hashes, logs and the nodes of proofs are
@@ -174,15 +174,15 @@ pub enum FindingKind {
     /// The log belongs to a block outside the resolved range, and the query gives this end of the
     /// range by a tag such as `latest`.
     ///
-    /// This is no proof of a lie: the provider may have had another head than the one that the tag
-    /// was resolved to.
+    /// Such a log is no proof of a lie: the provider may have had another head than the one that
+    /// the tag was resolved to.
     BeyondTag {
         /// Index of the log in the answer.
         at: usize,
     },
     /// The log's block number is in the range, but its block is not on this chain.
     ///
-    /// This is no proof of a lie: the log, or the whole answer, may be from another branch.
+    /// Such a log is no proof of a lie: the log, or the whole answer, may be from another branch.
     OtherFork {
         /// Index of the log in the answer.
         at: usize,
@@ -203,8 +203,8 @@ pub enum FindingKind {
         /// Index of the log in the answer.
         at: usize,
     },
-    /// The relation of the header's filter to the block's receipts is not the one that the profile
-    /// states.
+    /// The relation of the header's filter to the block's receipts is not the relation that the
+    /// profile states.
     ///
     /// The finding is about the chain or the choice of the profile, not about the answer. If the
     /// filter lacks bits, the audit uses no filter in the whole range of blocks for which the

@@ -1,14 +1,14 @@
 //! Audit of the answer to a log query: decides per block if the answer is complete and correct.
 //!
 //! An authentic header gives two proofs about its block. A log whose bits are missing in the
-//! header's filter is not in the block. And all receipts of the block, verified against the
-//! receipts root, show every log of the block.
+//! header's filter is not in the block. All receipts of the block, verified against the receipts
+//! root, show every log of the block.
 //!
-//! An [`Audit`] takes the headers of a range, a query and the answer of a provider. It requests all
-//! receipts of each block that the filter cannot rule out. It ends in an [`AuditReport`] with a
-//! [`Verdict`] for each block and a [`Finding`] for each log that is missing or differs from the
-//! chain. The audit does no I/O. The receipts may come from an untrusted source, because they are
-//! verified against the header.
+//! An [`Audit`] takes the headers of a range, a query and the answer of a provider. The audit
+//! requests all receipts of each block that the filter cannot rule out. The audit ends in an
+//! [`AuditReport`] with a [`Verdict`] for each block and a [`Finding`] for each log that is missing
+//! or differs from the chain. The audit does no I/O. The receipts may come from an untrusted
+//! source, because they are verified against the header.
 //!
 //! A returned log proves nothing about other logs of its block, because a second log with the same
 //! address and topics sets no further bit. So the audit needs all receipts of every block that may
@@ -35,7 +35,8 @@
 //!   concludes nothing from that statement. If the receipts do not commit to every log
 //!   ([`NotEveryLog`](crate::eth::chain_profile::ReceiptsScope::NotEveryLog)), the audit claims an
 //!   omission only if the block's receipts have more logs with the same address, topics and data
-//!   than the answer has. It then calls no log forged because the receipts lack the log.
+//!   than the answer has. On such a chain, the audit calls no log forged because the receipts lack
+//!   the log.
 //! - **Not the transaction hash.** Receipts do not contain it. The audit checks transaction hashes
 //!   against the block's transactions if they are given ([`Event::Transactions`]). Otherwise it
 //!   counts them as [unbound](AuditReport::unbound_transaction_hashes).
@@ -77,10 +78,10 @@ pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
 /// The query to audit, and the data that the caller trusts.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditQuestion<'a> {
-    /// Headers of all queried blocks. They may extend below and above the range, and must extend
-    /// to an anchor for the blocks to be decidable.
+    /// Headers of all queried blocks. The headers may extend below and above the range, and must
+    /// extend to an anchor for the blocks to be decidable.
     pub chain: &'a LinkedHeaders,
-    /// Trusted block hashes. All blocks up to the highest one that is on the chain are authentic.
+    /// Trusted block hashes. All blocks up to the highest trusted block on the chain are authentic.
     pub anchors: &'a [B256],
     /// The query for logs.
     pub query: &'a LogQuery,
@@ -93,7 +94,8 @@ pub struct AuditQuestion<'a> {
     pub blocks: ResolvedBlocks,
     /// The rules by which a log matches the query.
     pub semantics: Semantics,
-    /// What the chain's headers commit to.
+    /// The properties of the chain: which logs the filters and the receipts roots in its headers
+    /// cover.
     pub profile: &'a ChainProfile,
 }
 
@@ -139,8 +141,8 @@ pub enum AuditError {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Requests the receipts of each [open](Audit::open) block. This is the first event; if it is
-    /// sent again, the receipts that are still missing are requested again.
+    /// Requests the receipts of each [open](Audit::open) block. This event must come first; if it
+    /// is sent again, the receipts that are still missing are requested again.
     Begin,
     /// The receipts of a block have arrived.
     Receipts {
@@ -374,7 +376,7 @@ impl<'a> Audit<'a> {
     /// Ends an audit that [collects](Self::collecting), and returns the report and the logs.
     ///
     /// The logs are those of the blocks that were checked by their receipts, in the order of the
-    /// chain. They are complete if the report has no undecided block.
+    /// chain. The logs are complete if the report has no undecided block.
     pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
         let (report, collected, _) = self.end();
         (report, collected)
@@ -383,7 +385,7 @@ impl<'a> Audit<'a> {
     /// Ends the audit and returns the report, the collected logs and a flag.
     ///
     /// The logs are in the order of the chain. The flag is `true` if the receipts of all examined
-    /// blocks were checked and contain every log that nodes return. It ignores anchors.
+    /// blocks were checked and contain every log that nodes return. The flag ignores anchors.
     pub(crate) fn end(mut self) -> (AuditReport, Vec<LocatedLog>, bool) {
         let unsound = self.blocks.unsound_parts(self.question.profile, &self.range);
         let (anchored_to, blocks) = (self.anchored_to, &self.blocks);

@@ -76,8 +76,8 @@ pub enum EvidenceError {
     /// The proof does not prove a receipt of the block.
     #[error(transparent)]
     Proof(#[from] ProofError),
-    /// The finding has no receipt proof. It claims that the block has no transaction with the log's
-    /// index, which the header alone does not prove.
+    /// The finding has no receipt proof. The finding claims that the block has no transaction with
+    /// the log's index, which the header alone does not prove.
     #[error("no receipt proof")]
     NoProof,
     /// The receipt has another log, or no log, at the claimed index.

@@ -128,8 +128,8 @@ pub struct Counts {
     /// Number of all blocks in the range.
     #[serde(rename = "all")]
     pub blocks: u64,
-    /// Number of blocks whose filter cannot rule out a match. Their receipts are requested, except
-    /// for blocks without receipts.
+    /// Number of blocks whose filter cannot rule out a match. The receipts of these blocks are
+    /// requested, except for blocks without receipts.
     pub examined: u64,
     /// Number of blocks with [`Verdict::AbsentByBloom`].
     pub absent_by_bloom: u64,
@@ -146,7 +146,7 @@ pub struct Counts {
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// The answer has exactly the matching logs of the range, each with its correct position, on
-    /// the chain that ends at the anchor. This is proven if the profile is right.
+    /// the chain that ends at the anchor. Completeness is proven if the profile is right.
     Complete,
     /// The answer is neither proven nor refuted: a block is undecided, or a finding is no proof
     /// against the answer.

@@ -138,7 +138,7 @@ impl Certificate {
         serde_json::to_string(self).expect("strings, lists and one number")
     }
 
-    /// Parses a certificate. Its claim is not verified: use [`Certificate::verify`].
+    /// Parses a certificate. The certificate's claim is not verified: use [`Certificate::verify`].
     ///
     /// # Errors
     /// Returns a [`CertificateJsonError`] that names the invalid member.

@@ -54,8 +54,7 @@ pub use verify::{Trust, VerifiedCertificate, VerifyError};
 /// The name of the format: the member `format` of every certificate.
 pub const FORMAT: &str = "chainsieve-log-certificate";
 
-/// The version of the format: the member `version`. It is the only version that is written and
-/// read.
+/// The version of the format: the member `version`. This crate writes and reads no other version.
 pub const VERSION: u64 = 1;
 
 /// The claim that a query has a certain result on a certain chain.

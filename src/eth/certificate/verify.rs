@@ -17,12 +17,13 @@ use crate::eth::log::{self, LocatedLog};
 use crate::eth::log_query::{LogQuery, ResolvedBlocks, Semantics};
 use crate::eth::receipts::{BlockReceipts, ReceiptsError};
 
-/// The data that a verifier supplies. None of it is taken from a certificate.
+/// The data that a verifier supplies. No part of this data may come from the certificate.
 #[derive(Debug, Clone, Copy)]
 pub struct Trust<'a> {
     /// Trusted block hashes.
     pub anchors: &'a [B256],
-    /// What the chain's headers commit to.
+    /// The properties of the chain: which logs the filters and the receipts roots in its headers
+    /// cover.
     pub profile: &'a ChainProfile,
     /// The query whose result the verifier wants to know.
     pub query: &'a LogQuery,
@@ -43,8 +44,8 @@ pub struct VerifiedCertificate {
     pub report: AuditReport,
     /// The logs that the query selects, which match the certificate's number and digest.
     ///
-    /// They are the result that the verifier gave, or else the logs from receipts in the order of
-    /// the chain. `None` if no result was given and receipts are missing.
+    /// The logs are the result that the verifier gave, or else the logs from receipts in the order
+    /// of the chain. `None` if no result was given and receipts are missing.
     pub logs: Option<Vec<LocatedLog>>,
 }
 
@@ -92,7 +93,7 @@ pub enum VerifyError {
     Audit(AuditError),
     /// A value in the certificate differs from the value computed from the data.
     ///
-    /// Its name in the JSON is one of `chain.first`, `chain.last`, `chain.parentHash`,
+    /// The JSON name of the value is one of `chain.first`, `chain.last`, `chain.parentHash`,
     /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
     /// `counts.examined` also differs if the verifier has another profile.
     #[error("the certificate's {0} differs from that of the given headers, receipts and logs")]
@@ -126,9 +127,10 @@ impl Certificate {
     ///
     /// - `headers`: the verifier's own headers. If `None`, the embedded headers are used. In both
     ///   cases only the anchors make headers authentic.
-    /// - `receipts`: returns the receipts of a block by number and hash. It is called for blocks
-    ///   without embedded receipts, and for blocks whose embedded receipts lack the post-states
-    ///   from before Byzantium. The source may be untrusted: receipts of another block are ignored.
+    /// - `receipts`: returns the receipts of a block by number and hash. The verifier calls this
+    ///   function for blocks without embedded receipts, and for blocks whose embedded receipts lack
+    ///   the post-states from before Byzantium. The source may be untrusted: receipts of another
+    ///   block are ignored.
     /// - `result`: the logs to audit. If `None`, the logs are derived from receipts, which needs
     ///   the receipts of all examined blocks.
     ///
@@ -196,7 +198,7 @@ impl Certificate {
         Ok(VerifiedCertificate { report, logs })
     }
 
-    /// Returns the chain of the embedded headers. It is authentic only up to a trusted hash.
+    /// Returns the chain of the embedded headers. The chain is authentic only up to a trusted hash.
     ///
     /// # Errors
     /// Returns [`VerifyError::NoHeaders`] if no headers are embedded, and [`VerifyError::Headers`]

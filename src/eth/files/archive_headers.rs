@@ -109,8 +109,8 @@ impl<R: Read> ArchiveHeaders<R> {
         };
         let headers = offsets.iter().step_by(step);
         for (header, (&position, &offset)) in self.positions.iter().zip(headers).enumerate() {
-            // Offsets are relative to the start of the index. They are negative, stored in two's
-            // complement.
+            // Offsets are relative to the start of the index. The offsets are negative, stored in
+            // two's complement.
             let indexed = head.offset.wrapping_add(offset);
             if indexed != position {
                 return Err(IndexProblem::Offset { header, indexed, read: position });

@@ -28,14 +28,15 @@ const ENOUGH: usize = 4;
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum FileFormat {
-    /// Concatenated RLP of headers, or of blocks as `geth export` writes them. Its name is `rlp`.
+    /// Concatenated RLP of headers, or of blocks as `geth export` writes them. The format's name is
+    /// `rlp`.
     Rlp,
     /// JSON objects or strings of hex: in an array, one on each line, or concatenated. The replies
-    /// of a node are accepted too. Its name is `json`.
+    /// of a node are accepted too. The format's name is `json`.
     Json,
-    /// Hex with or without `0x`, one header on each line. Its name is `hex`.
+    /// Hex with or without `0x`, one header on each line. The format's name is `hex`.
     Hex,
-    /// An era1 or ere archive. Its name is `era`.
+    /// An era1 or ere archive. The format's name is `era`.
     Era,
 }
 

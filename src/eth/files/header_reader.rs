@@ -16,7 +16,7 @@ use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
 
 /// Maximum number of headers in a batch. Both limits of a batch bound the memory.
 const BATCH_HEADERS: usize = 8192;
-/// Number of bytes from which on no further header is added to a batch.
+/// A batch with at least this number of bytes gets no further header.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Reads the headers of a file, in any of the [formats](FileFormat).
@@ -209,7 +209,7 @@ impl HeaderBatch {
         &self.rlp
     }
 
-    /// Decodes the headers, each with its position.
+    /// Iterates over the decoded headers, each with its position in the file.
     ///
     /// # Errors
     /// Yields an error in place of each malformed header.

@@ -1,7 +1,8 @@
 //! Reader of headers in JSON.
 //!
 //! Accepted are objects, as `eth_getBlockByNumber` returns them, and strings of hex, as
-//! `debug_getRawHeader` returns them. They may be bare, in arrays, or in the replies of a node.
+//! `debug_getRawHeader` returns them. Objects and strings may be bare, in arrays, or in the replies
+//! of a node.
 
 use alloc::collections::VecDeque;
 use std::io::Read;
@@ -53,7 +54,8 @@ impl<R: Read> JsonHeaders<R> {
     }
 }
 
-/// The fields of the objects that may wrap a header. They distinguish the kinds of wrappers.
+/// The fields of the objects that may wrap a header. These fields distinguish the kinds of
+/// wrappers.
 #[derive(Deserialize)]
 struct Wrapped<'a> {
     jsonrpc: Option<serde::de::IgnoredAny>,

@@ -25,7 +25,7 @@ const INDEXED: u64 = 1 << 20;
 /// Estimated bytes of receipts in JSON that are requested at a time.
 const RECEIPTS: u64 = 32 << 20;
 
-/// What the chain needs next.
+/// The data that the chain needs next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Want {
     /// The answer to this question.
@@ -185,6 +185,8 @@ impl Chain {
         }
         let next = self.next_number();
         let last = self.last_of_interest();
+        // Within the index, only the headers of its candidates are requested: its filters prove
+        // that the other blocks contain no matching log.
         if let Some(indexed) = self.rules.index_to.map(|to| to.min(last)).filter(|&to| next <= to) {
             let last = indexed.min(next.saturating_add(INDEXED - 1));
             return Want::Answer(Question::Candidates(next..=last));
@@ -235,6 +237,7 @@ impl Chain {
             self.head = Some(head);
             return Seen::Ahead;
         };
+        // A higher head may be on another branch. Linking its headers will show that.
         if head.number > last.number || head == last {
             self.head = Some(head);
             return Seen::Ahead;
@@ -272,13 +275,14 @@ impl Chain {
         }
     }
 
-    /// Takes headers by number, from the next block on.
+    /// Processes headers that were requested by number, beginning with the next block.
     pub(super) fn on_headers(&mut self, headers: &[HeaderBuf]) -> Result<(), Refused> {
         // While a branch is traced back, only headers by hash are needed.
         if self.branch.is_some() {
             return Ok(());
         }
         let Some(first) = headers.first().map(HeaderBuf::view) else { return Ok(()) };
+        // Headers link only to the last block. An answer that starts elsewhere would leave a gap.
         if first.number() != self.next_number() {
             let (asked, number) = (self.next_number(), first.number());
             return Err(AnswerError::OtherNumber { asked, found: number }.into());

@@ -23,8 +23,7 @@ const VERSION: u32 = 1;
 ///
 /// The logs of delivered blocks are kept as far back as a reorganisation can be followed. The
 /// stored format is one JSON object ([`to_json`](Self::to_json)), which `serde` reads and writes
-/// too. Its size grows with the number of
-/// these logs.
+/// too. The size of the cursor grows with the number of these logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) subject: Subject,

@@ -239,8 +239,8 @@ impl Follower {
     /// Returns a cursor that counts the unacknowledged update as processed; `None` before the start
     /// is known.
     ///
-    /// It serves callers who store the cursor in the same transaction as their results of the
-    /// update. Call it while carrying out [`Action::Update`], before sending
+    /// This cursor serves callers who store the cursor in the same transaction as their results of
+    /// the update. Call it while carrying out [`Action::Update`], before sending
     /// [`Event::Acknowledged`], which may produce the next update.
     ///
     /// # Cost
@@ -270,6 +270,7 @@ impl Follower {
         }
         self.now = self.clock.read(now);
         let taken = self.take(event);
+        // A fault cannot be repaired by a further request, so the follower ends with it.
         if let Err(fault) = taken.and_then(|()| self.go_on()) {
             self.end(Err(*fault));
         }
@@ -367,7 +368,9 @@ impl Follower {
                     // Nothing else is pending, so the last failure is over.
                     self.pace.went_well();
                 }
-                // Ask for the finalised block only when the head has changed, and not too often.
+                // Ask for the finalised block only when the head has changed, and not too often:
+                // without a new block nothing new is final, and each request counts towards the
+                // quota.
                 if before != Some(at) && self.pace.is_finality_due(self.now) {
                     self.ask(Question::Block(BlockTag::Finalized));
                 }

@@ -72,7 +72,7 @@ pub struct Config {
     /// the last block is a number, the follower ends there; otherwise it continues with live
     /// blocks.
     pub query: LogQuery,
-    /// Further queries, answered in the same pass. Their own block ranges are ignored.
+    /// Further queries, answered in the same pass. The block ranges of these queries are ignored.
     ///
     /// A log that several queries match is delivered once; [`queries_of`](Self::queries_of) returns
     /// the queries that match it.
@@ -94,8 +94,8 @@ pub struct Config {
     pub index: Option<Indexed>,
     /// `true` to end at the provider's head instead of waiting for new blocks.
     pub once: bool,
-    /// Interval between requests for the head; 2 s by default. It is also the first wait after a
-    /// failure, which is doubled up to one minute.
+    /// Interval between requests for the head; 2 s by default. The interval is also the first wait
+    /// after a failure. The wait is doubled up to one minute.
     pub poll: Duration,
     /// Number of wrong or missing answers in a row after which the follower gives up; 10 by
     /// default. Connection failures count only with [`once`](Self::once).
@@ -144,7 +144,8 @@ impl Config {
 pub struct Indexed {
     /// Number of the index's first block.
     pub first: u64,
-    /// Last block for which the index is used. It must be deep enough never to be reorganised.
+    /// Last block for which the index is used. This block must be deep enough never to be
+    /// reorganised.
     pub last: BlockRef,
 }
 
@@ -187,7 +188,8 @@ pub enum Answer<'a> {
     Candidates(&'a [HeaderBuf], BlockRef),
     /// Ends an answer: no further part follows.
     Complete,
-    /// Ends an answer with a failure: there is no answer, or no further part.
+    /// Ends an answer with a failure: the provider or the index gave no answer, or gives no further
+    /// part.
     Failed(Failure),
 }
 
@@ -311,7 +313,7 @@ pub struct UpdateId(pub u64);
 #[serde(tag = "update", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
-    /// The resolved configuration. This is the first update of each run.
+    /// The resolved configuration: the first update of each run.
     Started(Started),
     /// The chain contains this anchor, so all blocks up to it are authentic. Delivered in each run
     /// for the highest anchor found so far.
@@ -578,7 +580,8 @@ pub enum Fault {
         at: BlockRef,
         /// Last error.
         error: AnswerError,
-        /// Method that returned the last receipts, if several were tried.
+        /// Name of the method whose receipts were rejected last; `None` if the methods were not
+        /// tried in turn.
         method: Option<String>,
         /// Number of failed attempts.
         tries: u32,
@@ -627,7 +630,7 @@ impl Source {
     }
 }
 
-/// Writes the source in words. [`name`](Source::name) returns the name.
+/// Writes the source in words, such as "the provider". [`name`](Source::name) returns the name.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -146,11 +146,15 @@ impl Start {
     /// Compares the index's block with the cursor's last block or, after that, with the next
     /// anchor.
     pub(super) fn on_indexed(&mut self, at: BlockRef, config: &Config) -> Result<(), Box<Fault>> {
+        // If the cursor ends on another branch than the index, the index cannot answer for the
+        // followed chain and is left out.
         if let Some(last) = self.left.take_if(|last| last.number == at.number) {
             self.leaves_index_out = at != last;
             return Ok(());
         }
         let Some(anchor) = self.indexed_anchors(config).nth(self.compared) else { return Ok(()) };
+        // The caller trusts the anchor, so the index is of another chain: its filters prove
+        // nothing.
         if at != anchor {
             return Err(Fault::OtherThanAnchor { anchor, found: at.hash, of: Source::Index }.into());
         }

@@ -134,7 +134,7 @@ const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 const BATCH: usize = 64;
 
 impl LinkedHeaders {
-    /// Creates an empty chain. Its first block is the first header that is linked.
+    /// Creates an empty chain. The first header that is linked becomes the first block.
     pub fn new() -> Self {
         Self::default()
     }
@@ -286,7 +286,7 @@ impl LinkedHeaders {
 
     /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
-    /// The filters of all other blocks rule out a match. This is a proof if the blocks are
+    /// The filters of all other blocks rule out a match. The absence is proven if the blocks are
     /// [authentic](Self::anchored_to) and the chain's filters are sound. The query's own range of
     /// blocks is ignored.
     ///

@@ -72,8 +72,8 @@ impl HeaderBuf {
     /// The methods `eth_getBlockByNumber`, `eth_getHeaderByHash` and `eth_subscribe` return such an
     /// object. Fields that are not part of a header are ignored.
     ///
-    /// The claimed `hash` must equal the hash of the fields. This does not authenticate the header:
-    /// the hash itself must be trusted for another reason.
+    /// The claimed `hash` must equal the hash of the fields. This check does not authenticate the
+    /// header: the hash itself must be trusted for another reason.
     ///
     /// # Errors
     /// Returns a [`JsonHeaderError`]. For malformed JSON it has the line, the column and the field.

@@ -89,9 +89,9 @@ const LENGTHS: [usize; BLOOM_FIELD] = [32, 32, 20, 32, 32, 32];
 /// A header as received, of any fork.
 ///
 /// The first thirteen fields are checked: their lengths, and that numbers are canonical. The
-/// following fields differ from fork to fork and from chain to chain. They are kept as RLP items,
-/// and each accessor returns its field only if the item has the form of mainnet. The hash is
-/// computed over the received bytes, so it also covers unknown later fields.
+/// following fields differ from fork to fork and from chain to chain. The differing fields are kept
+/// as RLP items, and each accessor returns its field only if the item has the form of mainnet. The
+/// hash is computed over the received bytes, so it also covers unknown later fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderView<'a> {
     rlp: &'a [u8],
@@ -400,7 +400,7 @@ fn check_number(bytes: &[u8], field: &'static str, limit: usize) -> Result<(), H
     Ok(())
 }
 
-/// Converts big-endian bytes to a number. They are at most eight, as was checked in decoding.
+/// Converts at most eight big-endian bytes to a number. Decoding has checked the length.
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

@@ -16,7 +16,7 @@ use super::section::Section;
 use super::storage::{Append, ReadAt};
 use crate::eth::bloom::BITS;
 
-/// Number of buffered bytes from which on the buffer is written.
+/// The buffer is written when it contains at least this number of bytes.
 const WRITE: usize = 1 << 20;
 /// Number of bytes of an older segment that are read at a time.
 const READ: usize = 1 << 18;
@@ -39,8 +39,8 @@ impl Source<'_> {
     }
 }
 
-/// An older segment whose sections are copied into a new one. Its header, records and entries are
-/// already checked; its block hashes and rows are checked when they are copied.
+/// An older segment whose sections are copied into a new segment. The header, records and entries
+/// are already checked; the block hashes and rows are checked when they are copied.
 pub(super) struct OldSegment<'a> {
     segment: Segment<&'a dyn ReadAt>,
     records: Vec<SectionRecord>,

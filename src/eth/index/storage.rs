@@ -61,7 +61,7 @@ pub enum FileKind {
 /// Threads can share an [`Index`](super::Index) or a [`Writer`](super::Writer) if the storage, its
 /// files, appenders and locks are `Send + Sync`, as those of [`Folder`] are.
 pub trait Storage {
-    /// An open file. It must stay readable after a writer removes or replaces its name.
+    /// An open file. The file must stay readable after a writer removes or replaces its name.
     type File: ReadAt;
 
     /// Opens a file.
@@ -82,7 +82,7 @@ pub trait Append {
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// Any error of the storage. It is then unknown which bytes are durable.
+    /// Any error of the storage. After an error, it is unknown which bytes are durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 

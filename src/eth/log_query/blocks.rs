@@ -282,7 +282,7 @@ impl ResolvedBlocks {
 impl BlockSelection {
     /// Replaces the tags by block numbers.
     ///
-    /// Where nodes differ, this function follows geth. It returns an error where a node would
+    /// If nodes differ, this function follows geth. The function returns an error if a node would
     /// answer for another range than the requested one. The tag `earliest` resolves to the first
     /// block that the node still has, as in geth and reth: compare the first block of the result
     /// with the block that you intended.

@@ -23,9 +23,9 @@ impl LogQuery {
     /// *or* receives, use two queries, because all positions of one query must match.
     ///
     /// **Not enough for a balance.** The logs report value that moves to another account, by a
-    /// transaction or inside the EVM. They do not report fees, priority fees, validator withdrawals
-    /// or block rewards before the merge. Blocks before the fork have no such log. So for these
-    /// blocks an empty answer is complete and correct, and yet gives no information about
+    /// transaction or inside the EVM. The logs do not report fees, priority fees, validator
+    /// withdrawals or block rewards before the merge. Blocks before the fork have no such log. So
+    /// for these blocks an empty answer is complete and correct, and yet gives no information about
     /// transfers.
     ///
     /// Source: EIP-7708 as of May 2026, which builds on EIP-8246. Earlier drafts also had logs of

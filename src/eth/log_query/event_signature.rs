@@ -21,7 +21,7 @@ pub enum EventSignatureError {
     Type {
         /// The text in place of a type.
         found: String,
-        /// Its offset in the signature.
+        /// Offset of this text in the signature.
         at: usize,
     },
     /// A type has its short form, which gives another hash than the event has.
@@ -39,7 +39,7 @@ pub enum EventSignatureError {
     Expected {
         /// The expected text.
         expected: &'static str,
-        /// Its offset in the signature.
+        /// Offset in the signature at which the text was expected.
         at: usize,
     },
 }
@@ -86,7 +86,7 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
     let bytes = signature.as_bytes();
     let mut at = name_end;
     let mut depth = 0_usize;
-    // `after_type`: a type has just ended. `after_open`: a list has just begun. They decide which
+    // `after_type`: a type has just ended. `after_open`: a list has just begun. Both decide which
     // characters may follow.
     let (mut after_type, mut after_open) = (false, false);
     loop {

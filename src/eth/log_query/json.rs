@@ -125,7 +125,7 @@ impl LogQuery {
 
     /// Returns the query in its canonical form, which is byte for byte equal for equal queries.
     ///
-    /// Certificates commit to this form. It has no white space. Its fields have this order:
+    /// Certificates commit to this form. The form has no white space. The fields have this order:
     ///
     /// - `blockHash`; or `fromBlock` and `toBlock`, each only if the query has it.
     /// - `address`: a list, left out for "any".

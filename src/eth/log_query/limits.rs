@@ -24,8 +24,8 @@ impl QueryLimits {
 
     /// Returns geth's default limits: 1000 addresses, and 1000 topics at each position.
     ///
-    /// geth counts repeated values too. A [`LogQuery`] has no repeated values, so a query that
-    /// geth rejects for them passes here.
+    /// geth counts repeated values too. A [`LogQuery`] has no repeated values, so a query that geth
+    /// rejects because of repeated values passes this check.
     pub const fn geth() -> Self {
         Self { addresses: Some(1_000), topics_per_position: Some(1_000), ..Self::none() }
     }

@@ -194,6 +194,7 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     ]) {
         return Some(Limit::ResponseBytes);
     }
+    // Two words are needed, one for blocks and one for a limit: other errors mention a range too.
     if has(&["range", "blocks", "block distance"])
         && has(&[
             "exceed",

@@ -2,8 +2,11 @@
 
 use core::time::Duration;
 
-/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`.
+/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`. An estimate: a short failure
+/// costs little time, and a longer one causes few requests.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
+/// Longest wait that the provider did not ask for. An estimate: it bounds how late a request
+/// notices that the provider answers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// Longest wait that is granted when a provider asks for one: a hostile provider could ask for
 /// hours.

@@ -8,12 +8,15 @@ use thiserror::Error;
 
 use super::Limit;
 
-/// Number of blocks in the first window.
+/// Number of blocks in the first window. Alchemy and Tenderly state a limit of 2,000 blocks in
+/// their errors (see the tests of [`Limit`]). Providers that accept more get larger windows soon,
+/// because each answer with few logs doubles the size.
 const FIRST: u64 = 2_000;
-/// Default limit of the number of blocks in a window.
+/// Default limit of the number of blocks in a window: the limit that reth states in its error (see
+/// the tests of [`Limit`]).
 const LARGEST: u64 = 100_000;
-/// Number of logs in an answer from which on windows stop growing: most providers limit an answer
-/// to 10,000 logs.
+/// After an answer with at least this number of logs, windows stop growing: most providers limit an
+/// answer to 10,000 logs.
 const MANY: usize = 5_000;
 
 /// The window size that a provider accepts, as far as known from its answers.

@@ -87,7 +87,7 @@ struct JsonLog {
 
 /// Parses the fields of an object, each at most once.
 ///
-/// This is a macro instead of a serde derive, because serde's error does not name the field whose
+/// A macro is used instead of a serde derive, because serde's error does not name the field whose
 /// value is wrong.
 macro_rules! read_fields {
     ($object:ident; $($field:ident: $name:literal,)*) => {

@@ -80,7 +80,7 @@ pub struct BlockReceipts {
     claims: Vec<Claims>,
 }
 
-/// What a JSON-RPC source claims about the position of a receipt.
+/// The position of a receipt, as a JSON-RPC source claims it.
 ///
 /// The receipts root does not cover these values: compare them with values from another source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -106,8 +106,8 @@ impl VerifiedLog<'_> {
 
 /// All receipts of a block, verified against its receipts root.
 ///
-/// They are authentic if the header with the receipts root is authentic. The root does not cover
-/// the transaction hashes, nor the other [claims](BlockReceipts::claims) of a JSON source.
+/// The receipts are authentic if the header with the receipts root is authentic. The root does not
+/// cover the transaction hashes, nor the other [claims](BlockReceipts::claims) of a JSON source.
 #[derive(Debug, Clone, Copy)]
 pub struct VerifiedReceipts<'a> {
     receipts: &'a BlockReceipts,

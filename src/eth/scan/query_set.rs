@@ -13,7 +13,7 @@ use crate::eth::log_query::CompiledQuery;
 
 /// Id of a query in a [`QuerySet`]: 0 for the first inserted query, 1 for the next, and so on.
 ///
-/// `serde` writes the number. It means nothing without its [`QuerySet`].
+/// `serde` writes the number. The number means nothing without its [`QuerySet`].
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]

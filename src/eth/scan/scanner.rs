@@ -27,8 +27,8 @@ struct Many {
     columns: [Vec<ValueColumns>; 1],
 }
 
-/// Returns the number of values from which on SIMD lanes pay off, and the number from which on
-/// transposing the filters pays off.
+/// Returns the lowest number of values for which SIMD lanes pay off, and the lowest number for
+/// which transposing the filters pays off.
 ///
 /// Measured at a fill at which no value is found. Transposing costs 12 ns for each filter with
 /// AVX-512, 16 ns with AVX2, and 64 ns without SIMD. Testing a value costs 0.13 ns in AVX-512
@@ -41,7 +41,8 @@ fn break_even(backend: Backend) -> (usize, f64) {
     }
 }
 
-/// Number of single tests from which on the remaining filters, fewer than 512, are transposed.
+/// With at least this number of single tests, the remaining filters, fewer than 512, are
+/// transposed.
 const TURN_FROM: usize = 8192;
 
 /// Highest number of sampled filters that decide the order of the tests.

@@ -22,7 +22,7 @@ The payload is written to standard output as hex, the table to standard error. `
 --help` describes how a filter is matched.
 
 JSON: payload, elements[{kind, item, index, data}], sized_for, bytes, hash_funcs, tweak,
-tweak_random, update, target_rate, rate, privacy{own, others} (addresses expected to match),
+tweak_random, update, target_rate, rate, privacy{own, others} (numbers of addresses expected to match),
 warnings[]";
 
 /// Build the filter of a wallet: the payload of a filterload message.
@@ -60,11 +60,11 @@ pub(crate) struct NewArgs {
     /// The indices of ranged descriptors: a single index, or FIRST-LAST
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
-    /// Insert public keys as well as their hashes: also finds P2PK and multisig, at a cost in
+    /// Insert public keys as well as their hashes: finds P2PK and multisig outputs too, but reduces
     /// privacy
     #[arg(long)]
     pub(crate) with_keys: bool,
-    /// The false-positive rate: the share of other elements that match too
+    /// The false-positive rate: the share of elements outside the filter that match too
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
     /// Size the filter for this many elements [default: the number inserted, plus 100 for outpoints
@@ -74,10 +74,10 @@ pub(crate) struct NewArgs {
     /// The tweak, decimal or 0x…: a wallet must always use the same one [default: random]
     #[arg(long, value_name = "NUMBER", value_parser = tweak)]
     pub(crate) tweak: Option<u32>,
-    /// Which matching outputs' outpoints the node inserts into the filter
+    /// The matching outputs whose outpoints the node inserts into the filter
     #[arg(long, value_parser = choice(&UPDATES), default_value = "all")]
     pub(crate) update: UpdateMode,
-    /// The chain of the addresses
+    /// The network of the addresses
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
     /// Write the payload to this file instead of standard output
@@ -107,7 +107,7 @@ pub(crate) struct InfoArgs {
 
 /// Possible values of `--update`.
 const UPDATES: [Choice<UpdateMode>; 3] = [
-    ("none", UpdateMode::None, "None: later spends of matched outputs are not found"),
+    ("none", UpdateMode::None, "No outputs: later spends of matched outputs are not found"),
     ("all", UpdateMode::All, "Every output that matches"),
     ("p2pubkey-only", UpdateMode::P2PubkeyOnly, "Only outputs to a bare public key or multisig"),
 ];
@@ -144,7 +144,7 @@ impl FromStr for Range {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else {
-            return Err("not an index or FIRST-LAST");
+            return Err("neither an index nor FIRST-LAST");
         };
         // The largest filter that nodes accept has 288,000 bits, so a wider range is a typing
         // error.

@@ -20,12 +20,12 @@ Blocks must be given in the order of the chain, from files, standard input (-) o
 Hex and raw blocks do not contain the scripts that they spend. Scripts of outputs that earlier blocks of
 the input created are known; the others must be in --prev-txs.
 
-A filter is in the file when its line is printed. If the command is stopped, these filters are kept, and
---append continues after them. The file is created with the first filter.
+Each filter is written to the file before its line is printed. If the command is stopped, these filters
+are kept, and --append continues after them. The file is created when the first filter is written.
 
 JSON: lines, told apart by kind:
-  filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if that of the
-           block before is not known): of each block
+  filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if the previous
+           filter header is unknown): one line for each block
   summary  blocks, first, last, bytes, filter_header, out, warnings[]: the last line";
 
 /// Build the compact filters of blocks and the filter headers.
@@ -63,9 +63,9 @@ script:HEX. Files and standard input contain one item per line; # starts a comme
 
 A hit means that the block may contain the script: in each filter, one script in 784,931 is a hit by
 chance. A block whose filter cannot be decoded is a candidate too. Filter headers are recomputed from
-the first filter of the file on. With --header they are compared with ones that you trust, and with
---block-headers the block hashes are compared too. Without both, a \"no\" is only as reliable as the
-source of the file.
+the first filter of the file on. --header compares them with filter headers that you trust, and
+--block-headers compares the block hashes with headers that you trust. Without both, a \"no\" is only as
+reliable as the source of the file.
 
 Exit codes: 0 something was found
             1 nothing was found
@@ -74,10 +74,10 @@ Exit codes: 0 something was found
             5 a file is damaged: the filters before the damage were searched; the report has their heights
 
 JSON: lines, told apart by kind:
-  hit        height, hash, scripts[{item, path (of a descriptor's <0;1>), index, script}]
+  hit        height, hash, scripts[{item, path (position in <0;1> of a descriptor), index, script}]
   candidate  height, hash, why: a block whose filter cannot be read
   summary    filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a
-             filter), filter_header, compared_to, seconds, damage (null: none), warnings[]: the
+             filter), filter_header, compared_to, seconds, damage (null if none), warnings[]: the
              last line";
 
 /// Search the filters of many blocks for scripts.
@@ -96,7 +96,7 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
     /// Number of indices to search past the last one found of each ranged descriptor; also the
-    /// least number of indices to search
+    /// minimum number of indices to search
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust
@@ -153,7 +153,7 @@ pub(crate) struct AuditArgs {
     /// ids are verified, so the verdict also convinces others
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,
-    /// Ignore the spent scripts in a JSON block: nothing in the block proves them
+    /// Ignore the spent scripts in a JSON block, because the block does not prove them
     #[arg(long)]
     pub(crate) distrust_prevouts: bool,
     /// If the filter is invalid, write the proof of that to this file
@@ -167,8 +167,10 @@ pub(crate) struct AuditArgs {
 }
 
 const VERIFY_PROOF_HELP: &str = "\
-Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof. Anyone can make an invalid filter and prove that it is invalid: give the hash of the filter in
-question with --filter-hash.
+Exit codes: 0 the proof holds, so the filter is invalid · 3 the proof does not hold · 5 malformed proof
+
+Anyone can make an invalid filter and prove that it is invalid. Give the hash of the filter in question
+with --filter-hash, so that a proof about another filter is rejected.
 
 JSON: holds, block_hash, filter_hash, reason, warnings[]";
 
@@ -204,8 +206,8 @@ pub(crate) struct BlockHeadersArgs {
 }
 
 const VERIFY_HEADERS_HELP: &str = "\
-Each filter header is computed from the hash of its filter and the previous filter header. With
---headers they are compared with a list, with --header with single ones. The first difference is
+Each filter header is computed from the hash of its filter and the previous filter header. --headers
+compares the computed filter headers with a list, --header with single ones. The first difference is
 printed.
 
 Exit codes: 0 no difference
@@ -248,7 +250,7 @@ impl FromStr for HeaderAt {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (height, header) = text.split_once(':').ok_or("not HEIGHT:HEX")?;
+        let (height, header) = text.split_once(':').ok_or("not of the form HEIGHT:HEX")?;
         Ok(Self {
             height: height.parse().map_err(|_| "the height is not from 0 to 4294967295")?,
             header: header.parse().map_err(|_| "the header is not 64 digits of hex")?,

@@ -21,7 +21,7 @@ pub(crate) struct PeerArgs {
     /// Connect only to this peer; may be given again [default: peers from the network's DNS seeds]
     #[arg(long, value_name = "HOST[:PORT]")]
     pub(crate) peer: Vec<String>,
-    /// Number of peers to be connected to at the same time
+    /// Number of peers to connect to at the same time
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = count(1..=8_u8))]
     pub(crate) max_peers: u8,
     /// Seconds to wait for a response before another peer is asked
@@ -71,19 +71,20 @@ const PROTOCOLS: [Choice<Protocol>; 2] = [
 const SYNC_HELP: &str = "\
 Headers are validated as a node validates them, and are stored in --data: after a kill, the next run
 continues where the last one stopped. Filter headers and filters, from --birthday on, are then compared
-between the peers. Where peers disagree, the block itself decides. The filters are not stored.
+between the peers. Where peers disagree, the filter is compared with the block. Filters are not stored.
 
-Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at
-most 8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 96 MB for a branch of
-headers that does not fit beside the main chain. Log lines are written to standard error.
+Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
+8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 131,072 headers of side
+branches are kept, and one longer branch of at most 96 MB. Log lines are written to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C
             4 gave up: no progress for --give-up seconds; what was received is kept
-            5 no peer could be reached; or --data cannot be read or written, or is of another network
+            5 no peer could be reached; or --data cannot be read or written, or belongs to another
+              network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
-headers_only, from, answered_to (null: nothing), grades[{from, to, grade, peers}], disputes[text],
-peers[{address, agent, height, services[], state}], warnings[]
+headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
+disputes[text], peers[{address, agent, height, services[], state}], warnings[]
 Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
 block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
 
@@ -126,10 +127,10 @@ the claim of one peer. With bip37, peers also relay unconfirmed transactions, wh
 are kept, and --once does not wait for them. A block is as reliable as the work of the headers up to it,
 and the confirmations after it.
 
-Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at
-most 8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 64 MB for blocks, in wire
-encoding, that wait for earlier blocks. At most 96 MB for a branch of headers that does not fit beside
-the main chain.
+Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
+8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 64 MB for blocks, in wire
+encoding, that wait for earlier blocks. At most 131,072 headers of side branches are kept, and one
+longer branch of at most 96 MB.
 
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
             4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
@@ -142,13 +143,14 @@ JSON: lines, told apart by kind:
              (block | merkle_proof | unconfirmed), confirmations, reason (matched | disputed |
              spot_audit | filtered_block | relayed), peer, again
   reorg      fork{height, block}, disconnected[{height, block}] (while the command ran),
-             withdrawn[{height, block, txid}] (also hits that a kill kept from being printed)
-  graded     from, to, grade, peers: what a \"no\" in these blocks is worth, from now on
-  reopened   from, to: what was said of these blocks counts no more, until they are graded again
+             withdrawn[{height, block, txid}] (also hits that were not printed because of a kill)
+  graded     from, to, grade, peers: the new grade of the filters of these blocks
+  reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
   finding    finding (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
-             first_unknown), height, block (null: none), text: what peers differ on, do not deliver,
-             or what is not certain
-  caught_up  height, block, work, answered_to, confirmed, unconfirmed: all that the peers have is seen
+             first_unknown), height, block (null if no block is concerned), text: what peers disagree
+             on, what they do not deliver, or what is not certain
+  caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
+             unconfirmed: every block that the peers have is scanned
   summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
              time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…],
              warnings[]: the last line";
@@ -168,12 +170,12 @@ pub(crate) struct LookArgs {
     pub(crate) gap_limit: u32,
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
-    /// bip37: the false-positive rate; a higher rate hides the items better and costs more traffic
+    /// With bip37, the false-positive rate: a higher rate hides items better, but costs more traffic
     #[arg(long, value_name = "RATE", default_value_t = 0.00001, value_parser = super::bloom::fpr)]
     pub(crate) fpr: f64,
 }
 
-/// Watch addresses, scripts, keys and coins: first past blocks, then new ones.
+/// Watch addresses, scripts, keys and coins, in past blocks and then in new ones.
 #[derive(Debug, Args)]
 #[command(after_long_help = WATCH_HELP)]
 pub(crate) struct WatchLiveArgs {
@@ -188,11 +190,11 @@ pub(crate) struct WatchLiveArgs {
 }
 
 const RESCAN_HELP: &str = "\
-Goes over blocks again for items that were not watched then, and ends. Items, evidence, exit codes
-and JSON lines are those of `btc watch --help`; in the summary, birthday is --from. Stopped and
-called again with the same items and heights, it goes on where it was.";
+The command scans past blocks for items that were not watched before, and then ends. Items, evidence,
+exit codes and JSON lines are those of `btc watch --help`; in the summary, birthday is --from. If the
+command is stopped, a run with the same items and heights continues where it stopped.";
 
-/// Scan past blocks again for additional items.
+/// Scan past blocks again for items that were not watched before.
 #[derive(Debug, Args)]
 #[command(after_long_help = RESCAN_HELP)]
 pub(crate) struct RescanArgs {

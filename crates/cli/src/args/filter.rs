@@ -24,15 +24,17 @@ pub(crate) enum FilterCommand {
 }
 
 const SIZE_HELP: &str = "\
-Sizes are those of the filter that `filter build` makes for so many distinct keys, without its header.
-They are exact, or within 2 % for rolling, cuckoo, compressed, fuse and scalable filters. The size of a
-ribbon filter is an upper bound: the filter takes 2 to 8 % less. The rate is what the filter has when
-all keys are in it: at most the rate asked for, and lower where the kind's fingerprints come in few
-sizes. The least that any filter of a fixed set can have is log2(1/rate) bits per key.
+The table shows the size of the filter that `filter build` builds for this number of distinct keys,
+without the file header. Sizes are exact, or within 2 % for rolling, cuckoo, compressed, fuse and scalable
+filters. The size of a ribbon filter is an upper bound: the filter takes 2 to 8 % less. The rate is the
+false-positive rate of the filter after all keys are inserted. It is at most --fpr. It is lower for kinds
+whose fingerprints have only a few possible sizes. The floor, log2(1/rate) bits per key, is the smallest
+size that any filter of a fixed set can have.
 
-JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (where not), bits_per_key, bytes,
-upper_bound (whether bytes is one), hash_funcs, rate, lines_absent, lines_present (cache lines that a
-probe of a key that is not there, and of one that is, reads), insert, remove, merge}]";
+JSON: keys, fpr, floor (bits per key), layouts[{layout, possible, why (if not possible), bits_per_key,
+bytes, upper_bound (true if bytes is an upper bound), hash_funcs, rate, lines_absent, lines_present (mean
+number of cache lines that a query for an absent key and for a present key reads), insert, remove,
+merge}]";
 
 /// Compare the sizes of all kinds of filters for a number of keys and a false-positive rate.
 #[derive(Debug, Args)]
@@ -44,7 +46,7 @@ pub(crate) struct SizeArgs {
     /// The highest false-positive rate: the share of absent keys that the filter reports as present
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
-    /// Write a chart of bits per key against rates to this file, for light and dark pages
+    /// Write an SVG chart of bits per key against rates to this file, for light and dark pages
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]
@@ -56,20 +58,22 @@ A key is a line without its line break, or with --hex the bytes that the line en
 skipped. Duplicate keys are inserted once. The filter is sized for the number of distinct keys. To count
 them, the command keeps the hashes of all keys in memory: 8 bytes per key, 16 for wide-bloom. With
 --capacity only the filter is kept in memory, and keys are inserted as they are read; fuse8, fuse16 and
-ribbon cannot be built this way. scalable is always filled as keys are read: --capacity is its initial
-size, 1,024 if not given. rolling remembers the last --capacity keys.
+ribbon cannot be built this way. With --kind scalable, keys are always inserted as they are read, and
+--capacity is the initial size, by default 1,024 keys. With --kind rolling, the filter remembers the last
+--capacity keys.
 
-guava is written as Guava's BloomFilter.writeTo writes it, for Funnels.byteArrayFunnel().
+With --kind guava, the file has the format of Guava's BloomFilter.writeTo, and its keys are those of
+Funnels.byteArrayFunnel().
 
 The seed is stored in the filter. Anyone who has the filter can search for keys that are false positives,
-with any hash function. Anyone else can do that only if the seed is known, or with a hash function that a
-seed does not protect: keep siphash13 if strangers choose the keys. A seed is a number in hex; for
-siphash13 it is the key of 16 bytes in hex.
+with any hash function. Without the filter, this is possible if the seed is known, or if the hash function
+is weak even with a secret seed: use siphash13, the default, if strangers choose the keys. A seed is a
+number in hex; for siphash13 it is the key of 16 bytes in hex.
 
 The file is written under a temporary name and then renamed, so an incomplete file is never visible.
 
 JSON: kind, keys (distinct), lines, empty, duplicates (null if unknown because of --capacity), hash, seed,
-seed_random, target_rate (null: the kind's own rate), rate, fill, bits, bits_per_key, bytes,
+seed_random, target_rate (--fpr or the default, or null), rate, fill, bits, bits_per_key, bytes,
 parameters{}, out, warnings[]";
 
 /// Build a filter of the keys in files or standard input.
@@ -82,7 +86,7 @@ pub(crate) struct BuildArgs {
     /// The kind of filter; `filter size` compares them
     #[arg(long, value_name = "KIND", value_parser = kind())]
     pub(crate) kind: Made,
-    /// The highest false-positive rate [default: 0.001, or the rate of the kind's fingerprints]
+    /// The highest false-positive rate [default: 0.001; for cuckoo and fuse, the rate of the kind]
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: Option<f64>,
     /// Size the filter by bits per key instead of by a rate
@@ -137,9 +141,9 @@ pub(crate) enum HashName {
     Siphash13,
     /// XXH3, seed of 8 bytes: the fastest
     Xxh3,
-    /// XXH64, seed of 8 bytes: Parquet's, with seed 0
+    /// XXH64, seed of 8 bytes; Parquet uses seed 0
     Xxh64,
-    /// murmur3 of 128 bits, seed of 4 bytes: Guava's, with seed 0
+    /// murmur3 of 128 bits, seed of 4 bytes; Guava uses seed 0
     Murmur3,
     /// FNV-1a, no seed
     Fnv1a,
@@ -153,9 +157,9 @@ error.
 Exit codes: 0 at least one key may be in the filter · 1 none of the keys is in the filter
 
 JSON: lines, told apart by kind:
-  answer   key, may_contain, and where the key is not UTF-8 key_hex: of each key
-  summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (maybes, if none of the
-           keys is in the filter), warnings[]: the last line";
+  answer   key, may_contain, and key_hex if the key is not UTF-8: one line for each key
+  summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (expected number of
+           \"maybe\" if none of the keys is in the filter), warnings[]: the last line";
 
 /// Test whether a filter may contain keys.
 #[derive(Debug, Args)]
@@ -222,7 +226,7 @@ Only exact conversions are possible:
               is a power of two
   xor8        to and from fuse8. The format does not store the hash function: to read such a filter, give
               the --hash and --seed that its keys were hashed with
-  xor16       to and from fuse16, with the same rule
+  xor16       to and from fuse16; reading needs --hash and --seed, as for xor8
   compressed  from bloom
   bloom       from compressed
 Nothing can be converted to or from Guava's format, which places the bits of a key differently. `filter
@@ -250,7 +254,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "TIMES", conflicts_with = "fold_to_fpr",
         value_parser = count(1..=63_u32))]
     pub(crate) fold: Option<u32>,
-    /// Halve the filter as often as its false-positive rate stays at most RATE
+    /// Halve the filter as long as its false-positive rate stays at most RATE
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fold_to_fpr: Option<f64>,
     #[command(flatten)]
@@ -265,11 +269,11 @@ pub(crate) struct ConvertArgs {
 /// Possible values of `--as`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// chainsieve's own
+    /// chainsieve's own format
     Native,
     /// Parquet's split-block filter: its header and bits
     Parquet,
-    /// Guava's `BloomFilter.writeTo`
+    /// The format of Guava's `BloomFilter.writeTo`
     Guava,
     /// `xor_singleheader`'s binary fuse filter of 8 bits
     Xor8,
@@ -280,7 +284,7 @@ pub(crate) enum Format {
 /// Possible values of `--to`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
-    /// chainsieve's own
+    /// chainsieve's own format
     Native,
     /// chainsieve's compressed Bloom filter
     Compressed,
@@ -288,7 +292,7 @@ pub(crate) enum Target {
     Bloom,
     /// Parquet's split-block filter: its header and bits
     Parquet,
-    /// Not possible: prints why
+    /// Not possible: the error says why
     Guava,
     /// `xor_singleheader`'s binary fuse filter of 8 bits
     Xor8,

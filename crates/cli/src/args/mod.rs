@@ -66,8 +66,8 @@ fn after_help() -> String {
 
 Wherever a command reads a filter, a block or a transaction, it takes hex, the name of a file
 (raw or hex), or - for standard input. Results go to standard output, errors, warnings and notes to
-standard error. With --json, a command that prints line by line prints a JSON object on each line,
-its kind first; of the last line that is summary."
+standard error. With --json, a command that prints several lines prints one JSON object on each line.
+The first member of such an object is kind. In the last line, kind is summary."
     )
 }
 
@@ -87,23 +87,23 @@ The script goes to standard output:
 JSON: shell, script";
 
 const MAN_HELP: &str = "\
-The folder is made if it is not there; pages in it are replaced. `man -l DIR/chainsieve.1` shows the
-first one.
+The folder is created if it is missing. If it contains chainsieve.1 already, --force is needed, and
+replaces all pages. `man -l DIR/chainsieve.1` shows the page of the command itself.
 
-JSON: folder, pages (how many)";
+JSON: folder, pages (their number)";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Bitcoin: Bloom filters, merkle blocks, compact block filters
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Btc(BtcCommand),
-    /// Ethereum: headers and the filters of their logs, queries, audits of answers
+    /// Ethereum: headers and their log filters, log queries, audits of answers
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Eth(eth::EthCommand),
-    /// Membership filters that know no chain: Bloom and its family, cuckoo, fuse, ribbon
+    /// Membership filters for keys of any kind: Bloom variants, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
-    /// Show both on real blocks, without a network: a wallet's filter, and a log that a node
+    /// Run examples on built-in blocks, offline: a wallet's filter, and the proof that a log was
     /// omitted
     #[command(after_long_help = DEMO_HELP)]
     Demo,
@@ -113,7 +113,7 @@ pub(crate) enum Command {
         /// The shell to print completions for
         shell: Shell,
     },
-    /// Write the manual pages: one for each command
+    /// Write the manual pages, one for each command
     #[command(after_long_help = MAN_HELP)]
     Man {
         /// The folder to write the pages to, created if missing
@@ -141,9 +141,9 @@ pub(crate) enum BtcCommand {
     Serve(ServeArgs),
     /// Fetch headers, filter headers and filters from peers, and compare the peers' answers
     Sync(Box<client::SyncArgs>),
-    /// Watch addresses, scripts, keys and coins through peers: first past blocks, then new ones
+    /// Watch addresses, scripts, keys and coins through peers, in past blocks and then in new ones
     Watch(Box<client::WatchLiveArgs>),
-    /// Scan past blocks again through peers, for additional items
+    /// Scan past blocks again through peers, for items that were not watched before
     Rescan(Box<client::RescanArgs>),
 }
 

@@ -10,7 +10,7 @@ use crate::args::OverwriteArgs;
 
 const MAKE_HELP: &str = "\
 With --filter, the merkleblock proves the transactions that match the filter, like a node's answer to a
-getdata for a filtered block. With --txid, it proves the transactions named. The merkleblock is written
+getdata for a filtered block. With --txid, it proves these transactions. The merkleblock is written
 to standard output as hex, the table to standard error. Exit code 1 means that the filter matched
 nothing; the merkleblock is valid in this case too.
 
@@ -53,7 +53,7 @@ pub(crate) struct MakeArgs {
 const VERIFY_HELP: &str = "\
 Exit codes: 0 the merkleblock is valid, and proves all given transactions
             1 the merkleblock is valid, but does not prove all given transactions
-            3 the merkleblock is invalid, or is not of the block --block-hash
+            3 the merkleblock is invalid, or its block is not --block-hash
 
 If nothing matched, a node sends a valid merkleblock without transactions: exit code 0. If the
 merkleblock contains the coinbase transaction, give that transaction too: only the coinbase proves the
@@ -78,10 +78,10 @@ pub(crate) struct VerifyArgs {
     /// The network, whose proof-of-work limit applies
     #[arg(long, value_parser = network(), default_value = "mainnet")]
     pub(crate) network: Network,
-    /// Which checks the merkleblock must pass
+    /// The set of checks that the merkleblock must pass
     #[arg(long, value_enum, default_value_t = PolicyName::Strict)]
     pub(crate) policy: PolicyName,
-    /// The hash of the block that the merkleblock must be of, known to be in the chain
+    /// The expected block hash, which you know to be in the chain
     #[arg(long, value_name = "HASH")]
     pub(crate) block_hash: Option<BlockHash>,
 }
@@ -89,8 +89,8 @@ pub(crate) struct VerifyArgs {
 /// Possible values of `--policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
-    /// The tree, proof of work, and no 64-byte transaction or inner node that decodes as one
+    /// Check tree and proof of work; reject 64-byte transactions, and inner nodes that decode as one
     Strict,
-    /// The tree only, as Bitcoin Core checks it
+    /// Check the tree only, as Bitcoin Core does
     Core,
 }

@@ -27,7 +27,7 @@ impl Described<'_> {
     /// Returns a row of a table: index, txid, reasons.
     pub(crate) fn row(&self) -> Vec<String> {
         let reasons: Vec<_> = self.found.reasons.iter().map(|reason| self.words(*reason)).collect();
-        let why = if reasons.is_empty() { "asked for".into() } else { reasons.join("\n") };
+        let why = if reasons.is_empty() { "requested".into() } else { reasons.join("\n") };
         vec![self.found.index.to_string(), self.found.txid.to_string(), why]
     }
 

@@ -50,7 +50,10 @@ fn load_filter(
     let (filter, rest) =
         BloomFilter::decode_prefix(&bytes).with_context(|| format!("filter, {source}"))?;
     if !rest.is_empty() {
-        warnings.push(format!("{} after the filter; nodes ignore them", count(rest.len(), "byte")));
+        warnings.push(format!(
+            "{} after the filter: nodes ignore trailing bytes",
+            count(rest.len(), "byte")
+        ));
     }
     if filter.matches_everything() {
         warnings.push("the filter matches everything".into());

@@ -39,7 +39,7 @@ pub(crate) fn make(args: &MakeArgs) -> anyhow::Result<Report> {
     let merkle_block = MerkleBlock::new(elements.header(), txids, &indices)
         .with_context(|| format!("block, {source}"))?;
     let root = merkle_block.extract_matches().with_context(|| format!("block, {source}"));
-    root.context("the transactions are not those that the header commits to")?;
+    root.context("the header commits to other transactions: the block is damaged")?;
 
     let payload = hex::encode(merkle_block.encode());
     if let Some(path) = &args.out {
@@ -137,7 +137,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
     let mut warnings = Vec::new();
     if !rest.is_empty() {
         warnings.push(format!(
-            "{} after the merkleblock; nodes ignore them",
+            "{} after the merkleblock: nodes ignore trailing bytes",
             count(rest.len(), "byte")
         ));
     }
@@ -192,8 +192,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
 
     let mut page = Page::default();
     page.heading(match &refused {
-        None => format!("valid by the {policy} policy"),
-        Some(why) => format!("not valid by the {policy} policy: {why}"),
+        None => format!("valid under the {policy} policy"),
+        Some(why) => format!("not valid under the {policy} policy: {why}"),
     });
     page.fields(vec![
         ("block", hash.to_string()),
@@ -208,7 +208,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> anyhow::Result<Report> {
         page.table(vec!["index", "txid", "delivered"], rows.collect());
     }
     for txid in &strangers {
-        page.line(format!("delivered and not in the tree: {txid}"));
+        page.line(format!("delivered, but not in the merkle tree: {txid}"));
     }
     for line in proof.into_iter().flat_map(|proof| proven(args, proof)) {
         page.line(format!("proven      {line}"));
@@ -231,7 +231,7 @@ fn proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
         lines.push(format!("the header's proof of work, of difficulty {difficulty}"));
     }
     if args.block_hash.is_some() {
-        lines.push("the header is that of the block named".into());
+        lines.push("the header is that of the block given as --block-hash".into());
     }
     let leaves = count(proof.inclusions.len(), "transaction");
     if proof.inclusions.is_empty() {
@@ -256,11 +256,17 @@ fn not_proven(args: &VerifyArgs, proof: &Proof) -> Vec<String> {
         lines.push(format!("the contents of {}: not delivered", count(missing, "transaction")));
     }
     if args.block_hash.is_none() {
-        lines.push("that the block is in the chain: compare its hash, or give --block-hash".into());
+        lines.push(
+            "that the block is in the chain: compare its hash with your headers, or give \
+             --block-hash"
+                .into(),
+        );
     }
     if !proof.has_proof_of_work() {
         lines.push("the header's work: the core policy does not check it".into());
     }
-    lines.push("that no other transaction of the block matches: a node can leave some out".into());
+    lines.push(
+        "that no other transaction of the block matches: a node can omit transactions".into(),
+    );
     lines
 }

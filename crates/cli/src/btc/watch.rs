@@ -119,7 +119,7 @@ impl Item {
             Kind::Data => {
                 let data = decode_hex(&self.text)?;
                 if data.is_empty() {
-                    bail!("empty data, which no script pushes");
+                    bail!("empty data: no script pushes empty data");
                 }
                 self.push(data);
             }
@@ -173,9 +173,9 @@ pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
         bail!("{shown}: an extended key has no script: write a descriptor, such as wpkh(KEY/0/*)");
     }
     if hex::decode(text).is_ok() {
-        bail!("{shown}: ambiguous hex: write script:HEX, data:HEX or txid:HEX");
+        bail!("{shown}: the kind of this hex is unknown: write script:HEX, data:HEX or txid:HEX");
     }
-    bail!("{shown}: neither an address, TXID:VOUT, a public key nor a descriptor");
+    bail!("{shown}: this is neither an address, TXID:VOUT, a public key nor a descriptor");
 }
 
 /// Reads the items of a text, one per line; errors contain the number of the line.
@@ -233,7 +233,7 @@ pub(crate) fn check_descriptor_keys(text: &str, network: Network) -> anyhow::Res
         _ => ("xpub", "mainnet"),
     };
     if secret::words(text).any(|word| word.starts_with(other)) {
-        bail!("descriptor: {other} keys are of another network: see --network {takes}");
+        bail!("descriptor: {other} keys belong to another network: give --network {takes}");
     }
     Ok(())
 }
@@ -260,7 +260,7 @@ pub(crate) fn address(text: &str, network: Network) -> anyhow::Result<Address> {
         .filter(|(network, _)| address.is_valid_for_network(*network))
         .map(|(_, name)| name)
         .collect();
-    bail!("an address of another network: see --network {}", names.join(" or "))
+    bail!("the address belongs to another network: give --network {}", names.join(" or "))
 }
 
 /// Encodes an outpoint as BIP37 filters store it: the txid in wire order, then the index, 4 bytes

@@ -132,7 +132,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     });
     page.line("");
     page.line(format!(
-        "Blocks {} and {} of Ethereum, the second one's hash trusted.\n",
+        "Blocks {} and {} of Ethereum. The user trusts the hash of the second block.\n",
         with_separators(first),
         with_separators(last)
     ));
@@ -140,12 +140,13 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     page.line(format!("   {EVENT} of {WETH}, which is wrapped ether,"));
     page.line(format!("   to {ROUTER}, a router of Uniswap"));
     page.line(format!(
-        "   The node answers with {} logs. It is not to be trusted.\n",
+        "   The node answers with {} logs. The user does not trust the node.\n",
         answer.len()
     ));
     page.heading(format!("6  The user audits the answer ({})", duration(audited)));
     page.line(format!(
-        "   The filters of both blocks answer \"maybe\"; {} of blocks do by chance. All {} receipts",
+        "   The filters of both blocks answer \"maybe\", as {} of all blocks do by chance. All {} \
+         receipts",
         share(rate),
         with_separators(receipts)
     ));
@@ -153,7 +154,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     show_omission(page, omitted, proven);
     page.heading("7  With that log, the answer is complete");
     page.line(format!(
-        "   {} logs, proven to be all; a certificate of {} bytes lets others prove it anew",
+        "   {} logs, proven to be complete; others can verify this with a certificate of {} bytes",
         whole.len(),
         certificate.to_json().len()
     ));

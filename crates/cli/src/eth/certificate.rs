@@ -16,7 +16,7 @@ use crate::args::eth::VerifyCertificateArgs;
 use crate::exit::Exit;
 use crate::output::{Page, Report, count, grouped};
 
-/// Rows of a page.
+/// Maximum number of rows of the table of undecided blocks.
 const ROWS: usize = 20;
 
 pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
@@ -67,15 +67,16 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
         }
         Err(VerifyError::Refuted(report)) => {
             let findings = report.findings.len();
-            let error = format!("the logs given have {}", count(findings, "finding"));
+            let error = format!("the audit of the given logs has {}", count(findings, "finding"));
             (Some(*report), None, Some(error))
         }
         Err(error) => (None, None, Some(error.to_string())),
     };
     if anchors.is_empty() {
-        warnings.push("no --anchor: nothing is authentic, and nothing proven".into());
+        warnings.push("no --anchor: no block is authenticated, so nothing is proven".into());
     } else if chain.anchored_to(anchors).is_none() {
-        let none = "no header has the hash of an anchor: nothing is authentic, and nothing proven";
+        let none =
+            "no header has the hash of an anchor: no block is authenticated, so nothing is proven";
         warnings.push(none.into());
     }
     Ok(Shown { certificate: &certificate, wanted, error, report, logs, warnings }.report())
@@ -87,14 +88,16 @@ fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     match (query.blocks(), query::bounds(query)) {
         (BlockSelection::AtHash(hash), _) => Ok(ResolvedBlocks::AtHash(*hash)),
         (_, (Some(first), Some(last))) => Ok(ResolvedBlocks::Range { first, last }),
-        _ => Err(UsageError("say of which blocks the query is: --from and --to")),
+        _ => Err(UsageError("the block range of the query is missing: give --from and --to")),
     }
 }
 
 /// Adds advice to the error for a certificate without headers.
 fn no_headers(error: VerifyError) -> anyhow::Error {
     match error {
-        VerifyError::NoHeaders => anyhow!("it has no headers: give them as --headers"),
+        VerifyError::NoHeaders => {
+            anyhow!("the certificate contains no headers: give them with --headers")
+        }
         error => error.into(),
     }
 }
@@ -125,7 +128,7 @@ impl Shown<'_> {
         page.heading(match (&self.error, exit) {
             (Some(error), _) => format!("wrong: {error}"),
             (None, Exit::Yes) => "complete: the result is proven".into(),
-            (None, _) => "undecided: nothing contradicts it, and not all of it is proven".into(),
+            (None, _) => "undecided: no contradiction, but not everything is proven".into(),
         });
         let certificate = self.certificate;
         let (first, last) = (*certificate.blocks().start(), *certificate.blocks().end());
@@ -146,7 +149,7 @@ impl Shown<'_> {
                         None => "none".into(),
                     },
                 ),
-                ("absent", format!("{} by their filter", grouped(counts.absent_by_bloom))),
+                ("ruled out", format!("{} by their filter", grouped(counts.absent_by_bloom))),
                 (
                     "checked",
                     format!("{} by all their receipts", grouped(counts.checked_by_receipts)),

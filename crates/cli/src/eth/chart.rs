@@ -110,7 +110,7 @@ fn fills(out: &mut Drawing, points: &[Point], scale: &Scale) {
 fn rates(out: &mut Drawing, points: &[Point], scale: &Scale) {
     let panel = RATE_PANEL;
     let heading =
-        "Share of blocks that say \"maybe\" to values that they do not hold (logarithmic)";
+        "False-positive rate: share of blocks whose filter matches absent values (logarithmic)";
     out.text("head", (LEFT, 370.0), "start", heading);
     let entries = [
         ("", "one", "one address or topic"),

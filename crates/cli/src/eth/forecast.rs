@@ -19,7 +19,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
     let reader = query::stdin_once(&args.query, args.headers.headers.iter().map(AsRef::as_ref))?;
     let query = query::read(&args.query, &reader)?;
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
-        bail!(UsageError("a query for one blockHash has nothing to forecast"));
+        bail!(UsageError("a query for one blockHash cannot be forecast: give --from and --to"));
     }
     let (from, to) = query::bounds(&query);
     let mut forecast = Forecast::new(query.compile());
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ForecastArgs) -> anyhow::Result<Report> {
         },
     )?;
     let Some((first, last)) = range else {
-        bail!("none of the headers is in the range of blocks");
+        bail!("none of the headers is in the block range of the query");
     };
     query::check_coverage((first, last), (from, to))?;
     let clauses = query::clauses(&query);
@@ -55,12 +55,12 @@ pub(super) type Clauses = [(String, Vec<String>)];
 pub(super) fn warnings(forecast: &Forecast, clauses: &Clauses) -> Vec<String> {
     let mut warnings = Vec::new();
     if clauses.is_empty() {
-        warnings.push("the query wants every log: every block is a candidate".into());
+        warnings.push("the query matches every log: every block is a candidate".into());
     }
     for ((name, _), clause) in clauses.iter().zip(forecast.clauses()) {
         if clause.selects_nothing() {
             warnings.push(format!(
-                "{name} selects nothing: {} of the blocks pass by it alone",
+                "the clause {name} excludes few blocks: {} of the blocks pass it",
                 share(clause.share())
             ));
         }
@@ -86,12 +86,12 @@ pub(super) fn page(
         ),
         (
             "by chance",
-            format!("about {} of them hold no match", estimate(forecast.expected_false())),
+            format!("about {} of them contain no match", estimate(forecast.expected_false())),
         ),
         (
             "receipts",
             format!(
-                "about {}, {} at the most",
+                "about {}, at most {}",
                 estimate(forecast.receipts()),
                 grouped(forecast.most_receipts())
             ),
@@ -120,7 +120,7 @@ pub(super) fn page(
             }
         }
         page.line("");
-        page.table(vec!["alone", "", "blocks that pass"], rows);
+        page.table(vec!["clause", "", "blocks that pass it"], rows);
     }
     page.warnings(warnings);
     page

@@ -44,8 +44,8 @@ pub(crate) fn run(args: &HeadersArgs) -> anyhow::Result<Report> {
         let head = vec!["block", "hash", "time (UTC)", "layout", "gas used", "bits set", "fill"];
         page.table(head, rows);
         page.line("");
-        let words = if linked { "each is the parent of the next" } else { "not one chain" };
-        page.line(format!("{} headers, {words}", grouped(count)));
+        let words = if linked { "form one chain" } else { "do not form one chain" };
+        page.line(format!("{} headers that {words}", grouped(count)));
         page
     };
     let json = json!({ "headers": all, "count": count, "linked": linked });
@@ -71,7 +71,7 @@ fn row(header: &HeaderView<'_>, hash: B256) -> Vec<String> {
 fn page(header: &HeaderView<'_>, hash: B256) -> Page {
     let layout = header.layout();
     let fields = match layout {
-        HeaderLayout::Unknown => "another chain's or a later fork's".to_owned(),
+        HeaderLayout::Unknown => "unknown (another chain or a later fork)".to_owned(),
         layout => layout.name().to_owned(),
     };
     let mut lines = vec![
@@ -113,23 +113,25 @@ fn page(header: &HeaderView<'_>, hash: B256) -> Page {
 fn bloom_lines(header: &HeaderView<'_>) -> Vec<(&'static str, String)> {
     let bloom = header.logs_bloom();
     let Some(ones) = bloom.count_ones() else {
-        return vec![("filter of logs", "not of 256 bytes: it says nothing".into())];
+        return vec![("logs bloom", "its length is not 256 bytes, so it excludes nothing".into())];
     };
     let fill = f64::from(ones) / 2048.0;
     let mut lines =
-        vec![("filter of logs", format!("{:.1} %, {} of 2,048 bits", fill * 100.0, grouped(ones)))];
+        vec![("logs bloom", format!("{:.1} %, {} of 2,048 bits", fill * 100.0, grouped(ones)))];
     if ones == 0 {
         lines.push(("", "no logs in this block".into()));
     } else if bloom.informative().is_none() {
-        lines.push(("", "every bit set: it says nothing".into()));
+        lines.push(("", "every bit is set, so it excludes nothing".into()));
     } else {
         let [one, two, three] = rates(fill).map(share);
         lines.push((
             "",
             format!("about {:.0} distinct addresses and topics", estimated_values(ones)),
         ));
-        lines
-            .push(("", format!("of absent values {one} pass, of pairs {two}, of triples {three}")));
+        lines.push((
+            "",
+            format!("false-positive rate: {one} for one value, {two} for two, {three} for three"),
+        ));
     }
     lines
 }

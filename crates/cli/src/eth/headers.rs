@@ -43,8 +43,8 @@ impl Batch {
                 if expected == found =>
             {
                 anyhow!(
-                    "{}: another block {number}, where the next one belongs: give one chain's \
-                     headers",
+                    "{}: a second block {number} with the same parent: give the headers of one \
+                     chain only",
                     error.position
                 )
             }
@@ -103,7 +103,7 @@ impl<'a> Headers<'a> {
             self.progress.at(self.done + open.headers.offset());
             let Some(headers) = batch else {
                 if !open.given {
-                    bail!("{}: no headers in it", named(&open.name));
+                    bail!("{}: no headers were found", named(&open.name));
                 }
                 self.done += open.headers.offset();
                 continue;

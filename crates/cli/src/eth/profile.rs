@@ -29,8 +29,8 @@ pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
         let names: Vec<_> =
             ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
         anyhow::anyhow!(
-            "--chain {chain}: known are {} and their ids; of another chain say --assume-bloom and \
-             --assume-receipts",
+            "--chain {chain}: this chain is unknown. Known chains, by name or chain id: {}. For \
+             another chain, give --assume-bloom and --assume-receipts",
             names.join(", ")
         )
     })
@@ -43,15 +43,17 @@ pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<Cha
     let Some(given) = given(args)? else {
         return known.with_context(|| {
             format!(
-                "the provider's chain has id {chain_id}, of which nothing is known here: say \
-                 --assume-bloom and --assume-receipts (of nodes that are geth's unchanged: exact, \
-                 every-log)"
+                "the provider's chain has id {chain_id}, which is unknown to this command: give \
+                 --assume-bloom and --assume-receipts (for unmodified geth nodes: exact, every-log)"
             )
         });
     };
     if args.chain.is_some() && known.as_ref() != Some(&given) {
         let name = known.map_or_else(String::new, |known| format!(", {}", known.name()));
-        bail!("--chain {}: the provider's chain has id {chain_id}{name}", given.name());
+        bail!(
+            "--chain {}: the provider serves another chain, with id {chain_id}{name}",
+            given.name()
+        );
     }
     Ok(given)
 }

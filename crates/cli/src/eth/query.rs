@@ -28,7 +28,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
         None => from_flags(args, reader)?,
     };
     if (args.from.is_some() || args.to.is_some()) && is_at_hash(&query) {
-        bail!(UsageError("--from and --to don't go with a query for one blockHash"));
+        bail!(UsageError("--from and --to cannot be used with a query for one blockHash"));
     }
     if let Some(from) = args.from {
         query = query.from_block(from);
@@ -51,7 +51,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
 /// means the newest block alone.
 pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
     if args.query.is_none() && args.from.is_none() {
-        return Err(UsageError("--from is missing: with --rpc, the range begins where you say"));
+        return Err(UsageError("--from is missing: with --rpc, give the first block of the range"));
     }
     Ok(())
 }
@@ -66,7 +66,7 @@ fn known_fields(query: &str) -> anyhow::Result<()> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(query)?;
     match fields.keys().find(|field| !FIELDS.contains(&field.as_str())) {
         Some(field) => bail!(
-            "unknown field {:?}: the object that eth_getLogs takes has {}",
+            "unknown field {:?}: the filter object of eth_getLogs has the fields {}",
             shorten(field),
             FIELDS.join(", ")
         ),
@@ -118,7 +118,7 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
     // The error of the canonical form contains the position of the mistake.
     let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
-    let signature = events.iter().next().context("no event")?.signature();
+    let signature = events.iter().next().context("the signature declares no event")?.signature();
     // A declaration may name types of its own: hashed as it is, a slip would select nothing.
     match event_topic(&signature) {
         Err(error) if signature != declared => Err(error).context(signature),
@@ -162,7 +162,7 @@ fn each<T>(
                 values.push(value.with_context(|| format!("{flag} {path}, line {number}"))?);
             }
         }
-        anyhow::ensure!(values.len() > before, "{flag} {path}: nothing in it");
+        anyhow::ensure!(values.len() > before, "{flag} {path}: the file contains no values");
     }
     Ok(values)
 }
@@ -185,10 +185,10 @@ pub(crate) fn check_coverage(
     (from, to): (Option<u64>, Option<u64>),
 ) -> anyhow::Result<()> {
     if let Some(from) = from.filter(|&from| from < first) {
-        bail!("the headers begin at block {first}, the range at block {from}");
+        bail!("the headers begin at block {first}, but the range begins at block {from}");
     }
     if let Some(to) = to.filter(|&to| to > last) {
-        bail!("the headers end at block {last}, the range at block {to}");
+        bail!("the headers end at block {last}, but the range ends at block {to}");
     }
     Ok(())
 }

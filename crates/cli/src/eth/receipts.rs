@@ -48,7 +48,7 @@ pub(crate) fn read_all(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result
     for path in paths {
         for file in files(path)? {
             match read(&file, take) {
-                Err(error) if *path != file => left_out.push(format!("left out: {error:#}")),
+                Err(error) if *path != file => left_out.push(format!("skipped: {error:#}")),
                 result => result?,
             }
         }
@@ -75,7 +75,10 @@ fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         .collect();
     files.sort();
     if files.is_empty() {
-        bail!("receipts, {}: no file with \"receipts\" in its name, and no archive", named(path));
+        bail!(
+            "receipts, {}: the folder has no archive and no file with \"receipts\" in its name",
+            named(path)
+        );
     }
     Ok(files)
 }
@@ -93,7 +96,7 @@ fn read(path: &Path, take: &mut Take<'_>) -> anyhow::Result<()> {
             FileFormat::Json => json(source, &name, take),
             FileFormat::Hex => hex_lines(source, &name, take),
             FileFormat::Rlp => rlp(source, &name, take),
-            format => bail!("receipts in the format {format} are not read"),
+            format => bail!("receipts in the format {format} are not supported"),
         }
     };
     read().with_context(|| format!("receipts, {name}"))
@@ -132,7 +135,7 @@ fn rlp(mut source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()
         let mut length = u64::from(first - 0xc0);
         if digits > 0 {
             if source.append(digits, &mut list)? < digits {
-                bail!("byte {}: the length of a list is cut off", grouped(at));
+                bail!("byte {}: the file ends within the length of a list", grouped(at));
             }
             length = list[1..].iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
         }
@@ -145,11 +148,7 @@ fn rlp(mut source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<()
             );
         }
         if source.append(length, &mut list)? < length {
-            bail!(
-                "byte {}: the list has {} bytes, and the file ends",
-                grouped(at),
-                grouped(length)
-            );
+            bail!("byte {}: the file ends within a list of {} bytes", grouped(at), grouped(length));
         }
         let receipts = of_rlp(&list).with_context(|| format!("byte {}", grouped(at)))?;
         let place = if at == 0 { name.to_owned() } else { format!("{name}, byte {}", grouped(at)) };
@@ -177,7 +176,9 @@ fn hex_lines(source: Source, name: &str, take: &mut Take<'_>) -> anyhow::Result<
 fn of_rlp(list: &[u8]) -> anyhow::Result<BlockReceipts> {
     BlockReceipts::from_rlp_list(list).or_else(|error| {
         BlockReceipts::from_slim_list(list).map_err(|slim| {
-            anyhow!("neither receipts with their filters ({error}) nor slim ones ({slim})")
+            anyhow!(
+                "neither receipts with filters ({error}) nor slim receipts as of eth/69 ({slim})"
+            )
         })
     })
 }
@@ -255,7 +256,7 @@ fn value_of_json(
             take(hash.map_or(whose, Whose::Hash), place(), Box::new(|| Ok(receipts)))?;
         }
         None if object.jsonrpc.is_some() => {
-            bail!("the node's reply has no result: it does not have the block's receipts")
+            bail!("the node's reply has no result: the node does not have the block's receipts")
         }
         None => {
             group.begin((value.array, object.block_hash), value.line, name, take)?;

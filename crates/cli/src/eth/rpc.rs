@@ -82,7 +82,7 @@ impl Bar {
                 return self.shown().kept.push(note.to_string());
             }
             Note::Follow(follow::FollowNote::Failed { question, error, wait }) => {
-                format!("{question}: {error}; again in {}", duration(*wait))
+                format!("{question}: {error}; trying again in {}", duration(*wait))
             }
             Note::Logs(logs) => count(*logs, "log"),
             Note::FetchesReceipts { blocks, bytes } => {
@@ -124,17 +124,17 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
         FetchError::TooManyHeaders { limit, .. } => ("--max-headers allows", Some(*limit)),
         FetchError::TooManyReceipts { blocks, bytes, limit } => {
             return anyhow!(
-                "{}: --max-receipts allows {}; narrow the query or its range, or allow more",
+                "{}: --max-receipts allows {}; narrow the query or its range, or raise the limit",
                 receipts(*blocks, *bytes),
                 count(*limit, "block")
             );
         }
         FetchError::NoFinalized => {
-            ("--unfinalized takes blocks that may still leave the chain", None)
+            ("--unfinalized accepts blocks that a reorganisation may still remove", None)
         }
-        FetchError::NotFinal { .. } => ("--unfinalized takes them", None),
+        FetchError::NotFinal { .. } => ("--unfinalized accepts them", None),
         FetchError::Rpc { error, .. } if matches!(error.origin(), RpcError::Timeout { .. }) => {
-            ("--timeout", None)
+            ("--timeout sets the limit", None)
         }
         _ => return error.into(),
     };
@@ -147,7 +147,7 @@ pub(crate) fn in_words_of_the_command(error: FetchError) -> anyhow::Error {
 /// Converts a warning of a provider to text that names the flags of the command.
 pub(crate) fn words_of(warning: &Warning) -> String {
     match warning {
-        Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized takes it)"),
+        Warning::EndsAtFinalized { .. } => format!("{warning} (--unfinalized includes it)"),
         Warning::UnknownAnchor { hash } => {
             format!("no provider has the block of --anchor {hash}")
         }

@@ -167,7 +167,7 @@ impl Scan {
                 json!({ "kind": "candidate", "number": number, "hash": hash, "answer": answer })
                     .to_string()
             } else {
-                let answer = if informative { "maybe" } else { "says nothing" };
+                let answer = if informative { "maybe" } else { "no information" };
                 let fill = format!("{:.1} %", f64::from(bloom.count_ones().unwrap_or(0)) / 20.48);
                 format!("{:<11}  {hash}  {fill:>7}  {answer}", grouped(number))
             };
@@ -180,9 +180,9 @@ impl Scan {
     fn check_coverage(&self, from: Option<u64>, to: Option<u64>) -> anyhow::Result<()> {
         let Some((last, _)) = self.last else {
             if let Some(hash) = self.at_hash {
-                anyhow::bail!("none of the headers has the hash that the query asks about, {hash}");
+                anyhow::bail!("none of the headers has the block hash of the query, {hash}");
             }
-            anyhow::bail!("none of the headers is in the range of blocks");
+            anyhow::bail!("none of the headers is in the block range of the query");
         };
         query::check_coverage((self.first.unwrap_or(last), last), (from, to))
     }
@@ -192,11 +192,11 @@ impl Scan {
         let (last, hash) = self.last.unwrap_or_default();
         match self.anchored_to {
             None if self.anchors.is_empty() => warnings.push(format!(
-                "nothing is authenticated: the result is as good as {}. With \
-                 the hash of a block that you trust, of this one or one behind it, --anchor proves it: \
-                 the last is block {last}, {hash}",
+                "no --anchor: nothing is authenticated, and the result is only as reliable as {}. \
+                 The last block is {last}, {hash}: if you trust this hash or that of a later block, \
+                 give it as --anchor",
                 match &self.provider {
-                    Some(provider) => format!("the word of {provider}"),
+                    Some(provider) => format!("the provider {provider}"),
                     None => "the source of the headers".into(),
                 }
             )),
@@ -204,12 +204,12 @@ impl Scan {
                 "no header has the hash of an anchor: nothing is authenticated",
             )),
             Some(anchored) if anchored < last => warnings.push(format!(
-                "headers behind block {anchored}, the highest anchor, may be anyone's"
+                "the headers after block {anchored}, the highest anchor, are not authenticated"
             )),
             Some(_) => {}
         }
         if self.query.compile().matches_everything() {
-            warnings.push(String::from("the query wants every log: every block is a candidate"));
+            warnings.push(String::from("the query matches every log: every block is a candidate"));
         }
         warnings
     }
@@ -252,12 +252,12 @@ impl Scan {
         }
         let none = match self.no_information {
             0 => String::new(),
-            count => format!(", of which {} by filters that say nothing", grouped(count)),
+            count => format!(", {} of them because their filter excludes nothing", grouped(count)),
         };
         page.fields(vec![
             ("blocks", span(first, last, blocks)),
             ("candidates", format!("{}, {}{none}", grouped(self.candidates), share(passed))),
-            ("by chance", format!("{} of blocks that hold nothing pass", share(rate))),
+            ("by chance", format!("{} of blocks without a match pass", share(rate))),
             ("fill", format!("{} on average", share(self.fills.mean_fill()))),
             (
                 "chain",

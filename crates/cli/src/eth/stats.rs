@@ -84,7 +84,7 @@ impl Bucket {
             self.fills.add([bytes]);
         } else {
             self.without_filter += 1;
-            // Such a filter rules nothing out, like a full one.
+            // A filter of another length excludes no value, like a filter with every bit set.
             self.fills.add([&[u8::MAX; 256]]);
         }
     }
@@ -172,7 +172,10 @@ impl Stats {
             self.width *= 10;
         }
         if self.buckets.len() > MOST {
-            bail!("more than {} rows: give --by a larger number", grouped(MOST));
+            bail!(
+                "the table has more than {} rows: give --by a larger number of blocks",
+                grouped(MOST)
+            );
         }
         Ok(())
     }
@@ -262,9 +265,9 @@ pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by_month: 
     page.table(head, table);
     page.line("");
     page.line(
-        "Fill: share of a filter's 2,048 bits that are set. Values: share of blocks whose filter",
+        "Fill: share of a filter's 2,048 bits that are set. Last three columns: false-positive rate,",
     );
-    page.line("says \"maybe\" for so many addresses or topics that the block does not hold.");
+    page.line("the share of blocks whose filter matches 1, 2 or 3 absent addresses or topics.");
 }
 
 fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page {
@@ -284,10 +287,10 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
         notes.push(format!("{blocks} without a filter of 256 bytes"));
     }
     if !linked {
-        notes.push("the headers are not one chain".into());
+        notes.push("the headers do not form one chain".into());
     }
     if !notes.is_empty() {
-        page.line(format!("Of them {}.", notes.join(", ")));
+        page.line(format!("Notes: {}.", notes.join(", ")));
     }
     if let Some(path) = &args.svg {
         page.line(format!("Chart: {}", path.display()));

@@ -134,7 +134,7 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
             reachable(args, kind)?;
             solved(keys, |hashes| RibbonFilter::build(hashes, fpr, SEARCH_SEED, hasher))
         }
-        other => bail!("{}: this version cannot build such filters", other.name()),
+        other => bail!("this version cannot build filters of kind {}", other.name()),
     }
 }
 
@@ -246,7 +246,7 @@ fn report(args: &BuildArgs, filter: &Asked, counts: &Counts, file_bytes: usize) 
         Some(seed) => format!("{}, seed {seed}", hasher.name()),
         None => hasher.name().to_owned(),
     };
-    let asked = target_rate.map_or_else(String::new, |fpr| format!(", {} asked for", rate(fpr)));
+    let asked = target_rate.map_or_else(String::new, |fpr| format!(", {} requested", rate(fpr)));
     let mut fields = vec![
         ("kind", filter.kind_name().to_owned()),
         ("keys", keys_words),
@@ -277,12 +277,13 @@ fn warnings(args: &BuildArgs, filter: &Asked, counts: &Counts, is_drawn: bool) -
     if is_drawn {
         let seed = seed_hex(filter.hasher()).unwrap_or_default();
         warnings.push(format!(
-            "the seed was drawn at random and is stored in the file: anyone who has it can search for \
-             false positives. To build the same filter again, or one to merge with it: --seed {seed}"
+            "the seed was drawn at random and is stored in the file: anyone who has the file can \
+             search for false positives. To build the same filter again, or a filter that can be \
+             merged with it, give --seed {seed}"
         ));
     }
     if counts.keys == 0 {
-        warnings.push("no keys: the filter is empty".into());
+        warnings.push("the input contains no keys: the filter is empty".into());
     }
     if let Some(capacity) = args.capacity
         && counts.keys > capacity

@@ -75,8 +75,10 @@ fn written(filter: AnyFilter, target: Target) -> anyhow::Result<(AnyFilter, Vec<
     let bytes = match (target, &filter) {
         (Target::Native, _) | (Target::Bloom, AnyFilter::Bloom(_)) => filter.encode()?,
         (Target::Compressed, AnyFilter::Bloom(bloom)) => {
-            let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(bloom))
-                .context("the filter is so empty that readers reject its expansion ratio")?;
+            let coded = OpenedBloomFilter::of(CompressedBloomFilter::of(bloom)).context(
+                "the filter is almost empty: readers would reject the expansion ratio of \
+                 its compressed form",
+            )?;
             return encoded(coded.into());
         }
         (Target::Bloom, AnyFilter::Compressed(coded)) => {
@@ -102,7 +104,7 @@ fn encoded(filter: AnyFilter) -> anyhow::Result<(AnyFilter, Vec<u8>)> {
 
 fn misfit(filter: &AnyFilter, format: &str, kind: &str) -> String {
     let is = filter.kind().name();
-    format!("a {is} filter can't become {format}: only {kind} can")
+    format!("a {is} filter can't be converted to {format}: only {kind} can")
 }
 
 fn report(
@@ -116,12 +118,15 @@ fn report(
     let to = foreign::target_name(args.to.unwrap_or(Target::Native));
     let mut warnings = Vec::new();
     if args.fold_to_fpr.is_some() && folds == 0 {
-        warnings.push("not folded: half the size is impossible or has a higher rate".to_owned());
+        warnings.push(
+            "not folded: half the size is impossible, or its rate is higher than --fold-to-fpr"
+                .to_owned(),
+        );
     }
     if args.to == Some(Target::Compressed) && bytes >= bytes_before && folds == 0 {
         warnings.push(
-            "not smaller: a filter as full as this cannot be compressed. `filter build --kind \
-             compressed` builds a sparse filter that can"
+            "the file is not smaller: the filter is too full to be compressed. `filter build \
+             --kind compressed` builds a sparse filter, which is small when compressed"
                 .to_owned(),
         );
     }

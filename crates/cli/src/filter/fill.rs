@@ -72,13 +72,15 @@ impl Keys<'_> {
         let counts = self.each(|hash| {
             // `push` alone would abort the process if memory runs out.
             if hashes.len() == hashes.capacity() {
-                hashes.try_reserve(hashes.len().max(BATCH)).context("no memory for more hashes")?;
+                hashes
+                    .try_reserve(hashes.len().max(BATCH))
+                    .context("the memory is too small for the hashes of all keys")?;
             }
             hashes.push(hash);
             Ok(())
         })?;
         if hashes.is_empty() {
-            bail!("no keys: nothing was built");
+            bail!("the input contains no keys: no filter was built");
         }
         hashes.par_sort_unstable();
         hashes.dedup();
@@ -112,7 +114,7 @@ pub(super) fn filled_as<F: Insert>(
         return Ok((with_all(&hashes, make)?, counts));
     };
     streamed(keys, make(capacity)?).map_err(|error| {
-        let words = || format!("made for {} keys by --capacity", grouped(capacity));
+        let words = || format!("sized for {} keys by --capacity", grouped(capacity));
         if error.is::<Full>() { error.context(words()) } else { error }
     })
 }

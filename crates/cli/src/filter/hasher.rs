@@ -11,7 +11,8 @@ use crate::input::decode_hex;
 pub(super) fn hasher(name: HashName, seed: Option<&str>) -> anyhow::Result<KeyHasher> {
     let function = match seed {
         Some(seed) => of_seed(name, seed).context("--seed")?,
-        None => random(name).map_err(|error| anyhow!("no random number: {error}"))?,
+        None => random(name)
+            .map_err(|error| anyhow!("the system provides no random numbers: {error}"))?,
     };
     Ok(KeyHasher::new(function))
 }

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let hasher = foreign::says_hasher(format).then(|| filter.hasher());
     let mut warnings = Vec::new();
     if stats.len == 0 && is_len_known {
-        warnings.push("nothing was inserted: every answer is \"no\"".to_owned());
+        warnings.push("the filter is empty: every answer is \"no\"".to_owned());
     }
     if stats.expected_fpr > 0.5 {
         warnings.push(format!(
@@ -48,9 +48,9 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     });
     let mut page = Page::default();
     let format =
-        if is_native { "native, version 1; the checksum fits" } else { foreign::name(format) };
+        if is_native { "native, version 1; the checksum matches" } else { foreign::name(format) };
     let hash = match hasher {
-        None => "unknown: the format does not say".into(),
+        None => "unknown: the format does not store the hash function".into(),
         Some(hasher) => match seed_hex(hasher) {
             Some(seed) => format!("{}, seed {seed}", hasher.name()),
             None => hasher.name().to_owned(),
@@ -59,8 +59,8 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let estimated = stats.estimated_len.filter(|keys| keys.is_finite());
     let about = estimated.map(|keys| format!("about {} estimated from the fill", estimate(keys)));
     let keys = match (is_len_known, about) {
-        (true, Some(about)) => format!("{} as counted, {about}", grouped(stats.len)),
-        (true, None) => format!("{} as counted", grouped(stats.len)),
+        (true, Some(about)) => format!("{} by the stored count, {about}", grouped(stats.len)),
+        (true, None) => format!("{} by the stored count", grouped(stats.len)),
         (false, Some(about)) => about,
         (false, None) => "unknown".into(),
     };
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         ("size", size_words(stats.num_bits, stats.len)),
         ("file", count(input.bytes.len(), "byte")),
         ("fill", share(stats.fill)),
-        ("rate", format!("{} of other keys may be in it", rate(stats.expected_fpr))),
+        ("rate", format!("{} of other keys match too", rate(stats.expected_fpr))),
     ];
     fields.extend(filter.params().into_iter().map(|(name, param)| (name, param_words(param))));
     page.fields(fields);

@@ -54,7 +54,7 @@ impl KeyLines {
                 _ => line,
             };
             if line.len() as u64 > LONGEST {
-                bail!("{}: longer than {LONGEST} bytes", self.place());
+                bail!("{}: the line is longer than {LONGEST} bytes", self.place());
             }
             if self.hex {
                 let text = line.trim_ascii();

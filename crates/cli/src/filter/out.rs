@@ -17,11 +17,14 @@ pub(super) fn check<'a>(
 ) -> anyhow::Result<()> {
     if is_stdout(out) {
         if json {
-            return Err(UsageError("--json and --out - both go to standard output").into());
+            return Err(UsageError(
+                "--json and --out - both write to standard output: give --out a file",
+            )
+            .into());
         }
         return Ok(());
     }
-    ensure!(!out.is_dir(), "cannot write {}: a directory", named(out));
+    ensure!(!out.is_dir(), "cannot write {}: it is a directory", named(out));
     let (folder, _) = folder_and_name(out)?;
     ensure!(folder.is_dir(), "cannot write {}: no such directory", named(out));
     let place = |path: &Path| fs::canonicalize(path).ok();
@@ -29,7 +32,7 @@ pub(super) fn check<'a>(
         && out_place.is_file()
         && inputs.into_iter().any(|input| place(input).as_ref() == Some(&out_place))
     {
-        return Err(UsageError("--out is also an input").into());
+        return Err(UsageError("--out is also an input: give another file").into());
     }
     check_overwrite(out, force)
 }

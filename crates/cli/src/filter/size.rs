@@ -51,7 +51,8 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
         match cost {
             Ok(cost) => possible.push((layout, cost)),
             Err(SizingError::OutOfReach { best, .. }) => {
-                impossible.push((layout, format!("at best {}, at any size", rate(best))));
+                impossible
+                    .push((layout, format!("the lowest rate is {}, at any size", rate(best))));
             }
             Err(error) => impossible.push((layout, error.to_string())),
         }
@@ -70,7 +71,9 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     let header = vec!["layout", "bits per key", "size", "hash functions", "rate", "lines", "can"];
     page.table(header, possible.iter().map(|(layout, cost)| row(layout, cost)).collect());
     page.line("");
-    page.line("lines: cache lines that a probe reads, of a key that is not there or that is");
+    page.line(
+        "lines: mean number of cache lines that a query reads: for an absent or a present key",
+    );
     if !impossible.is_empty() {
         page.line("");
         page.line("not possible");

@@ -132,7 +132,7 @@ impl Asking<'_> {
         let no = self.asked - self.maybe;
         let mut warnings = Vec::new();
         if stats.fill == 0.0 && stats.len == 0 {
-            warnings.push("nothing was inserted into the filter".to_owned());
+            warnings.push("the filter is empty: every answer is \"no\"".to_owned());
         }
         let json = json!({
             "asked": self.asked,
@@ -151,11 +151,11 @@ impl Asking<'_> {
         page.fields(vec![
             ("asked", format!("{}{empty}", grouped(self.asked))),
             ("maybe", grouped(self.maybe)),
-            ("no", format!("{}, certainly", grouped(no))),
+            ("no", format!("{}, certain", grouped(no))),
             (
                 "by chance",
                 format!(
-                    "{} of other keys: about {} of {}",
+                    "{} of other keys: about {} of these {}",
                     rate(fpr),
                     estimate(by_chance),
                     grouped(self.asked)

@@ -175,7 +175,7 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     assert!(golden().starts_with(&fs::read(&out).expect("written")));
     let wrong = build(&first, &["--append"]);
     assert_eq!(wrong.code, BAD_INPUT);
-    assert!(wrong.stderr.contains("the next height is 170"), "{}", wrong.stderr);
+    assert!(wrong.stderr.contains("expected 170"), "{}", wrong.stderr);
     let spent = rows[..170].iter().map(|row| deserialize_hex::<Block>(text(&row["block"])));
     let spent = spent.flat_map(|block| block.expect("a block").txdata);
     let spent: Vec<_> = spent.map(|tx| serialize_hex(&tx)).collect();
@@ -296,7 +296,8 @@ fn look_ahead_asks_the_same_filter_again() {
     fails(&fixed, b"", USAGE, &["ranged"]);
 }
 
-/// Returns blocks in hex that pay to these scripts. They spend nothing, and have no proof of work.
+/// Returns blocks in hex that pay to these scripts. The blocks spend nothing, and have no proof of
+/// work.
 fn chain_of(scripts: &[Vec<ScriptBuf>]) -> Vec<String> {
     let mut prev_blockhash = BlockHash::all_zeros();
     let block = |scripts: &Vec<ScriptBuf>| {
@@ -412,7 +413,7 @@ fn mistakes_around_compact_filters() {
     fails(&[&scan[..], &[&outpoint]].concat(), b"", BAD_INPUT, &["whole scripts", "address"]);
     fails(&scan, b"", USAGE, &["nothing to search for"]);
     let testnet = [&scan[..], &[KEY, "--network", "testnet"]].concat();
-    fails(&testnet, b"", BAD_INPUT, &["not of network testnet"]);
+    fails(&testnet, b"", BAD_INPUT, &["do not belong to network testnet"]);
     fails(
         &[&scan[..], &[KEY, "--birthday", "9", "--to", "8"]].concat(),
         b"",

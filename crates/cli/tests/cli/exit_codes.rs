@@ -35,7 +35,7 @@ const HELP_OF: [(&str, &str); 1] = [("btc rescan", "btc watch")];
 /// A timeout far longer than any command takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
     /// Good input. The command runs with a reader that has gone away too.
@@ -55,7 +55,7 @@ enum About {
 }
 use About::{Bad, Empty, Good, Slip, Undecided, Unreachable, Wrong};
 
-/// What a command prints.
+/// The output of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Prints {
     /// A result, on standard output.
@@ -162,7 +162,7 @@ fn free_address() -> SocketAddr {
     listener.local_addr().expect("bound")
 }
 
-/// Where standard output goes.
+/// The destination of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Reads,

@@ -68,7 +68,7 @@ fn every_kind_is_built_described_and_asked() {
             "{kind}: {maybe}, {expected}"
         );
         let page = run(&["filter", "info", filter.path()]);
-        assert!(page.stdout.contains("the checksum fits") && page.stdout.contains(kind));
+        assert!(page.stdout.contains("the checksum matches") && page.stdout.contains(kind));
     }
 }
 
@@ -198,7 +198,7 @@ fn sizes_follow_from_rates_bits_and_capacities() {
         assert_eq!(out.0.exists(), code == YES, "what failed leaves no file");
     };
     build("bloom", YES, &["sized for 100, but 1000 keys were inserted"]);
-    build("cuckoo12", BAD_INPUT, &["no room for another key", "made for 100 keys by --capacity"]);
+    build("cuckoo12", BAD_INPUT, &["no room for another key", "sized for 100 keys by --capacity"]);
     build("scalable", YES, &["num_stages"]);
     // A rolling filter remembers the last keys, not the first ones.
     let rolling = built("rolling.chsieve", &["--kind", "rolling", "--capacity", "100"], &keys);
@@ -271,7 +271,7 @@ fn build_refuses_what_makes_no_sense() {
         &["filter", "build", "-", "--kind", "bloom", "-o", out.path()],
         &long,
         BAD_INPUT,
-        &["line 1: longer than"],
+        &["line 1: the line is longer than"],
     );
 }
 

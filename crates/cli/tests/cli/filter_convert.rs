@@ -105,7 +105,7 @@ fn fuse_filters_go_to_other_languages_and_back() {
         fails(&args, b"", USAGE, &["do not store the hash function"]);
         let other = if format == "xor8" { "xor16" } else { "xor8" };
         let args = ["filter", "convert", filter.path(), "--to", other, "-o", "/dev/null"];
-        fails(&args, b"", BAD_INPUT, &["can't become", "only fuse"]);
+        fails(&args, b"", BAD_INPUT, &["can't be converted to", "only fuse"]);
         let args = ["filter", "info", foreign.path(), "--as", other];
         fails(&args, b"", BAD_INPUT, &[other]);
     }
@@ -171,7 +171,7 @@ fn compressed_and_back_is_the_same_filter() {
     let bytes = |file: &TempFile| fs::metadata(&file.0).expect("there").len();
     assert!(bytes(&sent) < bytes(&plain), "{} {}", bytes(&sent), bytes(&plain));
     let args = ["filter", "convert", plain.path(), "--to", "xor8", "-o", "/dev/null"];
-    fails(&args, b"", BAD_INPUT, &["a bloom filter can't become xor8"]);
+    fails(&args, b"", BAD_INPUT, &["a bloom filter can't be converted to xor8"]);
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn size_says_what_keys_and_rate_cost() {
     let fuse8 = fuse8.iter().find(|layout| layout["layout"] == "fuse8").expect("there");
     assert_eq!(
         (&fuse8["possible"], &fuse8["why"]),
-        (&json!(false), &json!("at best 1 in 256, at any size"))
+        (&json!(false), &json!("the lowest rate is 1 in 256, at any size"))
     );
     // Every layout is listed once, in order of its size, and no layout has a higher rate than asked
     // for.

@@ -61,10 +61,10 @@ fn nothing_to_ask_and_an_empty_filter() {
     let filter = built("none.chsieve", &["--kind", "bloom", "--capacity", "10"], "");
     let info = json_of(&["filter", "info", filter.path()], YES);
     assert_eq!((&info["keys"], &info["fill"]), (&json!(0), &json!(0.0)));
-    assert!(text(&info["warnings"][0]).contains("nothing was inserted"));
+    assert!(text(&info["warnings"][0]).contains("the filter is empty"));
     let output = run(&["filter", "test", filter.path(), "key"]);
     assert_eq!((output.code, output.stdout.as_str()), (NO, "no     key\n"));
-    assert!(output.stderr.contains("nothing was inserted"), "{}", output.stderr);
+    assert!(output.stderr.contains("the filter is empty"), "{}", output.stderr);
     fails(&["filter", "test", filter.path()], b"", USAGE, &["KEY"]);
     let output = run(&["filter", "test", filter.path(), "-"]);
     assert_eq!((output.code, output.stdout.as_str()), (NO, ""), "without keys, none is present");

@@ -235,7 +235,7 @@ fn wrong_calls_say_what_is_wrong() {
     let address = taken.local_addr().expect("bound").to_string();
     let output = call(&[path, "--network", "mainnet", "--listen", &address]);
     assert_eq!(output.code, BAD_INPUT);
-    assert!(output.stderr.contains(&format!("cannot listen at {address}")), "{}", output.stderr);
+    assert!(output.stderr.contains(&format!("cannot listen on {address}")), "{}", output.stderr);
     let output = call(&[path, "--network", "mainnet", "--prev-txs", "nonsense"]);
     assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
 }

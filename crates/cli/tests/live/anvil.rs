@@ -33,7 +33,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         .collect()
 }
 
-/// A running anvil. It mines blocks only when [`Self::mine`] is called.
+/// A running anvil, which mines blocks only when [`Self::mine`] is called.
 #[derive(Debug)]
 pub(crate) struct Anvil {
     process: Process,
@@ -76,7 +76,7 @@ impl Anvil {
         node
     }
 
-    /// Returns its RPC endpoint.
+    /// Returns the RPC endpoint of the node.
     pub(crate) fn rpc(&self) -> &HttpRpc {
         &self.rpc
     }

@@ -92,7 +92,7 @@ impl Bcoin {
         );
     }
 
-    /// Returns its address for peers.
+    /// Returns the node's address for peers.
     pub(crate) fn address(&self) -> SocketAddr {
         loopback(self.ports.p2p)
     }
@@ -118,13 +118,13 @@ impl Bcoin {
         parse(&self.rpc.call("getblockhash", &json!([height])))
     }
 
-    /// Returns a block that the node knows, on any branch.
+    /// Returns a block of any branch, if the node knows the block.
     pub(crate) fn block(&self, hash: BlockHash) -> Block {
         let hex = self.rpc.call("getblock", &json!([hash.to_string(), false]));
         deserialize_hex(hex.as_str().expect("hex")).expect("a block")
     }
 
-    /// Returns the blocks of its best chain from a height on.
+    /// Returns the blocks of the node's best chain, from this height to the tip.
     pub(crate) fn blocks_from(&self, height: u32) -> Vec<Block> {
         (height..=self.height()).map(|height| self.block(self.hash_at(height))).collect()
     }
@@ -151,9 +151,9 @@ impl Bcoin {
         pool.as_array().expect("ids").iter().any(|id| *id == txid.to_string())
     }
 
-    /// Returns the transactions that its address index lists for a script. This works only with the
-    /// chain in memory: on disk, with a `leveldown` that current Node.js loads, the index lists
-    /// none.
+    /// Returns the transactions that the node's address index lists for a script. The index works
+    /// only with the chain in memory: on disk, with a `leveldown` that current Node.js loads, the
+    /// index lists none.
     pub(crate) fn transactions_of(&self, script: &Script) -> BTreeSet<Txid> {
         let address = address_of(script).expect("a script with an address");
         let listed = self.rpc.get(&format!("/tx/address/{address}")).expect("the index");

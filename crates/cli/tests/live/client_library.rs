@@ -36,7 +36,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// How the test reads updates: blocking or with tokio.
+/// The way in which the test reads updates: blocking or with tokio.
 enum Reader {
     Blocking,
     Tokio(Runtime),

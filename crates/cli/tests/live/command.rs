@@ -96,18 +96,19 @@ impl Running {
         })
     }
 
-    /// Returns its process.
+    /// Returns the process of the command.
     pub(crate) fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Kills it at once, as `kill -9` does. Returns the lines that it had printed.
+    /// Kills the command at once, as `kill -9` does. Returns the lines that the command had
+    /// printed.
     pub(crate) fn kill(mut self) -> Vec<Value> {
         self.process.kill();
         self.lines.read().to_vec()
     }
 
-    /// Ends it as Ctrl-C does. Returns exit code, lines and log.
+    /// Ends the command as Ctrl-C does. Returns its exit code, its lines and its log.
     pub(crate) fn interrupt(mut self) -> (Option<i32>, Vec<Value>, String) {
         self.process.signal("INT");
         let code = self.process.wait().code();

@@ -29,7 +29,8 @@ pub(crate) fn tests() -> Vec<Trial> {
 /// Flags that declare the blooms exact, as anvil builds them by geth's rules.
 pub(crate) const EXACT: [&str; 4] = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
 
-/// Returns the logs that a reader has after these lines; the last line about a log decides.
+/// Returns the logs that a reader has after these lines. If several lines are about one log, the
+/// last of them decides.
 pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
     let mut logs = BTreeMap::new();
     for line in lines.iter().filter(|line| line["kind"] == "log") {
@@ -287,7 +288,7 @@ fn kills(scene: &Scene) {
     ]);
     let other = run(scene, &arguments);
     assert_eq!(other.code, 5);
-    assert!(other.stderr.contains("--cursor is of the query"), "{}", other.stderr);
+    assert!(other.stderr.contains("--cursor belongs to the query"), "{}", other.stderr);
 }
 
 /// Heads that move back, and late headers and receipts: no log is lost, and none is removed.

@@ -143,33 +143,33 @@ impl Process {
         self.child.id()
     }
 
-    /// Returns the path of its standard output.
+    /// Returns the path of the file with the process's standard output.
     pub(crate) fn output(&self) -> &Path {
         &self.output
     }
 
-    /// Returns its standard error so far.
+    /// Returns the process's standard error so far.
     pub(crate) fn log(&self) -> String {
         fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into()).unwrap_or_default()
     }
 
-    /// Returns its exit status if it has ended.
+    /// Returns the process's exit status if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("a child of this process")
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for("the end of a process", || self.ended())
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the process, as `kill -9` does.
     pub(crate) fn kill(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
     }
 
-    /// Sends it a signal by name, as `kill` does.
+    /// Sends the process a signal by name, as `kill` does.
     pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
         assert!(status.is_ok_and(|status| status.success()), "kill -s {name}");
@@ -219,8 +219,8 @@ pub(crate) fn loopback(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()
 }
 
-/// Starts a server, and waits until it answers. If its port was taken, it is started again on other
-/// ports.
+/// Starts a server, and waits until the server answers. If the port was taken, the server is
+/// started again on other ports.
 ///
 /// `start` must take fresh ports from [`free_port`].
 pub(crate) fn start_server<S>(

@@ -35,8 +35,8 @@ impl Count {
     }
 }
 
-/// The filters of a chain, some of which are made from altered blocks. They are sent with matching
-/// filter headers, so that the lie is consistent in itself.
+/// The filters of a chain, some of which are made from altered blocks. The filters are sent with
+/// matching filter headers, so that the lie is consistent in itself.
 #[derive(Debug)]
 pub(crate) struct FalseFilters {
     heights: HashMap<BlockHash, usize>,

@@ -95,7 +95,7 @@ fn installed(name: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns the reason why a test with these needs cannot run; `None` if it can.
+/// Returns the reason why a test with these needs cannot run; `None` if the test can run.
 pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
     let why = needs.iter().find_map(|need| match need {
         Need::Bcoin => bcoin().err(),

@@ -1,5 +1,5 @@
-//! `chainsieve-provider` as a log scanner uses it, blocking and from tokio. It runs against anvil,
-//! whose answers a proxy alters, and against hardhat and ganache, which serve neither
+//! `chainsieve-provider` as a log scanner uses it, blocking and from tokio. The test runs against
+//! anvil, whose answers a proxy alters, and against hardhat and ganache, which serve neither
 //! `eth_getBlockReceipts` nor `debug_getRawHeader`.
 
 use std::future::poll_fn;
@@ -54,10 +54,10 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// How long one call waits for an update.
+/// Time that one call waits for an update.
 const SHORT: Duration = Duration::from_millis(30);
 
-/// How the library is called: blocking or from tokio.
+/// The way in which the library is called: blocking or from tokio.
 enum Caller {
     Blocking,
     Tokio(Runtime),
@@ -448,7 +448,7 @@ fn cancelled(scene: &Scene) {
     assert!(!provider.stop().is_set());
 }
 
-/// Reads a token's transfers from another node, with the methods that it serves.
+/// Reads a token's transfers from a node other than anvil, with the methods that this node serves.
 fn other(scene: &Scene, program: Program) {
     let node = EvmNode::start(scene, program);
     let token = node.create(&runner(true));

@@ -86,7 +86,7 @@ impl Server {
         self.address
     }
 
-    /// Waits until it serves this tip.
+    /// Waits until the server serves this tip.
     pub(crate) fn wait_for_tip(&mut self, tip: BlockHash) {
         let tip = tip.to_string();
         self.running.wait("a tip that is served", |lines| {
@@ -96,12 +96,13 @@ impl Server {
         });
     }
 
-    /// Kills it at once, as `kill -9` does; its port is free afterwards.
+    /// Kills the server at once, as `kill -9` does. The server's port is free afterwards.
     pub(crate) fn kill(&mut self) {
         self.running.process().kill();
     }
 
-    /// Ends it as Ctrl-C does. Checks that it exits with code 0 and has printed no warning.
+    /// Ends the server as Ctrl-C does. Checks that the server exits with code 0 and has printed no
+    /// warning.
     pub(crate) fn interrupt(self) -> Vec<Value> {
         let (code, lines, log) = self.running.interrupt();
         assert_eq!(code, Some(0), "{log}");

@@ -21,7 +21,7 @@ impl Wallet {
         Self { key: Key::new(number), kinds: kinds.to_vec(), coins: Vec::new() }
     }
 
-    /// Returns its scripts.
+    /// Returns the wallet's scripts.
     pub(crate) fn scripts(&self) -> Vec<ScriptBuf> {
         self.kinds.iter().map(|&kind| self.key.script(kind)).collect()
     }
@@ -42,7 +42,7 @@ impl Wallet {
         self.key.spend(&coins, vec![Key::new(9_999).output(Kind::P2wpkh, sats)])
     }
 
-    /// Returns its events on the node's best chain, by a direct search.
+    /// Returns the wallet's events on the node's best chain, by a direct search.
     pub(crate) fn history(&self, node: &Bcoin) -> Vec<Event> {
         let history = History::of_scripts(self.scripts());
         history.read(1, &node.blocks_from(1)).into_iter().collect()

@@ -11,11 +11,11 @@
 //! - At these two limits, a new address can replace only a terrible address (see below) of the same
 //!   source or netgroup. Otherwise the new address is rejected. So no source evicts the addresses
 //!   of other sources.
-//! - When the book is full, a new address replaces a terrible address. If there is none, it
-//!   replaces a random new address of the largest source, provided that this source has more
-//!   addresses than the source of the new address.
-//! - Tried addresses are never evicted for new ones. There are at most [`MAX_TRIED`] of them. When
-//!   this limit is exceeded, the tried address with the oldest success becomes new again.
+//! - When the book is full, a new address replaces a terrible address. If there is no terrible
+//!   address, the new address replaces a random new address of the largest source, provided that
+//!   this source has more addresses than the source of the new address.
+//! - Tried addresses are never evicted for new ones. At most [`MAX_TRIED`] addresses are tried.
+//!   When this limit is exceeded, the tried address with the oldest success becomes new again.
 //!
 //! As in Core, a new address is *terrible* in three cases: it has failed three times and never
 //! succeeded, or ten times without a success for a week, or no peer has seen it for 30 days.
@@ -79,7 +79,7 @@ pub struct Moment {
     pub unix: u64,
 }
 
-/// Identifier of an address in the book. It is never reused for another address.
+/// Identifier of an address in the book. The identifier is never reused for another address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place(u64);
 
@@ -319,6 +319,8 @@ impl AddressBook {
     /// documentation. Returns `false` if the address must be rejected.
     fn make_room(&mut self, group: Group, source: Group, unix: u64, random: &mut Random) -> bool {
         let automatic = || self.entries.iter().filter(|(_, entry)| entry.is_automatic());
+        // Only new addresses count for a source: a tried address has proven to work, whoever sent
+        // it.
         let is_of_source =
             |entry: &Entry| entry.standing == Standing::New && entry.source == source;
         let in_group = automatic().filter(|(_, entry)| entry.group == Some(group)).count();
@@ -327,6 +329,8 @@ impl AddressBook {
             let mut all = automatic();
             all.find(|(_, entry)| fits(entry) && entry.is_terrible(unix)).map(|(place, _)| *place)
         };
+        // The limits of netgroup and source are checked before the size of the book: in an eclipse
+        // attack, one source fills the book with its own addresses.
         // If both limits are reached, one evicted address must count against both.
         let victim = if in_group >= MAX_PER_GROUP {
             let victim = terrible(&|entry| entry.group == Some(group));
@@ -337,6 +341,7 @@ impl AddressBook {
             }
             victim
         } else if of_source >= MAX_PER_SOURCE {
+            // The source may replace only its own addresses, not those of honest sources.
             let Some(victim) = terrible(&is_of_source) else { return false };
             victim
         } else if automatic().count() < MAX_ADDRESSES {
@@ -350,6 +355,8 @@ impl AddressBook {
                     sources.entry(entry.source).or_default().push(*place);
                 }
             }
+            // The largest source loses an address, chosen at random: an attacker can neither crowd
+            // out small sources nor choose the address that is evicted.
             let most = sources.values().max_by_key(|places| places.len());
             let Some(places) = most.filter(|places| places.len() > of_source) else { return false };
             let Some(victim) = places.get(random.below(places.len())) else { return false };
@@ -473,9 +480,12 @@ impl AddressBook {
         if matches!(entry.target.host, Host::Name(_)) {
             entry.group = group;
         }
-        // The new address becomes tried. If the tried table is full, its oldest becomes new again.
+        // Only a completed handshake makes an address tried: anyone can invent addresses, but a
+        // handshake needs a running node.
         if entry.standing == Standing::New {
             entry.standing = Standing::Tried;
+            // The tried table is bounded. As in Core's `addrman`, the address that leaves the table
+            // becomes new again and is not lost.
             if is_full && let Some(oldest) = oldest.and_then(|at| self.entries.get_mut(&at)) {
                 oldest.standing = Standing::New;
             }

@@ -30,7 +30,8 @@ const NAME: &[u8; 6] = b"CSADDR";
 const VERSION: u16 = 1;
 const CHECKSUM: usize = 8;
 
-/// Why bytes cannot be decoded as an address book. The caller then starts with an empty book.
+/// Reason why bytes cannot be decoded as an address book. The caller then starts with an empty
+/// book.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BookError {
@@ -219,6 +220,7 @@ impl Reader<'_> {
     fn count(&mut self, limit: usize) -> Result<u32, BookError> {
         let offset = self.at;
         let count = u32::from_le_bytes(self.take()?);
+        // The book never holds more entries than `limit`, so it never writes a larger count.
         if usize::try_from(count).is_ok_and(|count| count <= limit) {
             Ok(count)
         } else {

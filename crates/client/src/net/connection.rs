@@ -43,7 +43,8 @@ pub enum Incoming {
     Closed(FrameError),
 }
 
-/// Callback that receives the events of a connection. It returns `false` to end the connection.
+/// Callback that receives the events of a connection. The callback returns `false` to end the
+/// connection.
 pub type Deliver = Box<dyn FnMut(Incoming) -> bool + Send>;
 
 /// The room in the queue for one peer's received messages.
@@ -164,7 +165,7 @@ impl Drop for Connection {
     }
 }
 
-/// Why a message was not queued.
+/// Reason why a message was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
@@ -195,6 +196,8 @@ fn read_all(stream: &TcpStream, magic: Magic, room: &Arc<Room>, mut deliver: Del
 fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsize) {
     for bytes in queue {
         let until = Instant::now() + MESSAGE_TIME;
+        // The deadline covers the whole message. Otherwise a peer that reads byte by byte could
+        // block this thread for ever.
         if Timed::new(stream, until).write_all(&bytes).is_err() {
             // The shutdown ends the reading thread too, which reports the end of the connection.
             drop(stream.shutdown(Shutdown::Both));

@@ -21,9 +21,11 @@ use super::timed::Timed;
 
 /// Timeout of a direct connection, for each address of a name.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Timeout of a connection through a proxy. It is longer because Tor may build a circuit first.
+/// Timeout of a connection through a proxy, longer than that of a direct connection because Tor may
+/// build a circuit first.
 const PROXY_TIME: Duration = Duration::from_secs(60);
-/// Timeout for the addresses of a seed. Core sends them within about half a minute.
+/// Timeout for the addresses of a seed. Bitcoin Core sends its addresses within about half a
+/// minute. An estimate: four times as long.
 const FETCH_TIME: Duration = Duration::from_secs(2 * 60);
 /// Maximum number of messages that are read from a seed before its addresses.
 const FETCH_MESSAGES: usize = 64;
@@ -123,7 +125,7 @@ pub(crate) fn ask_seed(
     };
     match resolve(&format!("x{:x}.{seed}", services.to_u64())) {
         Ok(found) if !found.is_empty() => heard(found, services),
-        // Some seeds do not support the prefix. Their nodes may lack the services.
+        // Some seeds do not support the prefix. The nodes of such a seed may lack the services.
         _ if needed => heard(resolve(seed).unwrap_or_default(), ServiceFlags::NONE),
         _ => Vec::new(),
     }

@@ -46,7 +46,7 @@ pub enum PeerNote {
     NotConnected {
         /// The address that was dialled.
         address: String,
-        /// Why the attempt failed.
+        /// Reason why the attempt failed.
         why: CallError,
         /// Back-off: the address is not dialled again before this time has passed.
         again: Duration,
@@ -55,16 +55,16 @@ pub enum PeerNote {
     Disconnected {
         /// The address that was dialled.
         address: String,
-        /// Why the connection ended.
+        /// Reason why the connection ended.
         why: EndReason,
         /// Back-off: the address is not dialled again before this time has passed.
         again: Duration,
     },
-    /// The peer has broken the protocol. It is not dialled again for 24 hours.
+    /// The peer has broken the protocol. The peer's address is not dialled again for 24 hours.
     Banned {
         /// The address that was dialled.
         address: String,
-        /// How the peer broke the protocol.
+        /// The violation of the protocol.
         why: EndReason,
     },
     /// Seeds have answered: all of them by DNS, or one through a proxy.
@@ -76,7 +76,7 @@ pub enum PeerNote {
     SeedFailed {
         /// Name of the seed, or "seeds" if all of them failed.
         seed: String,
-        /// Why the seed could not be asked.
+        /// Reason why the seed could not be asked.
         why: CallError,
     },
 }
@@ -105,7 +105,7 @@ impl fmt::Display for PeerNote {
     }
 }
 
-/// Why an attempt to connect failed.
+/// Reason why an attempt to connect failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
@@ -144,7 +144,7 @@ impl CallError {
     }
 }
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EndReason {

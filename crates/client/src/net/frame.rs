@@ -13,7 +13,7 @@ pub const MAX_PAYLOAD: u32 = 4_000_000;
 /// Length of a message's header in bytes: magic (4), command (12), length (4) and checksum (4).
 pub const HEADER: usize = 24;
 
-/// Why a message could not be read. After this error the stream cannot be read any further.
+/// Reason why a message could not be read. After this error the stream cannot be read any further.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -61,8 +61,8 @@ fn io_words(error: &io::Error) -> String {
 }
 
 impl FrameError {
-    /// Returns `true` if the peer broke the protocol. It returns `false` for an end of the stream
-    /// or a timeout, which the network may have caused.
+    /// Returns `true` if the peer broke the protocol. Returns `false` for an end of the stream or a
+    /// timeout, which the network may have caused.
     pub fn is_misbehaviour(&self) -> bool {
         !matches!(self, Self::Io(_))
     }
@@ -106,7 +106,8 @@ impl Frame {
             Err(error) => error,
         };
         match command.as_str() {
-            // Old peers omit the `relay` field that BIP37 added. Its default is `true`.
+            // Old peers omit the `relay` field that BIP37 added. The default of the field is
+            // `true`.
             "version" => {
                 let with_relay = [self.payload(), &[1]].concat();
                 if let Ok(version) = deserialize(&with_relay) {

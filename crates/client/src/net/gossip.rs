@@ -15,12 +15,12 @@ pub const MAX_HEARD: usize = 1_000;
 /// `MAX_ADDR_RATE_PER_SECOND` is 0.1).
 const UNASKED_EVERY: Duration = Duration::from_secs(10);
 
-/// An address, and what its source claims about it.
+/// An address, and the claims of its source about the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// The address.
     pub target: Target,
-    /// The services that the source claims for it; [`ServiceFlags::NONE`] if unknown.
+    /// The services that the source claims for the address; [`ServiceFlags::NONE`] if unknown.
     pub services: ServiceFlags,
     /// Unix time in seconds at which the node was last seen, as the source claims.
     pub seen: u64,
@@ -96,7 +96,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Creates the limit of a connection that begins now. It allows one address, the peer's own.
+    /// Creates the limit of a connection that begins now. The limit allows one address at first,
+    /// the peer's own.
     pub fn new(now: Duration) -> Self {
         Self { left: 1, since: now }
     }

@@ -41,7 +41,7 @@ pub struct Ours {
     pub nonce: u64,
 }
 
-/// What a peer claims in its `version` message. The claims are not verified.
+/// The unverified claims of a peer in its `version` message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Theirs {
     /// The services that the peer offers.
@@ -57,7 +57,7 @@ pub struct Theirs {
     pub relay: bool,
 }
 
-/// Why a handshake failed.
+/// Reason why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
@@ -105,7 +105,7 @@ impl From<std::io::Error> for HandshakeError {
 impl HandshakeError {
     /// Returns `true` if the peer broke the protocol.
     ///
-    /// It returns `false` for a peer that is too old, for a connection to ourselves, and for errors
+    /// Returns `false` for a peer that is too old, for a connection to ourselves, and for errors
     /// before the peer's `version`: until then a proxy or a captive portal may have answered
     /// instead of the peer.
     pub fn is_misbehaviour(&self) -> bool {
@@ -129,9 +129,8 @@ impl HandshakeError {
 /// most 32 messages are read. Afterwards the stream's timeouts are restored.
 ///
 /// # Errors
-/// Returns a [`HandshakeError`]. Its method
-/// [`is_misbehaviour`](HandshakeError::is_misbehaviour) distinguishes peers that broke the protocol
-/// from peers that are gone or too old.
+/// Returns a [`HandshakeError`]. The method [`is_misbehaviour`](HandshakeError::is_misbehaviour)
+/// distinguishes peers that broke the protocol from peers that are gone or too old.
 pub fn shake_hands(
     stream: &mut TcpStream,
     ours: &Ours,
@@ -161,8 +160,9 @@ fn dial(
         match (message, theirs.take()) {
             (NetworkMessage::Version(version), None) => {
                 let checked = Theirs::check(&version, ours)?;
-                // BIP155 allows `sendaddrv2` only between `version` and `verack`. `wtxidrelay`
-                // (BIP339) is not sent, because wallets request transactions by txid.
+                // BIP155 allows `sendaddrv2` only between `version` and `verack`. Some older nodes
+                // disconnect when they receive an unknown message. `wtxidrelay` (BIP339) is not
+                // sent, because wallets request transactions by txid.
                 if checked.protocol >= ADDRV2_PROTOCOL {
                     write_message(stream, ours.magic, NetworkMessage::SendAddrV2)?;
                 }

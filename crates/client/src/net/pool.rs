@@ -1,5 +1,5 @@
-//! A pool of peers. It dials addresses of the address book, receives and sends messages, dials
-//! again after a back-off, and bans peers that break the protocol.
+//! A pool of peers. The pool dials addresses of the address book, receives and sends messages,
+//! dials again after a back-off, and bans peers that break the protocol.
 //!
 //! Memory is bounded. For each peer, at most 4 MB of received messages are queued, one more message
 //! (4 MB) is being read, and 8 MB are queued to be sent: 128 MB with eight peers. At most 1,024
@@ -103,7 +103,7 @@ struct Peer {
     allowance: Allowance,
 }
 
-/// Why a pool could not be created.
+/// Reason why a pool could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -226,8 +226,8 @@ impl Pool {
         if !asks_seeds && book.places(config.is_automatic()).next().is_none() {
             return Err(PoolError::NobodyToCall);
         }
-        // As in Core, stored addresses are tried first. They may make a request to seeds
-        // unnecessary.
+        // As in Core, stored addresses are tried first. The stored addresses may make a request to
+        // seeds unnecessary.
         let first = if book.is_empty() { Duration::ZERO } else { SEEDS_LATER };
         let mut random = Random::new(seed);
         let (sender, told) = sync_channel(MAX_EVENTS);
@@ -374,8 +374,8 @@ impl Pool {
 
     /// Returns `true` if waiting longer is unlikely to add peers.
     ///
-    /// This is the case if the maximum number of peers is connected, or if no connection is being
-    /// opened and all addresses, or at least 256, were dialled in this run.
+    /// Waiting is unlikely to help if the maximum number of peers is connected, or if no connection
+    /// is being opened and all addresses, or at least 256, were dialled in this run.
     pub fn all_tried(&self) -> bool {
         if self.peers.len() >= self.config.max_peers {
             return true;
@@ -620,7 +620,7 @@ impl Pool {
         let ask = self.config.is_automatic() && asked < MAX_ASKED && self.book.wants_more();
         if ask {
             allowance.asked();
-            // This cannot fail: `getaddr` is the first message in the queue.
+            // Sending cannot fail: `getaddr` is the first message in the queue.
             let _sent = connection.send(NetworkMessage::GetAddr);
         }
         self.ready.push_back(PoolEvent::Connected(id, theirs.clone()));

@@ -12,7 +12,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// Creates the generator of a seed. Equal seeds give equal sequences.
+    /// Creates a generator from a seed. Equal seeds give equal sequences.
     pub fn new(seed: [u8; 16]) -> Self {
         let number = u128::from_le_bytes(seed);
         #[expect(clippy::cast_possible_truncation, reason = "the two halves")]

@@ -18,7 +18,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Why a connection through a proxy failed.
+/// Reason why a connection through a proxy failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocksError {
@@ -142,8 +142,8 @@ pub fn connect(
     if code != 0 {
         return Err(SocksError::Refused { code });
     }
-    // The reply ends with the address and port that the proxy connects from. They are not used, but
-    // must be read, because the peer's bytes follow.
+    // The reply ends with the address and port that the proxy connects from. This address and port
+    // are not used, but must be read, because the peer's bytes follow.
     let address = match kind {
         IPV4 => 4,
         IPV6 => 16,

@@ -20,7 +20,8 @@ const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 pub enum Host {
     /// An IP address.
     Ip(IpAddr),
-    /// A Tor onion service of version 3, by its public key. It can be reached only through a proxy.
+    /// A Tor onion service of version 3, by its public key. The service can be reached only through
+    /// a proxy.
     Onion([u8; 32]),
     /// A host name. The system, or the proxy if there is one, resolves it for each connection.
     Name(String),
@@ -35,7 +36,7 @@ pub struct Target {
     pub port: u16,
 }
 
-/// Why a text cannot be parsed as the address of a peer.
+/// Reason why a text cannot be parsed as the address of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {

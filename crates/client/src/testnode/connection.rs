@@ -17,7 +17,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Timeout of one message, received or sent.
 const MESSAGE: Duration = Duration::from_secs(2 * 60);
 
-/// Why a connection has ended. Its `Display` is a line for a log.
+/// Reason why a connection has ended. `Display` writes the reason as a line for a log.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {

@@ -1,7 +1,8 @@
 //! A node that serves headers, blocks, Bloom filters and compact filters from memory.
 //!
-//! It is made for the tests of wallets, and the command `btc serve` runs it. The node answers as
-//! Bitcoin Core does ([`chainsieve::btc::server`]). It does not validate transactions.
+//! The node is made for the tests of wallets. The command `btc serve` runs such a node. The node
+//! answers as Bitcoin Core does ([`chainsieve::btc::server`]). The node does not validate
+//! transactions.
 //!
 //! # Examples
 //! ```
@@ -204,7 +205,7 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a regtest node whose chain is the genesis block. It accepts transactions of its
+    /// Starts a regtest node whose chain is the genesis block. The node accepts transactions of its
     /// peers.
     ///
     /// # Errors
@@ -238,8 +239,8 @@ impl Node {
         self.shared.chain_mut()
     }
 
-    /// Mines a block on top of the tip, on regtest, and returns it. Its coinbase transaction pays
-    /// 50 bitcoin to `script`. It also contains every transaction of the mempool.
+    /// Mines a block on top of the tip, on regtest, and returns the block. The coinbase transaction
+    /// pays 50 bitcoin to `script`. The block also contains every transaction of the mempool.
     pub fn mine(&self, script: &Script) -> Block {
         let mut chain = self.chain_mut();
         let txs: Vec<Transaction> = chain.mempool().iter().map(|(_, tx)| (**tx).clone()).collect();

@@ -16,8 +16,8 @@ const COIN: u64 = 100_000_000;
 
 /// Creates a regtest block on top of `parent`, with proof of work.
 ///
-/// Its coinbase transaction pays 50 bitcoin to `script`; `txs` are its other transactions. If one
-/// of them has a witness, the block has the witness commitment of BIP141.
+/// The coinbase transaction of the block pays 50 bitcoin to `script`; `txs` are the other
+/// transactions. If one of them has a witness, the block has the witness commitment of BIP141.
 ///
 /// `height` must be the height of `parent` plus 1.
 pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transaction>) -> Block {

@@ -24,8 +24,8 @@ const HASHER: KeyHasher = KeyHasher::siphash_1_3([1, 2]);
 /// Number of keys that are generated and dropped at a time.
 const MADE: u64 = 1 << 20;
 
-/// A caller's own key store. It keeps only the hash of each script, in order, as a database index
-/// does.
+/// A caller's own key store, which keeps only the hash of each script, in order, as a database
+/// index does.
 struct Index {
     hashes: Vec<u64>,
     /// For each value of the top bits of a hash: the position in `hashes` where the hashes with

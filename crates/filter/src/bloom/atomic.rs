@@ -16,10 +16,10 @@ use crate::words::{NoMemory, Words, count_ones};
 /// A classic Bloom filter that any number of threads can insert into and query at the same time,
 /// without locks.
 ///
-/// The bits and the encoded bytes are those of a [`BloomFilter`]. Its docs describe the cost, the
-/// meaning of `true`, and the better alternatives. An insertion reads each bit before writing, and
-/// writes only bits that are not set yet. So inserting a key again costs no more than a query, and
-/// the cache lines stay shared between the cores.
+/// The bits and the encoded bytes are those of a [`BloomFilter`]. The docs of [`BloomFilter`]
+/// describe the cost, the meaning of `true`, and the better alternatives. An insertion reads each
+/// bit before writing, and writes only bits that are not set yet. So inserting a key again costs no
+/// more than a query, and the cache lines stay shared between the cores.
 ///
 /// **Memory order.** A thread that knows that an insertion has returned (because it joined the
 /// inserting thread, received a message or took a lock) finds the key. Without such

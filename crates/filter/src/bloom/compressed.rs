@@ -15,8 +15,8 @@ use crate::kind::Kind;
 use crate::sizing::{SizingError, classic, stages};
 use crate::words::Words;
 
-/// A classic Bloom filter in compressed form. It has to be decompressed ([`open`](Self::open))
-/// before it can be queried.
+/// A classic Bloom filter in compressed form. The filter has to be decompressed
+/// ([`open`](Self::open)) before it can be queried.
 ///
 /// Source: Mitzenmacher 2002 ("Compressed Bloom filters"). A filter with the usual number of hash
 /// functions is half full and can't be compressed. With fewer hash functions and more bits for the

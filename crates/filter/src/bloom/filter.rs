@@ -225,8 +225,8 @@ impl<const PARTITIONED: bool, H: KeyHash> Portable for Bloom<PARTITIONED, H> {
     }
 }
 
-/// Checks the parameters of an encoded filter. Their bounds keep the number of bits at or below
-/// 2⁶³.
+/// Checks the parameters of an encoded filter. The bounds of the parameters keep the number of bits
+/// at or below 2⁶³.
 pub(super) fn places_of<const PARTITIONED: bool>(
     [range, hash_funcs, zero]: [u64; 3],
 ) -> Result<Places<PARTITIONED>, DecodeError> {

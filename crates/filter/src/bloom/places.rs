@@ -19,7 +19,7 @@
 
 use crate::hashing::KeyHash;
 
-/// The multiplier `A` of the chain. It is odd, so that the multiplication is a bijection modulo
+/// The multiplier `A` of the chain, which is odd, so that the multiplication is a bijection modulo
 /// 2⁶⁴.
 const MULTIPLIER: u64 = 0xd134_2543_de82_ef95;
 

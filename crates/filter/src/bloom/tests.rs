@@ -9,9 +9,9 @@ fn hashes(count: u64) -> impl Iterator<Item = u64> {
     (1..=count).map(|at| crate::hashing::fmix64(at.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
 
-/// Every part of the range is hit equally often by every position of a key, and odd positions as
-/// often as even ones. Several packages truncate positions to 32 bits and so have rates of 90 % in
-/// large filters.
+/// Every position of a key is uniform over the range: each part of the range is hit equally often.
+/// Odd and even positions are hit equally often too. Several packages truncate positions to 32 bits
+/// and so have rates of 90 % in large filters.
 #[test]
 fn positions_reach_all_of_a_range_beyond_32_bits() {
     const KEYS: u64 = 64_000;

@@ -19,9 +19,9 @@ impl<const BITS: u32> Bucket<BITS> {
     /// A mask of the first slot.
     const SLOT: u64 = (1 << BITS) - 1;
 
-    /// Returns a value that is not zero if any slot is zero. Its lowest set bit is the highest bit
-    /// of the first such slot. The bits above may be wrong, because the subtraction borrows between
-    /// slots.
+    /// Returns a value that is not zero if any slot is zero. The lowest set bit of the result is
+    /// the highest bit of the first slot that is zero. The bits above may be wrong, because the
+    /// subtraction borrows between slots.
     #[inline(always)]
     const fn zeros(slots: u64) -> u64 {
         slots.wrapping_sub(Self::ONES) & !slots & Self::HIGHS

@@ -2,9 +2,9 @@
 //! fingerprints to their other buckets.
 //!
 //! The search for moves is breadth-first from both buckets, and ends at the first free slot.
-//! Fingerprints are moved only after the search. This has four advantages over random moves: there
-//! are few moves, the next buckets are prefetched long before they are read, a failed search
-//! changes nothing, and the result does not depend on chance.
+//! Fingerprints are moved only after the search. The breadth-first search has four advantages over
+//! random moves: there are few moves, the next buckets are prefetched long before they are read, a
+//! failed search changes nothing, and the result does not depend on chance.
 
 use alloc::vec::Vec;
 

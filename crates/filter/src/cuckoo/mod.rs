@@ -52,12 +52,13 @@ const CHUNK: usize = 32;
 ///
 /// - The number of buckets is arbitrary. The other bucket of a fingerprint is `(H(fingerprint) −
 ///   bucket) mod buckets`, and the same formula leads back from there. The exclusive or of the
-///   paper needs a power of two, and rounding up to one can leave half of the memory empty.
+///   paper needs a power of two as the number of buckets. Rounding up to a power of two can leave
+///   half of the memory empty.
 /// - A failed insertion changes nothing: fingerprints are moved only once it is certain that the
 ///   moves end in a free slot. Some packages drop the key that was moved last, and no longer find
 ///   it.
-/// - Fingerprints are the numbers 1 to 2ᶠ − 1, where `f` is their width. Their probabilities differ
-///   by at most one part in 2³²⁻ᶠ.
+/// - Fingerprints are the numbers 1 to 2ᶠ − 1, where `f` is their width. The probabilities of these
+///   numbers differ by at most one part in 2³²⁻ᶠ.
 /// - The bucket and the fingerprint depend on different halves of the hash, and there are at most
 ///   2³² buckets.
 /// - "Cuckoo filters can be filled to a load of 95 %" is true on average and for large filters.
@@ -105,8 +106,8 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// Rejects other widths at compile time: buckets are laid out for these three only.
     const IS_KNOWN: () = assert!(BITS == 8 || BITS == 12 || BITS == 16, "8, 12 or 16 bits");
 
-    /// Creates an empty filter for `capacity` keys. Its load with all keys is 94 %, or somewhat
-    /// less for fewer than a thousand keys.
+    /// Creates an empty filter for `capacity` keys. The load of the filter with all keys is 94 %,
+    /// or somewhat less for fewer than a thousand keys.
     ///
     /// Fewer than one set of keys in a million does not fit. Insertion then returns [`Full`].
     ///
@@ -120,8 +121,8 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// Creates an empty filter for `capacity` keys with a rate of at most `fpr`.
     ///
     /// The rates at a load of 94 % are 2.9 %, 0.18 % and 0.0115 %. For a lower rate the filter gets
-    /// more buckets than [`with_capacity`](Self::with_capacity) would give it. Its memory grows as
-    /// the rate falls, so the next wider fingerprint is usually the better choice.
+    /// more buckets than [`with_capacity`](Self::with_capacity) would give it. The memory of the
+    /// filter grows as the rate falls, so the next wider fingerprint is usually the better choice.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a
@@ -275,13 +276,14 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
         Ok(is_new)
     }
 
-    /// Inserts the keys with these hashes, several at a time. This is faster than inserting them
-    /// one by one.
+    /// Inserts the keys with these hashes, several at a time. Inserting several at a time is faster
+    /// than inserting them one by one.
     ///
     /// # Errors
-    /// Returns [`Full`] if a key does not fit. Its field `inserted` is the number of keys at the
-    /// start of the batch that were inserted. The other keys left no trace. If the keys are
-    /// inserted one by one, slightly more or fewer of them may fit, because other slots are chosen.
+    /// Returns [`Full`] if a key does not fit. The field `inserted` of the error is the number of
+    /// keys at the start of the batch that were inserted. The other keys left no trace. If the keys
+    /// are inserted one by one, slightly more or fewer of them may fit, because other slots are
+    /// chosen.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let capacity = self.num_slots();
         let mut table = Table::<BITS> { words: self.words.as_mut(), buckets: self.buckets };

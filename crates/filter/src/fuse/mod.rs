@@ -12,9 +12,10 @@
 //! - **`true`** means that the key is in the set, or that its fingerprint matches by chance.
 //!   `false` is certain.
 //! - **Building** needs all keys at once, and temporarily about 25 bytes per key of a shard.
-//!   Building may fail for a seed. It is then repeated with other seeds and another segment length,
-//!   and finally with a larger array. The claim that these filters "never fail" is wrong: with the
-//!   segment lengths of the paper, 20 to 40 % of all sets of about 11,500 keys fail.
+//!   Building may fail for a seed. The construction is then repeated with other seeds and another
+//!   segment length, and finally with a larger array. The claim that these filters "never fail" is
+//!   wrong: with the segment lengths of the paper, 20 to 40 % of all sets of about 11,500 keys
+//!   fail.
 //! - **When to use it**: for a static set that is queried often or sent to others. Programs in
 //!   other languages can read the layout: [`xor_singleheader`](super::interop::xor_singleheader).
 //! - **When not to use it**: for a set that changes (use a cuckoo filter or a watch set), or for
@@ -91,7 +92,7 @@ pub type BinaryFuse16Ref<'a> = BinaryFuse<u16, &'a [u64]>;
 pub struct BinaryFuse<F, S = Words> {
     words: S,
     num_shards: usize,
-    /// The first shard, usually the only one. It is stored here to save reading the directory.
+    /// The first shard, usually the only one, stored here to save reading the directory.
     first: Shard,
     len: u64,
     hasher: KeyHasher,

@@ -65,7 +65,8 @@ fn counters_that_overflow() {
     let (mut seeds, caller) = (5, 5);
     let seed = split_mix(&mut seeds);
     for crowd in [40_u64, 64, 65, 127, 128, 129, 200] {
-        // All of these keys have the same first position. Their second and third positions differ.
+        // All of these keys have the same first position. The second and third positions of these
+        // keys differ.
         let place = 1 << 63;
         let crowded =
             (0..crowd).map(|key| unmixed(place | key * 0x0001_0003_0005_0007 >> 16, seed));

@@ -30,7 +30,7 @@ use chainsieve_lanes::names;
 
 /// Number of bytes before the words.
 const HEADER_BYTES: usize = 6;
-/// Greatest number of words, because Guava stores it in a signed 32-bit integer.
+/// Greatest number of words: Guava stores the number of words in a signed 32-bit integer.
 const MAX_WORDS: u64 = i32::MAX as u64;
 /// The hasher of both strategies.
 const HASHER: KeyHasher = KeyHasher::new(HashFunction::Murmur3 { seed: 0 });
@@ -200,7 +200,7 @@ fn halves(word: u64) -> [u32; 2] {
 }
 
 impl Filter for GuavaBloomFilter {
-    /// The 128 bits of `MurmurHash3_x64_128`. Its first half is in the low bits.
+    /// The 128 bits of `MurmurHash3_x64_128`. The first half of the hash is in the low bits.
     type Hash = u128;
 
     fn hasher(&self) -> &KeyHasher {

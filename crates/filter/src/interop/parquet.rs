@@ -4,7 +4,7 @@
 //! A key is a value in Parquet's plain encoding: the bytes of a string without the length prefix,
 //! or a number in little-endian order.
 //!
-//! The specification allows any number of blocks. But the readers of Arrow C++, `ClickHouse` and
+//! The specification allows any number of blocks, but the readers of Arrow C++, `ClickHouse` and
 //! Velox accept only powers of two up to 128 MiB, and fail the query otherwise. So [`encode`]
 //! writes only such filters, and [`num_blocks`] returns a number of blocks that fits. [`decode`]
 //! accepts every number of blocks.

@@ -12,7 +12,7 @@ use super::layout::{Columns, Equation, MAX_COLUMNS, WIDTH, mixed, starts};
 /// Number of seeds tried for one shard.
 const TRIES: u32 = 100;
 /// Greatest number of keys in a shard. The directory stores the number of blocks in 16 bits, and
-/// late attempts use up to half as many blocks again.
+/// the last attempts use about 1.5 times as many blocks as the first.
 const MAX_KEYS: u64 = 1 << 22;
 /// Greatest number of blocks in a shard: the directory stores the number in 16 bits.
 const MAX_BLOCKS: u32 = (1 << 16) - 1;
@@ -148,8 +148,8 @@ impl System {
     }
 }
 
-// Vector lanes do not make these loops faster. They run on a backend only to use its instruction
-// that counts bits.
+// Vector lanes do not make these loops faster. The loops run on a backend only to use its
+// instruction that counts bits.
 
 struct Elimination<'a> {
     system: &'a mut System,

@@ -244,8 +244,8 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         let (block, shift) = (equation.start / WIDTH, equation.start % WIDTH);
         let first = shard.start + self.columns.block_start(block, lower);
         let columns = self.columns.of_block(block, lower);
-        // Only equations that start at the first slot of a block can lie in the last block. They
-        // need no second block, so `second` stays in bounds.
+        // Only equations that start at the first slot of a block can lie in the last block. Such
+        // equations need no second block, so `second` stays in bounds.
         let (second, rest) = match shift {
             0 => (first, 0),
             _ => (first + columns as usize, equation.coefficients >> (WIDTH - shift)),
@@ -351,8 +351,8 @@ impl<S: AsRef<[u64]>> Filter for RibbonFilter<S> {
     }
 }
 
-// Vector lanes do not make these kernels faster. They run on a backend only to use its instruction
-// that counts bits.
+// Vector lanes do not make these kernels faster. The kernels run on a backend only to use its
+// instruction that counts bits.
 
 struct One<'a, S> {
     filter: &'a RibbonFilter<S>,

@@ -18,8 +18,8 @@ pub const TIGHTENING: f64 = 0.8;
 ///
 /// A key that is not in the set is a false positive if any stage reports it, so the rates of the
 /// stages add up. With this formula the sum is at most `fpr` for any number of stages. Several
-/// packages use `fpr` itself as the rate of the first stage. Their total rate grows up to `1/(1 -
-/// r)` times the promised rate.
+/// packages use `fpr` itself as the rate of the first stage. The total rate of such a filter grows
+/// up to `1/(1 - r)` times the promised rate.
 pub fn stage_fpr(fpr: f64, tightening: f64, stage: u32) -> f64 {
     fpr * (1.0 - tightening) * libm::pow(tightening, f64::from(stage))
 }

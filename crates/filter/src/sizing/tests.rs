@@ -118,7 +118,7 @@ fn rates_of_blocked_filters() {
     close(blocked::fpr(n, n / 512 * 16, 512, 9), 0.000_843, 0.015);
     close(blocked::fpr(n, n / 512 * 16, 512, 11), 0.000_884, 0.015);
     // These published sizes use the mean number of set bits in a block instead of its distribution.
-    // They are therefore slightly too small.
+    // The published sizes are therefore slightly too small.
     for (fpr, bits, hash_funcs) in
         [(1e-2, 9.90, 6), (1e-3, 15.49, 9), (1e-4, 21.91, 12), (1e-5, 29.48, 14)]
     {

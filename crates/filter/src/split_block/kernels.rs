@@ -6,8 +6,8 @@ use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 use super::choice::{SALTS, low, place};
 use super::layout::{Bits256, Bits512, Layout};
 
-/// Number of keys between the prefetch of a block and its use. It is twice the number of cache
-/// misses that a core can have in flight, so that the maximum is always in flight.
+/// Number of keys between the prefetch of a block and its use: twice the number of cache misses
+/// that a core can have in flight, so that the maximum is always in flight.
 const AHEAD: usize = 48;
 
 /// The multipliers, each in the low half of a 64-bit word.

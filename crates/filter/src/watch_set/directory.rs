@@ -56,7 +56,7 @@ struct Cell<T> {
     part: T,
 }
 
-/// The index of a cell in a directory. It is valid until the next split or join.
+/// The index of a cell in a directory. The index is valid until the next split or join.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CellId(usize);
 

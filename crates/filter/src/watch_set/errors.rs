@@ -43,7 +43,7 @@ impl WatchAnswer {
 pub enum Added {
     /// The key was not in the set before.
     New,
-    /// The key was already in the set. Its reference count was incremented.
+    /// The key was already in the set. The key's reference count was incremented.
     Again,
 }
 

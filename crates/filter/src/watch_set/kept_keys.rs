@@ -72,7 +72,8 @@ impl KeptKeys {
                     (directory.part(cell).listing(), *directory.range(cell).end())
                 };
                 for (key, count) in keys.iter() {
-                    // If tables were joined meanwhile, the keys below `from` were already shown.
+                    // If two tables were joined since the last pass, the table also contains keys
+                    // below `from`, which `each` has already received.
                     if self.hash_of(key) >= from {
                         each(key, count);
                     }

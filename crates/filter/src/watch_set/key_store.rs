@@ -8,16 +8,17 @@ use core::ops::RangeInclusive;
 /// when its count rises from zero to one, and removed from them when the count falls from one to
 /// zero. So the filters never insert a key twice, and never remove a key that they do not contain.
 ///
-/// The set owns its store and calls it from several threads. It makes no two concurrent calls of
-/// [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the top
-/// six bits of the hash divide all hashes into 64 stripes. It also makes no such call while it
-/// [visits](Self::visit) a range of that stripe to build filters. [`holds`](Self::holds),
+/// The set owns its store and calls it from several threads. The set makes no two concurrent calls
+/// of [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the
+/// top six bits of the hash divide all hashes into 64 stripes. The set also makes neither call
+/// while it [visits](Self::visit) a range of that stripe to build filters. [`holds`](Self::holds),
 /// [`len`](Self::len) and the visit of all hashes for an export may be called at any time, also
 /// during changes. If somebody else changes the store, the set may give wrong answers until it is
 /// [rebuilt](super::WatchSet::rebuild).
 ///
-/// If a store panics, the set assumes that the requested change may have been made. It then queries
-/// the store for every answer in that stripe, until the next change there rebuilds the filters.
+/// If a store panics, the set assumes that the requested change may have been made. The set then
+/// queries the store for every answer in that stripe, until the next change there rebuilds the
+/// filters.
 ///
 /// Hashes are computed by the [`KeyHasher`](crate::KeyHasher) of the set. A store that survives a
 /// restart and finds its keys by these hashes needs a hasher with an explicit key.

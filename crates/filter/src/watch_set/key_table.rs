@@ -28,8 +28,8 @@ pub enum KeepError {
         /// Greatest length possible.
         max: usize,
     },
-    /// One table would have more than 4 GiB of keys. This needs long keys whose hashes share many
-    /// leading bits.
+    /// One table would have more than 4 GiB of keys. A table becomes that large only with long keys
+    /// whose hashes share many leading bits.
     #[error("more than 4 GiB of keys whose hashes share their leading bits")]
     TooManyBytes,
 }
@@ -236,7 +236,8 @@ impl KeyTable {
         for (key, count) in self.iter() {
             let hash = hash_of(key);
             if wanted(hash) {
-                // This can't fail: a subset of the keys needs no more room than all keys had.
+                // The insertion can't fail: a subset of the keys needs no more room than all keys
+                // had.
                 let _ = copy.push(hash, key, count, &hash_of);
             }
         }

@@ -1,8 +1,8 @@
 //! Building, growing, shrinking and rebuilding the shards of a watch set.
 //!
 //! All of these run under the writer lock of the stripe, and read the keys from the store.
-//! Meanwhile readers query the old filters. They are blocked only while the new filters replace the
-//! old ones.
+//! Meanwhile readers query the old filters. Readers are blocked only while the new filters replace
+//! the old ones.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;

@@ -11,9 +11,9 @@
 //! all but one in ten thousand of the others.
 //!
 //! Each of the two filters hashes the key's hash again, in a different way. The bits that selected
-//! the shard are equal for all of its keys, so they must not be used within the shard. And if both
-//! filters used the same bits, the keys that pass the gate wrongly would pass the cuckoo filter
-//! more often too.
+//! the shard are equal for all of its keys, so they must not be used within the shard. If both
+//! filters used the same bits, a false positive of the gate would more often be a false positive of
+//! the cuckoo filter too.
 //!
 //! The keys of a filter can't be listed, so a filter can't grow by itself. Instead, a shard is
 //! rebuilt from its keys in the store with another size. Meanwhile readers query the old shard.
@@ -59,11 +59,11 @@ use directory::{Directory, STRIPES, stripe_of};
 use key_table::{KeyTable, MAX_KEY_BYTES};
 use shard::{SHRUNK, Shape, Shard};
 
-/// A set of watched keys that changes while it is queried. It is meant for 10⁶ to 10⁸ keys, such as
-/// the scripts that a wallet backend watches.
+/// A set of watched keys that changes while it is queried. The set is meant for 10⁶ to 10⁸ keys,
+/// such as the scripts that a wallet backend watches.
 ///
-/// - **Small sets** (by default up to 100,000 keys) are exact tables. Their answers are
-///   [`WatchAnswer::Yes`] or [`WatchAnswer::No`], and [`is_exact`](Self::is_exact) returns `true`.
+/// - **Small sets** (by default up to 100,000 keys) are exact tables. The answers of a small set
+///   are [`WatchAnswer::Yes`] or [`WatchAnswer::No`], and [`is_exact`](Self::is_exact) returns `true`.
 /// - **Large sets** are filters. [`WatchAnswer::No`] is certain. [`WatchAnswer::Maybe`] is wrong for about
 ///   one in a million of the keys that are not in the set. The filters take 27 to 30 bits per key
 ///   in addition to the keys, whether the set was built at once, grew or shrank.

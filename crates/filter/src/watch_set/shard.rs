@@ -46,7 +46,7 @@ pub(super) struct Shard {
     gate: Option<SplitBlockFilter512>,
     cuckoo: CuckooFilter16,
     /// Hashes that did not fit into the cuckoo filter, each as often as it was inserted. The stash
-    /// is almost always empty. It guarantees that a failed insertion loses no key.
+    /// is almost always empty. The stash guarantees that a failed insertion loses no key.
     stash: Vec<u64>,
     /// Length of the stash above which the shard is rebuilt.
     stash_limit: usize,
@@ -63,8 +63,8 @@ pub(super) const fn gate_hash(hash: u64) -> u64 {
     fmix64(hash)
 }
 
-/// Returns the hash for the cuckoo filter, computed from the hash for the gate. It is mixed again,
-/// so that both filters are independent and their false-positive rates multiply.
+/// Returns the hash for the cuckoo filter, computed from the hash for the gate. The hash is mixed
+/// again, so that both filters are independent and their false-positive rates multiply.
 #[inline(always)]
 pub(super) const fn cuckoo_hash(gate_hash: u64) -> u64 {
     fmix64(gate_hash ^ 0x9e37_79b9_7f4a_7c15)

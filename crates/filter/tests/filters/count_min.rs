@@ -234,8 +234,8 @@ fn a_plain_merge_is_the_sketch_of_both_streams() {
     }
 }
 
-/// A conservative merge differs from the sketch of both streams. Its estimates lie between the
-/// count and the estimate of plain updates.
+/// A conservative merge differs from the sketch of both streams. The estimates of the merged sketch
+/// lie between the count and the estimate of plain updates.
 #[test]
 fn a_conservative_merge_stays_an_upper_bound() {
     let [mut ours, mut theirs, mut both] = [(); 3].map(|()| sketch(200, 4, UPDATES[1]));

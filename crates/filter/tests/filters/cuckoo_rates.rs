@@ -131,7 +131,7 @@ fn small<const BITS: u32>(buckets: u64, len: u64) {
     assert!(filters > 30, "{filters} of 60");
     let mean = exact_sum / f64::from(filters);
     // The rate of one filter deviates by about 1/sqrt(len) at most, as two keys, or a key's two
-    // buckets, may coincide. The mean of sixty filters deviates by an eighth of that.
+    // buckets, may coincide. The mean of sixty filters deviates by an eighth of this value.
     let tolerance = 0.5 / (len as f64).sqrt() / 2.0;
     assert!((mean / fpr - 1.0).abs() < tolerance, "{len} in {buckets}: {mean:e}, not {fpr:e}");
 }

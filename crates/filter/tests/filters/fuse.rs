@@ -80,7 +80,7 @@ pub(crate) fn field(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Returns the XOR of a hash's fingerprint and its three cells, computed from the documented layout
-/// and not with our code. It is zero exactly if the filter reports the hash as present.
+/// and not with our code. The result is zero exactly if the filter reports the hash as present.
 #[expect(clippy::cast_possible_truncation, reason = "as the text does")]
 fn left_over(bytes: &[u8], hash: u64) -> u16 {
     let (length, places) = (field(bytes, 12), field(bytes, 20));
@@ -97,8 +97,8 @@ fn left_over(bytes: &[u8], hash: u64) -> u16 {
     (h ^ h >> 32) as u16 ^ cell(first) ^ cell(second) ^ cell(third)
 }
 
-/// Measuring the rate itself well takes about 10⁸ strangers. Its parts take fewer: of the sixteen
-/// bits that must match, twelve given bits match at a rate of 2⁻¹².
+/// Measuring the rate itself well takes about 10⁸ strangers. Measuring the parts of the rate takes
+/// fewer: of the sixteen bits that must match, twelve given bits match at a rate of 2⁻¹².
 #[test]
 fn sixteen_bits_have_the_rate_of_sixteen_bits() {
     const PROBES: u64 = 1_500_000;

@@ -1,5 +1,5 @@
-//! Hashes of keys against published values, as stored filters stay readable only if keys are always
-//! hashed the same way. And secret keys of hashers.
+//! Hashes of keys against published values, and secret keys of hashers. Stored filters stay
+//! readable only if keys are always hashed in the same way.
 
 use std::hash::Hasher as _;
 

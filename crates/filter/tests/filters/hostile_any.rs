@@ -1,5 +1,5 @@
-//! Hostile bytes for every kind of filter. Decoding returns a suitable error or a usable filter. It
-//! never panics, and its memory is in proportion to the bytes.
+//! Hostile bytes for every kind of filter. Decoding returns a suitable error or a usable filter.
+//! Decoding never panics, and its memory is in proportion to the bytes.
 
 use chainsieve_filter::bloom::{BloomFilter, CompressedBloomFilter, OpenedBloomFilter};
 use chainsieve_filter::count_min::{CountMin, UpdateRule};

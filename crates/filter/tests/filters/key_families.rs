@@ -3,7 +3,8 @@
 
 use testkit::split_mix;
 
-/// Ten seeds for statistical tests. They are fixed, so that a test that passes once always passes.
+/// Ten seeds for statistical tests. The seeds are fixed, so that a test that passes once always
+/// passes.
 pub(crate) const SEEDS: [u64; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
 
 /// A family of distinct keys.

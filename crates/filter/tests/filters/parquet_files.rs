@@ -86,8 +86,9 @@ fn a_filter_of_parquet_mr() {
     assert_eq!(HASHER.hash::<u64>(b""), 0xef46_db37_51d8_e999);
 }
 
-/// Sized by the formula of classic filters, Parquet's filters have twice the rate asked for. The
-/// difference is visible where rounding up to a power of two adds next to nothing.
+/// If they are sized by the formula of classic filters, Parquet's filters have twice the requested
+/// rate. The test uses a number of keys for which rounding up to a power of two adds almost no
+/// space, because more space would hide the difference.
 #[test]
 fn the_classic_formula_undersizes_and_ours_does_not() {
     let (count, target) = (71_700, 0.001);

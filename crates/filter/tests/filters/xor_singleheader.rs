@@ -38,7 +38,7 @@ fn check<F: FuseFingerprint + std::fmt::Debug>(name: &str, surplus: usize) {
 #[test]
 fn bytes_of_pyfusefilter() {
     check::<u8>("xor_singleheader_fuse8.bin", 0);
-    // Their length function counts a field that is not written.
+    // The length function of xor_singleheader counts a field that is not written.
     check::<u16>("xor_singleheader_fuse16.bin", 4);
 }
 
@@ -134,7 +134,7 @@ macro_rules! against_xorf {
             // Read our filter with their code.
             let ours = <$ours>::build(&keys, count, PYTHON).expect("a filter");
             let (descriptor, cells) = to_xorf(&ours);
-            // Their code requires aligned cells.
+            // The code of xor_singleheader requires aligned cells.
             let mut aligned = vec![0_u64; cells.len().div_ceil(8)];
             let aligned = &mut bytemuck::cast_slice_mut(&mut aligned)[..cells.len()];
             aligned.copy_from_slice(&cells);

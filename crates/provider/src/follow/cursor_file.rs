@@ -11,14 +11,14 @@ use thiserror::Error;
 /// blocks at most.
 const MAX_BYTES: u64 = 4 << 30;
 
-/// Why the file of a cursor could not be read or written.
+/// Reason why the file of a cursor could not be read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}: {cause}", .path.display())]
 #[non_exhaustive]
 pub struct CursorFileError {
     /// Path of the file.
     pub path: PathBuf,
-    /// Why the file could not be read or written.
+    /// Reason why the file could not be read or written.
     pub cause: CursorFileCause,
 }
 

@@ -1,5 +1,5 @@
-//! The thread of a follower. It asks the nodes for the data that the follower requests, passes
-//! updates to the reader, and stores cursors.
+//! The thread of a follower. The thread asks the nodes for the data that the follower requests,
+//! passes updates to the reader, and stores cursors.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -20,7 +20,7 @@ use crate::provider::Provider;
 
 pub(super) struct Driver {
     provider: Provider,
-    /// Index of the node that is asked next. It changes when a node fails.
+    /// Index of the node that is asked next. The index changes when a node fails.
     node: usize,
     /// Index of the node that was asked last.
     asked: usize,
@@ -30,7 +30,7 @@ pub(super) struct Driver {
     shared: Arc<Shared>,
 }
 
-/// Why an answer in several parts ended before its last part.
+/// Reason why an answer in several parts ended before its last part.
 enum Ended {
     Rpc(RpcError),
     /// The follower needs no further parts.
@@ -75,8 +75,9 @@ impl Driver {
         loop {
             if !has_stopped && self.is_stopping() {
                 has_stopped = true;
-                // Acknowledgements that were sent before the stop are still stored. All other
-                // pending actions are dropped.
+                // Acknowledgements that were sent before the stop are still stored: without them,
+                // the next run would deliver the same updates again. All other pending actions are
+                // dropped.
                 if let Some(id) = self.shared.take_acknowledged() {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }

@@ -47,7 +47,7 @@ pub struct LogUpdate {
     pub cursor: Option<Cursor>,
 }
 
-/// Why a follower could not start, or ended by itself.
+/// Reason why a follower could not start, or ended by itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FollowError {
@@ -62,7 +62,7 @@ pub enum FollowError {
     Fault {
         /// Scheme, host and port of the node that was asked last.
         node: String,
-        /// Why the follower cannot go on.
+        /// Reason why the follower cannot go on.
         fault: Box<Fault>,
     },
     /// The cursor file could not be read or written.
@@ -130,7 +130,7 @@ impl Provider {
     /// Returns a builder for a follower of a query's logs, past and live.
     ///
     /// The follower starts at the query's first block, or at the newest block if the query names
-    /// none. It does not end by itself unless the query's range ends at a number.
+    /// none. The follower does not end by itself unless the query's range ends at a number.
     ///
     /// The logs are read from receipts that match the receipts root of their header; `eth_getLogs`
     /// is not called. If a block leaves the chain, its logs are delivered again as removed.
@@ -234,11 +234,11 @@ impl FollowBuilder {
 
     /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
     ///
-    /// The [anchor](crate::Anchor) is asked only once, here. Only the nodes vouch for later blocks.
+    /// The [anchor](crate::AnchorSource) is asked only once, here. Only the nodes vouch for later blocks.
     ///
     /// # Errors
     /// Returns a [`FollowError`] if the nodes, the anchor, the cursor file or the index fail, or if
-    /// the query or the cursor is invalid. No thread runs then.
+    /// the query or the cursor is invalid. After an error, no thread runs.
     pub fn start(self) -> Result<Following, FollowError> {
         let Self { cursor, file, mut index, adjust, .. } = self;
         let stop = self.provider.stop().child();

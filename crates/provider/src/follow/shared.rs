@@ -95,9 +95,11 @@ impl Shared {
     pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
         let mut state = self.state();
         loop {
+            // An update that was delivered before the end is returned before the end is reported.
             if let Some(update) = state.update.take() {
                 return Some(update);
             }
+            // The follower's thread has ended, so nothing would end the wait.
             if state.ended.is_some() {
                 return None;
             }
@@ -135,9 +137,11 @@ impl Shared {
     #[cfg(feature = "tokio")]
     pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
         let mut state = self.state();
+        // As in `next`: an update that was delivered before the end comes first.
         if let Some(update) = state.update.take() {
             return std::task::Poll::Ready(Some(update));
         }
+        // The follower's thread has ended, so nothing would wake the task.
         if state.ended.is_some() {
             return std::task::Poll::Ready(None);
         }

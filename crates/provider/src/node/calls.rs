@@ -94,7 +94,7 @@ impl Caller {
         self.call_while(RpcError::is_transient, call, read)
     }
 
-    /// Sends one call that the caller can split. It is not retried after a timeout, because a
+    /// Sends one call that the caller can split. The call is not retried after a timeout, because a
     /// smaller request is more likely to succeed.
     pub(super) fn call_of_parts<T>(
         &self,
@@ -341,9 +341,12 @@ impl Caller {
         let text = error.message.unwrap_or_default();
         let data = error.data.map_or("", RawValue::get);
         let mut message = scrub(&text);
+        // A node may send an error without `message`, or with an empty one. The error needs some
+        // text.
         if message.is_empty() {
             message = "no message".into();
         }
+        // After this error, callers try another method of the same node.
         if is_missing(code, &text) {
             return RpcError::MethodMissing { method };
         }

@@ -1,4 +1,4 @@
-//! The URL of a provider. It often contains a key, so that only scheme, host and port are shown.
+//! The URL of a provider. The URL often contains a key, so only scheme, host and port are shown.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,14 +13,14 @@ use ureq::http::Uri;
 /// Replacement of a secret in texts.
 const HIDDEN: &str = "…";
 
-/// Why a text is not a valid URL of a provider or not a valid HTTP header. The error does not
-/// repeat the text, because it may contain a key.
+/// Reason why a text is not a valid URL of a provider or not a valid HTTP header. The error does
+/// not repeat the text, because it may contain a key.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct EndpointError(&'static str);
 
 impl EndpointError {
-    /// Returns the reason as text. No part of the URL is in it.
+    /// Returns the reason as text. The text contains no part of the URL.
     pub fn as_str(&self) -> &'static str {
         self.0
     }
@@ -157,12 +157,13 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Returns the URL for requests. It contains secrets: only the transport may use it.
+    /// Returns the URL for requests. The URL contains secrets: only the transport may use it.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Returns the headers of each request. They are secrets: only the transport may use them.
+    /// Returns the headers of each request. The headers are secrets: only the transport may use
+    /// them.
     pub(super) fn headers(&self) -> &[(String, String)] {
         &self.headers
     }

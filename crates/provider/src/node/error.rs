@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Maximum number of characters of a node's own error message that are kept.
 const MOST_WORDS: usize = 300;
 
-/// Why a request to a node failed. Its texts contain no URL and no header.
+/// Reason why a request to a node failed. The texts of the error contain no URL and no header.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RpcError {

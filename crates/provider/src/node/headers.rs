@@ -16,6 +16,9 @@ use crate::in_order::in_order;
 /// The answer for each of several headers; `None` if the node does not have the block.
 type Answers = Vec<Result<Option<HeaderBuf>, RpcError>>;
 
+/// The method that is preferred for headers by number: its answer is the RLP that the block hash
+/// commits to. The JSON of a block also lists the hashes of all its transactions, and the RLP must
+/// be rebuilt from it. Many nodes do not serve this method.
 const RAW: &str = "debug_getRawHeader";
 
 impl Node {
@@ -196,6 +199,7 @@ impl Node {
 
 /// Reads a header from the JSON of a block; returns `None` for `null`.
 fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
+    // A node answers `null` for a block that it does not have.
     if result == "null" {
         return Ok(None);
     }
@@ -204,6 +208,7 @@ fn from_json(result: &str, what: &str) -> Result<Option<HeaderBuf>, RpcError> {
 }
 
 fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
+    // A node answers `null` for a block that it does not have.
     if result == "null" {
         return Ok(None);
     }
@@ -219,6 +224,7 @@ fn raw(result: &str, number: u64) -> Result<Option<HeaderBuf>, RpcError> {
 
 fn of_number(header: HeaderBuf, number: u64) -> Result<HeaderBuf, RpcError> {
     let found = header.view().number();
+    // A node may answer with the header of another block, whose hash is valid too.
     if found != number {
         return Err(RpcError::Malformed(format!(
             "the header of block {number} was requested, the answer is that of block {found}"

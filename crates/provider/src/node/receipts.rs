@@ -15,7 +15,8 @@ use super::{Node, Note};
 use crate::in_order::in_order;
 
 /// The methods for receipts, the best first. A request by hash is safer than one by number: a node
-/// on another branch cannot answer with receipts of another block.
+/// on another branch cannot answer with receipts of another block. `Raw` takes a hash too. `Each`
+/// comes last, because it makes one call for each transaction.
 const METHODS: [Method; 4] = [Method::ByHash, Method::Raw, Method::ByNumber, Method::Each];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +110,8 @@ impl Node {
     /// Requests all receipts of a block by every method in turn, even by those that have failed
     /// before.
     ///
-    /// `take` receives the name of the method and the result. It returns `true` to end the loop.
+    /// `take` receives the name of the method and the result. `take` returns `true` to end the
+    /// loop.
     ///
     /// The call blocks until then, or until all methods were tried. Each method makes one call, except
     /// that the last one makes a call for each transaction.
@@ -158,6 +160,7 @@ impl Node {
             serde_json::from_str(result).map_err(|error| malformed(number, &error))
         })?;
         let Some(Block { transactions }) = block else { return Ok(None) };
+        // An invented list of transactions would cause one call for each of them.
         if transactions.len() > MAX_TRANSACTIONS {
             return Err(malformed(number, &format!("{} transactions", transactions.len())));
         }
@@ -169,6 +172,7 @@ impl Node {
         let answers = self.caller.calls(&calls, |_, result| Ok(result.to_owned()))?;
         for (hash, receipt) in transactions.iter().zip(answers) {
             let receipt = receipt?;
+            // Without the receipt of one transaction, the receipts root cannot be verified.
             if receipt == "null" {
                 return Err(malformed(number, &format!("no receipt of its transaction {hash}")));
             }
@@ -185,6 +189,7 @@ fn malformed(number: u64, error: &impl ToString) -> RpcError {
 }
 
 fn list(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
+    // A node answers `null` for a block that it does not have.
     if result == "null" {
         return Ok(None);
     }
@@ -192,6 +197,7 @@ fn list(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
 }
 
 fn encodings(result: &str, number: u64) -> Result<Option<BlockReceipts>, RpcError> {
+    // A node answers `null` for a block that it does not have.
     if result == "null" {
         return Ok(None);
     }

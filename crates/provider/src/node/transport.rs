@@ -25,6 +25,7 @@ const MAX_IDLE: usize = 64;
 const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 
 /// Minimum length of a wait that is reported in a note.
+/// An estimate: a user needs no explanation of a shorter wait.
 const LONG: Duration = Duration::from_secs(5);
 
 /// Sends requests to one node. Clones share its connections and its budget.
@@ -141,8 +142,8 @@ impl Transport {
         Ok(Body { text, status, retry_after })
     }
 
-    /// Runs `once` until it succeeds or fails for good. After transient errors it is repeated, with
-    /// growing back-off.
+    /// Runs `once` until it succeeds or fails for good. After a transient error, `once` is repeated
+    /// with growing back-off.
     pub(super) fn retried<T>(
         &self,
         once: impl FnMut() -> Result<T, RpcError>,
@@ -303,7 +304,8 @@ mod tests {
         assert!(bomb.len() < 200_000);
         let error = answered("200 x\r\nContent-Encoding: gzip\r\n", bomb, 1 << 20).err();
         assert_eq!(error, Some(RpcError::TooLarge { limit: 1 << 20 }));
-        // The body of an error is only read up to a smaller limit, without an error.
+        // The body of an HTTP error is cut off at a smaller limit, which is not reported as
+        // [`RpcError::TooLarge`].
         let long = answered("500 x\r\n", vec![b'x'; 1 << 20], 4).unwrap();
         assert_eq!((long.text.len() as u64, long.status), (MAX_ERROR_BODY + 1, 500));
     }

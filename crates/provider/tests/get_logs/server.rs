@@ -33,7 +33,7 @@ struct Block {
     logs: Vec<LocatedLog>,
 }
 
-/// The server. Its threads run until the process ends.
+/// The server. The server's threads run until the process ends.
 pub(super) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,

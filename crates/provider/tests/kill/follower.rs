@@ -1,4 +1,5 @@
-//! The process that is killed. It follows logs, records each update, and then acknowledges it.
+//! The process that is killed. The process follows logs, records each update, and then acknowledges
+//! the update.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -123,9 +123,9 @@ impl Reader<'_> {
     fn log(&mut self, log: &LocatedLog) {
         let key = (log.block_hash, log.log_index);
         let block = self.world.blocks.get(&log.block_hash);
-        let block = block.unwrap_or_else(|| panic!("a block of no branch: {log:?}"));
+        let block = block.unwrap_or_else(|| panic!("a log of an unknown block: {log:?}"));
         let asked = block.asked.iter().find(|(index, _)| *index == log.log_index);
-        let (_, data) = asked.unwrap_or_else(|| panic!("no log of its block: {log:?}"));
+        let (_, data) = asked.unwrap_or_else(|| panic!("a log not of its block: {log:?}"));
         let whole = (log.block_number, log.log.address, &log.log.data.data[..]);
         assert_eq!(whole, (block.at.number, ASKED, &data[..]));
         assert!(log.log.data.topics().is_empty());

@@ -30,7 +30,7 @@ const CHAINS: u64 = 3;
 const KILLS: usize = 21;
 /// Number of steps of the process within which it may halt.
 const HALT: usize = 60;
-/// Timeout of each wait. It is far longer than a step takes.
+/// Timeout of each wait, far longer than a step takes.
 const PATIENCE: Duration = Duration::from_secs(3 * 60);
 
 const TASK: &str = "CHAINSIEVE_FOLLOWER_TASK";

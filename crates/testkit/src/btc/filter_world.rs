@@ -106,7 +106,7 @@ impl World {
     }
 
     /// Returns a transaction that spends one to three outputs, also of the same block. While few
-    /// outputs exist, it spends outputs of invented transactions.
+    /// outputs exist, the transaction spends outputs of invented transactions.
     fn transaction(
         &mut self,
         unspent: &mut Vec<(OutPoint, Coin)>,

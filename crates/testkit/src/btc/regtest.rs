@@ -52,8 +52,8 @@ pub fn branch(parent: &Header, count: usize, salt: u64) -> Vec<Header> {
     headers.take(count).collect()
 }
 
-/// Returns the coinbase transaction of a block. It has the height, as BIP34 requires, and a tag
-/// that makes blocks of the same height different.
+/// Returns the coinbase transaction of a block. The coinbase contains the height, as BIP34
+/// requires, and a tag that makes blocks of the same height different.
 pub fn coinbase(height: u32, tag: impl AsRef<PushBytes>, output: Vec<TxOut>) -> Transaction {
     let script_sig = Builder::new().push_int(height.into()).push_slice(tag).into_script();
     let input = TxIn { script_sig, ..input(OutPoint::null()) };

@@ -13,8 +13,8 @@ pub struct Form {
     pub name: &'static str,
     pub format: FileFormat,
     pub bytes: Vec<u8>,
-    /// Lengths at which the truncated file is still complete, each with the number of headers that
-    /// it has then.
+    /// Lengths at which the truncated file is still complete, each with the number of headers in a
+    /// file of that length.
     pub cuts: Vec<(usize, usize)>,
 }
 

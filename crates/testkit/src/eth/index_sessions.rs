@@ -20,8 +20,8 @@ pub fn open(recorder: &Recorder) -> Result<Writer<Recorder>, IndexError> {
     Ok(Writer::open(recorder.clone(), &settings())?.with_confirmations(CONFIRMATIONS))
 }
 
-/// A writer, and all states that it went through. A state is the hash of the last block; blocks are
-/// added one by one.
+/// A writer, and all states that it went through. The hash of the last block identifies a state,
+/// because blocks are added one by one.
 pub struct Session {
     pub recorder: Recorder,
     pub writer: Writer<Recorder>,

@@ -1,5 +1,5 @@
-//! Logs, queries and blooms written from the specifications, slow and simple. They share no code
-//! with the library.
+//! Logs, queries and blooms written from the specifications, slow and simple. This code shares no
+//! code with the library.
 //!
 //! Sources: the topic filters of the JSON-RPC documentation on ethereum.org, `FilterQuery` of
 //! go-ethereum's `interfaces.go`, the bloom of execution-specs (`add_to_bloom`).

@@ -64,7 +64,7 @@ impl Disk {
     }
 }
 
-/// When the storage fails.
+/// A simulated failure of the storage.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure {
     /// Number of the storage call that fails, from 0.

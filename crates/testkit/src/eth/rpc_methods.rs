@@ -58,7 +58,7 @@ pub fn result<'a>(
     }
 }
 
-/// A block as a parameter names it.
+/// The block parameter of a request: a tag, a hash or a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockId<'a> {
     Tag(&'a str),

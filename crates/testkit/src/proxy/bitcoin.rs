@@ -1,5 +1,5 @@
-//! A proxy between a client and a Bitcoin node. It reads each message, and forwards it, another
-//! message, arbitrary bytes, or nothing.
+//! A proxy between a client and a Bitcoin node. The proxy reads each message, and forwards this
+//! message, another message, arbitrary bytes, or nothing.
 
 use std::io::{Read, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -31,7 +31,7 @@ pub struct Letter<'a> {
     pub message: &'a NetworkMessage,
 }
 
-/// What the proxy does with a message.
+/// The action of the proxy on a message.
 #[derive(Debug)]
 pub enum Fate {
     Pass,

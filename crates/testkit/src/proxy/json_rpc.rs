@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::eth::http_rpc::HttpRpc;
 
-/// What happens to a request. The first of its calls that is not [`Fate::Answered`] decides.
+/// The action of the proxy on a request. The first call of the request whose fate is not
+/// [`Fate::Answered`] decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
     /// The answer is sent as it is after the changes.
@@ -27,7 +28,7 @@ pub enum Fate {
 /// `{"result": …}` or `{"error": …}`.
 type Alter = dyn Fn(&str, &Value, &mut Value) -> Fate + Send + Sync;
 
-/// How long a thread waits for bytes before it checks if it should stop.
+/// Time that a thread waits for bytes before it checks if it should stop.
 const TICK: Duration = Duration::from_millis(50);
 /// Largest body of a request, in bytes.
 const MAX_REQUEST: usize = 16 << 20;

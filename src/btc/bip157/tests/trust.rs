@@ -77,8 +77,8 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     }
 }
 
-/// Liars that agree are convicted by a hit, and all their claims are withdrawn. Their true claims
-/// are then confirmed by hash, and those filters are not sent again.
+/// Liars that agree are convicted by a hit, and all their claims are withdrawn. The true claims of
+/// these liars are then confirmed by hash, and those filters are not sent again.
 #[test]
 fn a_hit_convicts_those_who_never_disagree() {
     let chain = TestChain::new(1_530);

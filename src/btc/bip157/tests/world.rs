@@ -246,7 +246,7 @@ impl Node {
     }
 }
 
-/// What the wallet has received about a height.
+/// The data that the wallet has received about a height.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Known {
     Filter(VerifiedFilter),

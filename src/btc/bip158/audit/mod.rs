@@ -1,4 +1,4 @@
-//! Audits whether a filter is the one of its block, and builds a proof for others if it is not.
+//! Audits whether a filter is the filter of its block, and builds a proof for others if it is not.
 //!
 //! Filter headers are not part of consensus, so a block does not commit to its filter. The block
 //! still reveals most elements of the filter: it contains the scripts of its outputs. For the
@@ -47,16 +47,16 @@ use self::known::{KnownInput, Script, Sources, is_consistent, known_inputs, outp
 use super::{Acceptance, BoundBlock, DecodedFilter, GcsFilter, GcsParams, filter_key};
 use crate::btc::names::names;
 
-/// What the caller knows about the outputs that a block spends. It is neither `Send` nor `Sync`, since
-/// it may borrow a function.
+/// The caller's knowledge of the outputs that a block spends. The value is neither `Send` nor
+/// `Sync`, since it may borrow a function.
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub enum Prevouts<'a> {
     /// The caller knows nothing about them.
     #[default]
     None,
-    /// Their scripts, from a trusted source: the caller's own node, or undo data. The function
-    /// returns `None` for an unknown script.
+    /// The scripts of the spent outputs, from a trusted source: the caller's own node, or undo
+    /// data. The function returns `None` for an unknown script.
     Trusted(&'a dyn Fn(&OutPoint) -> Option<ScriptBuf>),
     /// The transactions that created them, in any order. Some may be missing, and superfluous ones
     /// are ignored. No trust is needed: the ids of the transactions are checked.

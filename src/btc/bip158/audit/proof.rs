@@ -44,7 +44,7 @@ pub struct InvalidFilter {
     pub evidence: FilterEvidence,
 }
 
-/// Evidence that a filter is not the one of its block.
+/// Evidence that a filter is not the filter of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterEvidence {
@@ -255,7 +255,7 @@ pub enum ProofError {
     /// The script is not an element of any filter.
     #[error("filters leave out this script")]
     NotAnElement,
-    /// The previous transaction is not the one that the input spends from.
+    /// The given previous transaction is not the transaction that the input spends from.
     #[error("the input spends {outpoint}, the given transaction is {txid}")]
     OtherPrevious {
         /// The outpoint that the input spends.
@@ -274,13 +274,13 @@ pub enum ProofError {
         /// The position in the transaction path.
         transaction: u32,
     },
-    /// The witness is not the one that the coinbase commits to.
+    /// The witness is not the witness that the coinbase commits to.
     #[error("the witness is not the one that the coinbase transaction commits to")]
     WitnessCommitment,
     /// The filter may contain the script that the evidence claims to be missing.
     #[error("the filter may contain the script")]
     NotMissing,
-    /// The block is not the one of its header, or it is from before segwit.
+    /// The block does not belong to its header, or the block is from before segwit.
     #[error(transparent)]
     Block(#[from] BindError),
     /// A previous transaction is not spent by the block, is out of order, or occurs twice.

@@ -61,7 +61,7 @@ use super::scan::Commitment;
 
 /// The magic bytes at the start of a file.
 pub const MAGIC: [u8; 8] = *b"\x89CBF\r\n\x1a\n";
-/// The format version: the one that is written, and the only one that is read.
+/// The format version that this crate writes, and the only version that it reads.
 pub const VERSION: u16 = 1;
 /// The maximum length of a filter in bytes: that of the largest network message (Bitcoin Core's
 /// `MAX_PROTOCOL_MESSAGE_LENGTH`).

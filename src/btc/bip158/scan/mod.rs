@@ -138,7 +138,7 @@ pub enum CandidateReason {
     serde(tag = "no_answer", rename_all = "snake_case")
 )]
 pub enum NoAnswer {
-    /// The filter is not the one that was committed to.
+    /// The filter does not match its commitment.
     #[error("the filter does not meet its commitment: its hash is {0}")]
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::filter_hash"))]
     NotCommitted(FilterHash),

@@ -16,8 +16,8 @@ impl WalletIndex {
     }
 }
 
-/// Wallets that are scanned for together. Their scripts form one set, so that each filter is
-/// decoded once.
+/// Wallets that are scanned for together. The scripts of the wallets form one set, so that each
+/// filter is decoded once.
 #[derive(Debug, Clone)]
 pub struct Wallets {
     members: Vec<Wallet>,

@@ -108,7 +108,7 @@ impl FilterScan {
                 self.wallets.advance(item.height);
                 let all = self.wallets.asked();
                 // Scripts were added since the window was matched. The remaining filters must be
-                // matched with them.
+                // matched with the new scripts.
                 if all.len() > asked {
                     has_grown = at > 0;
                     let new: PreparedScripts;

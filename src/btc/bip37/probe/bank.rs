@@ -30,7 +30,8 @@ const TOGETHER: usize = 4;
 /// When at most this many filters remain, two hash functions are computed per round, so that there
 /// are fewer rounds.
 const FEW: usize = 64;
-/// Number of 16-lane groups probed in parallel when at most [`FEW`] filters remain.
+/// Number of 16-lane groups probed in parallel when at most [`FEW`] filters remain. Two groups with
+/// two hash functions each are as many hashes at a time as [`TOGETHER`] groups with one.
 const FEW_TOGETHER: usize = 2;
 /// Number of 16-lane groups in a full shard.
 const GROUPS: usize = SHARD / 16;
@@ -269,6 +270,7 @@ impl Kernel for Probe<'_> {
                 }
                 true
             };
+            // One element is enough for a hit, so the others are not probed.
             if elements.iter().any(contains) {
                 hits[group] |= 1 << lane;
             }

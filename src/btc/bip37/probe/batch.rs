@@ -65,7 +65,8 @@ impl<'a> Prober<'a> {
         if self.view.params.hash_funcs == 0 {
             return self.contained.extend(class.start()..class.end());
         }
-        // One row for each block, and rows for tails, lengths and numbers.
+        // The elements of this class need one row for each block of their length, and three more
+        // rows: for tails, lengths and numbers.
         if self.rows.len() < class.blocks() + 3 {
             self.rows.resize(class.blocks() + 3, [0; COLUMNS + OVERRUN]);
         }
@@ -251,6 +252,8 @@ impl<L: Lanes> Rounds<'_, L> {
             let (mut at, mut still) = (0, 0);
             while at < self.alive {
                 // Two groups are computed at once while more than one is left.
+                // The CPU overlaps the hashes of two groups. With a single group left, the second
+                // would compute unused lanes only.
                 if self.alive - at > 16 {
                     still = self.next::<2>(i, at, still);
                     at += 32;

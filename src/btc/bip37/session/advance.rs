@@ -37,6 +37,7 @@ impl Advance {
     /// Records that `block` was answered while scripts of advanced keychains were not yet watched.
     pub(super) fn answered(&mut self, block: BlockAt) {
         for lowest in self.awaiting.values_mut() {
+            // Filtering again from the lowest block covers all later blocks.
             if lowest.is_none_or(|lowest| block.height < lowest.height) {
                 *lowest = Some(block);
             }

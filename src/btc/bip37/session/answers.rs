@@ -91,8 +91,8 @@ impl Answers {
     /// Handles an answer that was not requested: it is then uncertain which answer belongs to which
     /// request.
     ///
-    /// Settled answers stay. No surplus answer had arrived before their `pong`, or on an earlier
-    /// connection.
+    /// Settled answers stay: when an answer was settled by its `pong`, no surplus answer had
+    /// arrived on that connection.
     pub(super) fn lose_turn(&mut self) {
         self.is_out_of_turn = true;
         self.kept.retain(|answer| answer.is_settled);

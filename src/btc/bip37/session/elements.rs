@@ -102,6 +102,8 @@ impl FilterElements {
             let outpoint = OutPoint { txid, vout: received.vout };
             // Outputs over the limit are not stored.
             let is_kept = watch.output(&outpoint).is_some();
+            // BIP37 matches an input by its outpoint or by its pushes. If the input pushes a key
+            // that is an element, the outpoint would only raise the false-positive rate.
             if is_kept && !self.shows_key(watch, received.script) {
                 self.insert_outpoint(&outpoint);
                 needed.push(outpoint);

@@ -29,7 +29,8 @@ pub enum Event {
     Watch(Vec<WatchItem>),
     /// The wallet requests these blocks filtered, in this order.
     Request(Vec<BlockAt>),
-    /// The height of the best header. It lets proofs state how many confirmations a block has.
+    /// The height of the best header. This height lets proofs state how many confirmations a block
+    /// has.
     Tip(u32),
     /// Blocks from this height on must be requested again, because of a reorganisation or because
     /// the caller starts over.
@@ -54,7 +55,7 @@ pub enum Event {
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction. Its witnesses are dropped, because nodes send none here.
+    /// The node sent a transaction. The witnesses are dropped, because nodes send none here.
     Tx(Transaction),
     /// The node sent a `pong`. A `pong` to a ping of the caller's own is ignored.
     Pong(u64),
@@ -155,7 +156,7 @@ pub enum Finding {
     /// [`ClosedBlock::undelivered`].
     ///
     /// This finding proves nothing against the node: nodes may skip transactions that they sent
-    /// long ago. If the transaction arrives later, it is reported then.
+    /// long ago. If the transaction arrives later, it is reported when it arrives.
     NotDelivered {
         /// Hash of the block.
         block: BlockHash,
@@ -214,8 +215,8 @@ pub enum Finding {
     Refilter(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),
-    /// What the new filter reveals to an observer. Reported for the first filter of a session, and
-    /// whenever the filter's parameters change.
+    /// The information that the new filter reveals to an observer. Reported for the first filter of
+    /// a session, and whenever the filter's parameters change.
     Privacy(PrivacyReport),
     /// BIP37 cannot watch this script, because it pushes no data. [`is_watchable`] tests that
     /// without a session.

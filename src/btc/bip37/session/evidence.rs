@@ -6,9 +6,9 @@
 //! must be in the answer. Anyone who has the block can present an omitted transaction, with its
 //! merkle path.
 //!
-//! The evidence proves that *this answer to this filter* is false. It does not prove that a certain
-//! node was sent the filter and gave the answer: messages are not signed, so that is the receiver's
-//! claim.
+//! The evidence proves that *this answer to this filter* is false. The evidence does not prove that
+//! a certain node was sent the filter and gave the answer: messages are not signed, so that is the
+//! receiver's claim.
 //!
 //! Node implementations differ in rare cases, and an honest node must never be accused. A match is
 //! therefore accepted only if every implementation finds it: by txid, by outpoint, or by a push of
@@ -243,7 +243,7 @@ pub enum EvidenceError {
         or over the limits"
     )]
     FilterNotReadAlike,
-    /// The merkle block is invalid. That needs no further evidence.
+    /// The merkle block is invalid. An invalid merkle block needs no further evidence.
     #[error(transparent)]
     Answer(#[from] ProofError),
     /// The transaction has 64 bytes, so it may be an inner node.

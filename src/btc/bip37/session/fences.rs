@@ -1,4 +1,4 @@
-//! Fences: pings after requests. Their pongs show that the node has finished all answers to the
+//! Fences: pings after requests. The pongs show that the node has finished all answers to the
 //! requests before them.
 
 use core::ops::Range;
@@ -7,7 +7,9 @@ use core::ops::Range;
 #[derive(Debug, Clone)]
 pub(super) struct Fences(Range<u64>);
 
-/// An odd number (2^64 divided by the golden ratio), and its inverse modulo 2^64.
+/// An odd number (2^64 divided by the golden ratio), and its inverse modulo 2^64. The first spreads
+/// consecutive fences over all nonces, and the second turns a nonce back into its fence. The second
+/// is also the mask of all nonces, so that fence 0 does not have nonce 0.
 const NONCE_FACTOR: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
 
 /// Returns the nonce of a fence's ping.

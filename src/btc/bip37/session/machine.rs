@@ -132,7 +132,7 @@ impl Session {
         self.connections
     }
 
-    /// Returns the node's filter as far as the session can follow it; `None` if no filter is
+    /// Returns the session's copy of the filter that the node has loaded; `None` if no filter is
     /// loaded. The node's own filter may contain more elements.
     pub fn mirrored_filter(&self) -> Option<&BloomFilter> {
         self.filter.mirror()
@@ -246,6 +246,8 @@ impl Session {
             is_any_new |= is_new;
         }
         for keychain in keychains {
+            // Blocks were answered since the keychain advanced. The node matched them without these
+            // scripts.
             if let Some(block) = self.advance.scripts_came(keychain) {
                 self.requests.refilter_from(block);
             }
@@ -303,6 +305,8 @@ impl Session {
     /// Sends the elements that the node's filter lacks, and reports from which block to filter
     /// again if they were sent too late.
     fn catch_up(&mut self, actions: &mut Actions) {
+        // The node matches with the elements that it was sent. New elements are sent before further
+        // blocks are requested, or those blocks would have to be filtered again.
         if self.filter.is_behind() {
             match self.filter.add(&self.elements) {
                 Some(added) => {
@@ -374,6 +378,8 @@ impl Session {
             input.witness = Witness::new();
         }
         let txid = tx.compute_txid();
+        // Core sends the matching transactions of a block directly after its `merkleblock` (BIP37),
+        // so a transaction most likely belongs to the open block.
         if let Some(open) = self.requests.open_mut() {
             match open.leaf(txid) {
                 // A repeated transaction adds nothing.
@@ -406,7 +412,7 @@ impl Session {
             }
         }
         match self.missing.remove(&txid) {
-            // Its txid may be an inner node of the tree (CVE-2017-12842).
+            // The txid may be an inner node of the tree (CVE-2017-12842).
             Some((block, index)) if tx.base_size() == 64 => {
                 report(actions, Finding::Refused { block: block.hash, index, txid });
             }
@@ -513,7 +519,7 @@ impl Session {
         }
         self.advance(&relevance, Some(block), actions);
         // If the transaction advanced a keychain, this block was answered without the keychain's
-        // new scripts.
+        // new scripts. A superseded answer needs no record, because its block is requested again.
         if counts {
             self.advance.answered(block);
         }
@@ -530,6 +536,7 @@ impl Session {
         // The node may have announced the transaction under an earlier filter, so it is not matched
         // against the mirror, which is only a lower bound.
         let relevance = self.watch.relevance(&tx);
+        // Only the watch decides whose transaction it is: the node's filter has false positives.
         if !relevance.is_empty() {
             return self.report_unconfirmed(txid, tx, relevance, actions);
         }
@@ -572,6 +579,7 @@ impl Session {
     fn advance(&mut self, relevance: &Relevance, block: Option<BlockAt>, actions: &mut Actions) {
         let block = block.map(|block| block.hash);
         for label in relevance.received.iter().filter_map(|received| received.label) {
+            // Only an index above all used ones makes the caller derive further scripts.
             if self.advance.note(label) {
                 report(actions, Finding::KeychainAdvanced { label, block });
             }

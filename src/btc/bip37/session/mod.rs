@@ -1,11 +1,11 @@
 //! The wallet's side of a BIP37 connection, as a state machine without I/O.
 //!
 //! A [`Session`] takes events: what the wallet watches, the blocks to filter, the node's messages,
-//! and the time. It returns actions: messages to send, and findings.
+//! and the time. The session returns actions: messages to send, and findings.
 //!
 //! A session owns a [`WatchedItems`](crate::btc::wallet::WatchedItems) and builds the filter by a
-//! [`FilterPolicy`]. It verifies every answer as [`Proof`](super::Proof) does under the strict
-//! policy, and compares every transaction exactly with what is watched.
+//! [`FilterPolicy`]. The session verifies every answer as [`Proof`](super::Proof) does under the
+//! strict policy, and compares every transaction exactly with what is watched.
 //!
 //! # What a finding is worth
 //! A relevant transaction is in its block as far as the block's proof shows. That the block

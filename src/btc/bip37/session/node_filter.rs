@@ -16,7 +16,8 @@ pub(super) struct NodeFilter {
     policy: FilterPolicy,
     address_population: f64,
     loaded: Option<Loaded>,
-    /// Number of filters loaded so far. It identifies the filter under which a block was requested.
+    /// Number of filters loaded so far, which identifies the filter under which a block was
+    /// requested.
     generation: u64,
     /// `true` if the node's filter lacks some of the wallet's elements.
     is_behind: bool,
@@ -36,7 +37,7 @@ struct Loaded {
 /// A new filter to send.
 pub(super) struct Load {
     pub(super) filter: BloomFilter,
-    /// What the filter reveals to an observer, if its parameters are new.
+    /// The information that the filter reveals to an observer, if the filter's parameters are new.
     pub(super) privacy: Option<PrivacyReport>,
     /// `true` if the earlier filter lacked an element, so that blocks in flight are answered
     /// without it.

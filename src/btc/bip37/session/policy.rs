@@ -4,17 +4,17 @@ use crate::btc::bip37::UpdateMode;
 
 /// Policy for building a wallet's filters.
 ///
-/// Two filters of one wallet that differ in tweak or size have different false positives, so what
-/// matches both filters almost certainly belongs to the wallet. Keep `tweak` permanently, and
-/// restore `capacity` with it. Both belong in the wallet's file.
+/// Two filters of one wallet that differ in tweak or size have different false positives, so a
+/// transaction that matches both filters almost certainly belongs to the wallet. Keep `tweak`
+/// permanently, and restore `capacity` with it. Both belong in the wallet's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FilterPolicy {
     /// Random number of this wallet's filters, which is added to the seed of each hash function.
     pub tweak: u32,
     /// Number of elements that the last filter was sized for; 0 for a new wallet. When more
-    /// elements are needed, the capacity grows to their number plus [`spare`](Self::spare). It
-    /// never shrinks.
+    /// elements are needed, the capacity grows to their number plus [`spare`](Self::spare). The
+    /// capacity never shrinks.
     pub capacity: u32,
     /// Number of extra elements to size the filter for when the capacity is exceeded.
     pub spare: u32,
@@ -27,10 +27,10 @@ pub struct FilterPolicy {
     /// false positives.
     pub insert_keys: bool,
     /// `true` to insert the null outpoint, so that every block's coinbase transaction matches and
-    /// proves the height of the block's tree. It costs one transaction per block, and reveals that
-    /// the wallet uses this option.
+    /// proves the height of the block's tree. The option costs one transaction per block, and
+    /// reveals that the wallet uses this option.
     pub insert_null_outpoint: bool,
-    /// `true` to send new elements as `filteradd` while the capacity suffices. That saves
+    /// `true` to send new elements as `filteradd` while the capacity suffices. `filteradd` saves
     /// bandwidth, but shows the node each element as it is. With `false`, the whole filter is sent
     /// again.
     pub use_filteradd: bool,

@@ -7,7 +7,7 @@ use crate::btc::bip37::BloomFilter;
 /// Number of addresses with a balance, as a round number. False positives are drawn from them.
 pub const ADDRESS_POPULATION: f64 = 5e7;
 
-/// What a filter reveals to everyone who sees it.
+/// The information that a filter reveals to everyone who sees the filter.
 ///
 /// The figures are estimates, not guarantees. An observer who knows more about the matching
 /// addresses, for example which are spent together, can exclude most of the false positives.

@@ -69,6 +69,7 @@ impl Recent {
         self.by_txid.insert(txid, (tx.clone(), standing));
         self.order.push_back((txid, size));
         self.bytes += size;
+        // Without this limit, a node could fill the memory: it may send any number of transactions.
         while self.bytes > self.max_bytes {
             let Some((oldest, size)) = self.order.pop_front() else { break };
             self.by_txid.remove(&oldest);

@@ -25,8 +25,8 @@ pub struct MatchStats {
     pub transactions: u64,
     /// Number of matched transactions that are the wallet's.
     pub relevant: u64,
-    /// Number of matched transactions that are not the wallet's. They matched by chance, or the
-    /// node chose to send them.
+    /// Number of matched transactions that are not the wallet's. These transactions matched by
+    /// chance, or the node chose to send them.
     pub false_positives: u64,
     /// The filter's false-positive rate per element when it was loaded.
     pub loaded_fpr: f64,

@@ -12,7 +12,8 @@ const NETWORK: Network = Network::Regtest;
 /// A Unix time later than the timestamp of every header in these tests.
 const UNIX: Duration = Duration::from_secs(1_700_000_000);
 
-/// A block after the genesis block. It has a witness, to which the coinbase commits (BIP141).
+/// A block after the genesis block. The block has a witness, to which the coinbase commits
+/// (BIP141).
 fn segwit_block() -> Block {
     let mut spends = spend(OutPoint { vout: 0, ..OutPoint::null() }, ScriptBuf::new(), 1);
     spends.input[0].witness = Witness::from_slice(&[[1; 32]]);

@@ -217,8 +217,8 @@ fn who_was_not_told_is_sent_nothing() {
     world.news();
     world.get(4, &tx);
     assert_eq!((world.answered(&tx), world.news()), (ids([]), std::vec![]));
-    // It does not count as a request either: no peer with the announcement has requested the
-    // transaction, so after 30 seconds it is announced to all.
+    // The request of peer 4 does not count as a request either: no peer with the announcement has
+    // requested the transaction. So after 30 seconds the transaction is announced to all peers.
     world.pass(31);
     assert_eq!(world.told(&tx), ids(1..=4));
 }
@@ -377,7 +377,7 @@ fn a_question_that_nobody_got_counts_for_nothing() {
     let mut world = World::asked(3, &tx);
     world.pass(3_600);
     assert_eq!(world.sent, []);
-    // Peer 4 is probed first. It gets the announcement only if the probes find nothing.
+    // Peer 4 is probed first. Peer 4 gets the announcement only if the probes find nothing.
     world.connect(4);
     assert_eq!((world.probed(&tx), world.told(&tx)), (ids([4]), ids([])));
     world.pass(130 + 30);
@@ -486,7 +486,7 @@ fn what_is_mined_rests_until_its_block_leaves_the_chain() {
     // A repeated broadcast changes nothing while the transaction is in a block.
     world.offer(&tx, None);
     assert_eq!(world.told(&tx), []);
-    // Its block stays if only blocks above it leave the chain.
+    // The block of the transaction stays if only blocks above that block leave the chain.
     assert_eq!(world.broadcasts.roll_back(100), []);
     assert_eq!(world.broadcasts.roll_back(99), [txid]);
     assert_eq!(world.broadcasts.roll_back(99), []);

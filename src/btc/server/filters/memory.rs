@@ -71,7 +71,8 @@ impl MemoryFilterStore {
     /// Removes the blocks after `block` from the chain, which then ends in `block`.
     ///
     /// # Errors
-    /// [`StoreError::NotThere`] if the block is not in the chain. Nothing changes then.
+    /// [`StoreError::NotThere`] if the block is not in the chain. After an error, the store is
+    /// unchanged.
     pub fn rollback(&mut self, block: &BlockHash) -> Result<(), StoreError> {
         let place = self.place(block).ok_or(StoreError::NotThere(*block))?;
         self.active.truncate(place + 1);

@@ -800,7 +800,8 @@ fn offers_and_requests_are_bounded() {
             break;
         }
     }
-    // 5,000 offers at a time: the first ones of the first `inv`. The rest was ignored.
+    // The node asks for at most 5,000 offers at a time: for the first 5,000 of the first `inv`. The
+    // rest was ignored.
     assert_eq!(asked, 5_000);
 }
 

@@ -67,7 +67,7 @@ impl Settings {
     /// Returns the settings of an index whose chain has this label, without a column of block hashes.
     ///
     /// The label has 1 to 32 bytes and should be recognisable by people, such as `mainnet`. The
-    /// label is compared when an index is opened for writing. It has no other effect.
+    /// label is compared when an index is opened for writing. The label has no other effect.
     ///
     /// # Errors
     /// Returns [`IndexError::Label`] if the label has another length or contains control

@@ -37,7 +37,7 @@ impl QueryStats {
 /// headers.
 ///
 /// `serde` writes an object: `first`, `last`, `count`, `stats` and `candidates`, the list of block
-/// numbers. It can't be read back: only an index gives candidates.
+/// numbers. The object can't be read back: only an index gives candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     blocks: RangeInclusive<u64>,

@@ -155,7 +155,8 @@ fn new_row(query: &CompiledQuery, position: u16) -> ExplainedRow {
     let needs = |values: &Vec<[u16; 3]>| {
         values.is_empty() || values.iter().flatten().any(|&of| of & 0x7ff == position)
     };
-    // A clause of one value makes the row required, so it takes precedence.
+    // A clause of one value makes the row required, so the row is shown under this clause rather
+    // than under one with several values.
     let single = query.clauses().iter().position(|values| values.len() < 2 && needs(values));
     let clause = single.or_else(|| query.clauses().iter().position(needs)).unwrap_or(0);
     ExplainedRow { position, clause, sections: 0, full_sections: 0, ones: 0, of: 0, bytes: 0 }

@@ -176,7 +176,7 @@ impl Rows {
     }
 }
 
-/// Number of rows from which on the entries of all 2,048 rows are read at once.
+/// If at least this number of rows is needed, the entries of all 2,048 rows are read at once.
 const ALL_ENTRIES: usize = 128;
 
 /// Number of rows up to which data are announced before evaluation. With more rows, evaluation may

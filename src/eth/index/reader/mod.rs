@@ -28,9 +28,9 @@ const TRIES: usize = 64;
 ///
 /// # Cost
 /// Opening reads the manifest, the first 64 bytes of each segment, and the whole tail. The tail has
-/// 328 bytes for each of about 8,500 unsealed headers. It has at most 16,384 other slots: blocks
-/// that were rolled back, roll-backs and sync markers. Memory: the unsealed headers, and 8 KiB for
-/// each segment.
+/// 328 bytes for each of about 8,500 unsealed headers. The tail has at most 16,384 other slots:
+/// blocks that were rolled back, roll-backs and sync markers. Memory: the unsealed headers, and 8
+/// KiB for each segment.
 ///
 /// # Examples
 /// ```no_run
@@ -73,8 +73,8 @@ impl<S: Storage> Index<S> {
         Ok(Self { storage, files })
     }
 
-    /// Reads the changes made since; returns `true` if the blocks have changed since the last
-    /// successful call.
+    /// Reads the changes that were made since the last successful call. Returns `true` if the
+    /// blocks have changed.
     ///
     /// After an error the index stays usable, with the unsealed blocks that were read before. If an
     /// index was deleted and rebuilt in the same folder, open it again: this function may not

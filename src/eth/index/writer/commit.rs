@@ -42,7 +42,7 @@ impl<A> Disk<A> {
     /// Returns `true` if the new slots may be appended to the tail.
     ///
     /// Roll-backs and the blocks that they remove stay in the tail. The limit of two sections of
-    /// such slots bounds its length: beyond it, a new tail is written.
+    /// these slots bounds the tail's length. When the limit is exceeded, a new tail is written.
     pub(super) fn has_room(&self, rows: &Rows) -> bool {
         let slots = self.slots as usize + 2 + rows.len() - self.kept;
         self.whole && slots <= rows.len() + 2 * SECTION

@@ -38,7 +38,7 @@ pub struct Appended {
 /// Headers are *acknowledged* when [`sync`](Self::sync) has returned. An acknowledged header
 /// survives a killed process or a power failure at any time. Of the changes made after the last
 /// sync, a prefix survives: some of the first blocks and roll-backs in order, or none. A roll-back
-/// may survive without the blocks that should have followed it.
+/// may survive without the blocks that were added after the roll-back.
 ///
 /// 8,192 blocks are sealed together as soon as enough newer blocks follow them
 /// ([`with_confirmations`](Self::with_confirmations)). Sealed blocks can't be rolled back. The next
@@ -46,9 +46,9 @@ pub struct Appended {
 ///
 /// # Cost
 /// Memory: 0.5 MB, 328 bytes for each unsealed block, and 2.1 MB for each section that is sealed
-/// but not yet written (2.4 MB with block hashes). The memory of sections is reused. When the
-/// largest segment, of 32 sections, is complete, all sections are written without waiting for a
-/// sync.
+/// but not yet written (2.4 MB with block hashes). The writer reuses the memory of sections that it
+/// has written. When the largest segment, of 32 sections, is complete, all sections are written
+/// without waiting for a sync.
 ///
 /// # Examples
 /// ```
@@ -205,9 +205,11 @@ impl<S: WriteStorage> Writer<S> {
         let Some(own) = self.numbers() else { return Ok(0) };
         let (first, last) = (*numbers.start(), *numbers.end());
         let (index_first, index_last) = (*own.start(), *own.end());
+        // Blocks are added only at the end, because the sections are counted from the first block.
         if first < index_first {
             return Err(IndexError::Range { first, last, index_first, index_last });
         }
+        // A query must find the filter of each block of the range, so the index has no gaps.
         if first > index_last + 1 {
             return Err(IndexError::Gap { last: index_last, found: first });
         }
@@ -277,6 +279,8 @@ impl<S: WriteStorage> Writer<S> {
     /// Each section is written up to six times until it is part of a segment of 32 sections.
     pub fn sync(&mut self) -> Result<(), IndexError> {
         self.check()?;
+        // Without blocks there is nothing to write. The first block sets the number from which
+        // sections are counted.
         if self.numbers().is_none() {
             return Ok(());
         }

@@ -120,6 +120,8 @@ fn check_segments<S: Storage>(
     let Some(last) = last else { return Ok(()) };
     let hash = last.last_hash()?;
     let parent = tail.rows().parent_hash;
+    // Each block commits to its ancestors by the parent hash, so this comparison shows that the
+    // tail continues the segments. Files of two indexes that were mixed up fail here.
     if hash == parent {
         return Ok(());
     }

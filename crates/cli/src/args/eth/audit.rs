@@ -27,7 +27,7 @@ Exit codes: 0 complete: proven to be exactly the logs of these blocks that match
 macro_rules! receipts_help {
     () => {
         "\
-All receipts of a block are needed, some of them prove nothing. Sources: files of one block in RLP (as of
+All receipts of a block are needed: some of them prove nothing. Sources: files of one block in RLP (as in
 eth/68, or the slim form of eth/69); replies of eth_getBlockReceipts, debug_getRawReceipts, or
 eth_getTransactionReceipt for each transaction; era1 and ere archives; folders, from which archives and
 files with \"receipts\" in their name are read. Receipts need no trusted source: the receipts root in the
@@ -78,9 +78,9 @@ omitted_log, forged_log, wrong_field, duplicate, not_matching, out_of_range, bey
 arity_dependent, removed or profile_contradicted. With --rpc also: provider{name (A | B), host}, and
 name in each finding as provider; chain_id, chain_from (user | provider: whose claim it is),
 anchor{number, hash} (null if --anchor is not on the chain), anchor_from (user | provider; with provider
-anchored_to is null), anchor_agreed (true if the other provider has the same block there; null without
-another provider), finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
-two providers: status (of both), first, last, anchored_to, audits[] (each as of one provider),
+anchored_to is null), anchor_agreed (true if the other provider has the same block at this height; null
+without another provider), finalized{number, hash} or null, providers[{name, host, receipts_of_blocks}]. With
+two providers: status (of both), first, last, anchored_to, audits[] (each is the report for one provider),
 compared{same, only_a[], only_b[] (at most 1,000 logs)}, warnings[] and the fields from chain_id on."
 );
 
@@ -118,14 +118,14 @@ pub(crate) struct AuditArgs {
     pub(crate) certificate: Option<PathBuf>,
     /// Put headers and receipts into the certificate
     ///
-    /// Nothing else is needed then to verify it
+    /// The certificate can then be verified without other files
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
     /// Write the blocks whose receipts are missing to this file: number and hash, one block per
     /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
-    // Before the groups: the heading of a group holds for all that comes after it.
+    // Before the groups: the heading of a group applies to all arguments after it.
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArgs,
     #[command(flatten)]
@@ -142,7 +142,7 @@ pub(crate) struct AuditArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct AskingArgs {
-    /// A header for the second provider: --rpc-header is for the first
+    /// An HTTP header for the second provider; --rpc-header is for the first
     #[arg(long, value_name = "HEADER", requires = "rpc", hide_short_help = true)]
     pub(crate) rpc2_header: Vec<Secret>,
     /// Include blocks after the finalised one, which a reorganisation may still remove
@@ -157,7 +157,7 @@ pub(crate) struct AskingArgs {
         hide_short_help = true
     )]
     pub(crate) max_receipts: u64,
-    /// Headers that are fetched at the most, up to the anchor
+    /// Maximum number of headers that are fetched, up to the anchor
     #[arg(
         long,
         value_name = "BLOCKS",
@@ -189,7 +189,7 @@ unless they are given.
 
 JSON: status (complete | wrong | undecided), error (null unless wrong), first, last, anchored_to,
 blocks{all, examined, absent_by_bloom, checked_by_receipts, undecidable}, undecided[{number, why}]
-(at most 1,000), wanted[{number, hash}], logs (null unless known: the logs as of eth_getLogs),
+(at most 1,000), wanted[{number, hash}], logs (as eth_getLogs returns them; null if unknown),
 count and digest (which the certificate commits to), certificate{profile, query, semantics, first, last,
 last_hash, parent_hash}, warnings[]."
 );
@@ -207,7 +207,7 @@ pub(crate) struct VerifyCertificateArgs {
     /// The format of the headers
     #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", hide_short_help = true)]
     pub(crate) format: HeaderFormat,
-    /// Receipts of blocks: a file, a folder, an archive [default: those embedded]
+    /// Receipts of blocks: a file, a folder, an archive [default: the embedded receipts]
     ///
     /// May be given again
     #[arg(long, value_name = "PATH")]
@@ -235,7 +235,7 @@ pub(crate) struct TrustArgs {
     /// [default with --rpc: the chain id that the provider returns]
     #[arg(long, value_name = "CHAIN")]
     pub(crate) chain: Option<String>,
-    /// For another chain: what its filters are
+    /// For a chain that --chain does not know: what its filters prove
     #[arg(
         long,
         value_name = "SOUNDNESS",

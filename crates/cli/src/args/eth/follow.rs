@@ -35,13 +35,13 @@ failures in a row, the command ends with an error. A provider that cannot be rea
 with --once.
 
 With --cursor, the position is stored in a file. After Ctrl-C, a kill or a power cut, the same command
-continues from there. The file is written before the first line, with the first block: if that is the newest
-block or a tag, the block at the first start counts. The file is written again before and after lines are
-printed, so no log is lost. Lines of the last blocks may be printed twice, also removed lines, even for a log
-that was never printed. For each blockHash and logIndex, the last line is valid.
+continues from there. The file is written before the first line and contains the first block: if that is the
+newest block or a tag, its number at the first start is stored. The file is written again before and after
+lines are printed, so no log is lost. Lines of the last blocks may be printed twice, also removed lines, even
+for a log that was never printed. For each blockHash and logIndex, the last line is valid.
 
 Memory: header data of 8,192 blocks; receipts of about 32 MB at a time, estimated from gas and filters, or of
-one block if that is more; hashes and logs of the last --keep blocks, but for final blocks only the last hash.
+one block if that is more; hashes and logs of the last --keep blocks; of final blocks only the last hash.
 
 Exit code 0: after Ctrl-C or SIGTERM; when --to is reached, and also the anchor if it is a later block; with
 --once, at the provider's head.
@@ -51,23 +51,23 @@ topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for e
 event.
 
 JSON: lines, told apart by kind:
-  follow      chain_id, chain, provider, from, to, resumed (the last block printed before, or null),
-              bloom (exact | superset | absent | unsound: at the first block), anchors[{number,
-              hash}], confirmations, keep, index_to (up to this block candidates are those of the
-              index), query, semantics, warnings[]: the first line
-  log         the members of eth_getLogs, and evidence (receipts: read out of all receipts of the
-              block, which have its receipts root), and with --abi decoded{event, signature,
-              arguments{name: value}} or undecoded (why a log of a known event does not fit):
-              numbers are decimal text, of an indexed argument of dynamic size there is {keccak256}
-  reorg       ancestor, hash (of the last block that stays; null: of none), blocks (how many left),
-              logs (how many removed lines follow)
-  anchor      number, hash: the chain holds this anchor, so that all blocks up to it are as authentic
-              as the anchor; of several the highest, and in each run again
-  checkpoint  block, hash, finalized: all lines up to and with this block are out; finalized is the
-              newest final block on this chain, or null
-  summary     blocks, receipts (of how many blocks they were looked into), logs, removed (lines of
-              each), first, last, last_hash (the last block printed), seconds, warnings[]: the last
-              line";
+  follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
+              run, or null), bloom (exact | superset | absent | unsound: at the first block),
+              anchors[{number, hash}], confirmations, keep, index_to (last block whose candidates are
+              read from the index), query, semantics, warnings[]: the first line
+  log         the members of eth_getLogs, and evidence (receipts: the log was read from the
+              receipts of the block, which match its receipts root), and with --abi decoded{event,
+              signature, arguments{name: value}} or undecoded (why a log of a known event does not
+              fit): numbers are decimal text; an indexed argument of dynamic size is {keccak256}
+  reorg       ancestor, hash (of the last block that stays; null if none stays), blocks (number of
+              removed blocks), logs (number of removed lines that follow)
+  anchor      number, hash: the chain contains this anchor, so all blocks up to it are as authentic
+              as the anchor; of several anchors, the highest; printed in each run
+  checkpoint  block, hash, finalized: all lines up to this block, inclusive, are printed; finalized is
+              the newest final block on this chain, or null
+  summary     blocks, receipts (number of blocks whose receipts were verified), logs, removed
+              (number of lines of each), first, last, last_hash (the last block printed), seconds,
+              warnings[]: the last line";
 
 /// Follow the logs of a query: first in past blocks, then in new ones
 #[derive(Debug, Args)]
@@ -89,13 +89,13 @@ pub(crate) struct FollowArgs {
     pub(crate) csv: bool,
     /// An index of the chain, with --block-hashes
     ///
-    /// The past is looked up there instead of in headers, but for the last --keep blocks of it
+    /// Past blocks are looked up in the index, not in headers, except its last --keep blocks
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
     /// Print a block when this many blocks follow it
     #[arg(long, value_name = "BLOCKS", default_value_t = 0, value_parser = depth(0))]
     pub(crate) confirmations: u64,
-    /// The depth of the deepest reorganisation of printed blocks that can be followed
+    /// Maximum depth of a reorganisation of printed blocks that can be followed
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = depth(1))]
     pub(crate) keep: u64,
     /// End at the provider's head instead of waiting for new blocks
@@ -104,7 +104,7 @@ pub(crate) struct FollowArgs {
     /// Seconds between requests for the provider's head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,
-    // After the rest: a heading holds for all that comes after it.
+    // Last, because a heading applies to all arguments after it.
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
     #[command(flatten)]

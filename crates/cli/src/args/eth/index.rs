@@ -53,8 +53,8 @@ macro_rules! added_help {
     () => {
         "\
 JSON: lines, told apart by kind:
-  synced   number, hash: of the last block that is durable, each time that blocks became so
-  summary  label, added, removed[{number, hash}] (1,000 at the most), removed_blocks, first, last,
+  synced   number, hash (of the last durable block): printed each time that blocks become durable
+  summary  label, added, removed[{number, hash}] (at most 1,000), removed_blocks, first, last,
            last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
            folder), bytes_per_header, block_hashes, warnings[]: the last line"
     };
@@ -100,7 +100,7 @@ pub(crate) struct BuildArgs {
     pub(crate) block_hashes: bool,
     #[command(flatten)]
     pub(crate) adding: AddingArgs,
-    // After the rest: a heading holds for all that comes after it.
+    // Last, because a heading applies to all arguments after it.
     #[command(flatten)]
     pub(crate) headers: AddedHeaders,
 }
@@ -165,9 +165,9 @@ fn block_tag(text: &str) -> Result<BlockTag, String> {
 /// Arguments that `build` and `append` share.
 #[derive(Debug, Args)]
 pub(crate) struct AddingArgs {
-    /// The newest blocks that stay unsealed
+    /// Number of newest blocks that stay unsealed
     ///
-    /// How deep a reorganisation can be taken back
+    /// This is the maximum depth of a reorganisation that can be undone
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = count(0..=u64::MAX))]
     pub(crate) confirmations: u64,
     /// Make added blocks durable after this many headers, also every 5 seconds and at the end
@@ -185,7 +185,7 @@ const QUERY_HELP: &str = concat!(
     "\
 The candidates are those of `chainsieve eth scan` over the same headers: blocks that may contain a log of
 the query, because their filter does not rule that out. All other blocks contain none, provided that the
-index is true to the headers.
+index matches the headers.
 
 The index defines the range: --from, --to and block numbers in --query narrow it; latest and other tags
 do not. A query for one blockHash is an error. Exit code 1 means that there is no candidate.
@@ -198,11 +198,11 @@ compare the hash of the candidate. Otherwise use the headers from the candidate 
 hash the index stores: the last block of its section of 8,192.
 
 JSON: lines, told apart by kind:
-  candidate  number, hash (null unless the index has it)
+  candidate  number, hash (null unless the index stores it)
   summary    label, blocks, first, last, candidates, share, expected_false (candidates by chance, if
-             none held a match), link{number, hash} (of the last candidate: the block to which its
-             header is linked; null without a candidate), seconds, query, semantics, warnings[]: the
-             last line"
+             no block contained a match), link{number, hash} (of the last candidate: the block to
+             which its header is linked; null without a candidate), seconds, query, semantics,
+             warnings[]: the last line"
 );
 
 #[derive(Debug, Args)]
@@ -220,9 +220,10 @@ pub(crate) struct QueryIndexArgs {
 
 const EXPLAIN_HELP: &str = concat!(
     "\
-The plan of the query on the index, and the cost of checking its candidates, as `chainsieve eth forecast`
-computes it from headers. Candidates are counted. Receipts and bytes are estimated from the fill of the
-filters and the gas used by blocks of that fill, which the index stores for each section.
+The command shows the plan of the query on the index, and the cost of checking its candidates, which
+`chainsieve eth forecast` computes from headers. Candidates are counted. Receipts and bytes are estimated
+from the fill of the filters and the gas used by blocks of that fill, which the index stores for each
+section.
 
 ",
     index_help!(),

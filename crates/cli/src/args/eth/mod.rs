@@ -40,7 +40,7 @@ pub(crate) enum EthCommand {
     Header(HeadersArgs),
     /// Show the fill of a chain's log filters, and the false-positive rates that follow from it
     Stats(StatsArgs),
-    /// The filters of a chain on disk, turned on their side: a query in milliseconds
+    /// Index a chain's log filters on disk, to answer queries in milliseconds
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Index(IndexCommand),
 }

@@ -20,10 +20,10 @@ pub(crate) struct QueryArgs {
     /// May be given again
     #[arg(long, value_name = "SIGNATURE")]
     pub(crate) event: Vec<String>,
-    /// Logs with this topic first: 32 bytes, address:0x…, any or @FILE
+    /// Logs with this first topic: 32 bytes, address:0x…, any or @FILE
     ///
-    /// address:0x… is an address padded to 32 bytes. May be given again. An event's signature is the
-    /// first topic
+    /// address:0x… is an address padded to 32 bytes. May be given again. The first topic of an event is
+    /// the hash of its signature
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic0: Vec<String>,
     /// Logs with this second topic: the first indexed argument of an event
@@ -52,8 +52,8 @@ pub(crate) struct QueryArgs {
     /// [default: toBlock of --query, or the last header]
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) to: Option<u64>,
-    /// Whose rules hold where nodes differ: topics [A, null] want two topics of geth's logs, one
-    /// of alloy's
+    /// The rules to apply where nodes differ: for topics [A, null], geth requires two topics in a
+    /// log, and alloy one
     #[arg(long, value_parser = choice(&SEMANTICS), default_value = "geth", hide_short_help = true)]
     pub(crate) semantics: Semantics,
 }

@@ -14,15 +14,15 @@ use crate::eth::rpc::Secret;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The provider")]
 pub(crate) struct RpcArgs {
-    /// The URL of a node's JSON-RPC, http or https, or @FILE that contains it URLs are secrets
+    /// The URL of a node's JSON-RPC (http or https), or @FILE that contains it
     ///
-    /// Only the host is ever shown. Requests use the proxy of the environment, if there is one,
-    /// except requests to this machine.
+    /// URLs are secrets: only the host is ever shown. Requests use the proxy of the environment, if
+    /// there is one, except requests to this machine.
     ///
     /// [default, if no headers are given: the environment variable `ETH_RPC_URL`]
     #[arg(long, value_name = "URL")]
     pub(crate) rpc: Vec<Secret>,
-    /// A header for the provider, 'Name: value'
+    /// An HTTP header for the provider, 'Name: value'
     ///
     /// Never shown; may be given again
     #[arg(long, value_name = "HEADER", requires = "rpc")]
@@ -63,7 +63,7 @@ pub(crate) struct RpcArgs {
         hide_short_help = true
     )]
     pub(crate) parallel: usize,
-    /// Blocks of one eth_getLogs at the most [default: learnt from the provider]
+    /// Maximum number of blocks in one eth_getLogs [default: learnt from the provider]
     #[arg(long, value_name = "BLOCKS", value_parser = count(1..=u64::MAX), hide_short_help = true)]
     pub(crate) rpc_log_range: Option<u64>,
 }
@@ -100,7 +100,7 @@ impl RpcArgs {
     }
 }
 
-const MISSING: UsageError = UsageError("--rpc is missing: the URL of a provider");
+const MISSING: UsageError = UsageError("--rpc is missing: give the URL of a provider");
 
 /// Returns a provider with its HTTP headers. No error contains the URL or a header: both may be
 /// keys.

@@ -37,7 +37,7 @@ Exit codes: 0 candidates were found
 JSON: lines, told apart by kind:
   candidate  number, hash, answer (maybe | no_information)
   summary    blocks, first, last, last_hash, candidates, no_information, share, rate (share of
-             blocks that pass by chance), fill (mean), anchored_to (null: nothing is), query,
+             blocks that pass by chance), fill (mean), anchored_to (null: no block), query,
              semantics, chain, chain_from (user | provider | assumed), warnings[], provider{host}
              (with --rpc): the last line"
 );
@@ -82,7 +82,7 @@ pub(crate) struct LinkedHeaderArgs {
     /// The headers, in order: files, - for standard input, or hex
     #[arg(value_name = "HEADERS", required = true)]
     pub(crate) headers: Vec<String>,
-    /// What the headers are written in
+    /// The format of the headers
     #[arg(long, value_parser = choice(&FORMATS), default_value = "auto", hide_short_help = true)]
     pub(crate) format: HeaderFormat,
     /// Number of threads that hash and scan, at most 1024 [default: one per core]
@@ -94,9 +94,9 @@ const FORECAST_HELP: &str = concat!(
     formats_help!(),
     "
 
-The cost of answering a query with proof, computed from the headers alone. Candidates are counted. The
-candidates without a match, the receipts and the bytes are estimated. Estimates of receipts and bytes use
-means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
+The command computes the cost of answering a query with proof, from the headers alone. Candidates are
+counted. The candidates without a match, the receipts and the bytes are estimated. Estimates of receipts
+and bytes use means over mainnet blocks of 2019 to 2025: single blocks differ by a factor of up to two.
 
 JSON: blocks, first, last, candidates, share, expected_false (candidates without a match), fill{median,
 mean}, receipts, most_receipts, slim_bytes, consensus_bytes, clauses[{what (addresses | topic0 | …),

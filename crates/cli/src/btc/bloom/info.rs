@@ -66,14 +66,14 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
     let size = filter.data().len();
     if size > MAX_BLOOM_FILTER_SIZE {
         warnings.push(format!(
-            "{} bytes, the limit is {}: nodes reject the filter",
+            "the filter has {} bytes, the limit is {}: nodes reject it",
             grouped(size),
             grouped(MAX_BLOOM_FILTER_SIZE)
         ));
     }
     if filter.hash_funcs() > MAX_HASH_FUNCS {
         warnings.push(format!(
-            "{} hash functions, the limit is {MAX_HASH_FUNCS}: nodes reject the filter",
+            "the filter has {} hash functions, the limit is {MAX_HASH_FUNCS}: nodes reject it",
             grouped(filter.hash_funcs())
         ));
     }
@@ -100,8 +100,10 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
         ));
     }
     if trailing > 0 {
-        warnings
-            .push(format!("{} after the last field: nodes ignore them", count(trailing, "byte")));
+        warnings.push(format!(
+            "{} after the last field: nodes ignore trailing bytes",
+            count(trailing, "byte")
+        ));
     }
     warnings
 }

@@ -29,7 +29,7 @@ const ROOM: u32 = 100;
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let items = items(args)?;
     if let (true, Some(path)) = (items.is_empty(), args.file.first()) {
-        return Err(anyhow!("{}: no item in the file", path.display()));
+        return Err(anyhow!("{}: the file contains no items", path.display()));
     }
     if items.is_empty() {
         bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
@@ -48,7 +48,8 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
     let elements = args.elements.unwrap_or(inserted.saturating_add(room));
     let tweak = match args.tweak {
         Some(tweak) => tweak,
-        None => getrandom::u32().map_err(|error| anyhow!("no random number: {error}"))?,
+        None => getrandom::u32()
+            .map_err(|error| anyhow!("the system provides no random numbers: {error}"))?,
     };
     let mut filter = BloomFilter::new(elements, args.fpr, tweak, args.update)?;
     for element in &distinct {
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
         (
             "rate",
             format!(
-                "{} at this fill, {} asked for",
+                "{} at this fill, {} requested",
                 rate(filter.false_positive_rate()),
                 rate(args.fpr)
             ),
@@ -190,7 +191,7 @@ fn item_table(page: &mut Page, items: &[Item]) {
         .collect();
     page.table(vec!["kind", "item", "inserted"], rows);
     if let Some(more @ 1..) = items.len().checked_sub(MAX_ROWS) {
-        page.line(format!("and {} (all of them with --json)", count(more, "more item")));
+        page.line(format!("and {} (--json prints all of them)", count(more, "more item")));
     }
 }
 
@@ -222,8 +223,8 @@ fn warnings(
     let mut warnings = Vec::new();
     if args.tweak.is_none() {
         warnings.push(format!(
-            "the tweak is random: pass --tweak {} from now on; from two filters of a wallet with \
-             different tweaks, a node learns which elements are in both",
+            "the tweak is random: give --tweak {} from now on, because two filters of a wallet \
+             with different tweaks reveal to a node which elements are in both",
             filter.tweak()
         ));
     }
@@ -248,7 +249,7 @@ fn warnings(
     }
     if inserted > elements {
         warnings.push(format!(
-            "{} elements in a filter sized for {}: the rate is {}, not {}",
+            "{} elements were inserted, but the filter is sized for {}: the rate is {}, not {}",
             grouped(inserted),
             grouped(elements),
             rate(filter.false_positive_rate()),

@@ -26,11 +26,12 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     let reader = Reader::of([&args.filter, &args.block].into_iter().chain(&args.prev_txs))?;
     let mut sourced: Option<SourcedBlock> = None;
     for_each_block(&args.block, |block, _| {
-        ensure!(sourced.is_none(), "more than one block");
+        ensure!(sourced.is_none(), "the input contains more than one block");
         sourced = Some(block);
         Ok(())
     })?;
-    let SourcedBlock { block, prevout_scripts, .. } = sourced.context("no block")?;
+    let SourcedBlock { block, prevout_scripts, .. } =
+        sourced.context("the input contains no block")?;
     let block_hash = block.block_hash();
     let bound = BoundBlock::bind(&block, block_hash, args.network).context("block")?;
     let content = filter(&args.filter, block_hash, &reader)?;
@@ -74,7 +75,7 @@ fn by_outpoint(block: &Block, scripts: Vec<ScriptBuf>) -> anyhow::Result<Scripts
     let spent: Vec<_> = block.txdata.iter().skip(1).flat_map(|tx| &tx.input).collect();
     ensure!(
         spent.len() == scripts.len(),
-        "{} of spent outputs, but the block has {}",
+        "the JSON has {} of spent outputs, but the block has {}",
         count(scripts.len(), "script"),
         count(spent.len(), "input")
     );
@@ -192,15 +193,21 @@ fn report(
                                 format!("{}\n", hex::encode(bytes)).as_bytes(),
                                 args.overwrite.force,
                             )?;
-                            format!("proof for anyone: {size}, written to {}", named(path))
+                            format!(
+                                "proof that anyone can verify: {size}, written to {}",
+                                named(path)
+                            )
                         }
                         None => {
-                            format!("proof for anyone: {size}; --proof-out writes it to a file")
+                            format!(
+                                "proof that anyone can verify: {size}; --proof-out writes it \
+                                 to a file"
+                            )
                         }
                     });
                 }
                 (None, Some(_)) => warnings.push(String::from(
-                    "no proof is written: the verdict relies on spent scripts that are not proven",
+                    "no proof was written: the verdict relies on spent scripts that are not proven",
                 )),
                 (None, None) => {}
             }
@@ -209,8 +216,8 @@ fn report(
             json["reason"] = words(verdict).into();
             json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
             warnings.push(format!(
-                "to decide, give the {} transactions whose outputs the block spends with --prev-txs: \
-                 --json lists their ids",
+                "to decide, give with --prev-txs the {} transactions whose outputs the block \
+                 spends: --json lists their ids",
                 grouped(missing.len())
             ));
         }
@@ -222,7 +229,7 @@ fn report(
 
 fn words(verdict: &Verdict) -> String {
     match verdict {
-        Verdict::Valid(_) => "equal to the block's filter, byte for byte".into(),
+        Verdict::Valid(_) => "the filter is equal to the block's filter, byte for byte".into(),
         Verdict::Invalid(Refutation::Proof(proof)) => evidence(&proof.evidence),
         Verdict::Invalid(Refutation::TrustedMissing(outpoint)) => {
             format!("the script of {outpoint}, which the block spends, is missing")
@@ -248,7 +255,7 @@ fn words(verdict: &Verdict) -> String {
 
 fn evidence(evidence: &FilterEvidence) -> String {
     match evidence {
-        FilterEvidence::Malformed => "not in the canonical encoding of a filter".into(),
+        FilterEvidence::Malformed => "the filter does not have the canonical encoding".into(),
         FilterEvidence::MissingOutput { transaction, vout } => {
             format!(
                 "the script of output {vout} of transaction {} is missing",
@@ -263,7 +270,7 @@ fn evidence(evidence: &FilterEvidence) -> String {
             )
         }
         FilterEvidence::Unequal { .. } => {
-            "more, fewer or other elements than the block can have".into()
+            "the filter has more, fewer or other elements than the block can have".into()
         }
         other => other.to_string(),
     }
@@ -281,7 +288,7 @@ pub(crate) fn verify_proof(args: &VerifyProofArgs) -> anyhow::Result<Report> {
     let reason = match (proof.verify(expected, args.network), args.filter_hash) {
         (Err(error), _) => Err(error.to_string()),
         (Ok(()), Some(meant)) if meant != hash => {
-            Err(format!("the proof is about filter {hash}, --filter-hash is {meant}"))
+            Err(format!("the proof is about filter {hash}, but --filter-hash is {meant}"))
         }
         (Ok(()), _) => Ok(evidence(&proof.evidence)),
     };

@@ -35,7 +35,7 @@ impl BlockHashes {
     ) -> anyhow::Result<Option<Self>> {
         let Some(path) = &args.block_headers else { return Ok(None) };
         let hashes = hashes(path).with_context(|| named(path))?;
-        ensure!(!hashes.is_empty(), "{}: no block header in it", named(path));
+        ensure!(!hashes.is_empty(), "{}: the file contains no block headers", named(path));
         Ok(Some(Self { first: args.block_headers_from, hashes, compared }))
     }
 
@@ -45,7 +45,8 @@ impl BlockHashes {
             let index = item.height.checked_sub(self.first).map(|index| index as usize);
             let Some(hash) = index.and_then(|index| self.hashes.get(index)) else {
                 bail!(
-                    "a filter of height {}: the block headers are {} from height {} on",
+                    "no block header for the filter of height {}: there are {} headers from \
+                     height {} on",
                     grouped(item.height),
                     grouped(self.hashes.len()),
                     grouped(self.first)

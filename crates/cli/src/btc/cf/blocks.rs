@@ -37,7 +37,7 @@ pub(crate) fn for_each_block(
     let mut take = |sourced: SourcedBlock, source: &Source| {
         ensure!(
             sourced.block.check_merkle_root(),
-            "the transactions are not those of the block's merkle root"
+            "the transactions do not match the merkle root of the block"
         );
         take(sourced, source)
     };
@@ -48,7 +48,7 @@ pub(crate) fn for_each_block(
             let mut number = 0;
             read_raw(&mut source, &mut number, &mut take)
         }
-        None => bail!("{name}: it is empty"),
+        None => bail!("{name}: the input is empty"),
         Some(b'{' | b'[') => read_json(source, &mut take).with_context(|| name),
         Some(byte) if byte.is_ascii_hexdigit() && is_hex_text(&mut source)? => {
             read_lines(&mut source, &mut take).with_context(|| name)
@@ -160,7 +160,7 @@ fn sourced(document: Value) -> anyhow::Result<SourcedBlock> {
     } else if document.get("tx").is_some() {
         serde_json::from_value::<GetBlock>(document)?.block()
     } else {
-        bail!("neither a field block (hex) nor a field tx, as in replies of getblock, verbosity 3")
+        bail!("the JSON has neither a field block (hex) nor a field tx (getblock with verbosity 3)")
     }
 }
 

@@ -92,7 +92,10 @@ impl Build {
         let (target, intact, cut) = Target::append_to(path)?;
         let header = intact.header;
         let magic = args.network.magic().to_bytes();
-        ensure!(header.network_magic == magic, "filters of another network: see --network");
+        ensure!(
+            header.network_magic == magic,
+            "the filters belong to another network: see --network"
+        );
         self.filter_header = Some(header.previous_filter_header);
         FilterFiles::open(path)?.for_each_batch(|_, headers, _| {
             self.filter_header = headers.last().copied().or(self.filter_header);
@@ -131,14 +134,14 @@ impl Build {
             let previous = block.header.prev_blockhash;
             ensure!(
                 previous == last,
-                "the parent of the block is {previous}, the block before it is {last}"
+                "the block has parent {previous}, but the previous block of the input is {last}"
             );
         }
         let filter = if let Some(scripts) = prevout_scripts {
             BlockFilter::from_prevout_scripts(&block, &scripts)?
         } else {
             let filter = BlockFilter::new(&block, |outpoint| self.created.remove(outpoint))
-                .context("give the transactions whose outputs are spent with --prev-txs")?;
+                .context("give with --prev-txs the transactions whose outputs the blocks spend")?;
             block.txdata.iter().for_each(|tx| self.learn(tx));
             filter
         };
@@ -148,7 +151,7 @@ impl Build {
         }
         self.filter_header = self.filter_header.map(|previous| filter.filter_header(&previous));
         let height = self.next;
-        self.next = height.checked_add(1).context("heights end at 4294967295")?;
+        self.next = height.checked_add(1).context("the highest height is 4294967295")?;
         self.last_block = Some(filter.block_hash);
         self.blocks += 1;
         self.bytes += filter.content.len() as u64;
@@ -214,7 +217,7 @@ impl Build {
         }
         match height {
             Some(height) if height != self.next => {
-                bail!("a block of height {height}, the next height is {}", self.next)
+                bail!("the block has height {height}, expected {}", self.next)
             }
             _ => Ok(()),
         }
@@ -226,7 +229,7 @@ impl Build {
 
     fn report(self, args: &BuildArgs) -> anyhow::Result<Report> {
         let header = self.header_words();
-        ensure!(self.blocks > 0, "no block: nothing was built");
+        ensure!(self.blocks > 0, "the input contains no blocks: no filter was built");
         if let Some(target) = self.target {
             target.finish()?;
         }

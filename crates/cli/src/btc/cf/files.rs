@@ -57,7 +57,11 @@ impl FilterFiles {
         }
         let magic = files[0].0.network_magic;
         if let Some((_, other)) = files.iter().find(|(header, _)| header.network_magic != magic) {
-            bail!("{}: not of the same network as {}", named(other), named(&files[0].1));
+            bail!(
+                "{}: the file belongs to another network than {}",
+                named(other),
+                named(&files[0].1)
+            );
         }
         let size = |(_, path): &(Header, PathBuf)| fs::metadata(path).map_or(0, |file| file.len());
         let bytes = files.iter().map(size).sum();
@@ -98,7 +102,7 @@ impl FilterFiles {
         for (index, (header, path)) in self.files.iter().enumerate() {
             ensure!(
                 height == header.start_height,
-                "{}: starts at height {}, expected {}: the filters before it are in {}",
+                "{}: the file starts at height {}, expected {}: the previous filters are in {}",
                 named(path),
                 grouped(header.start_height),
                 grouped(height),
@@ -106,7 +110,7 @@ impl FilterFiles {
             );
             ensure!(
                 last == header.previous_filter_header,
-                "{}: continues filter header {}, but {} ends with {last}",
+                "{}: the file continues filter header {}, but {} ends with {last}",
                 named(path),
                 header.previous_filter_header,
                 named(&self.files[index.saturating_sub(1)].1)

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     let mut given = given(args)?;
     for &HeaderAt { height, header } in &args.header {
         if let Some(other) = given.insert(height, header) {
-            ensure!(other == header, "two different filter headers of height {height} are given");
+            ensure!(other == header, "two different filter headers are given for height {height}");
         }
     }
     let blocks = BlockHashes::read(&args.blocks, 0..=u32::MAX)?;
@@ -47,11 +47,11 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
     drop(progress);
     let (last, last_hash, header) = last.with_context(|| match &damage {
         Some(damage) => damage.clone(),
-        None => format!("{}: no filter in it", named(&args.filters)),
+        None => format!("{}: the file contains no filters", named(&args.filters)),
     })?;
     ensure!(
         compared > 0 || given.is_empty() || damage.is_some(),
-        "nothing to compare: the filters are of heights {} to {}, the given filter headers are not",
+        "nothing to compare: the filters of heights {} to {} are at none of the given heights",
         grouped(first),
         grouped(last)
     );
@@ -70,8 +70,8 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
                 (Some((height, ..)), _) => {
                     format!("differs at height {}", grouped(*height))
                 }
-                (None, 0) => "to nothing".into(),
-                (None, compared) => format!("{} as given", grouped(compared)),
+                (None, 0) => "with nothing".into(),
+                (None, compared) => format!("{}, all equal", grouped(compared)),
             },
         ),
     ]);
@@ -82,7 +82,10 @@ pub(crate) fn run(args: &VerifyHeadersArgs) -> anyhow::Result<Report> {
         ));
     } else if compared < given.len() as u64 {
         let rest = given.len() as u64 - compared;
-        warnings.push(format!("{} given filter headers are of other heights", grouped(rest)));
+        warnings.push(format!(
+            "{} given filter headers have heights that the file does not contain",
+            grouped(rest)
+        ));
     }
     if given.is_empty() {
         warnings.push(String::from(
@@ -128,10 +131,10 @@ fn given(args: &VerifyHeadersArgs) -> anyhow::Result<BTreeMap<u32, FilterHeader>
     let headers = headers.with_context(|| named(path))?;
     let heights = args.headers_from..=u32::MAX;
     let given: BTreeMap<_, _> = heights.zip(headers.iter().copied()).collect();
-    ensure!(!given.is_empty(), "{}: no filter header in it", named(path));
+    ensure!(!given.is_empty(), "{}: the file contains no filter headers", named(path));
     ensure!(
         given.len() == headers.len(),
-        "{}: {} filter headers from height {} on, but heights end at {}",
+        "{}: the file has {} filter headers from height {} on, but the highest height is {}",
         named(path),
         grouped(headers.len()),
         args.headers_from,

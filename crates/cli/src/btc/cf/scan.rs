@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let network = args.watch.network;
     ensure!(
         files.header().network_magic == network.magic().to_bytes(),
-        "the filters are not of network {}: see --network",
+        "the filters do not belong to network {}: see --network",
         network_name(network)
     );
     let start = files.header().start_height;
@@ -176,7 +176,7 @@ impl<'a> Look<'a> {
 
     fn report(mut self, json: bool) -> anyhow::Result<Report> {
         let Some(first) = self.first else {
-            bail!(self.damage.unwrap_or_else(|| "no filters: nothing was searched".into()));
+            bail!(self.damage.unwrap_or_else(|| "the file contains no filters".into()));
         };
         let (first, last) = (first.max(self.args.birthday.unwrap_or(first)), self.next - 1);
         ensure!(
@@ -185,9 +185,8 @@ impl<'a> Look<'a> {
             if self.damage.is_some() { "; " } else { "" },
             self.damage.as_deref().unwrap_or_default()
         );
-        self.warnings.extend(
-            self.damage.iter().map(|damage| format!("{damage}, nothing after it was searched")),
-        );
+        let searched = |damage| format!("{damage}; nothing after the damage was searched");
+        self.warnings.extend(self.damage.iter().map(searched));
         if let Some(to) = self.args.to.filter(|&to| to > last) {
             self.warnings.push(format!("the filters end at height {last}, but --to is {to}"));
         }
@@ -198,7 +197,9 @@ impl<'a> Look<'a> {
             .filter(|given| !self.compared.contains(&given.height))
             .collect();
         for HeaderAt { height, .. } in missed {
-            self.warnings.push(format!("--header: no filter of height {height} to compare with"));
+            self.warnings.push(format!(
+                "--header: the file has no filter of height {height} to compare with"
+            ));
         }
         let compared_to = self.compared.iter().max().copied();
         match compared_to {
@@ -260,7 +261,7 @@ impl<'a> Look<'a> {
             (
                 "filter header",
                 match compared_to {
-                    Some(height) if height >= last => format!("{header}, as given"),
+                    Some(height) if height >= last => format!("{header}, equal to --header"),
                     _ => format!("{header} at height {}", grouped(last)),
                 },
             ),

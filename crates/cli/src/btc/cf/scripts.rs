@@ -60,7 +60,7 @@ pub(crate) fn read_items<T>(
         let name = if path.as_os_str() == "-" { "standard input".into() } else { named(path) };
         let items = read_lines(&text, &name, &mut expand)?;
         if items.is_empty() {
-            bail!("{name}: no items in it");
+            bail!("{name}: the input contains no items");
         }
         found.extend(items.into_iter().flatten());
     }
@@ -82,7 +82,7 @@ pub(crate) fn expand(
             let script = ScriptBuf::from(decode_hex(text).with_context(item)?);
             if script.is_empty() || script.is_op_return() {
                 bail!(
-                    "{}: filters leave out empty scripts and those that start with OP_RETURN",
+                    "{}: filters contain no empty scripts and no scripts that start with OP_RETURN",
                     item()
                 );
             }

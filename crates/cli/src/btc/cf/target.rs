@@ -56,8 +56,8 @@ impl Target {
             None => 0,
             Some(ContainerError::RecordTruncated { .. }) => behind,
             Some(damage) => bail!(
-                "{damage}; {} precede it; the {} from there on are kept: to discard them, truncate \
-                 the file to {} bytes first",
+                "{damage}; {} precede the damage; the {} after them are kept: to discard these \
+                 bytes, truncate the file to {} bytes first",
                 count(intact.records, "intact filter"),
                 count(behind, "byte"),
                 intact.bytes

@@ -11,7 +11,8 @@ use crate::{progress, stop};
 
 /// Longest wait for an update before the reasons to end are checked.
 const TICK: Duration = Duration::from_millis(200);
-/// Maximum number of updates that are read before the reasons to end are checked.
+/// Maximum number of updates that are read before the reasons to end are checked. An estimate: the
+/// number bounds how long Ctrl-C has no effect while updates arrive without a pause.
 const BATCH: usize = 1_000;
 
 /// A reader of a client's updates.
@@ -92,15 +93,17 @@ fn reason(
     // waiting is useless.
     if status.has_started && !status.is_served && status.all_up {
         let needed = service_names(status.services).join("|");
-        return Some(Ending::GaveUp(format!("none of the peers named offers {needed}")));
+        return Some(Ending::GaveUp(format!("none of the given peers offers {needed}")));
     }
+    // `--give-up` limits the time without progress, not the whole run: a long run that advances
+    // goes on.
     if waited < give_up {
         return None;
     }
     let waited = format!("{} s", waited.as_secs());
     // No peer ever completed the handshake.
     if status.peers.iter().all(|peer| peer.claims.is_none()) {
-        let why = format!("no peer is connected for {waited}");
+        let why = format!("no peer was connected for {waited}");
         // A peer that was reached and left is not unreachable.
         let ending = if was_connected { Ending::GaveUp(why) } else { Ending::Unreachable(why) };
         return Some(ending);
@@ -108,7 +111,7 @@ fn reason(
     let why = if status.is_served {
         "no progress"
     } else {
-        "no connected peer offers the needed services"
+        "no connected peer offered the needed services"
     };
     Some(Ending::GaveUp(format!("{why} for {waited}")))
 }
@@ -158,6 +161,8 @@ fn read(
         for update in batch {
             last = update.id;
             let done = reader.take(update, &status, client)?;
+            // No later update can be printed. The update is not acknowledged, so the next run
+            // delivers it again.
             if reader.is_closed() {
                 return Ok(Ending::Closed);
             }

@@ -34,6 +34,8 @@ pub(super) fn read(
         }
         Ok(alone.items.into_iter().map(|item| (item, text.to_owned())).collect())
     })?;
+    // An empty file or input is most likely a mistake: a run without items would never find
+    // anything.
     if read.is_empty() {
         bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
     }
@@ -66,7 +68,7 @@ fn item(
         }
         Kind::Outpoint => coin(text, network, protocol)?,
         Kind::Txid | Kind::Data => bail!(
-            "{}: not a script, a key, a descriptor or a coin; give the script, or an address",
+            "{}: this is no script, key, descriptor or coin: give a script or an address",
             name()
         ),
     })

@@ -152,12 +152,13 @@ impl Printer {
         });
         let words = || {
             let mut text = format!(
-                "reorganisation: the blocks after height {} left the chain, which withdraws {}\n",
+                "reorganisation: the blocks after height {} were removed from the chain, {} \
+                 withdrawn\n",
                 grouped(fork.height),
                 count(gone.len(), "hit")
             );
             text.extend(gone.iter().map(|(at, txid)| {
-                format!("taken back: height {}  tx {txid}\n", grouped(at.height))
+                format!("withdrawn: height {}  tx {txid}\n", grouped(at.height))
             }));
             text
         };
@@ -264,7 +265,7 @@ impl Printer {
             format!("output {vout} pays {value} to {}", name(owner))
         });
         let spent = hit.spent.iter().map(|OwnedSpend { vin, outpoint, owner, certain }| {
-            let verb = if *certain { "spends" } else { "looks like it spends" };
+            let verb = if *certain { "spends" } else { "seems to spend" };
             let whose = owner.as_ref().map(|owner| format!(" of {}", name(owner)));
             format!("input {vin} {verb} {outpoint}{}", whose.unwrap_or_default())
         });

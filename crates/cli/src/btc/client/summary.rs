@@ -57,8 +57,8 @@ fn chain_warnings(network: Network, work: Work) -> Vec<String> {
     // Peers that withhold the real chain can serve an old or a cheaply made one.
     if known_work(network).is_some_and(|known| work < known) {
         warnings.push(format!(
-            "the chain has less work than {network} had in September 2025: the peers hold blocks \
-             back, or have another chain"
+            "the chain has less work than {network} had in September 2025: the peers withhold \
+             blocks, or have another chain"
         ));
     }
     if network == Network::Signet {

@@ -92,20 +92,20 @@ impl Job<'_> {
             (
                 "answered to",
                 progress.settled_to.map_or("nothing".into(), |height| {
-                    format!("height {}; called again, it goes on there", grouped(height))
+                    format!("height {}; the next run continues there", grouped(height))
                 }),
             ),
             (
                 "hits",
                 format!(
-                    "{}; {} printed again, {} taken back",
+                    "{}; {} printed again, {} withdrawn",
                     count(printer.hits, "new hit"),
                     grouped(printer.again),
                     grouped(printer.withdrawn)
                 ),
             ),
         ];
-        let grades = grades_in_words(&ended.grades).into_iter().map(|words| ("a \"no\"", words));
+        let grades = grades_in_words(&ended.grades).into_iter().map(|words| ("grades", words));
         let mut page = Page::default();
         page.fields(fields.into_iter().chain(grades).collect());
         page.warnings(&warnings);

@@ -61,7 +61,7 @@ impl Log {
         });
         let left = match disconnected {
             0 => String::new(),
-            left => format!(", {} left the chain", count(left, "block")),
+            left => format!(", {} removed from the chain", count(left, "block")),
         };
         let height = grouped(tip.height);
         let new = format!("{} new", count(linked, "block"));
@@ -96,7 +96,7 @@ impl Log {
                 ("disconnected", members, text)
             }
             ConnectionNote::Refused(address, limit) => {
-                let reason = format!("{limit} are connected, the limit");
+                let reason = format!("{limit} peers are connected, which is the limit");
                 let members = json!({ "address": address.to_string(), "reason": reason });
                 ("refused", members, format!("refused {address}: {reason}"))
             }

@@ -54,7 +54,7 @@ pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {
         .max_connections(args.max_connections.into())
         .log(move |note| notes.note(note))
         .start()
-        .with_context(|| format!("cannot listen at {address}"))?;
+        .with_context(|| format!("cannot listen on {address}"))?;
     log.listening(node.address(), &node.chain(), config);
     watcher.is_announced = true;
     // A poll of a large folder must not use more than about a tenth of the time.

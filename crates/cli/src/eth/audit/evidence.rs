@@ -86,7 +86,7 @@ impl<'a> Missing<'a> {
         let named = &self.strangers[..self.strangers.len().min(NAMED)];
         let more = if self.strangers.len() > NAMED { " and others" } else { "" };
         Some(format!(
-            "receipts of none of the blocks that need them, by their root: {}{more}",
+            "these receipts have the receipts root of no block that needs receipts: {}{more}",
             named.join("; ")
         ))
     }
@@ -167,7 +167,7 @@ impl<'a, 'b> Feed<'a, 'b> {
 
     fn bodies(&mut self, mut source: Source) -> anyhow::Result<()> {
         if source.input.format()? != FileFormat::Era {
-            bail!("neither an era1 nor an ere archive");
+            bail!("the file is neither an era1 nor an ere archive");
         }
         let mut bodies = BlockEntries::bodies(source.input);
         while let Some((number, entry)) = bodies.next_entry()? {

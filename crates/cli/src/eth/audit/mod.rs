@@ -104,8 +104,8 @@ fn issue<'a>(
     write(path, issued.to_json().as_bytes(), force)?;
     if report.status() == Status::Undecided {
         warnings.push(
-            "the certificate binds an answer that is not all proven: it will not verify as \
-             complete without what is missing here"
+            "the answer in the certificate is not fully proven: the certificate verifies as \
+             complete only if the verifier has the evidence that is missing here"
                 .into(),
         );
     }
@@ -154,7 +154,7 @@ pub(crate) fn read_chain(
     }
     if chain.is_empty() {
         let from = from.unwrap_or_default();
-        anyhow::bail!("headers: none of block {from}, where the range begins, or behind it");
+        anyhow::bail!("the headers contain no block from {from} on, where the range begins");
     }
     Ok((chain, rlp))
 }
@@ -168,7 +168,7 @@ pub(crate) fn resolve(
     args: &QueryArgs,
     chain: &LinkedHeaders,
 ) -> anyhow::Result<(LogQuery, ResolvedBlocks)> {
-    let numbers = chain.numbers().context("headers: none")?;
+    let numbers = chain.numbers().context("no headers were found")?;
     if args.query.is_none() {
         if args.from.is_none() {
             query = query.from_block(*numbers.start());
@@ -178,9 +178,13 @@ pub(crate) fn resolve(
         }
     }
     if let Some(last) = query::bounds(&query).1.filter(|last| last > numbers.end()) {
-        anyhow::bail!("the headers end at block {}, the range at block {last}", numbers.end());
+        anyhow::bail!(
+            "the headers end at block {}, but the range ends at block {last}",
+            numbers.end()
+        );
     }
-    let blocks = query.resolve(&Heads::latest(*numbers.end())).context("the query's blocks")?;
+    let blocks =
+        query.resolve(&Heads::latest(*numbers.end())).context("the block range of the query")?;
     if let ResolvedBlocks::Range { first, last } = blocks {
         // The range is made explicit, so that a certificate contains its blocks.
         query = query.from_block(first).to_block(last);

@@ -133,8 +133,8 @@ fn warnings(args: &AuditArgs, provider: &Provider, answers: &FetchedAnswers) -> 
     warnings.extend(listed.map(words_of));
     if !answers.tip.has_no_anchor && !profile::is_of_user(&args.trust) {
         warnings.push(format!(
-            "that the blocks are of chain {}, {}, is the word of the provider, and what their \
-             filters and receipts hold follows from it: say it with --chain",
+            "only the provider claims that the blocks are of chain {}, {}, and the rules for their \
+             filters and receipts depend on this claim: give --chain to set the chain yourself",
             answers.chain_id,
             answers.profile.name()
         ));
@@ -148,29 +148,29 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     let at = grouped(tip.block.number);
     if tip.has_no_anchor {
         let whose = if tip.others.is_empty() {
-            "the provider's own word".to_owned()
+            "the provider claims".to_owned()
         } else if tip.is_agreed() {
-            "the word of both providers, who agree on it".to_owned()
+            "both providers claim".to_owned()
         } else {
-            format!("the own word of {} alone", name(tip.node))
+            format!("only {} claims", name(tip.node))
         };
         warnings.push(format!(
-            "no --anchor: that block {at}, {}, is on the chain is {whose}: what is found holds if \
-             it is. A chain that the provider made up would pass",
+            "no --anchor: {whose} that block {at}, {}, is on the chain, and the result holds only \
+             if this is true. A chain that the provider made up would pass",
             tip.block.hash
         ));
     }
     for other in &tip.others {
         let name = name(other.node);
         let undecided = if tip.has_no_anchor {
-            ": without --anchor, nothing is proven of its answer"
+            "; without --anchor, nothing in its answer is proven"
         } else {
             ""
         };
         match other.beside {
             Beside::Another { hash } => warnings.push(format!(
-                "{name} has another block {at}, {hash}: one of the two is wrong, or a \
-                 reorganisation has passed one of them by{undecided}"
+                "{name} has another block {at}, {hash}: one of the two providers is wrong, or one \
+                 of them has not applied a reorganisation yet{undecided}"
             )),
             Beside::Nothing => {
                 warnings.push(format!("{name} does not have block {at}{undecided}"));
@@ -257,10 +257,10 @@ fn outcome(
 /// Describes the difference between two answers.
 fn difference_in_words(difference: &Difference<'_>) -> String {
     if difference.is_empty() {
-        return "A and B answer the same".into();
+        return "A and B return the same logs".into();
     }
     format!(
-        "A and B answer differently: {} of A alone, {} of B alone",
+        "A and B return different logs: {} only from A, {} only from B",
         count(difference.only_first.len(), "log"),
         count(difference.only_second.len(), "log")
     )
@@ -277,7 +277,7 @@ fn show_difference(difference: &Difference<'_>, page: &mut Page) {
             vec![grouped(log.block_number), letter.to_owned(), what]
         })
     });
-    page.table(vec!["block", "of alone", "log"], rows.collect());
+    page.table(vec!["block", "only from", "log"], rows.collect());
 }
 
 fn difference_json(difference: &Difference<'_>) -> Value {

@@ -63,17 +63,18 @@ impl Shown<'_> {
         let last = *self.report.range.end();
         match self.report.anchored_to {
             None if self.question.anchors.is_empty() => self.warnings.push(
-                "no --anchor: nothing is authentic, and nothing proven; trust the hash of a block \
-                 at the end of the range or behind it"
+                "no --anchor: no block is authenticated, so nothing is proven; give --anchor the \
+                 hash of a block that you trust, at or after the end of the range"
                     .into(),
             ),
             None => self.warnings.push(
-                "no header has the hash of an anchor: nothing is authentic, and nothing proven"
+                "no header has the hash of an anchor: no block is authenticated, so nothing is \
+                 proven"
                     .into(),
             ),
             Some(anchored) if anchored < last => self.warnings.push(format!(
-                "headers behind block {anchored}, the highest anchor, may be anyone's: a hash \
-                 authenticates only what is before it"
+                "the headers after block {anchored}, the highest anchor, are not authenticated: an \
+                 anchor authenticates only its own block and the blocks before it"
             )),
             Some(_) => {}
         }
@@ -82,9 +83,9 @@ impl Shown<'_> {
         if self.report.omitted().next().is_some() && self.report.findings.iter().any(is_other_fork)
         {
             self.warnings.push(
-                "some logs are of blocks off this chain: if it was reorganised between the answer and \
-                 the headers, the omitted logs were not there yet; ask again, by block hash or up to \
-                 the finalised block"
+                "some logs are of blocks that are not on this chain. If a reorganisation happened \
+                 between the answer and the headers, the provider could not know the omitted logs: \
+                 query again, by block hash or up to the finalised block"
                     .into(),
             );
         }
@@ -95,12 +96,12 @@ impl Shown<'_> {
         let counts = &self.report.counts;
         match self.report.status() {
             Status::Complete if self.provider.is_some_and(|provider| provider.own_anchor) => {
-                "complete by its own chain: these are exactly the logs that the query wants of \
-                 these blocks, if the blocks are the chain's"
+                "complete if the provider's blocks are on the chain: these are exactly the logs of \
+                 these blocks that match the query"
                     .into()
             }
             Status::Complete => {
-                "complete: these are exactly the logs that the query wants of these blocks".into()
+                "complete: these are exactly the logs of these blocks that match the query".into()
             }
             Status::Wrong => {
                 let proofs = || self.report.findings.iter().filter(|finding| finding.is_proof());
@@ -109,10 +110,10 @@ impl Shown<'_> {
                 // A log may have several findings, so logs are counted, not findings.
                 let others = proofs().filter_map(Finding::at).collect::<BTreeSet<_>>().len();
                 let what = match (omitted, others) {
-                    (0, others) => format!("{} wrong or not asked for", count(others, "log")),
+                    (0, others) => format!("{} wrong or not requested", count(others, "log")),
                     (omitted, 0) => format!("{} omitted", count(omitted, "log")),
                     (omitted, others) => format!(
-                        "{} omitted, {} wrong or not asked for",
+                        "{} omitted, {} wrong or not requested",
                         count(omitted, "log"),
                         count(others, "log")
                     ),
@@ -132,10 +133,10 @@ impl Shown<'_> {
         let (first, last) = (*report.range.start(), *report.range.end());
         let anchor = match self.anchored_to() {
             _ if self.provider.is_some_and(|provider| provider.own_anchor) => {
-                "unknown: the provider's own word".into()
+                "unknown: only the provider claims these blocks".into()
             }
             Some(anchored) if anchored >= last => {
-                format!("all blocks, by block {}", grouped(anchored))
+                format!("all blocks, by the anchor at block {}", grouped(anchored))
             }
             Some(anchored) => format!("blocks up to {}", grouped(anchored)),
             None => "none".into(),
@@ -143,8 +144,8 @@ impl Shown<'_> {
         let profile = self.question.profile;
         let stretch = profile.at(first);
         let scope = match stretch.receipts {
-            ReceiptsScope::EveryLog => "every log in receipts",
-            ReceiptsScope::NotEveryLog => "logs outside of receipts",
+            ReceiptsScope::EveryLog => "every log is in a receipt",
+            ReceiptsScope::NotEveryLog => "some logs may be in no receipt",
         };
         let mut page = Page::default();
         page.heading(self.verdict());
@@ -154,7 +155,7 @@ impl Shown<'_> {
         page.fields(vec![
             ("blocks", span(first, last, counts.blocks)),
             ("authentic", anchor),
-            ("absent", format!("{} by their filter", grouped(counts.absent_by_bloom))),
+            ("ruled out", format!("{} by their filter", grouped(counts.absent_by_bloom))),
             ("checked", format!("{} by all their receipts", grouped(counts.checked_by_receipts))),
             ("undecided", grouped(counts.undecidable)),
             ("answer", count(self.logs.len(), "log")),
@@ -168,7 +169,7 @@ impl Shown<'_> {
                 [block].into_iter().chain(whose.clone()).chain([finding.to_string()]).collect()
             };
             let rows = report.findings.iter().take(ROWS).map(row).collect();
-            let header = ["block"].into_iter().chain(whose.as_ref().map(|_| "answer of"));
+            let header = ["block"].into_iter().chain(whose.as_ref().map(|_| "provider"));
             page.table(header.chain(["finding"]).collect(), rows);
             more(&mut page, report.findings.len());
         }
@@ -180,8 +181,8 @@ impl Shown<'_> {
         if report.unbound_transaction_hashes > 0 {
             page.line("");
             page.line(format!(
-                "Not checked: the transaction hashes of {}, which receipts do not hold \
-                 (--transactions).",
+                "Not checked: the transaction hashes of {}. Receipts do not contain them; give \
+                 --transactions.",
                 count(report.unbound_transaction_hashes, "log")
             ));
         }
@@ -203,7 +204,8 @@ impl Shown<'_> {
         }
         page.line("");
         page.line(format!(
-            "Receipts are missing of {}: eth_getBlockReceipts by hash, from any node.",
+            "Receipts of {} are missing: fetch them by hash with eth_getBlockReceipts, from any \
+             node.",
             count(self.wanted.len(), "block")
         ));
         let row = |block: &BlockRef| vec![grouped(block.number), block.hash.to_string()];
@@ -257,6 +259,6 @@ pub(crate) fn undecided_json(report: &AuditReport) -> Value {
 /// Adds a line with the number of rows that a table leaves out.
 fn more(page: &mut Page, all: usize) {
     if all > ROWS {
-        page.line(format!("… and {} more; --json has them all", grouped(all - ROWS)));
+        page.line(format!("… and {} more: see --json", grouped(all - ROWS)));
     }
 }

@@ -48,8 +48,8 @@ impl Indexed {
         let name = index::named(path);
         ensure!(
             index.settings().has_block_hashes(),
-            "{name}: it has no hashes of blocks, by which headers are asked for: build it with \
-             --block-hashes"
+            "{name}: the index has no block hashes, which are needed to request headers: build it \
+             with --block-hashes"
         );
         let query = query.compile();
         Ok(Self { index, name, query, hashes: Hashes::default(), newest })
@@ -58,7 +58,8 @@ impl Indexed {
     /// Returns a block of the index.
     fn at(&mut self, number: u64) -> anyhow::Result<BlockRef> {
         let hash = self.hashes.get(&self.index, number).with_context(|| self.name.clone())?;
-        let hash = hash.with_context(|| format!("{}: no hash of block {number}", self.name))?;
+        let hash = hash
+            .with_context(|| format!("{}: the index has no hash of block {number}", self.name))?;
         Ok(BlockRef { number, hash })
     }
 

@@ -93,7 +93,7 @@ impl Lines {
         match self.format {
             Format::Json => json_line("anchor", json!(at)),
             Format::Text => format!(
-                "block {} is the anchor: all up to it are authentic if it is\n",
+                "block {} is the anchor: all blocks up to it are authentic if the anchor is\n",
                 grouped(at.number)
             ),
             Format::Csv => String::new(),
@@ -138,6 +138,8 @@ impl Lines {
             topic(3),
             log.log.data.data,
         );
+        // With `--abi`, the header line has these columns (`head`). Each row needs as many fields,
+        // even if its log could not be decoded.
         if self.events.is_some() {
             let event = decoded.map_or("", |decoded| &decoded.event.name);
             text += ",";
@@ -241,7 +243,7 @@ pub(super) fn of_start(
 /// Returns the note that is printed for people at the start.
 pub(super) fn note_of_start(started: &Started, config: &Config) -> String {
     let from = match started.resumed {
-        Some(last) => format!("on from block {}, {}", grouped(last.number), last.hash),
+        Some(last) => format!("continuing after block {}, {}", grouped(last.number), last.hash),
         None => format!("from block {}", grouped(started.from)),
     };
     let filters = config.profile.at(started.from).bloom;
@@ -263,5 +265,5 @@ fn reorganised(removed: &Removed, json: bool) -> String {
         format!(" after block {}, {}", grouped(block.number), block.hash)
     });
     let (blocks, logs) = (count(removed.blocks, "block"), count(logs, "log"));
-    format!("reorganisation{after}: {blocks} and {logs} left the chain\n")
+    format!("reorganisation{after}: {blocks} and {logs} were removed from the chain\n")
 }

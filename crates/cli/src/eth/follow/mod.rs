@@ -26,7 +26,11 @@ const SHOW: u64 = 8192;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
     let format = match (json, args.csv) {
-        (true, true) => return Err(UsageError("--csv and --json are two formats").into()),
+        (true, true) => {
+            return Err(
+                UsageError("--csv and --json cannot be used together: choose one format").into()
+            );
+        }
         (true, false) => Format::Json,
         (false, true) => Format::Csv,
         (false, false) => Format::Text,
@@ -72,10 +76,10 @@ fn nothing() -> Report {
         "last": null,
         "last_hash": null,
         "seconds": 0.0,
-        "warnings": ["ended before it began"],
+        "warnings": ["stopped before the first block"],
     });
     let mut page = Page::default();
-    page.line("ended before it began");
+    page.line("stopped before the first block");
     Report::new(page, json, Exit::Yes).after_lines()
 }
 
@@ -96,7 +100,9 @@ struct Printer {
 }
 
 fn partial(profile: &str) -> String {
-    format!("nodes of {profile} may return logs that are in no receipt: those are not found")
+    format!(
+        "nodes of {profile} may return logs that are in no receipt: eth follow cannot find them"
+    )
 }
 
 impl Printer {
@@ -115,7 +121,7 @@ impl Printer {
                 }
                 self.lines.of_blocks(blocks, from)
             }
-            other => bail!("an unknown update: {other:?}"),
+            other => bail!("unknown kind of update: {other:?}"),
         };
         self.put(&text)
     }
@@ -189,7 +195,7 @@ impl Printer {
         let mut page = Page::default();
         let removed = match self.removed {
             0 => String::new(),
-            removed => format!(", and {} removed again", grouped(removed)),
+            removed => format!(", and {} removed by reorganisations", grouped(removed)),
         };
         let mut fields = vec![
             ("logs", format!("{}{removed}", grouped(self.logs))),

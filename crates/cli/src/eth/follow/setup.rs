@@ -41,16 +41,19 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let mut warnings = Vec::new();
     let profile = chain_profile(args, chain_id, &mut warnings)?;
+    // Receipts prove logs only for the headers that the provider sends, which it could have made
+    // up.
     if args.trust.anchor.is_empty() {
         warnings.push(format!(
-            "nothing is authenticated: which blocks are the chain is the word of {}. With the hash \
-             of a block that you trust, --anchor compares it",
+            "no --anchor: nothing is authenticated, and only {} claims that these blocks are the \
+             chain. Give --anchor the hash of a block that you trust",
             provider.nodes()[0].endpoint()
         ));
     }
+    // The filter of a header excludes no block for such a query.
     if query.compile().matches_everything() {
         warnings
-            .push(String::from("the query wants every log: receipts of every block are fetched"));
+            .push(String::from("the query matches every log: receipts of every block are fetched"));
     }
     let mut follow = provider
         .with_profile(profile)
@@ -73,7 +76,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
 
 /// Converts an error of a follower to one that names the arguments of the command.
 pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
-    let other = "for another one give another file";
+    let other = "give another file";
     let error = match error {
         FollowError::Start(error) => error,
         FollowError::Fetch(error) => return in_words_of_the_command(error),
@@ -83,7 +86,7 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
         FollowError::Fault { node, fault } => {
             let advice = match *fault {
                 Fault::Unsound { .. } | Fault::IndexUnsound(_) => {
-                    ". --assume-bloom says what the filters of a chain are"
+                    "; to state what the filters of this chain prove, give --assume-bloom"
                 }
                 _ => "",
             };
@@ -93,20 +96,22 @@ pub(super) fn in_words_of_follow(error: FollowError) -> anyhow::Error {
     };
     match error {
         StartError::OneBlock(_) => {
-            UsageError("a query for one blockHash is not followed: give --from").into()
+            UsageError("a query for one blockHash cannot be followed: query a range, with --from")
+                .into()
         }
         StartError::End(_) => {
-            UsageError("toBlock has to be a number or latest: safe and finalized move on").into()
+            UsageError("toBlock must be a number or latest: safe and finalized blocks change")
+                .into()
         }
         StartError::OtherChain { cursor, chain } => {
-            anyhow!("--cursor is of chain {cursor}, the provider's chain id is {chain}: {other}")
+            anyhow!("--cursor belongs to chain {cursor}, but the provider's is {chain}: {other}")
         }
-        StartError::OtherQuery(query) => anyhow!("--cursor is of the query {query}: {other}"),
+        StartError::OtherQuery(query) => anyhow!("--cursor belongs to the query {query}: {other}"),
         StartError::OtherSemantics(rules) => {
-            anyhow!("--cursor is of a query with the rules of {rules:?}: {other}")
+            anyhow!("--cursor belongs to a query with --semantics {rules:?}: {other}")
         }
         StartError::OtherStart { cursor, from } => {
-            anyhow!("--cursor begins at block {cursor}, --from is {from}: {other}")
+            anyhow!("--cursor begins at block {cursor}, but --from is {from}: {other}")
         }
         other => other.into(),
     }
@@ -117,15 +122,18 @@ fn chain_profile(
     chain_id: u64,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<ChainProfile> {
+    // What the user states about the chain takes precedence over the known profiles. A `--chain`
+    // that contradicts the provider's chain id is an error.
     if profile::is_of_user(&args.trust) {
         return profile::of_provider(&args.trust, chain_id);
     }
     Ok(ChainProfile::of_chain_id(chain_id).unwrap_or_else(|| {
         warnings.push(format!(
-            "chain {chain_id} is not known here: its filters are not looked at, and receipts of \
-             every block are fetched, unless --assume-bloom says what they are"
+            "chain {chain_id} is unknown to this command: its filters are ignored, and the receipts \
+             of every block are fetched. To use the filters, give --assume-bloom"
         ));
         let name = format!("chain {chain_id}");
+        // The weakest assumptions: they cost more requests, but no log is missed.
         let (bloom, scope) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
         ChainProfile::assumed(name, bloom, scope)
     }))

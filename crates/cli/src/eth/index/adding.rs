@@ -127,7 +127,7 @@ impl<'a> Adding<'a> {
             let error = anyhow!(error).context(named(self.path));
             if other_branch && !self.reorganises {
                 error.context(
-                    "the headers are of another branch or chain; a reorganisation is taken by \
+                    "the headers are of another branch or chain; to apply a reorganisation, use \
                      `chainsieve eth index append`",
                 )
             } else {
@@ -157,13 +157,13 @@ impl<'a> Adding<'a> {
         let writer = self.writer.as_mut().expect("opened before");
         // The parent of block `number` is removed, and the parent's parent stays.
         let last = number.checked_sub(2).with_context(|| {
-            format!("{}: block 0 is another, so the headers are of another chain", named(self.path))
+            format!("{}: block 0 differs, so the headers are of another chain", named(self.path))
         })?;
         let first = chain.numbers().map_or(number, |numbers| *numbers.start());
         if number == first && writer.hash(last).is_some() {
             anyhow::bail!(
-                "{}: the headers begin at block {number}, and its parent is not the index's block \
-                 before it: give the headers from the block on at which the branches part",
+                "{}: the headers begin at block {number}, and its parent is not in the index: give \
+                 the headers from the block on where the branches part",
                 named(self.path)
             );
         }
@@ -232,8 +232,8 @@ impl<'a> Adding<'a> {
         let mut warnings = self.warnings;
         if self.added == 0 && self.removed_blocks == 0 && warnings.is_empty() {
             warnings.push(String::from(
-                "the index has a block for each of these headers: nothing was added. Sealed blocks \
-                 are not compared: `chainsieve eth index verify` does that",
+                "nothing was added: the index already has a block for each of these headers. Sealed \
+                 blocks are not compared; to compare them, use `chainsieve eth index verify`",
             ));
         }
         let json = json!({
@@ -268,7 +268,7 @@ impl<'a> Adding<'a> {
         let sealed_text = match sealed / SECTION {
             0 => "nothing".into(),
             sections => format!(
-                "{} of 8,192 blocks, {} of them now, in {}",
+                "{} of 8,192 blocks ({} new), in {}",
                 count(sections, "section"),
                 grouped(sealed_now),
                 count(segments, "segment")

@@ -49,7 +49,7 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
         fields.push((
             "reads",
             format!(
-                "{} of sealed blocks, {} at the most",
+                "{} of sealed blocks, at most {}",
                 count(rows, "row"),
                 bytes(float(plan.bytes))
             ),
@@ -57,14 +57,14 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
         fields.push((
             "skips",
             format!(
-                "{} of {} sections, in which a bit that it needs is in no block",
+                "{} of {} sections, where no block has one of the bits that the query needs",
                 grouped(plan.skipped_sections),
                 grouped(plan.sections)
             ),
         ));
     }
-    let unsealed = format!("{} unsealed blocks", grouped(plan.unsealed_blocks));
-    fields.push(("one by one", unsealed));
+    let unsealed = format!("{} unsealed blocks, one by one", grouped(plan.unsealed_blocks));
+    fields.push(("tests", unsealed));
     page.fields(fields);
     if plan.sections == 0 || plan.rows.is_empty() {
         return;
@@ -80,7 +80,7 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
     });
     page.line("");
     page.table(
-        vec!["row, as read", "of", "blocks that have it", "sections", "bytes"],
+        vec!["row, in reading order", "clause", "blocks with this bit", "sections", "bytes"],
         rows.collect(),
     );
     if let Some(more) = plan.rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {

@@ -21,7 +21,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
     let named = || named(&args.index);
     let (first, last) = numbers(&index).into_inner();
     let rows = buckets(&index).with_context(named)?;
-    let mut total = rows.first().cloned().context("it has blocks")?;
+    let mut total = rows.first().cloned().context("the index has no blocks")?;
     rows[1..].iter().for_each(|row| total.merge(row));
     // The first block starts a section or is unsealed, so `anchor` returns the block itself.
     let (_, first_hash) = index.next_known_hash(first).with_context(named)?;
@@ -90,7 +90,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         });
         page.table(vec!["segment", "blocks", "size"], shown.collect());
         if skipped > 0 {
-            page.line(format!("and {} before", grouped(skipped)));
+            page.line(format!("and {} earlier segments", grouped(skipped)));
         }
         page.line("");
     }

@@ -78,7 +78,7 @@ pub(crate) type MappedIndex = Index<MappedFolder>;
 pub(crate) fn open(path: &Path) -> anyhow::Result<MappedIndex> {
     let index = Index::open(MappedFolder::new(path)).with_context(|| named(path))?;
     if index.numbers().is_none() {
-        bail!("{}: it has no blocks", named(path));
+        bail!("{}: the index has no blocks", named(path));
     }
     Ok(index)
 }
@@ -131,20 +131,20 @@ fn size(path: &Path) -> anyhow::Result<u64> {
 fn range(query: &LogQuery, index: &MappedIndex) -> anyhow::Result<RangeInclusive<u64>> {
     if matches!(query.blocks(), BlockSelection::AtHash(_)) {
         bail!(UsageError(
-            "an index is asked by number: give --from and --to, not a query for one blockHash"
+            "an index is queried by block number: give --from and --to, not one blockHash"
         ));
     }
     let (first, last) = numbers(index).into_inner();
     let (from, to) = super::query::bounds(query);
     let (from, to) = (from.unwrap_or(first), to.unwrap_or(last));
     if from < first {
-        bail!("the index begins at block {first}, the range at block {from}");
+        bail!("the index begins at block {first}, but the range begins at block {from}");
     }
     if to > last {
-        bail!("the index ends at block {last}, the range at block {to}");
+        bail!("the index ends at block {last}, but the range ends at block {to}");
     }
     if from > to {
-        bail!("the index has blocks {first} to {last}, none of them in the range");
+        bail!("the index has blocks {first} to {last}, but none of them is in the range");
     }
     Ok(from..=to)
 }

@@ -53,8 +53,8 @@ pub(super) fn run(
     let label = adding.settings.label();
     ensure!(
         label != "mainnet" || chain_id == 1,
-        "the provider's chain id is {chain_id}, and the index is of mainnet: give another one a \
-         label with --label"
+        "the provider's chain id is {chain_id}, but the index has the label mainnet: for another \
+         chain, build an index with another --label"
     );
     let mut source = Source { node, stop, to: headers.to.unwrap_or(BlockTag::Latest) };
     let fetched = source.fetch(&mut adding, first);
@@ -63,11 +63,11 @@ pub(super) fn run(
     fetched?;
     synced?;
     if adding.last().is_none() {
-        bail!("ended before the first header was there");
+        bail!("stopped before the first header was received");
     }
     adding.warnings.push(format!(
-        "the hash of each header was computed, and each is the child of the one before; that they \
-         are the chain is the word of {}",
+        "the headers were hashed locally, and each is the child of the previous one, but only {} \
+         claims that they are the chain",
         source.node.endpoint()
     ));
     adding.report()
@@ -87,9 +87,15 @@ impl Source {
             let to = self.target()?;
             self.take_back(adding, to)?;
             let next = adding.last().map_or(first, |(last, _)| last + 1);
+            // The index already reaches the target, from an earlier run or after blocks were
+            // removed.
             if next > to {
+                // An empty index whose first block is above the target would stay empty.
                 if adding.last().is_none() {
-                    bail!("{}: its last block is {to}, --from is {first}", self.node.endpoint());
+                    bail!(
+                        "{}: the last block to add is {to}, but --from is {first}",
+                        self.node.endpoint()
+                    );
                 }
                 return Ok(());
             }
@@ -101,13 +107,18 @@ impl Source {
                 Err(Ended::Failed(error)) => return Err(error),
                 Err(Ended::Stopped) => {
                     let last = adding.last().map_or(0, |(last, _)| last);
-                    adding.warnings.push(format!("ended at block {last}, before block {to}"));
+                    adding
+                        .warnings
+                        .push(format!("stopped at block {last}: blocks up to {to} are missing"));
                     return Ok(());
                 }
                 Err(Ended::OtherBranch(words)) => {
                     branches += 1;
                     let name = self.node.endpoint();
-                    ensure!(branches < BRANCHES, "{name}: {words}, {branches} times");
+                    ensure!(
+                        branches < BRANCHES,
+                        "{name}: gave up after {branches} reorganisations: {words}"
+                    );
                     print_note(&format!("{name}: {words}: looking for the last common block"));
                 }
             }
@@ -123,7 +134,7 @@ impl Source {
                 let BlockRef { number: latest, .. } = head(BlockTag::Latest)?;
                 ensure!(
                     number <= latest,
-                    "{}: its head is block {latest}, --to is {number}",
+                    "{}: the provider's head is block {latest}, but --to is {number}",
                     name()
                 );
                 Ok(number)
@@ -137,7 +148,7 @@ impl Source {
         let Some((last, _)) = adding.last() else { return Ok(()) };
         if to < last {
             print_note(&format!(
-                "{}: block {to} is the last one there, the index ends at block {last}",
+                "{}: the last block to add is {to}, but the index ends at block {last}",
                 self.node.endpoint()
             ));
         }
@@ -159,9 +170,9 @@ impl Source {
             }
         };
         bail!(
-            "{}: block {lowest} of {} is another, and it is the lowest that could be taken off: \
-             the index is of another chain, or the reorganisation goes deeper than its unsealed \
-             blocks (--confirmations)",
+            "{}: block {lowest} differs from that of {}, and lower blocks cannot be removed: the \
+             index is of another chain, or the reorganisation is deeper than the unsealed blocks \
+             of the index (--confirmations)",
             named(adding.path),
             self.node.endpoint()
         )
@@ -190,10 +201,12 @@ impl Source {
             let mut chain = LinkedHeaders::new();
             let linked = chain.extend(&views);
             linked.map_err(|error| Ended::OtherBranch(error.to_string()))?;
+            // The provider's chain was reorganised between two answers. Blocks of the new branch
+            // must not follow blocks of the old one in the index.
             if adding.last().is_some_and(|(_, hash)| chain.parent_hash() != Some(hash)) {
                 let number = views.first().map_or(0, HeaderView::number);
                 return Err(Ended::OtherBranch(format!(
-                    "the parent of block {number} is not the block before it"
+                    "block {number} is not the child of the block before it"
                 )));
             }
             adding.take(&chain).map_err(Ended::Failed)?;

@@ -76,7 +76,7 @@ pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {
             "candidates",
             format!("{}, {} ({})", grouped(candidates), share(passed), duration(elapsed)),
         ),
-        ("by chance", format!("about {}, if no block held a match", estimate(by_chance))),
+        ("by chance", format!("about {}, if no block contained a match", estimate(by_chance))),
     ]);
     page.warnings(&warnings);
     Ok(Report::new(page, json, candidates > 0).after_lines())
@@ -128,17 +128,19 @@ impl Search<'_> {
 fn warnings(compiled: &CompiledQuery, last: Option<u64>, link: Option<(u64, B256)>) -> Vec<String> {
     let mut warnings = vec![match (last, link) {
         (Some(last), Some((block, hash))) if last < block => format!(
-            "an index is as good as its builder. Link the header of a candidate to the next block \
-             whose hash the index has, the last of its section of 8,192, and that to a hash that \
-             you trust: block {last} by the headers up to block {block}, {hash}"
+            "the result is only as reliable as the builder of the index. Link the header of a \
+             candidate to the next block whose hash the index stores, the last block of its section \
+             of 8,192, and link that block to a hash that you trust. For block {last}, use the \
+             headers up to block {block}, {hash}"
         ),
         (Some(_), Some(_)) => String::from(
-            "an index is as good as its builder: link the hash of a candidate to one that you trust",
+            "the result is only as reliable as the builder of the index: link the hash of a \
+             candidate to a hash that you trust",
         ),
-        _ => String::from("an index is as good as its builder"),
+        _ => String::from("the result is only as reliable as the builder of the index"),
     }];
     if compiled.matches_everything() {
-        warnings.push(String::from("the query wants every log: every block is a candidate"));
+        warnings.push(String::from("the query matches every log: every block is a candidate"));
     }
     warnings
 }

@@ -41,7 +41,7 @@ pub(super) fn run(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
 
 fn check(args: &VerifyIndexArgs, index: &MappedIndex) -> anyhow::Result<Outcome> {
     let named = || named(&args.index);
-    let all = index.numbers().with_context(|| format!("{}: it has no blocks", named()))?;
+    let all = index.numbers().with_context(|| format!("{}: the index has no blocks", named()))?;
     let mut progress: Option<Progress> = None;
     let checked = index.check(|done, total| {
         progress.get_or_insert_with(|| Progress::over(total)).at(done);
@@ -64,7 +64,8 @@ fn check(args: &VerifyIndexArgs, index: &MappedIndex) -> anyhow::Result<Outcome>
             format!("blocks {} to {}", blocks.start(), blocks.end())
         });
         bail!(
-            "{}: it has blocks {} to {}, the headers are of {given}: give all, or say --part",
+            "{}: the index has blocks {} to {}, but the headers are of {given}: give all headers, \
+             or add --part",
             named(),
             all.start(),
             all.end()
@@ -82,7 +83,8 @@ fn report(
     let mut warnings = Vec::new();
     if outcome.is_ok() && args.linked.headers.is_empty() {
         warnings.push(String::from(
-            "checked by itself, which finds accidents: with headers every bit is compared",
+            "checked without headers, which detects only accidents: give headers to compare every \
+             bit",
         ));
     }
     let compared = outcome.ok().and_then(|(_, compared)| {
@@ -119,7 +121,7 @@ fn report(
             ];
             if let Some((_, _, blocks, sections)) = compared {
                 let (blocks, sections) = (count(blocks, "header"), count(sections, "section"));
-                fields.push(("compared", format!("every bit of {blocks}, {sections} whole")));
+                fields.push(("compared", format!("every bit of {blocks}, {sections} completely")));
             }
             page.fields(fields);
         }

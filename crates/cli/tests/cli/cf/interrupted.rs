@@ -92,7 +92,7 @@ fn appending_loses_nothing_that_is_intact() {
     // only a header.
     let cut = golden()[..6_000].to_vec();
     fs::write(&out, &cut).expect("written");
-    fails(&append, b"", BAD_INPUT, &["the parent of the block"]);
+    fails(&append, b"", BAD_INPUT, &["the block has parent"]);
     assert!(fs::read(&out).expect("there") == cut);
     fs::write(&out, &golden()[..56]).expect("written");
     let all = folder.write("all.hex", blocks.join("\n"));

@@ -88,9 +88,14 @@ fn lists_that_compare_nothing_are_no_success() {
     fails(&other, b"", BAD_INPUT, &["nothing to compare", "0 to 255"]);
     let two = folder.write("two.txt", format!("{0}\n{0}\n", text(&rows[0]["filter_header"])));
     let over = [&verify[..], &[&two, "--headers-from", "4294967295"]].concat();
-    fails(&over, b"", BAD_INPUT, &["heights end"]);
+    fails(&over, b"", BAD_INPUT, &["the highest height is"]);
     let empty = folder.write("empty.txt", "");
-    fails(&[&verify[..], &[&empty]].concat(), b"", BAD_INPUT, &["no filter header in it"]);
+    fails(
+        &[&verify[..], &[&empty]].concat(),
+        b"",
+        BAD_INPUT,
+        &["the file contains no filter headers"],
+    );
 }
 
 #[test]
@@ -158,7 +163,12 @@ fn filters_of_other_blocks_are_refused() {
     let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
     // The scan includes the lower heights, which have no block header in the file.
     let all = ["btc", "cf", "scan", GOLDEN, KEY];
-    fails(&[&all[..], &raw].concat(), b"", BAD_INPUT, &["height 0", "247 from height 9 on"]);
+    fails(
+        &[&all[..], &raw].concat(),
+        b"",
+        BAD_INPUT,
+        &["height 0", "247 headers from height 9 on"],
+    );
     assert_eq!(scan(GOLDEN, &[&raw[..], &["--birthday", "9"]].concat(), YES).0, found);
 
     // The genuine filters, but one under the hash of another block: the filter headers still match.

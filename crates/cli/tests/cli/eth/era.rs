@@ -85,8 +85,8 @@ fn transactions_of_an_archive_show_the_hashes() {
     let more = ["--anchor", &case.anchor, "--receipts", case.receipts.path()];
     let mut logs = answer();
     logs[0]["transactionHash"] = json!(B256::repeat_byte(1));
-    // The archive's bodies are empty. They are not the blocks' transactions, and the command
-    // reports that.
+    // The archive's bodies are empty. The command reports that these bodies are not the
+    // transactions of their blocks.
     let args = [&more[..], &["--transactions", case.receipts.path()]].concat();
     let json = case.audit_with(&logs, &args, YES);
     assert_eq!(json["transaction_hashes_unbound"], 1);

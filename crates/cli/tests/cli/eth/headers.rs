@@ -94,7 +94,7 @@ fn headers_of_every_fork() {
     }
     assert_eq!(seen.len(), 6, "{seen:?}");
     let page = run(&["eth", "header", path.to_str().expect("text")]);
-    assert!(page.stdout.contains("not one chain"));
+    assert!(page.stdout.contains("do not form one chain"));
     assert!(page.stdout.lines().count() > fixture.len());
 }
 

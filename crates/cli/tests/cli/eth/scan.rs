@@ -94,7 +94,7 @@ fn an_anchor_authenticates_what_is_before_it() {
     let other = B256::repeat_byte(7).to_string();
     assert_eq!(anchored(&[&other], "17686112", UNDECIDED), (Value::Null, json!(2), 1));
     let plain = run(&["eth", "scan", headers.path(), "--address", WETH]);
-    assert!(plain.stderr.contains("as good as the source of the headers"), "{}", plain.stderr);
+    assert!(plain.stderr.contains("as reliable as the source of the headers"), "{}", plain.stderr);
     fails(
         &["eth", "scan", headers.path(), "--anchor", "0x12"],
         b"",
@@ -151,7 +151,7 @@ fn a_filter_that_says_nothing_rules_nothing_out() {
     assert_eq!(lines[0]["answer"], "no_information");
     assert_eq!(lines[1]["no_information"], 1);
     let page = run(&["eth", "scan", header, "--address", &none]).stdout;
-    assert!(page.contains("100.0 %  says nothing"), "{page}");
+    assert!(page.contains("100.0 %  no information"), "{page}");
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn forecasts_count_and_say_what_selects_nothing() {
         (&clauses[1]["what"], &clauses[1]["selects_nothing"]),
         (&json!("topic0"), &json!(true))
     );
-    assert!(text(&json["warnings"][0]).contains("topic0 selects nothing"));
+    assert!(text(&json["warnings"][0]).contains("topic0 excludes few blocks"));
     // The estimated number of receipts is within the documented bounds of the block's own.
     let receipts = json["receipts"].as_f64().expect("an estimate");
     let actual = f64::from(u32::try_from(Block::read(FIRST).receipts.len()).expect("few"));

@@ -60,7 +60,7 @@ fn fields_that_a_node_would_pass_over() {
     let query = json!({ "address": WETH, "topics": [], "fromBlock": "0x0", "toBlock": "latest" });
     let file = TempFile::new("known.json", format!("\u{feff}{query}"));
     let output = run(&["eth", "scan", &header, "--query", file.path()]);
-    assert!(output.stderr.contains("the range at block 0"), "{}", output.stderr);
+    assert!(output.stderr.contains("the range begins at block 0"), "{}", output.stderr);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn certificates_of_what_is_not_proven_say_so() {
     };
     let json = json_of(&args, UNDECIDED);
     assert_eq!(json["certificate"], certificate.path());
-    assert!(warned(&json, "binds an answer that is not all proven"), "{json}");
+    assert!(warned(&json, "the answer in the certificate is not fully proven"), "{json}");
     // A verifier whose anchor is in no header is warned.
     let other = B256::repeat_byte(7).to_string();
     let mut args = vec!["eth", "verify-certificate", certificate.path(), "--chain", "1"];
@@ -175,7 +175,7 @@ fn verdicts_count_logs_and_not_findings() {
     let page = run(&args);
     assert_eq!(page.code, WRONG, "3 is wrong for an audit: {}", page.stderr);
     let verdict = page.stdout.lines().next().expect("a verdict");
-    assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not asked for", "{}", page.stdout);
+    assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not requested", "{}", page.stdout);
 }
 
 #[test]
@@ -185,6 +185,6 @@ fn siblings_are_told_from_strangers() {
     *sibling.last_mut().expect("bytes") ^= 1;
     let headers = [&first.header[..], &second.header, &sibling].concat();
     let file = TempFile::new("siblings.rlp", headers);
-    let words = ["siblings.rlp", "another block 17686112, where the next one belongs"];
+    let words = ["siblings.rlp", "a second block 17686112 with the same parent"];
     fails(&["eth", "scan", file.path(), "--address", WETH], b"", BAD_INPUT, &words);
 }

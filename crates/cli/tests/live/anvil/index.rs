@@ -76,7 +76,7 @@ fn index(scene: &Scene) {
 }
 
 /// Checks that the candidates are exactly the blocks whose bloom, tested with alloy, may contain
-/// the query. They include all blocks in which the node has logs.
+/// the query. The candidates include all blocks in which the node has logs.
 fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
     let head = node.height();
     let bloom = |number| serde_json::from_value(node.block(number)["logsBloom"].clone());

@@ -73,7 +73,7 @@ impl Purse {
         path
     }
 
-    /// Returns its events on the node's best chain.
+    /// Returns the events of these scripts on the node's best chain.
     pub(crate) fn history(&self, node: &Bcoin, from: u32) -> BTreeSet<Event> {
         let scripts = KINDS.map(|kind| self.key.script(kind));
         History::of_scripts(scripts).read(from, &node.blocks_from(from))

@@ -27,8 +27,8 @@ pub(crate) const PURSE_COIN: u64 = 16_000_000;
 /// Number of coins that a purse starts with.
 const PURSE: u32 = 1_200;
 
-/// A coin of the purse. Its script requires no signature, because signature checks are most of the
-/// cost of a large block in a JavaScript node.
+/// A coin of the purse. The coin's script requires no signature, because signature checks are most
+/// of the cost of a large block in a JavaScript node.
 #[derive(Clone, Debug)]
 struct OpenCoin {
     outpoint: OutPoint,

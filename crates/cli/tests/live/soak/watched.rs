@@ -34,15 +34,15 @@ impl Watched {
         }
     }
 
-    /// Kills it, as `kill -9` does.
+    /// Kills the program, as `kill -9` does.
     pub(super) fn kill(&mut self) {
         if let Some(running) = self.running.take() {
             self.before.extend(running.kill());
         }
     }
 
-    /// Waits until its newest line of a kind is as wanted. If the current run has printed no such
-    /// line yet, the newest one of earlier runs counts.
+    /// Waits until `wanted` returns `true` for the program's newest line of a kind. If the current
+    /// run has printed no line of this kind yet, the newest line of earlier runs is tested.
     pub(super) fn wait_for_newest(
         &mut self,
         kind: impl Fn(&Value) -> bool,
@@ -62,7 +62,7 @@ impl Watched {
         [self.before.clone(), now.unwrap_or_default()].concat()
     }
 
-    /// Measures its memory, which must not be much above the first measurement.
+    /// Measures the memory of the program, which must not be much above the first measurement.
     pub(super) fn weigh(&mut self) {
         let Some((most, now)) = self.running.as_ref().and_then(Running::memory) else { return };
         let first = *self.first.get_or_insert(now);
@@ -74,7 +74,7 @@ impl Watched {
         );
     }
 
-    /// Ends it as Ctrl-C does, checks that the exit code is 0, and returns all lines.
+    /// Ends the program as Ctrl-C does, checks that the exit code is 0, and returns all lines.
     pub(super) fn end(&mut self) -> Vec<Value> {
         self.weigh();
         let last = self.running.as_ref().and_then(Running::memory);

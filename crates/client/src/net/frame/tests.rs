@@ -147,7 +147,8 @@ fn what_no_peer_acts_on_may_be_of_any_form() {
 
 #[test]
 fn a_version_without_the_relay_field() {
-    // The `version` message of the developer reference. Its last byte is the `relay` field.
+    // The `version` message of the developer reference. The last byte of the message is the `relay`
+    // field.
     let payload = hex::decode(
         "721101000100000000000000bc8f5e5400000000010000000000000000000000000000000000ffffc61b6409\
          208d010000000000000000000000000000000000ffffcb0071c0208d128035cbc97953f80f2f5361746f7368\

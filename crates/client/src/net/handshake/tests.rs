@@ -148,7 +148,7 @@ fn what_comes_before_a_valid_version_is_no_fault_of_the_peer() {
         let error = dial(bytes.clone());
         assert_eq!(error.to_string(), text);
         assert!(!error.is_misbehaviour(), "{text}");
-        // After a `version`, invalid bytes are the peer's fault. A ping is allowed then.
+        // After a `version`, invalid bytes are the peer's fault, and a ping is allowed.
         let later = dial([said(&[Version(version())]), bytes].concat());
         assert_eq!(later.is_misbehaviour(), !text.contains("ping"), "{later}");
     }

@@ -16,7 +16,7 @@ use super::*;
 
 const MAGIC: Magic = Magic::REGTEST;
 
-/// Timeout of each step. It is far longer than a step takes.
+/// Timeout of each step, far longer than a step takes.
 fn limit() -> Duration {
     Duration::from_secs(30)
 }
@@ -216,8 +216,8 @@ fn nobody_to_call_is_an_error() {
 /// The requests that a proxy received: user name and target.
 type Asked = Arc<Mutex<Vec<(Vec<u8>, Target)>>>;
 
-/// Starts a SOCKS5 proxy with passwords. It connects every request to a node that answers `getaddr`
-/// with `addresses`. The thread ends when `calls` connections were accepted and closed.
+/// Starts a SOCKS5 proxy with passwords. The proxy connects every request to a node that answers
+/// `getaddr` with `addresses`. The thread ends when `calls` connections were accepted and closed.
 fn proxy(calls: usize, addresses: NetworkMessage) -> (SocketAddr, Asked, thread::JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = listener.local_addr().unwrap();

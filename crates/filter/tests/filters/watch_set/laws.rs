@@ -47,7 +47,7 @@ struct Watched<S: KeyStore> {
     model: HashMap<Vec<u8>, u64>,
     family: Family,
     probe: Probe,
-    /// How often the set was exact, and how often it was not.
+    /// Number of checks in which the set was exact, and number of checks in which it was not.
     seen: [u64; 2],
 }
 

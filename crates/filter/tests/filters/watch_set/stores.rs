@@ -15,7 +15,8 @@ pub(crate) const HASHER: KeyHasher = KeyHasher::siphash_1_3([3, 4]);
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     keys: Mutex<BTreeMap<(u64, Vec<u8>), u64>>,
-    /// What `visit` passes on: hashes only, all keys whatever the range, or the keys in the range.
+    /// The data that `visit` passes on: hashes only, all keys whatever the range, or the keys in
+    /// the range.
     pub(crate) shows: Shows,
     /// `true` if the next visits and look-ups fail. `panics`: `true` if the next addition panics
     /// after it changed the tree.

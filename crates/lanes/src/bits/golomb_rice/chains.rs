@@ -28,7 +28,7 @@ pub(super) trait Chains<const C: usize>: Copy {
     /// `at` of that parser's `sums`, and with `KEEP` the bit where each code ends to `ends`.
     ///
     /// `CAREFUL` is slower, and reads longer codes. Returns `false` if a code was longer than the
-    /// window; all results are wrong then.
+    /// window. With `false`, all results are wrong.
     ///
     /// The results are wrong, and `true` may still be returned, if a parser ends fewer than 8 bytes
     /// before the end of the codes: the caller has to check the positions.
@@ -128,7 +128,7 @@ struct Group<L: Lanes> {
     passed: L::W,
 }
 
-/// One number of each parser of a group, for each code of a block.
+/// For each code of a block, the sum and the end of each of the eight parsers of a group.
 #[derive(Default)]
 #[repr(align(64))]
 pub(super) struct Rows {

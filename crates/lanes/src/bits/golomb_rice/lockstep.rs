@@ -27,8 +27,8 @@ const OVERLAP: usize = 72;
 const KEPT: usize = 6;
 
 /// Replaces `sums` by the running sums of most of the `count` codes. Returns the bit where the last
-/// of those codes ends. Returns `None` if the parsers do not synchronise; the contents of `sums`
-/// are unspecified then.
+/// of those codes ends. Returns `None` if the parsers do not synchronise, and leaves unspecified
+/// contents in `sums`.
 ///
 /// # Cost
 /// A failed attempt costs at most about as much as parsing from the start.
@@ -87,7 +87,7 @@ impl Plan {
         let apart = (goal - each) / (chains - 1);
         let spacing = (goal - each) as u64 * bits / (count * (chains - 1)) as u64;
         let first_kept = ((each - apart) / BLOCK).saturating_sub(KEPT / 2);
-        // All blocks whose ends are kept must be among those that are read.
+        // Each parser must read all blocks whose ends are kept.
         (first_kept + KEPT <= each / BLOCK).then_some(Self { each, spacing, first_kept })
     }
 }

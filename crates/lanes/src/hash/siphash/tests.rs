@@ -5,8 +5,8 @@ use crate::simd::Backend;
 
 const KEY: SipKey = SipKey::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 
-/// Hashes of the messages 00, 00 01, … under the key 00 01 … 0f. They are `vectors_sip64` of the
-/// reference implementation's vectors.h, read as little-endian, as in Bitcoin Core's
+/// Hashes of the messages 00, 00 01, … under the key 00 01 … 0f. The values are `vectors_sip64` of
+/// the reference implementation's vectors.h, read as little-endian, as in Bitcoin Core's
 /// `crypto_tests.cpp`.
 #[rustfmt::skip]
 const VECTORS: [u64; 64] = [

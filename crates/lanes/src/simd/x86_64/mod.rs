@@ -47,8 +47,8 @@ fn last_offset(bytes: &[u8]) -> u32 {
     last.expect("4 to 2^31 - 1 bytes to gather from").cast_unsigned()
 }
 
-/// Returns the last index of a table of words. It is also the mask that brings any index into
-/// range.
+/// Returns the last index of a table of words. The returned index is also the mask that brings any
+/// index into range.
 ///
 /// Panics unless the number of words is a power of two.
 #[inline(always)]

@@ -1,5 +1,5 @@
-//! Golomb-coded sets and basic filters, written from the text of BIP158, slow and bit by bit. They
-//! share no code with the library; SipHash is that of the `bitcoin` crate.
+//! Golomb-coded sets and basic filters, written from the text of BIP158, slow and bit by bit. This
+//! code shares no code with the library; SipHash is that of the `bitcoin` crate.
 
 mod reading;
 
@@ -17,7 +17,7 @@ pub struct Coding {
     pub m: u32,
 }
 
-/// Why readers that follow the text, such as Bitcoin Core, reject the bytes.
+/// Reason why readers that follow the text, such as Bitcoin Core, reject the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     CountCut,

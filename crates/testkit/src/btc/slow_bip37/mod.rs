@@ -1,9 +1,10 @@
 //! A slow BIP37 matcher, written from the BIP's text and from the documented order of Bitcoin
 //! Core's tests, without looking at the library that it is compared with.
 //!
-//! It shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, and everything
-//! else is written out here. It is simple on purpose: no premixed hashes, no early exits except
-//! those that the rules prescribe, and one murmur3 call for each hash function and element.
+//! The matcher shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, and
+//! everything else is written out here. The matcher is simple on purpose: no premixed hashes, no
+//! early exits except those that the rules prescribe, and one murmur3 call for each hash function
+//! and element.
 
 pub mod script;
 pub mod tree;
@@ -22,14 +23,14 @@ pub struct SlowFilter {
     pub flags: u8,
 }
 
-/// Why a transaction matches the filter.
+/// Reason why a transaction matches the filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The filter has no data, which matches everything.
     EmptyFilter,
     Txid,
-    /// Output `output` matched with its non-empty push number `push`. `inserted` is `true` if its
-    /// outpoint was inserted into the filter.
+    /// Output `output` matched with its non-empty push number `push`. `inserted` is `true` if the
+    /// outpoint of the output was inserted into the filter.
     Output {
         output: usize,
         push: usize,

@@ -231,8 +231,8 @@ fn invalid_unrequested_and_passed_over() {
     let hash = world.blocks[1].block_hash();
     assert!(world.findings.contains(&Finding::Unanswered(hash)));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // After a second request, an answer could also be the late answer to the first one. It proves
-    // inclusion, but is no evidence against the node.
+    // After a second request, an answer could also be the late answer to the first one. Such an
+    // answer proves inclusion, but is no evidence against the node.
     world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
     world.settle();

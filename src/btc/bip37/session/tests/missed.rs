@@ -77,8 +77,8 @@ fn no_one_is_sent_back_to_a_dropped_block() {
     assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
 }
 
-/// The next script of a keychain has the same filter element as another watched script. A payment
-/// to the new script was a false positive until then.
+/// The next script of a keychain has the same filter element as another watched script. Before the
+/// keychain reveals the new script, a payment to it is a false positive.
 #[test]
 fn a_new_script_whose_element_is_not_new() {
     let hash = WPubkeyHash::hash(&[7]);

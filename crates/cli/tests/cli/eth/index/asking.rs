@@ -82,11 +82,13 @@ fn sealed_sections_answer_as_headers_do() {
         let link = json!({ "number": expected, "hash": keccak256(header) });
         assert_eq!(summary["link"], link);
         let Output { stdout: page, stderr: warnings, .. } = run(&args);
-        let how =
-            format!("block {last} by the headers up to block {last_sealed}, {}", keccak256(header));
+        let how = format!(
+            "block {last}, use the headers up to block {last_sealed}, {}",
+            keccak256(header)
+        );
         assert_eq!(warnings.contains(&how), !hashes, "{warnings}");
         assert!(page.contains("not in the index") != hashes, "{page}");
-        assert!(warnings.contains("an index is as good as its builder"), "{warnings}");
+        assert!(warnings.contains("as reliable as the builder of the index"), "{warnings}");
         fs::remove_dir_all(&index).expect("removed");
     }
 }
@@ -141,7 +143,9 @@ fn explained_as_forecast_from_headers() {
     let density: Vec<_> = density.map(|density| density.expect("a number")).collect();
     assert!(density.is_sorted() && density[0] >= 0.5, "{density:?}");
     let page = run(&args).stdout;
-    for words in ["addresses  0x", "0 of 1 sections", "308 unsealed blocks", "row, as read"] {
+    for words in
+        ["addresses  0x", "0 of 1 sections", "308 unsealed blocks", "row, in reading order"]
+    {
         assert!(page.contains(words), "{words}: {page}");
     }
 }
@@ -203,7 +207,11 @@ fn slips() {
     let query = |args: &[&str], code, words: &[&str]| {
         fails(&[&["eth", "index", "query", &index], args].concat(), b"", code, words);
     };
-    query(&["--from", "1"], BAD_INPUT, &["begins at block 22431080, the range at block 1"]);
+    query(
+        &["--from", "1"],
+        BAD_INPUT,
+        &["begins at block 22431080, but the range begins at block 1"],
+    );
     query(&["--to", "22431087"], BAD_INPUT, &["ends at block 22431086"]);
     query(&["--from", "22431085", "--to", "22431084"], USAGE, &["--from"]);
     let at = folder.write("hash.json", json!({ "blockHash": B256::ZERO }).to_string());

@@ -13,7 +13,7 @@ fn an_index_is_compared_with_its_headers() {
         let alone = json_of(&verify, YES);
         assert_eq!((&alone["valid"], &alone["compared"]), (&json!(true), &Value::Null));
         assert_eq!((&alone["blocks"], &alone["sections"]), (&json!(BLOCKS), &json!(1)));
-        assert!(text(&alone["warnings"][0]).contains("finds accidents"));
+        assert!(text(&alone["warnings"][0]).contains("detects only accidents"));
         let whole = json_of(&[&verify[..], &[&headers]].concat(), YES);
         assert_eq!(
             whole["compared"],
@@ -78,7 +78,8 @@ fn damage_is_named() {
             damaged[at] ^= 0x10;
             fs::write(&path, &damaged).expect("written");
             let found = run(&["eth", "index", "verify", &index, "--json"]);
-            // The end of a tail may come from an interrupted writer, and is ignored then.
+            // An interrupted writer may leave a truncated tail. `verify` ignores an invalid end of
+            // a tail.
             let cut = found.code == YES && is_tail;
             assert!(cut || found.code == BAD_INPUT, "{name} {at}: {}", found.stderr);
             if !cut && !found.stdout.is_empty() {

@@ -37,11 +37,15 @@ fn without_an_anchor_it_is_the_providers_own_word() {
     let json = audit(&[&server], &[], YES);
     assert_eq!((&json["anchored_to"], &json["anchor_from"]), (&Value::Null, &json!("provider")));
     assert_eq!(json["anchor"], json!({ "number": 17_686_112, "hash": anchor() }));
-    assert!(text(&json["warnings"][0]).contains("the provider's own word"), "{json}");
+    assert!(text(&json["warnings"][0]).contains("the provider claims"), "{json}");
     let urls = [server.url()];
     let output = discreet(&audit_args(&urls, &[]));
     assert!(output.stderr.contains("\nwarning: no --anchor"), "{}", output.stderr);
-    assert!(output.stdout.starts_with("complete by its own chain"), "{}", output.stdout);
+    assert!(
+        output.stdout.starts_with("complete if the provider's blocks are on the chain"),
+        "{}",
+        output.stdout
+    );
     // An answer that contradicts the provider's own chain is wrong all the same.
     let liar = provider(Chain::real_and(0), |_, method, _| {
         (method == "eth_getLogs").then(|| Ok(json!(answer()[1..])))
@@ -295,7 +299,8 @@ fn whose_word_the_chain_is_is_said() {
         let json = audit(&[&server], &[&["--anchor", &anchor][..], more].concat(), YES);
         assert_eq!((&json["chain_id"], &json["chain_from"]), (&json!(1), &json!(from)));
         let warnings = json["warnings"].to_string();
-        let is_said = warnings.contains("of chain 1, ethereum, is the word of the provider");
+        let is_said =
+            warnings.contains("only the provider claims that the blocks are of chain 1, ethereum");
         assert_eq!(is_said, from == "provider", "{warnings}");
     }
 }

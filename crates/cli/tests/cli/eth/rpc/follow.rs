@@ -160,5 +160,5 @@ fn another_start_than_that_of_the_file_is_refused() {
         assert!(output.stderr.contains(words), "{}", output.stderr);
     };
     refused(json!({ "fromBlock": "0x10dde60" }), "--from is 17686112");
-    refused(json!({ "toBlock": "finalized" }), "toBlock has to be a number or latest");
+    refused(json!({ "toBlock": "finalized" }), "toBlock must be a number or latest");
 }
