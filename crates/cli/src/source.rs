@@ -26,24 +26,27 @@ pub(crate) enum Bytes {
     Argument(Cursor<Vec<u8>>),
 }
 
-/// Returns `true` if standard input is a pipe, a socket or a file. A terminal or `/dev/null` is not
-/// read unless `-` is given.
+/// Returns `true` if standard input is a pipe, a socket or a file, and not empty. Waits for the first
+/// byte. A terminal or `/dev/null` is not read unless `-` is given.
 pub(crate) fn stdin_is_piped() -> bool {
-    #[cfg(unix)]
-    {
-        use std::os::fd::AsFd as _;
-        use std::os::unix::fs::FileTypeExt as _;
+    is_pipe_or_file() && io::stdin().lock().fill_buf().is_ok_and(|bytes| !bytes.is_empty())
+}
 
-        let stdin = io::stdin().as_fd().try_clone_to_owned();
-        let kind = stdin.and_then(|stdin| Ok(File::from(stdin).metadata()?.file_type()));
-        kind.is_ok_and(|kind| kind.is_file() || kind.is_fifo() || kind.is_socket())
-    }
-    #[cfg(not(unix))]
-    {
-        use std::io::IsTerminal as _;
+#[cfg(unix)]
+fn is_pipe_or_file() -> bool {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::FileTypeExt as _;
 
-        !io::stdin().is_terminal()
-    }
+    let stdin = io::stdin().as_fd().try_clone_to_owned();
+    let kind = stdin.and_then(|stdin| Ok(File::from(stdin).metadata()?.file_type()));
+    kind.is_ok_and(|kind| kind.is_file() || kind.is_fifo() || kind.is_socket())
+}
+
+#[cfg(not(unix))]
+fn is_pipe_or_file() -> bool {
+    use std::io::IsTerminal as _;
+
+    !io::stdin().is_terminal()
 }
 
 impl Source {

@@ -101,7 +101,9 @@ fn match_refuses_with_the_place_and_the_reason() {
     let fails = |args: &[&str], code, words: &[&str]| {
         fails(&[&["btc", "match"], args].concat(), b"00", code, words);
     };
-    fails(&[filter], USAGE, &["BLOCK|TX"]);
+    let missing = run(&["btc", "match", filter]);
+    assert_eq!(missing.code, USAGE, "{}", missing.stderr);
+    assert!(missing.stderr.contains("BLOCK|TX"), "{}", missing.stderr);
     fails(&[filter, "-", "-"], USAGE, &["only once"]);
     fails(&["-", "-"], USAGE, &["only once"]);
     fails(&[filter, "00"], BAD_INPUT, &["neither a block", "nor a transaction"]);

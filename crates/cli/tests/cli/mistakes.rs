@@ -75,8 +75,50 @@ fn manual_pages_are_counted_and_replaced_only_with_force() {
     assert!(page.contains("eth") && page.contains("scan"), "{page}");
     let written = fs::read_dir(&folder.0).expect("a folder").count() as u64;
     assert_eq!(pages, written - 1, "all but the other program's page");
-    fails(&args, b"", BAD_INPUT, &["chainsieve.1", "--force"]);
+    fails(&args, b"", BAD_INPUT, &["exists", "--force"]);
+    // One page is enough.
+    for entry in fs::read_dir(&folder.0).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if !["other.1", "chainsieve-eth-scan.1"].iter().any(|name| path.ends_with(name)) {
+            fs::remove_file(path).expect("removed");
+        }
+    }
+    fails(&args, b"", BAD_INPUT, &["chainsieve-eth-scan.1", "--force"]);
     assert_eq!(json_of(&[&args[..], &["--force"]].concat(), YES)["pages"], pages);
+}
+
+/// A command that lacks its input reads what is piped into it, as with `-`.
+#[test]
+fn a_missing_input_is_read_from_a_pipe() {
+    let block = block_757753();
+    let address = "1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn";
+    let everything = "00010000000000000001";
+    let commands: [(&[&str], &str); 4] = [
+        (&["btc", "bloom", "info"], everything),
+        (&["btc", "bloom", "new", "--tweak", "1"], address),
+        (&["btc", "match", everything], &block),
+        (&["btc", "prove", "make", "--filter", everything], &block),
+    ];
+    for (args, input) in commands {
+        let piped = run_with(args, input.as_bytes());
+        let named = run_with(&[args, &["-"]].concat(), input.as_bytes());
+        assert_eq!(piped.stdout, named.stdout, "{args:?}: {}", piped.stderr);
+        assert_eq!((piped.code, named.code), (YES, YES), "{args:?}: {}", piped.stderr);
+        assert_eq!(run(args).code, USAGE, "{args:?}: nothing is piped");
+    }
+}
+
+#[test]
+fn verbose_notes_begin_with_the_time() {
+    let plain = run(&["demo"]);
+    let verbose = run(&["demo", "-v"]);
+    assert_eq!((plain.code, verbose.code), (YES, YES));
+    let last = verbose.stderr.lines().last().expect("a note");
+    let (time, text) = last.trim_start().split_once(" s  ").expect("a time");
+    assert!(time.parse::<f64>().expect("seconds") >= 0.0, "{last}");
+    assert_eq!(text, "the command ends");
+    assert!(!plain.stderr.contains("the command ends"), "{}", plain.stderr);
+    fails(&["demo", "-q", "-v"], b"", USAGE, &["--quiet", "--verbose"]);
 }
 
 #[test]
