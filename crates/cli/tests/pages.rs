@@ -37,6 +37,47 @@ fn pages_stay_short() {
     }
 }
 
+#[test]
+fn the_recording_shows_the_demo() {
+    let shown = shown(&["demo".to_owned()], false, &root());
+    assert_is_picture("demo.svg", &recording(&without_times(&shown)));
+}
+
+/// Compares a picture of `docs/` with its text now. If the environment has `CHAINSIEVE_DRAW`, writes
+/// the picture instead.
+fn assert_is_picture(name: &str, drawn: &str) {
+    let path = root().join("docs").join(name);
+    if env::var_os("CHAINSIEVE_DRAW").is_some() {
+        fs::write(&path, drawn).expect("written");
+    }
+    let kept = fs::read_to_string(&path).expect("a picture");
+    assert!(kept == drawn, "{name} is outdated: run the test with CHAINSIEVE_DRAW=1");
+}
+
+/// Returns an SVG of a terminal in which the lines of a command's output appear one after the other.
+fn recording(output: &str) -> String {
+    const LINE: usize = 18;
+    let mut lines = vec!["$ chainsieve demo"];
+    lines.extend(output.lines());
+    let height = LINE * (lines.len() + 1);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 940 {height}\" role=\"img\">\n\
+         <title>Output of chainsieve demo</title>\n<style>\n\
+         text {{ font: 13px monospace; fill: #e6edf3; white-space: pre; animation: show 0.2s both }}\n\
+         @keyframes show {{ from {{ opacity: 0 }} }}\n\
+         @media (prefers-reduced-motion) {{ text {{ animation: none }} }}\n\
+         </style>\n<rect width=\"940\" height=\"{height}\" rx=\"8\" fill=\"#0d1117\"/>\n"
+    );
+    for (number, line) in (1..).zip(&lines) {
+        let text = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let (y, delay) = (LINE * number, 0.15 * f64::from(u32::try_from(number).expect("a line")));
+        svg += &format!(
+            "<text x=\"14\" y=\"{y}\" style=\"animation-delay:{delay:.2}s\">{text}</text>\n"
+        );
+    }
+    svg + "</svg>\n"
+}
+
 /// Runs the commands of a page in a directory of its own. Returns the number of commands whose
 /// output was compared.
 fn run_page(page: &Path) -> usize {
@@ -67,7 +108,7 @@ fn run_page(page: &Path) -> usize {
             compared += 1;
         } else if let Some(folder) = command.strip_prefix("mkdir ") {
             fs::create_dir(directory.join(folder)).expect("made");
-        } else if let Some((command, file)) = command.split_once(" > ") {
+        } else if let Some((command, file)) = command.rsplit_once(" > ") {
             let text = match command.split_once(' ') {
                 Some(("jq", arguments)) => jq(arguments),
                 Some(("echo", text)) => text.trim_matches('\'').to_owned(),
@@ -79,6 +120,11 @@ fn run_page(page: &Path) -> usize {
         }
     }
     drop(servers);
+    for name in ["fill.svg"] {
+        if let Ok(drawn) = fs::read_to_string(directory.join(name)) {
+            assert_is_picture(name, &drawn);
+        }
+    }
     fs::remove_dir_all(&directory).expect("removed");
     compared
 }
@@ -218,20 +264,27 @@ fn copy(from: &Path, to: &Path) {
 /// of the elements of a slice, the start of a member of each element, or a list without one
 /// element.
 fn jq(arguments: &str) -> String {
-    let mut words = arguments.trim_start_matches("-r ").split(' ');
-    let filter = words.next().expect("a filter").trim_matches('\'');
+    let arguments = arguments.trim_start_matches("-r ");
+    let (filter, files) = match arguments.strip_prefix('\'') {
+        Some(quoted) => quoted.split_once("' ").expect("a quoted filter"),
+        None => arguments.split_once(' ').expect("a filter"),
+    };
     let mut out = String::new();
     let mut print = |value: &serde_json::Value| {
         out += &value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         out.push('\n');
     };
-    for file in words {
+    for file in files.split(' ') {
         let json = fs::read(root().join(file)).expect("fixture");
         let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
         if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])"))
         {
             json.as_array_mut().expect("a list").remove(index.parse().expect("an index"));
             print(&json);
+        } else if filter == r#".[] | select(.chain == "mainnet" and .number > 0).header"# {
+            let rows = json.as_array().expect("a list").iter();
+            let wanted = rows.filter(|row| row["chain"] == "mainnet" && row["number"] != 0);
+            wanted.for_each(|row| print(&row["header"]));
         } else if let Some((slice, member)) = filter.split_once("][].") {
             let (start, end) = slice[2..].split_once(':').expect("a slice");
             let slice = start.parse().expect("a number")..end.parse().expect("a number");

@@ -53,7 +53,9 @@ impl Parts<'_> {
         let known = peer.num_checkpoints();
         let first = self.claims.first_interval() as usize;
         let checkpoints = (height / CHECKPOINT_INTERVAL) as usize;
-        // The last checkpoint also follows from the hashes of its interval, which are requested
+        // Below the first wanted interval, no hashes are requested, so the checkpoints there are
+        // needed: the last of them is the header before the first wanted interval. From there on,
+        // the last checkpoint also follows from the hashes of its interval, which are requested
         // anyway.
         if checkpoints > known && (known + 1 < first || checkpoints > known + 1) {
             let stop = turn.block_at(height).expect("at or below the tip");

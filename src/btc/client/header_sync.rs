@@ -19,7 +19,7 @@ use crate::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
 use crate::steady_clock::SteadyClock;
 
-/// Maximum number of headers of one branch that are collected outside the chain: 94 MB, or more
+/// Maximum number of headers of one branch that are collected outside the chain: 96 MB, or more
 /// than twenty years of blocks. A branch that does not fit among the side branches can only be
 /// added in one piece, so it must be collected first.
 const MAX_BRANCH: usize = 1_200_000;
@@ -33,8 +33,8 @@ const MAX_REPEATED: u32 = 10;
 /// peers no longer wait for the peer, since it may repeat them for ever. One or two such messages
 /// are usual if another peer was asked for the same headers.
 const MAX_AWAITED: u32 = 3;
-/// Maximum number of messages in a row that connect to no known header: Core's
-/// `MAX_NUM_UNCONNECTING_HEADERS_MSGS`.
+/// Maximum number of messages in a row that connect to no known header: as in Bitcoin Core up to
+/// version 27 (`MAX_NUM_UNCONNECTING_HEADERS_MSGS`).
 const MAX_UNCONNECTED: u32 = 10;
 /// Time after which a peer whose headers are ahead of the clock is asked again. An estimate: half
 /// the mean time between two blocks.
@@ -371,7 +371,7 @@ impl HeaderSync {
         match cause {
             HeaderError::Orphan { parent } => {
                 // Honest peers also send such headers, if a block is announced while the answer is
-                // in flight. Core also counts such messages and tolerates a few.
+                // in flight. So a few are tolerated, as in Bitcoin Core up to version 27.
                 peer.unconnected += 1;
                 (peer.wants, peer.full) = (true, false);
                 let count = peer.unconnected;

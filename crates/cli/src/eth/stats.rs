@@ -36,7 +36,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
     }
     let rows = match args.by {
         Buckets::Auto => stats.merged(ROWS),
-        Buckets::Month | Buckets::Blocks(_) => stats.buckets.clone(),
+        Buckets::Year | Buckets::Month | Buckets::Blocks(_) => stats.buckets.clone(),
     };
     let total = stats.total();
     if let Some(path) = &args.svg {
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &StatsArgs) -> anyhow::Result<Report> {
 /// Statistics of a group of blocks.
 #[derive(Debug, Clone)]
 pub(super) struct Bucket {
-    /// The position of the bucket: block number divided by the width, or months since year 0.
+    /// The position of the bucket: block number divided by the width, a year, or months since year 0.
     pub(super) key: u64,
     pub(super) first: u64,
     pub(super) last: u64,
@@ -131,10 +131,10 @@ impl Bucket {
     }
 }
 
-/// The headers so far, in buckets by number or by month, ascending.
+/// The headers so far, in buckets by number, year or month, ascending.
 struct Stats {
     by: Buckets,
-    /// Number of blocks that a bucket covers; 1 if buckets are months.
+    /// Number of blocks that a bucket covers; 1 if buckets are years or months.
     width: u64,
     buckets: Vec<Bucket>,
     last: Option<(B256, u64)>,
@@ -155,6 +155,7 @@ impl Stats {
             .is_none_or(|(hash, last)| hash == parent && last.checked_add(1) == Some(number));
         self.last = Some((header.hash(), number));
         let key = match self.by {
+            Buckets::Year => Utc::new(header.timestamp()).year,
             Buckets::Month => {
                 let Utc { year, month, .. } = Utc::new(header.timestamp());
                 year * 12 + month - 1
@@ -187,11 +188,11 @@ impl Stats {
         total
     }
 
-    /// Returns at most `most` buckets, each of a round number of blocks or months.
+    /// Returns at most `most` buckets, each of a round number of blocks, years or months.
     fn merged(&self, most: usize) -> Vec<Bucket> {
         let steps = match self.by {
             Buckets::Month => [3, 12, 60, 120, 1200_u64],
-            Buckets::Auto | Buckets::Blocks(_) => [2, 5, 10, 20, 50],
+            Buckets::Auto | Buckets::Year | Buckets::Blocks(_) => [2, 5, 10, 20, 50],
         };
         let mut merged = self.buckets.clone();
         let mut scale = 1_u64;
@@ -222,19 +223,18 @@ fn group(buckets: Vec<Bucket>, by: u64) -> Vec<Bucket> {
 }
 
 /// Adds a table with a row for each bucket, and a row for all blocks if there are several buckets.
-pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by_month: bool) {
+pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by: Buckets) {
     let cells = |bucket: &Bucket, name: String| {
         let fills = &bucket.fills;
         let percent = |share: f64| format!("{:.1} %", share * 100.0);
         let [one, two, three] = bucket.rates().map(share);
         let from = Utc::new(bucket.first_time);
         let to = Utc::new(bucket.last_time);
-        let time = if by_month {
-            format!("{:04}-{:02}", from.year, from.month)
-        } else if from.date() == to.date() {
-            from.date()
-        } else {
-            format!("{} to {}", from.date(), to.date())
+        let time = match by {
+            Buckets::Year => format!("{:04}", from.year),
+            Buckets::Month => format!("{:04}-{:02}", from.year, from.month),
+            Buckets::Auto | Buckets::Blocks(_) if from.date() == to.date() => from.date(),
+            Buckets::Auto | Buckets::Blocks(_) => format!("{} to {}", from.date(), to.date()),
         };
         vec![
             name,
@@ -272,7 +272,7 @@ pub(super) fn table(page: &mut Page, rows: &[Bucket], total: &Bucket, by_month: 
 
 fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page {
     let mut page = Page::default();
-    table(&mut page, rows, total, args.by == Buckets::Month);
+    table(&mut page, rows, total, args.by);
     let fills = &total.fills;
     let mut notes = Vec::new();
     if fills.empty() > 0 {
@@ -299,12 +299,12 @@ fn page(rows: &[Bucket], total: &Bucket, linked: bool, args: &StatsArgs) -> Page
 }
 
 fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
-    let by_month = args.by == Buckets::Month;
+    let by_time = matches!(args.by, Buckets::Year | Buckets::Month);
     let points = stats
         .merged(POINTS)
         .iter()
         .map(|bucket| Point {
-            x: if by_month {
+            x: if by_time {
                 f64::midpoint(float(bucket.first_time), float(bucket.last_time))
             } else {
                 f64::midpoint(float(bucket.first), float(bucket.last))
@@ -324,5 +324,5 @@ fn chart(stats: &Stats, args: &StatsArgs, total: &Bucket) -> Chart {
         Utc::new(total.first_time).date(),
         Utc::new(total.last_time).date()
     );
-    Chart { title, subtitle, by_time: by_month, points }
+    Chart { title, subtitle, by_time, points }
 }

@@ -239,6 +239,8 @@ impl Caller {
         calls: usize,
     ) -> Result<Vec<Option<Reply<'a>>>, RpcError> {
         let text = body.text.trim_start();
+        // By JSON-RPC 2.0, the answer to a batch is an array. A node that refuses the whole batch
+        // answers with one object.
         if !text.starts_with('[') {
             return Err(self.refused(body, calls));
         }

@@ -147,6 +147,8 @@ impl Endpoint {
         if name.is_empty() || !name.bytes().all(in_name) {
             return Err("the name of a header may contain only letters, digits and hyphens");
         }
+        // A line break would add another header to the request. Tabs and bytes from 0x80, which
+        // RFC 9110 allows, occur in no API key and are most likely a mistake.
         if !value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) {
             return Err("the value of a header may contain only printable ASCII characters");
         }

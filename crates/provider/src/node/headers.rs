@@ -176,6 +176,7 @@ impl Node {
             Err(error) => return Err(error),
         };
         if answers.iter().any(|answer| matches!(answer, Err(RpcError::MethodMissing { .. }))) {
+            // The note is given once, although parallel requests find it out.
             if self.raw_headers.set_missing() {
                 self.note(&Note::NoRawHeaders);
             }

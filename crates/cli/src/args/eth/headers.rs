@@ -78,7 +78,7 @@ rates[…]}]. A fill is a share of 2048 bits, a time is in seconds since 1970."
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) source: HeadersArgs,
-    /// The rows of the table: auto, month, or a number of blocks
+    /// The rows of the table: auto, year, month, or a number of blocks
     #[arg(long, value_name = "ROWS", default_value = "auto")]
     pub(crate) by: Buckets,
     /// Write a chart to this file, for light and dark pages
@@ -96,6 +96,8 @@ pub(crate) struct StatsArgs {
 pub(crate) enum Buckets {
     /// A round number of blocks, chosen so that the table has about twenty rows.
     Auto,
+    /// A year.
+    Year,
     /// A month.
     Month,
     /// This number of blocks.
@@ -108,6 +110,7 @@ impl FromStr for Buckets {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
             "auto" => Ok(Self::Auto),
+            "year" => Ok(Self::Year),
             "month" => Ok(Self::Month),
             number => number
                 .replace([',', '_'], "")
@@ -115,7 +118,7 @@ impl FromStr for Buckets {
                 .ok()
                 .filter(|&blocks| blocks > 0)
                 .map(Self::Blocks)
-                .ok_or("neither auto, month nor a number of blocks"),
+                .ok_or("neither auto, year, month nor a number of blocks"),
         }
     }
 }

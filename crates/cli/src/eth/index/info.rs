@@ -5,7 +5,7 @@ use chainsieve::eth::index::IndexError;
 use serde_json::json;
 
 use super::{MappedIndex, SECTION, named, numbers, size};
-use crate::args::eth::InfoArgs;
+use crate::args::eth::{Buckets, InfoArgs};
 use crate::calendar::Utc;
 use crate::eth::stats::{self, Bucket};
 use crate::exit::Exit;
@@ -94,7 +94,7 @@ pub(super) fn run(args: &InfoArgs) -> anyhow::Result<Report> {
         }
         page.line("");
     }
-    stats::table(&mut page, &rows, &total, false);
+    stats::table(&mut page, &rows, &total, Buckets::Auto);
     Ok(Report::new(page, json, Exit::Yes))
 }
 
