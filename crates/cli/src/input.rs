@@ -91,12 +91,17 @@ impl Reader {
     /// Reads the bytes of a file or of standard input; returns a hex argument as text, not decoded.
     pub(crate) fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         if argument == "-" {
-            return Ok(Input { source: "standard input".into(), bytes: self.stdin()? });
+            let bytes = self.stdin()?;
+            // Otherwise no bytes, or a line break, would be taken for a malformed filter or proof.
+            if bytes.trim_ascii().is_empty() {
+                bail!("{what}, standard input: the input is empty");
+            }
+            return Ok(Input { source: "standard input".into(), bytes });
         }
         let path = Path::new(argument);
         if path.exists() {
             let bytes = fs::read(path).with_context(|| format!("{what}, {argument}"))?;
-            if bytes.is_empty() {
+            if bytes.trim_ascii().is_empty() {
                 bail!("{what}, {argument}: the file is empty");
             }
             return Ok(Input { source: argument.to_owned(), bytes });

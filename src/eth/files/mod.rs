@@ -2,8 +2,8 @@
 //!
 //! - [`HeaderReader`] reads the headers of a file, and detects its [format](FileFormat) from the
 //!   first bytes.
-//! - [`BlockEntries`] reads the bodies or the receipts of an archive.
-//! - [`Archive`] reads every entry of an archive.
+//! - `BlockEntries` reads the bodies or the receipts of an archive.
+//! - `Archive` reads every entry of an archive.
 //! - [`JsonValues`] splits a JSON text of any size into its values.
 //!
 //! All readers read from an [`Input`], which wraps a [`Read`](std::io::Read): a file, standard

@@ -173,7 +173,10 @@ pub(crate) fn detect(text: &str) -> anyhow::Result<(Kind, &str)> {
         bail!("{shown}: an extended key has no script: write a descriptor, such as wpkh(KEY/0/*)");
     }
     if hex::decode(text).is_ok() {
-        bail!("{shown}: the kind of this hex is unknown: write script:HEX, data:HEX or txid:HEX");
+        bail!(
+            "{shown}: the kind of this hex is unknown: write script:HEX, or for a Bloom filter also \
+             data:HEX or txid:HEX"
+        );
     }
     bail!("{shown}: this is neither an address, TXID:VOUT, a public key nor a descriptor");
 }

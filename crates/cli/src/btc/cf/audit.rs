@@ -216,9 +216,9 @@ fn report(
             json["reason"] = words(verdict).into();
             json["missing_txids"] = missing.iter().map(ToString::to_string).collect();
             warnings.push(format!(
-                "to decide, give with --prev-txs the {} transactions whose outputs the block \
-                 spends: --json lists their ids",
-                grouped(missing.len())
+                "to decide, give with --prev-txs the {} whose outputs the block spends: --json \
+                 lists the transaction ids",
+                count(missing.len(), "transaction")
             ));
         }
     }

@@ -231,9 +231,10 @@ impl<'a> Adding<'a> {
         let sealed_now = (sealed - self.sealed_before.min(sealed)) / SECTION;
         let mut warnings = self.warnings;
         if self.added == 0 && self.removed_blocks == 0 && warnings.is_empty() {
-            warnings.push(String::from(
-                "nothing was added: the index already has a block for each of these headers. Sealed \
-                 blocks are not compared; to compare them, use `chainsieve eth index verify`",
+            warnings.push(format!(
+                "nothing was added: the index ends at block {}, and no header is of a later block. \
+                 Sealed blocks are not compared; to compare them, use `chainsieve eth index verify`",
+                grouped(last)
             ));
         }
         let json = json!({
