@@ -41,7 +41,9 @@ impl SteadyClock {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use core::time::Duration;
+
+    use crate::steady_clock::SteadyClock;
 
     #[test]
     fn what_passes_counts_and_setting_back_does_not() {

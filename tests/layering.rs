@@ -26,8 +26,9 @@ const PACKAGES: [(&str, &[&str]); 8] = [
 /// Returns the other modules that a top-level module may use, for `src` and `crates/lanes/src`.
 fn may_use(module: &str) -> Option<&'static [&'static str]> {
     Some(match module {
-        "simd" | "names" | "btc" | "eth" => &[],
+        "simd" | "names" | "steady_clock" => &[],
         "bits" | "hash" => &["simd"],
+        "btc" | "eth" => &["steady_clock"],
         _ => return None,
     })
 }

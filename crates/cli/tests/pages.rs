@@ -71,9 +71,10 @@ fn recording(output: &str) -> String {
     for (number, line) in (1..).zip(&lines) {
         let text = line.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         let (y, delay) = (LINE * number, 0.15 * f64::from(u32::try_from(number).expect("a line")));
-        svg += &format!(
+        let element = format!(
             "<text x=\"14\" y=\"{y}\" style=\"animation-delay:{delay:.2}s\">{text}</text>\n"
         );
+        svg += &element;
     }
     svg + "</svg>\n"
 }
