@@ -60,8 +60,8 @@ pub(crate) fn midnight(year: u64, month: u64, day: u64) -> u64 {
 
 /// Parses a day such as `2023-07-13` and returns the Unix time at which it starts in UTC.
 ///
-/// Returns `None` if the text is not a day from 1970 on whose start fits into 32 bits, as times of
-/// Bitcoin headers do.
+/// Returns `None` if the text is not a day, if the day is before 1970, or if its start does not fit
+/// into the 32 bits of a Bitcoin header's time.
 pub(crate) fn day_start(text: &str) -> Option<u32> {
     let number = |digits: Range<usize>| text.get(digits)?.parse::<u64>().ok();
     let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);

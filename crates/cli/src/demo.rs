@@ -23,8 +23,9 @@ use crate::output::{Page, Report, duration, rate_with_separators, with_separator
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 const HEIGHT: u64 = 757_753;
-/// A wallet with a segwit address, an older one, and a coin that it received before. The null
-/// outpoint is what every coinbase transaction spends, and the coinbase shows the tree's height.
+/// A wallet with a segwit address, an older address, and a coin that it received before. Every
+/// coinbase transaction spends the null outpoint, and the coinbase proves the height of the merkle
+/// tree.
 const WATCHED: [(&str, &str); 4] = [
     ("bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n", "a segwit address"),
     ("1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn", "a legacy (P2PKH) address"),
@@ -39,7 +40,8 @@ const WATCHED: [(&str, &str); 4] = [
 const ELEMENTS: u32 = 8;
 /// False-positive rate, high enough to show false positives in a single block.
 const RATE: f64 = 0.01;
-/// Tweak of the filter. A real wallet draws it at random once; here it is fixed for equal runs.
+/// Tweak of the filter. A real wallet draws a random tweak once. The demo uses a fixed tweak, so
+/// that all runs are equal.
 const TWEAK: u32 = 1;
 
 pub(crate) fn run() -> anyhow::Result<Report> {
@@ -51,7 +53,7 @@ pub(crate) fn run() -> anyhow::Result<Report> {
     Ok(Report::new(page, json, Exit::Yes))
 }
 
-/// Runs the wallet and the node; each uses only what the other one sent.
+/// Runs the wallet and the node; each side uses only the data that the other side sent.
 fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
     let block: Block = deserialize(raw)?;
     page.line(format!(

@@ -13,13 +13,13 @@ use crate::args::UsageError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {
-    /// The command did its work, and if it asked a question, the answer is yes.
+    /// The command succeeded. If the command answers a question, the answer is yes.
     Yes = 0,
     /// Nothing matched.
     No = 1,
     /// The command line is invalid; `clap` exits with the same code.
     Usage = 2,
-    /// Proven wrong: an incomplete or false answer, an invalid proof or filter.
+    /// Proven wrong: an incomplete or false answer, an invalid proof, or an invalid filter.
     Wrong = 3,
     /// The evidence does not decide the question, or the command gave up.
     Undecided = 4,
@@ -48,7 +48,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with an exit code of its own, in place of [`Exit::Failed`].
+/// An error with an exit code of its own, which replaces [`Exit::Failed`].
 #[derive(Debug, Error)]
 #[error("{error:#}")]
 struct Coded {
@@ -111,7 +111,8 @@ impl Exit {
             | Fault::IndexUnsound(_)
             | Fault::GaveUp { error: AnswerError::Failed(_), .. }
             | Fault::NoReceipts { error: AnswerError::Failed(_), .. } => Self::Failed,
-            // It is unknown which side is wrong, or the provider delivers nothing more.
+            // After any other error, it is unknown which side is wrong, or the provider delivers no
+            // more data.
             _ => Self::Undecided,
         }
     }

@@ -129,8 +129,8 @@ impl Reader {
 
 /// Returns `bytes` as text if all characters are printable or white space.
 ///
-/// Such input is taken for hex. Raw filters, blocks and transactions contain zero bytes, so they
-/// are not printable.
+/// The caller decodes such text as hex. Raw filters, blocks and transactions contain zero bytes, so
+/// they are not printable.
 fn as_hex_text(bytes: &[u8]) -> Option<&str> {
     let text = str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
@@ -178,7 +178,8 @@ pub(crate) fn shorten(text: &str) -> String {
     }
 }
 
-/// Returns a path for a message. A URL in its place is hidden, as [`shorten`] does.
+/// Returns a path for a message. If a URL was given instead of a path, the URL is hidden, as in
+/// [`shorten`].
 pub(crate) fn named(path: &Path) -> String {
     let text = path.display().to_string();
     if text.contains("://") { shorten(&text) } else { text }

@@ -74,9 +74,9 @@ const MAY_BE_STDIN: [&str; 9] = [
     "<PROOF>",
 ];
 
-/// Parses the command line. If a required argument is missing, parsing is tried again: an `eth`
-/// command with `--rpc` and the URL of `ETH_RPC_URL`, another one with `-` if standard input is
-/// piped.
+/// Parses the command line. If a required argument is missing, the command line is parsed again
+/// with a further argument: `--rpc` with the URL of `ETH_RPC_URL` for an `eth` command, or `-` for
+/// another command if standard input is piped.
 fn parse() -> Result<Cli, clap::Error> {
     let mut args: Vec<OsString> = env::args_os().collect();
     Cli::try_parse_from(&args).or_else(|error| {

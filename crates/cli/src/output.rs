@@ -38,7 +38,8 @@ impl Report {
         Self { payload: payload.into(), ..self }
     }
 
-    /// The JSON is the last of many lines, and so takes one line itself: the one of kind `summary`.
+    /// Makes the JSON the last line after other lines of JSON. The JSON is then printed on one
+    /// line, of kind `summary`.
     pub(crate) fn after_lines(self) -> Self {
         Self { is_last_line: true, json: tagged("summary", self.json), ..self }
     }
@@ -51,7 +52,7 @@ impl Report {
     pub(crate) fn print(self, json: bool) -> anyhow::Result<ExitCode> {
         let is_read = match self.write_stdout(json) {
             Ok(()) => true,
-            // The reader of our output went away, which is no error of ours.
+            // The reader of our output closed the pipe, which is not an error of the command.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => false,
             Err(error) => return Err(error.into()),
         };
@@ -61,8 +62,8 @@ impl Report {
         Ok(self.exit.into())
     }
 
-    /// Writes the page if standard output has a payload, and the warnings. A result that nobody reads
-    /// needs no warnings.
+    /// Writes the warnings, and also the page if standard output has a payload. If nobody reads the
+    /// result, no warnings are written.
     fn write_stderr(&self, is_read: bool) {
         let mut stderr = io::stderr().lock();
         let colours = colours(&stderr);
@@ -73,7 +74,7 @@ impl Report {
         if is_read || self.payload.is_some() {
             text += &self.page.render_warnings(colours);
         }
-        // The result is out: that nobody reads standard error does not make it wrong.
+        // The result is already printed. The result stays valid if nobody reads standard error.
         drop(stderr.write_all(text.as_bytes()));
     }
 
@@ -90,12 +91,13 @@ impl Report {
     }
 }
 
-/// A line of JSON, with its line break: of many lines, each says first of which kind it is.
+/// Returns a line of JSON with its line break. The first member of each line names the kind of the
+/// line.
 pub(crate) fn json_line(kind: &str, members: Value) -> String {
     format!("{}\n", tagged(kind, members))
 }
 
-/// The members of an object after `kind`.
+/// Returns a JSON object with the member `kind`, followed by `members`.
 fn tagged(kind: &str, members: Value) -> Value {
     let mut line = Map::new();
     line.insert("kind".into(), kind.into());
@@ -105,7 +107,7 @@ fn tagged(kind: &str, members: Value) -> Value {
     line.into()
 }
 
-/// Lines that are printed while a command goes on.
+/// Lines that are printed while a command runs.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     /// `true` if the reader closed the pipe.
@@ -113,7 +115,7 @@ pub(crate) struct Lines {
     /// Collects the lines instead of printing them.
     #[cfg(test)]
     pub(crate) kept: Option<String>,
-    /// Printing a text that contains this fails.
+    /// Printing fails for a text that contains this string.
     #[cfg(test)]
     pub(crate) fails_at: Option<&'static str>,
 }
@@ -160,7 +162,7 @@ fn colours(stream: &impl IsTerminal) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     parts: Vec<Part>,
-    /// Printed on standard error, after the rest.
+    /// Warnings, which are printed on standard error after the rest of the page.
     warnings: Vec<String>,
 }
 
@@ -190,7 +192,7 @@ impl Page {
         self.parts.push(Part::Table(header, rows));
     }
 
-    /// Appends all of another page; `whose` says in its warnings what they are about.
+    /// Appends another page. If `whose` is given, each warning of that page begins with this name.
     pub(crate) fn append(&mut self, other: Self, whose: Option<&str>) {
         self.parts.extend(other.parts);
         self.warnings.extend(other.warnings.into_iter().map(|text| match whose {
@@ -203,7 +205,7 @@ impl Page {
         self.warnings.extend_from_slice(warnings);
     }
 
-    /// All but the warnings.
+    /// Returns everything except the warnings as text.
     fn render(&self, colours: bool) -> String {
         let paint = |code: &str, text: &str| paint(colours, code, text);
         let mut out = String::new();
@@ -233,7 +235,7 @@ impl Page {
         out
     }
 
-    /// `warning: what`, a line each.
+    /// Returns the warnings, each as a line `warning: what`.
     fn render_warnings(&self, colours: bool) -> String {
         let name = paint(colours, YELLOW, "warning:");
         let mut out = String::new();
@@ -267,7 +269,7 @@ fn aligned(header: &[&str], rows: &[Vec<String>]) -> String {
 pub(crate) fn print_error(error: &anyhow::Error) {
     let mut stderr = io::stderr().lock();
     let name = paint(colours(&stderr), RED, "error:");
-    // Nobody is left to tell if standard error is gone too.
+    // If standard error is closed too, the error cannot be reported anywhere.
     drop(writeln!(stderr, "{name} {}", printable(&format!("{error:#}"))));
 }
 
@@ -337,12 +339,13 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// `12.5 %`, `1 in 9873`, `0`: a rate in words.
+/// Formats a rate: `12.5 %`, `1 in 9873`, `0`.
 pub(crate) fn rate(rate: f64) -> String {
     rate_in(rate, grouped)
 }
 
-/// The same for charts and the demo, which only people read: `1 in 9,873`.
+/// Formats a rate with separators in its numbers: `1 in 9,873`. Charts and the demo use this,
+/// because only people read them.
 pub(crate) fn rate_with_separators(rate: f64) -> String {
     rate_in(rate, with_separators)
 }
@@ -414,7 +417,8 @@ pub(crate) fn grouped(number: impl TryInto<u64>) -> String {
     if *IS_TERMINAL { with_separators(number) } else { number.to_string() }
 }
 
-/// `36,000`, wherever it is printed: in charts and the demo, which only people read.
+/// Formats a number as `36,000` even in a pipe. Charts and the demo use this, because only people
+/// read them.
 pub(crate) fn with_separators(number: impl TryInto<u64>) -> String {
     HumanCount(number.try_into().unwrap_or(u64::MAX)).to_string()
 }
@@ -426,7 +430,7 @@ pub(crate) fn count(number: impl TryInto<u64>, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// Formats a range of blocks: `8,192, 0 to 8,191`.
+/// Formats the number of blocks in a range, and the range: `8,192, 0 to 8,191`.
 pub(crate) fn span(first: u64, last: u64, blocks: u64) -> String {
     format!("{}, {} to {}", grouped(blocks), grouped(first), grouped(last))
 }

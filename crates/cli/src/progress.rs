@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output::is_quiet;
 
-/// Number of bytes from which a progress bar is shown; less is read before anyone looks at a bar.
+/// Minimum number of bytes for which a progress bar is shown. Fewer bytes are read so fast that a
+/// bar is of no use.
 const SHOW: u64 = 32 << 20;
 
 /// Returns the size of a file in bytes; 0 if the argument is not a file.
@@ -21,7 +22,7 @@ pub(crate) fn size(argument: &str) -> u64 {
 pub(crate) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Returns a bar for the bytes of these files; other arguments count as 0 bytes.
+    /// Returns a bar for the bytes of these files; an argument that is not a file adds 0 bytes.
     pub(crate) fn over_files<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
         Self::over(arguments.into_iter().map(size).sum())
     }

@@ -73,7 +73,7 @@ mod tests {
             "bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n",
             "wpkh(xpub6CatWdiZiodmUeTDp8LT5or8nmbKNcuyvz7WyksVFkKB4RHwCD3XyuvPEbvqAQY3rAPshWcMLoP2fMFMKHPJ4ZeZXYVUhLv1VMrjPC7PW6V/0/*)",
             "wallet.xprv.txt",
-            // Whole, with the letters in them.
+            // Complete addresses and keys that contain the letters of a private key's prefix.
             "bc1q7dqjzudr76xf4dnl5hprvm62y0eh9dsc7duge8",
             "3KBQV3vk9fw5qprvgw6SFqcrcbfFyw3FK2",
             "wpkh(xpub661MyMwAqRbcGc5AmjYgqmo9eAniaMC6wZVeiP9F7LdW7aVBVbAYL3yjhSFNdn56gG6mQZUanPRVoLTuPL3TyvcoF9NZ9tjfVANzLTsrujx/0/*)",

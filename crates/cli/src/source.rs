@@ -81,7 +81,8 @@ impl Source {
             bail!("this is a directory, not a file");
         }
         let file = Bytes::File(file);
-        // The length of a pipe or device says nothing about its contents, so it is not seekable.
+        // The reported length of a pipe or device is not the length of its contents, so the stream
+        // is not seekable.
         let input = if metadata.is_file() { Input::seekable(file)? } else { Input::new(file) };
         Ok(Self { name: path.display().to_string(), is_argument: false, input })
     }

@@ -1,5 +1,6 @@
-//! Runs the commands of the README and of `docs/`, and compares their output with the pages. Times are
-//! removed, as they differ. A line `…` matches any lines.
+//! Runs the commands of the README and of `docs/`, and compares their output with the pages. Times
+//! are removed, because they differ in each run. A line `…` of a page matches any lines of the
+//! output.
 
 use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::net::TcpListener;
@@ -27,7 +28,7 @@ fn pages() -> Vec<PathBuf> {
     [root().join("README.md")].into_iter().chain(docs.filter(is_page)).collect()
 }
 
-/// A front page is read in five minutes, and a page of the guide in ten.
+/// A reader should need at most five minutes for a README, and ten for a page of the guide.
 #[test]
 fn pages_stay_short() {
     for page in pages() {
@@ -152,7 +153,7 @@ fn shown(arguments: &[String], is_quiet: bool, directory: &Path) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A command that runs in the background of the others.
+/// A command that runs in the background while other commands run.
 struct Server(Child);
 
 impl Server {
@@ -234,7 +235,7 @@ fn assert_shows(output: &str, expected: &str, command: &str) {
     }
 }
 
-/// `17,686,111` becomes `17686111`.
+/// Removes the separators of numbers: `17,686,111` becomes `17686111`.
 fn without_separators(text: &str) -> String {
     let bytes = text.as_bytes();
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
@@ -326,8 +327,8 @@ fn sessions(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the arguments of our binary, if the command runs it. Quotes are single quotes around one
-/// word.
+/// Returns the arguments of our binary, if the command runs it. The only quotes that are supported
+/// are single quotes around one word.
 fn arguments(command: &str) -> Option<Vec<String>> {
     let arguments = command
         .strip_prefix("cargo run --release -- ")

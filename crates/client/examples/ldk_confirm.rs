@@ -17,7 +17,8 @@ impl Filter for Registered<'_> {
         self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");
     }
     fn register_output(&self, output: WatchedOutput) {
-        // The output's script finds its transaction, and the outpoint finds the spend.
+        // The output's script finds the transaction that creates the output, and the outpoint finds
+        // its spend.
         let outpoint = output.outpoint.into_bitcoin_outpoint();
         let items = vec![Item::Coin { outpoint, script: Some(output.script_pubkey) }];
         self.0.watch("ldk", Wallet::new(Birthday::Height(0), items)).expect("it is in filters");

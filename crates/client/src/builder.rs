@@ -78,7 +78,8 @@ impl std::fmt::Debug for Builder {
 impl Builder {
     /// Creates a builder for a network, or for a [custom signet](Chain::signet).
     ///
-    /// Defaults: BIP157, four peers found through DNS seeds, all state in memory.
+    /// The defaults are the protocol BIP157, four peers found through DNS seeds, and all state in
+    /// memory.
     pub fn new(chain: impl Into<Chain>) -> Self {
         let chain = chain.into();
         Self {
@@ -135,8 +136,8 @@ impl Builder {
         self
     }
 
-    /// Sets the user agent that the client sends to peers (BIP14). At most 256 bytes: Bitcoin Core
-    /// rejects a `version` message with a longer one.
+    /// Sets the user agent that the client sends to peers (BIP14). It may have at most 256 bytes,
+    /// because Bitcoin Core rejects a `version` message with a longer user agent.
     pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
         self.user_agent = Some(agent.into());
         self
@@ -150,7 +151,7 @@ impl Builder {
 
     /// Stores all state in this folder, so that the next run continues where this one stops.
     ///
-    /// The folder is created if it does not exist. Only one client at a time can use it.
+    /// The folder is created if it does not exist. Only one client at a time can use the folder.
     pub fn data_dir(mut self, path: impl AsRef<Path>) -> Self {
         self.place = Place::Folder(path.as_ref().to_owned());
         self
@@ -187,14 +188,14 @@ impl Builder {
     }
 
     /// BIP157: adds a trusted filter header at a height, which must be a multiple of 1,000. A peer
-    /// that claims a different filter header there is banned.
+    /// that claims a different filter header at this height is banned.
     pub fn checkpoint(mut self, height: u32, header: FilterHeader) -> Self {
         self.config.checkpoints.insert(height, header);
         self
     }
 
-    /// BIP157: sets that one block in `one_in` is fetched to audit its filter (default: 1,000). 0
-    /// disables audits.
+    /// BIP157: sets the rate of audits: one block in `one_in` is fetched to audit its filter
+    /// (default: 1,000). The value 0 disables audits.
     pub fn spot_audits(mut self, one_in: u32) -> Self {
         self.config.spot_audits = one_in;
         self
@@ -229,8 +230,8 @@ impl Builder {
 
     /// Sets a callback that receives notes about connections, for a log.
     ///
-    /// The client's thread runs the callback. The callback must not wait for updates, and methods
-    /// of [`Client`] fail in it with [`Stopped`](crate::Stopped).
+    /// The client's thread runs the callback. The callback must not wait for updates. If the
+    /// callback calls methods of [`Client`], they fail with [`Stopped`](crate::Stopped).
     pub fn log(mut self, log: impl FnMut(&PeerNote) + Send + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
@@ -240,7 +241,8 @@ impl Builder {
     ///
     /// # Errors
     /// Returns a [`StartError`] if the configuration is invalid, if the storage cannot be opened or
-    /// read, or if the system provides no random numbers or no thread. No thread runs then.
+    /// read, or if the system provides no random numbers or no thread. After an error, no thread
+    /// runs.
     pub fn start(self) -> Result<Client, StartError> {
         let Self { chain, place, mut config, wallets, .. } = self;
         for (id, wallet) in &wallets {

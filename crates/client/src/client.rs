@@ -22,8 +22,8 @@ use crate::updates::Updates;
 ///
 /// A [`Builder`](crate::Builder) creates it. Dropping the handle stops the client as
 /// [`shutdown`](Self::shutdown) does, but only `shutdown` reports whether everything was written.
-/// Both wait for the client's thread. Do not hold a lock meanwhile that your log callback or your
-/// [`Storage`](crate::Storage) needs.
+/// In both cases the caller waits for the client's thread. The caller must not hold a lock that its
+/// log callback or its [`Storage`](crate::Storage) needs.
 ///
 /// The client's thread calls the callback of [`Builder::log`](crate::Builder::log) and the methods
 /// of the storage. On that thread, every method of the handle that needs an answer fails with
@@ -100,7 +100,7 @@ pub struct PeerClaims {
     pub services: ServiceFlags,
 }
 
-/// Writes services as the number of their bits.
+/// Serialises services as one integer, whose bits are the services.
 #[cfg(feature = "serde")]
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn services<S: serde::Serializer>(
@@ -139,19 +139,18 @@ impl Client {
     /// Returns a reader of the client's updates, in order.
     ///
     /// After a restart, a hit or withdrawal that was not [acknowledged](Self::acknowledge) is
-    /// delivered again, with [`Update::again`] set.
+    /// delivered again, and its [`Update::again`] is `true`.
     ///
-    /// The caller must read the updates. When
-    /// [`max_updates`](crate::Builder::max_updates) of them are queued, the client reads nothing
-    /// more from its peers.
+    /// The caller must read the updates. When [`max_updates`](crate::Builder::max_updates) updates
+    /// are queued, the client reads nothing more from its peers.
     pub fn updates(&self) -> Updates {
         Updates::new(Arc::clone(&self.shared))
     }
 
     /// Marks an update as processed, so that it is not delivered again after a restart.
     ///
-    /// Only hits and withdrawals need this: other updates are never delivered again. The call
-    /// waits while 4,096 commands are queued. If the client has stopped, the call does nothing, and
+    /// Only hits and withdrawals need this: other updates are never delivered again. If 4,096
+    /// commands are queued, the call waits. If the client has stopped, the call does nothing, and
     /// the next run delivers the update again.
     pub fn acknowledge(&self, update: &Update) {
         // The error needs no handling: a stopped client delivers the update again in its next run.
@@ -194,8 +193,8 @@ impl Client {
     /// If `fee_rate` is given, the transaction is not announced to peers that ask for a higher rate
     /// (`feefilter`, BIP133); an update names these peers.
     ///
-    /// The transaction is announced while the client runs and no block contains it. A restart
-    /// forgets it.
+    /// The transaction is announced while the client runs and no block contains the transaction.
+    /// After a restart, the client does not announce it any more.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -290,13 +289,13 @@ impl Client {
         self.query(move |machine, _| machine.hits(&id).cloned().collect())
     }
 
-    /// Counts the confirmed and the unconfirmed hits of a wallet. Withdrawn hits are not counted.
+    /// Counts the confirmed and unconfirmed hits of a wallet. Withdrawn hits are not counted.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
     ///
     /// # Cost
-    /// Linear in the number of hits, on the client's thread.
+    /// The cost is linear in the number of hits, and the client's thread does the work.
     pub fn count_hits(&self, id: impl Into<WalletId>) -> Result<HitCounts, Stopped> {
         let id = id.into();
         self.query(move |machine, _| {
@@ -324,8 +323,8 @@ impl Client {
     /// Returns [`Stopped`] if the client has stopped.
     ///
     /// # Cost
-    /// Waits for the client's thread, as all methods that return data of the client do. Linear in
-    /// the number of addresses that were dialled.
+    /// The call waits for the client's thread, like all methods that return data of the client. The
+    /// cost is linear in the number of addresses that were dialled.
     pub fn status(&self) -> Result<Status, Stopped> {
         self.query(|machine, pool| Status {
             progress: machine.progress(),
@@ -373,7 +372,7 @@ impl Client {
     }
 
     fn command(&self, command: Command) -> Result<(), Stopped> {
-        // Only this thread takes commands from the queue: it would wait for itself for ever.
+        // Only this thread takes commands from the queue, so it would wait for itself for ever.
         if self.is_own_thread() {
             return Err(Stopped);
         }
@@ -386,7 +385,7 @@ impl Client {
     ) -> Result<T, Stopped> {
         let (answer, result) = sync_channel(1);
         let query = Box::new(move |machine: &LightClient, pool: &Pool| {
-            // The caller may no longer wait: then the channel is closed and the answer is dropped.
+            // If the caller no longer waits, the channel is closed and the answer is dropped.
             drop(answer.try_send(question(machine, pool)));
         });
         self.command(Command::Query(query))?;

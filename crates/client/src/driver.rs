@@ -19,8 +19,8 @@ const TICK: Duration = Duration::from_millis(200);
 /// Time for which writes are collected before one commit makes all of them durable. The value is an
 /// estimate: a longer time needs fewer syncs of the disk, but delays each hit by about this time.
 const GROUP: Duration = Duration::from_millis(20);
-/// Maximum number of pool events that are processed in one turn. The value is an estimate. The
-/// value bounds how long commands, ticks and commits wait.
+/// Maximum number of pool events that are processed in one turn. The value is an estimate, and it
+/// bounds how long commands, ticks and commits wait.
 const BATCH: usize = 512;
 /// Interval at which the address book is written. The value is an estimate: each write contains the
 /// whole book, and addresses that a kill loses are found again.
@@ -109,7 +109,8 @@ impl Driver {
             if !is_read && self.asked.is_empty() {
                 let since = Instant::now();
                 self.shared.wait_for_room(self.until_commit());
-                // Peers could not answer during the pause, so that it must not make them overdue.
+                // Nothing was read from the peers during the pause, so the pause must not make
+                // their answers overdue.
                 self.feed(Event::Paused(since.elapsed()))?;
                 continue;
             }
@@ -132,7 +133,8 @@ impl Driver {
 
     /// Returns the time until the next commit is due, or [`TICK`] if there is nothing to commit.
     ///
-    /// Waits must not be longer: the machine holds hits back until their writes are durable.
+    /// Waits must not be longer, because the machine does not report hits before their writes are
+    /// durable.
     fn until_commit(&self) -> Duration {
         self.written.map_or(TICK, |(_, since)| GROUP.saturating_sub(since.elapsed()))
     }
@@ -218,7 +220,7 @@ impl Driver {
                 Action::Update(update) => self.updates.push_back(update),
                 Action::Block(hash, result) => {
                     for answer in self.asked.remove(&hash).unwrap_or_default() {
-                        // The caller may no longer wait: then the channel is closed.
+                        // If the caller no longer waits, the channel is closed.
                         drop(answer.try_send(result.clone()));
                     }
                 }
@@ -274,8 +276,8 @@ impl Driver {
         self.feed(Event::Save)?;
         self.commit()?;
         self.keep_addresses();
-        // The commit has released updates of durable hits. Readers get those that fit into the
-        // queue; the next run delivers the others again.
+        // The commit has released updates of durable hits. Readers get the updates that fit into
+        // the queue, and the next run delivers the other updates.
         self.shared.hand_over(&mut self.updates);
         while let Some(event) = self.pool.ready() {
             if let (PoolEvent::Note(note), Some(log)) = (&event, &mut self.log) {

@@ -1,4 +1,4 @@
-//! The bounded queues between the client's thread and its users: updates out, commands in.
+//! The bounded queues between the client's thread and its users: one for updates, one for commands.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -32,7 +32,7 @@ pub(crate) type BlockAnswer = Result<Box<Block>, BlockError>;
 /// The channel for the answer to one command.
 pub(crate) type Reply<T> = std::sync::mpsc::SyncSender<T>;
 
-/// Maximum number of queued commands. A further command waits.
+/// Maximum number of queued commands. If the queue is full, the sender of a further command waits.
 const MAX_COMMANDS: usize = 4_096;
 
 #[derive(Default)]
@@ -43,8 +43,7 @@ struct State {
     stop: bool,
     /// Result of the client's run; `None` while the client runs.
     ended: Option<Result<(), RunError>>,
-    /// Number of readers of updates that were created. Each new reader gets this count as its
-    /// number.
+    /// Number of readers created so far. A new reader gets this value as its number.
     readers: u64,
     /// Wakers of the tasks that wait for an update, by the number of their reader. Each reader has
     /// the waker of its latest poll.
@@ -85,12 +84,14 @@ impl Shared {
     /// Removes a dropped reader, so that its task is not woken any more.
     pub(crate) fn remove_reader(&self, number: u64) {
         let task = self.state().tasks.remove(&number);
-        // The task may own another reader, whose drop takes the lock. So the lock is free here.
+        // The task may own another reader, whose drop takes the lock. So the task is dropped while
+        // the lock is free.
         drop(task);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
+        // No code panics while it holds this lock, so the data of a poisoned lock is still
+        // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +148,8 @@ impl Shared {
     /// Drops a wallet's updates from the readers' queue and from `following`, the driver's queue.
     pub(crate) fn drop_updates(&self, wallet: &WalletId, following: &mut VecDeque<Update>) {
         let mut state = self.state();
-        // A reorganisation announces its number of withdrawals, which must match those that follow.
+        // A reorganisation announces a number of withdrawals, which must be the number of
+        // withdrawals that follow.
         Update::discount(state.updates.iter_mut().chain(following.iter_mut()), wallet);
         for queue in [&mut state.updates, following] {
             queue.retain(|update| update.wallet.as_ref() != Some(wallet));
@@ -184,7 +186,8 @@ impl Shared {
         self.state().ended.clone()
     }
 
-    /// Waits for the next update. Returns `None` if the client has ended or the deadline is over.
+    /// Waits for the next update. Returns `None` if the client has ended or the deadline has
+    /// passed.
     pub(crate) fn next(&self, deadline: Option<Instant>) -> Option<Update> {
         let mut state = self.state();
         loop {
@@ -224,7 +227,7 @@ impl Shared {
         }
         let earlier = state.tasks.insert(reader, task.clone());
         // The replaced task may own another reader, whose drop takes the lock. So the lock is
-        // released first.
+        // released before the task is dropped.
         drop(state);
         drop(earlier);
         std::task::Poll::Pending

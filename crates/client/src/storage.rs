@@ -13,10 +13,10 @@ use thiserror::Error;
 ///
 /// An implementation must carry out writes in order. [`commit`](Self::commit) makes all earlier
 /// writes durable. Before a [`Write::Replace`] is carried out, all earlier writes must be durable
-/// too. Block filters need not survive a crash: they only save downloads.
+/// too. Block filters need not survive a crash: stored filters only save downloads.
 ///
-/// [`Builder::start`](crate::Builder::start) loads the state. From then on, the client's thread
-/// calls the methods, so that a storage must be `Send`, but need not be `Sync`.
+/// [`Builder::start`](crate::Builder::start) loads the state. After the state is loaded, only the
+/// client's thread calls the methods, so a storage must be `Send`, but need not be `Sync`.
 pub trait Storage: Send {
     /// Returns the state that an earlier run has stored.
     ///
@@ -31,13 +31,13 @@ pub trait Storage: Send {
     /// Returns an error if the write fails. The client then stops.
     fn write(&mut self, write: &Write) -> Result<(), StorageError>;
 
-    /// Makes all earlier writes durable: they must survive a crash of the system.
+    /// Makes all earlier writes durable: these writes must survive a crash of the system.
     ///
     /// # Errors
     /// Returns an error if a write cannot be made durable. The client then stops.
     fn commit(&mut self) -> Result<(), StorageError>;
 
-    /// Returns the contents of a file; `None` if the file does not exist.
+    /// Returns the contents of a file, or `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read.
@@ -178,7 +178,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens and locks a folder. Creates it if it does not exist.
+    /// Opens and locks a folder. Creates the folder if it does not exist.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or written to, or if another client uses it
@@ -189,8 +189,9 @@ impl Folder {
 
     /// Opens the folder `name` within the folder `shared`, which holds headers and addresses.
     ///
-    /// Clients that use different folders within `shared`, one after the other, download the
-    /// headers only once. Both folders are created if they do not exist. `shared` is locked.
+    /// If several clients run one after the other, each with its own folder within `shared`, only
+    /// the first client has to download all headers. Both folders are created if they do not exist.
+    /// The folder `shared` is locked until this storage is dropped.
     ///
     /// # Errors
     /// Returns the errors of [`open`](Self::open).
@@ -271,7 +272,7 @@ impl Folder {
 
     fn sync(&mut self) -> io::Result<()> {
         for (file, (open, is_dirty)) in &mut self.open {
-            // Filters need not survive a crash, so that they cost no sync.
+            // Filters need not survive a crash, so their files are not synced.
             if *is_dirty && !matches!(file, File::Filters(_)) {
                 open.sync_data()?;
                 *is_dirty = false;

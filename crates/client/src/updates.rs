@@ -9,8 +9,8 @@ use crate::shared::Shared;
 
 /// A reader of a client's updates, in order.
 ///
-/// As an iterator, it waits for the next update. The iterator ends when the client has stopped.
-/// With the feature `tokio`, `into_stream` converts the reader into a stream.
+/// As an iterator, the reader waits for the next update. The iterator ends when the client has
+/// stopped. With the feature `tokio`, `into_stream` converts the reader into a stream.
 ///
 /// If a client has several readers, each update is delivered to exactly one of them.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Updates {
     /// Waits at most `timeout` for the next update.
     ///
     /// Returns `None` if the timeout has passed or if the client has stopped;
-    /// [`Client::is_running`](crate::Client::is_running) distinguishes the two.
+    /// [`Client::is_running`](crate::Client::is_running) distinguishes these two cases.
     #[must_use = "an update that is dropped is delivered again only after a restart"]
     pub fn next_within(&mut self, timeout: Duration) -> Option<Update> {
         self.shared.next(Instant::now().checked_add(timeout))

@@ -18,7 +18,8 @@ use chainsieve_client::{
     Update, Wallet, WalletError,
 };
 
-/// Timeout of each wait: long enough for slow machines. A test that passes does not reach it.
+/// Timeout of each wait: long enough for slow machines. A test that passes does not reach this
+/// timeout.
 const LIMIT: Duration = Duration::from_secs(2 * 60);
 
 fn script(byte: u8) -> ScriptBuf {
@@ -282,7 +283,8 @@ fn hits_survive_kills_and_come_unmarked_once() {
             .stderr(Stdio::piped());
         // Number of hits after which the process is killed. The number differs from run to run and
         // tends to grow, because each run first delivers again the hits that are not durably
-        // acknowledged. The process may be ahead of this reader by a few hits.
+        // acknowledged. The process may already have printed a few hits that this test has not
+        // read.
         let mut left = 1 + (run * 37) % (40 + 2 * run);
         let ends_itself = run % 4 == 3;
         command.env("KILLED_HITS", (left + 5).to_string());
@@ -308,7 +310,7 @@ fn hits_survive_kills_and_come_unmarked_once() {
                 _ => {}
             }
             if is_done || (left == 0 && !ends_itself) {
-                // Lines that the process has already written are still read: it may have
+                // Lines that the process has already written are still read: the process may have
                 // acknowledged these hits.
                 child.kill().unwrap();
             }

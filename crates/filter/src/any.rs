@@ -66,8 +66,8 @@ impl From<UpdateRule> for Param {
     }
 }
 
-/// Names and values of the parameters that a filter was created with, without the hasher. Each name
-/// is that of the method that returns the value.
+/// Names and values of the parameters that a filter was created with, without the hasher. Each
+/// parameter has the name of the method that returns its value.
 trait Described {
     fn params(&self) -> Vec<(&'static str, Param)>;
 }

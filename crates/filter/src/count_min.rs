@@ -30,22 +30,22 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// counted more occurrences of other keys.
 ///
 /// **What an estimate means.** The estimate is never below the true count. With `width` = ⌈e/ε⌉ and
-/// `depth` = ⌈ln(1/δ)⌉, it exceeds the true count by more than `ε` times the sum of all counts
-/// ([`total`](Self::total)) with a probability of at most `δ`. This bound holds for any keys: the
-/// mean error of a row is at most `total/width`, so the error is `e` times as large with a
-/// probability of at most `1/e`, and the rows are independent. If a few keys make up most of the
-/// counts, the error is far smaller.
+/// `depth` = ⌈ln(1/δ)⌉, the estimate exceeds the true count by more than `ε` times the sum of all
+/// counts ([`total`](Self::total)) with a probability of at most `δ`. This bound holds for any
+/// keys: the mean error of a row is at most `total/width`, so a row's error is above
+/// `e·total/width` with a probability of at most `1/e`, and the rows are independent. If a few keys
+/// make up most of the counts, the error is far smaller.
 ///
-/// Counters stop at [`u32::MAX`], which means that many occurrences or more. Keys with equal hashes
-/// are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`, unless an attacker who
-/// knows the hash chooses the keys.
+/// A counter that reaches [`u32::MAX`] keeps this value, so the true count may then be higher. Keys
+/// with equal hashes are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`,
+/// unless an attacker who knows the hash chooses the keys.
 ///
-/// **Conservative update** ([`UpdateRule::Conservative`]; Estan and Varghese 2002: "New Directions in
-/// Traffic Measurement and Accounting"): an addition raises only those counters of a key that are
-/// below the new estimate. Estimates are never higher than with plain updates, and usually far
-/// lower. There are two disadvantages. The result depends on the order of the keys. And merging two
-/// sketches gives another sketch than counting both streams with one: its estimates are usually
-/// higher, but never below the true counts.
+/// **Conservative update** ([`UpdateRule::Conservative`]; Estan and Varghese 2002: "New Directions
+/// in Traffic Measurement and Accounting"): an addition raises only those counters of a key that
+/// are below the new estimate. Estimates are never higher than with plain updates, and usually far
+/// lower. Conservative updates have two disadvantages. The result depends on the order of the keys.
+/// And a merge of two sketches does not give the sketch that counts both streams: the estimates of
+/// the merged sketch are usually higher, but never below the true counts.
 ///
 /// **When to use it.** To find frequent keys in a stream with more keys than fit into memory:
 /// values that occur in every block and so select nothing, sources that send too much, or keys that
@@ -78,9 +78,9 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// The next example is a cache that admits a key at its hundredth request. (For the second request
 /// a rolling Bloom filter is sufficient: see the example `second_request` of `chainsieve`.) The
 /// sketch takes 5 MB for any number of keys, and is cleared after a million requests, because
-/// counts that are never forgotten would finally admit every key. Within such a million, every key
-/// is admitted at its hundredth request. A key with fewer than 90 requests is admitted with a
-/// probability of at most 1 %.
+/// counts that are never forgotten would finally admit every key. Within each million requests,
+/// every key is admitted at its hundredth request or earlier. A key with fewer than 90 requests is
+/// admitted with a probability of at most 1 %.
 /// ```
 /// use chainsieve_filter::count_min::{CountMin, UpdateRule};
 /// use chainsieve_filter::{Insert, KeyHasher};
@@ -99,7 +99,7 @@ const CONSERVATIVE: u64 = 1 << 32;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CountMin {
     hasher: KeyHasher,
-    /// The counters row after row. A word has two counters, the first in its low half.
+    /// The counters, row after row. A word has two counters, the first in its low half.
     words: Words,
     width: u64,
     depth: u32,
@@ -144,7 +144,7 @@ impl CountMin {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let [width, depth] =
             [core::f64::consts::E / epsilon, -libm::log(delta)].map(|x| libm::ceil(x) as u64);
-        // A depth beyond `u32` is invalid anyway: `with_size` rejects it.
+        // A depth beyond `u32` is invalid anyway: `with_size` rejects such a depth.
         let depth = u32::try_from(depth).unwrap_or(u32::MAX);
         Self::with_size(width, depth, update, hasher)
     }
@@ -190,8 +190,8 @@ impl CountMin {
         raised
     }
 
-    /// Estimates the count of a key. The estimate is never below the true count; [`u32::MAX`] means
-    /// that many or more.
+    /// Estimates the count of a key. The estimate is never below the true count, unless the
+    /// counters have reached [`u32::MAX`].
     #[inline]
     pub fn estimate(&self, key: &[u8]) -> u32 {
         self.estimate_hash(self.hasher.hash(key))
@@ -346,8 +346,9 @@ impl Merge for CountMin {
     /// Adds the counters of `other`, which must have the same shape, update rule and hasher.
     ///
     /// With plain updates, the result is exactly the sketch of both streams. With conservative
-    /// updates, estimates are still never too low, and their error is within that of plain updates.
-    /// But they are usually higher than those of one sketch that counted both streams.
+    /// updates, estimates are still never too low, and their error is not greater than with plain
+    /// updates. But the estimates of the merged sketch are usually higher than those of one sketch
+    /// that counted both streams.
     fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         MergeError::unless_equal("the number of counters per row", self.width, other.width)?;
         MergeError::unless_equal("the number of rows", self.depth.into(), other.depth.into())?;

@@ -38,16 +38,17 @@ type Block = [u64; LINE_WORDS];
 /// 124 at 0.01 %.
 ///
 /// **What is better.** A cuckoo filter supports removal too, with 12.8 bits per key at 0.2 % and 17
-/// at 0.01 %. The cuckoo filter takes a third to a seventh of the memory, for two cache misses. Two
-/// advantages of counters remain: an insertion never fails for lack of room, and a key may be
-/// inserted up to 14 times.
+/// at 0.01 %. The cuckoo filter takes a third to a seventh of the memory, but each operation has
+/// two cache misses. Two advantages of counters remain: an insertion never fails for lack of room,
+/// and a key may be inserted up to 14 times.
 ///
 /// **What an answer means.** `false` is certain, provided that only keys in the filter were removed
 /// ([`Witness`]). The claim that "counting filters have no false negatives" is wrong without this
 /// condition, because removing a key that is not in the filter decrements the counters of other
 /// keys. Some published filters also lost keys because counters overflowed and were then
-/// decremented. Here a counter that reaches 15 **stays at 15**, because its true value is unknown
-/// from then on. The keys of such a counter are found until [`clear`](Insert::clear).
+/// decremented. In this filter, a counter that reaches 15 **stays at 15**, because its true value
+/// is unknown from then on. Keys that use a counter with the value 15 are found until
+/// [`clear`](Insert::clear).
 ///
 /// **Overflow.** With distinct keys up to the capacity, overflow does not happen in practice: the
 /// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵
@@ -116,7 +117,7 @@ impl CountingBloomFilter {
         self.hash_funcs
     }
 
-    /// Returns the number of counters that are saturated: they stay at 15.
+    /// Returns the number of counters that are saturated: counters that stay at 15.
     pub fn saturated(&self) -> u64 {
         self.words.as_ref().iter().map(|word| u64::from(saturated(*word).count_ones())).sum()
     }
@@ -206,7 +207,7 @@ fn positions(hash: u64, hash_funcs: u32) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns a mask with a 1 in each counter of a key. Positions that coincide count once.
+/// Returns a mask with a 1 in each counter of a key. Positions that coincide are counted once.
 #[inline]
 fn ones_of(hash: u64, hash_funcs: u32) -> Block {
     let mut ones = [0; LINE_WORDS];

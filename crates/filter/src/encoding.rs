@@ -31,7 +31,7 @@ use super::words::{NoMemory, Words};
 const MAGIC: [u8; 8] = *b"CHSIEVEF";
 /// Version of the format that this library reads and writes.
 const VERSION: u16 = 1;
-/// Size of the header in bytes: a cache line, so that the body is aligned to one.
+/// Size of the header in bytes: a cache line, so that the body is aligned to a cache line too.
 pub(crate) const HEADER_BYTES: usize = 64;
 /// Size of the XXH3 checksum after the body.
 const CHECKSUM_BYTES: usize = 8;
@@ -270,7 +270,8 @@ impl<'a> Opened<'a> {
         }
         let truncated = DecodeError::Truncated { found, needed: expected };
         // The length was checked above, so neither split fails. Returning an error instead of
-        // slicing keeps hostile bytes from causing a panic even if that check were wrong.
+        // slicing keeps hostile bytes from causing a panic even if the check of the length were
+        // wrong.
         let split = bytes.split_last_chunk::<CHECKSUM_BYTES>();
         let (summed, stored) = split.ok_or(truncated.clone())?;
         // The checksum is computed after the length was checked, so its cost is bounded by the
@@ -306,7 +307,7 @@ impl<'a> Opened<'a> {
     }
 
     /// Returns a copy of a range of the body's words. The copy is empty if the range does not lie
-    /// inside of the body.
+    /// inside the body.
     pub(crate) fn some_words(&self, range: Range<usize>) -> Result<Words, DecodeError> {
         let (from, to) = (range.start.saturating_mul(8), range.end.saturating_mul(8));
         Ok(Words::from_le_bytes(self.body.get(from..to).unwrap_or_default())?)

@@ -3,7 +3,7 @@
 //! Keys are byte strings. A filter sees only the hash of a key. If two keys have equal hashes, no
 //! filter can tell them apart, and the second one is a false positive. With `n` keys in the set and
 //! 64-bit hashes, about `n·2⁻⁶⁴` of all other keys are such false positives. Filters with a rate
-//! near that need 128-bit hashes ([`KeyHash`] for [`u128`]).
+//! near `n·2⁻⁶⁴` need 128-bit hashes ([`KeyHash`] for [`u128`]).
 //!
 //! An attacker who chooses keys and knows the hash function can choose keys that collide. Use
 //! [`KeyHasher::random`] for filters that change while untrusted parties choose keys. Use the fast
@@ -51,7 +51,7 @@ pub enum HashFunction {
         seed: u32,
     },
     /// 64-bit FNV-1a, followed by murmur3's `fmix64`, because the high bits of FNV alone are badly
-    /// distributed. Only 64 bits wide.
+    /// distributed. The hash is only 64 bits wide.
     Fnv1a,
 }
 
@@ -200,8 +200,8 @@ pub(crate) const fn fmix64(mut x: u64) -> u64 {
 /// Returns pseudo-random number `at` of a hash, in `0..places`.
 ///
 /// The numbers of one hash are independent of each other. Multiples of a second hash (double
-/// hashing, Kirsch and Mitzenmacher) are not: in small filters their positions repeat whole
-/// patterns.
+/// hashing, Kirsch and Mitzenmacher) would not be independent: in small filters their positions
+/// repeat whole patterns.
 ///
 /// The numbers are the outputs of `SplitMix64` seeded with the hash, each scaled to the range by
 /// its high bits.
@@ -229,7 +229,7 @@ impl fmt::Debug for KeyHasher {
 }
 
 /// A hash of a key: `u64`, or `u128` for filters with a rate so low that collisions of 64-bit
-/// hashes would exceed it.
+/// hashes would exceed the rate.
 pub trait KeyHash: Copy + Eq + Ord + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// Width of the hash in bits: 64 or 128.
     const BITS: u32;

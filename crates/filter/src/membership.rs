@@ -39,7 +39,7 @@ pub trait Filter {
     }
 
     /// Returns the number of insertions minus the number of removals. A key that was inserted twice
-    /// counts twice, unless the filter can tell that it was already in the set.
+    /// is counted twice, unless the filter can tell that it was already in the set.
     fn len(&self) -> u64;
 
     /// Returns `true` if the filter contains no keys.
@@ -58,8 +58,8 @@ pub trait Filter {
     /// [`contains_hash`](Self::contains_hash) returns `true` for a key that is not in the set.
     fn expected_fpr(&self) -> f64;
 
-    /// Estimates the number of distinct keys in the filter from its fill. `None` if the fill of
-    /// this kind of filter does not determine such an estimate.
+    /// Estimates the number of distinct keys in the filter from its fill. Returns `None` if the
+    /// fill of this kind of filter does not determine such an estimate.
     fn estimated_len(&self) -> Option<f64> {
         None
     }
@@ -195,11 +195,11 @@ pub trait Merge {
 /// larger than needed.
 pub trait Fold: Filter + Sized {
     /// Returns the expected false-positive rate after one fold, computed from the bits that are
-    /// set. `None` if the filter can't be folded.
+    /// set. Returns `None` if the filter can't be folded.
     fn fpr_folded(&self) -> Option<f64>;
 
-    /// Returns a filter of the same set in half the memory, at a higher false-positive rate. `None`
-    /// if the filter can't be halved because its number of bits or blocks is odd.
+    /// Returns a filter of the same set in half the memory, at a higher false-positive rate.
+    /// Returns `None` if the filter can't be halved because its number of bits or blocks is odd.
     ///
     /// # Errors
     /// Returns an error if there is no memory for the smaller filter.

@@ -27,30 +27,31 @@ const MAX_PLACES: u64 = 1 << 54;
 /// `CRollingBloomFilter`. Each operation computes one hash.
 ///
 /// **The contract.** The keys of the last `n` insertions are certainly found: a key is not
-/// forgotten before `n` more insertions. After `1.5·n` more insertions it is forgotten, and found
-/// only by chance, at the filter's false-positive rate. Inserting a key that is already in the
-/// newest generation does not count, so nobody can displace other keys by repeating one key. The
-/// filter counts insertions, not distinct keys: a key that is inserted again in each generation
-/// counts in each.
+/// forgotten before `n` more insertions. After `1.5·n` more insertions the key is forgotten, and
+/// found only by chance, at the filter's false-positive rate. Inserting a key that is already in
+/// the newest generation is not counted as an insertion, so nobody can displace other keys by
+/// repeating one key. The filter counts insertions, not distinct keys: a key that is inserted in
+/// several generations is counted in each of them.
 ///
-/// **When to use it.** For sets without end of which only the recent part matters: to avoid sending
-/// a peer the same inventory twice, to remember recently rejected transactions, or to admit a key
-/// to a cache only at its second request. For a time window instead of a number of insertions, call
-/// [`rotate`](Self::rotate) every half window. The keys of the last window are then found, as long
-/// as each half window inserts at most `n/2` keys.
+/// **When to use it.** For endless sequences of keys, of which only the recent part matters: to
+/// avoid sending a peer the same inventory twice, to remember recently rejected transactions, or to
+/// admit a key to a cache only at its second request. For a time window instead of a number of
+/// insertions, call [`rotate`](Self::rotate) every half window. The keys of the last window are
+/// then found, as long as each half window inserts at most `n/2` keys.
 ///
-/// **When not to use it.** If keys end by an event and not by age, use a filter with removal. If
-/// untrusted parties choose the keys, the filter needs a **secret** hash key: [`new`](Self::new)
-/// draws one.
+/// **When not to use it.** If keys are to be forgotten after an event and not by age, use a filter
+/// with removal. If untrusted parties choose the keys, the filter needs a **secret** hash key:
+/// [`new`](Self::new) draws a secret key.
 ///
 /// **Cost, and what is better.** The filter takes `2·1.5·1.44·log2(1/p)` bits for each of the `n`
-/// keys: 43 at 10⁻³ and 86 at 10⁻⁶, as much as Core's. A query reads log2(1/p) cache lines for a
-/// key in the set, and two for another key. Several filters used in turn take less memory, but read
-/// more cache lines. Three filters of `n/2` keys, each with a third of the rate, of which the
-/// oldest is cleared for the next generation, fulfil the same contract. At 10⁻⁶ they take 47 bits
-/// per key as classic filters and 39 as cuckoo filters, and read three times as many lines. Two
-/// classic filters of `n` keys take 60 bits, and remember up to `2·n` keys. A hash table of 64-bit
-/// hashes with their ages takes 200 bits or more, and is practically exact.
+/// keys: 43 bits at 10⁻³ and 86 bits at 10⁻⁶, as much as Core's filter. A query reads log2(1/p)
+/// cache lines for a key in the set, and two for a key that is not in the set. Several filters used
+/// in turn take less memory, but read more cache lines. Three filters of `n/2` keys, each with a
+/// third of the rate, of which the oldest is cleared for the next generation, fulfil the same
+/// contract. At 10⁻⁶ the three filters take 47 bits per key as classic filters and 39 as cuckoo
+/// filters, and a query reads three times as many lines. Two classic filters of `n` keys take 60
+/// bits, and remember up to `2·n` keys. A hash table of 64-bit hashes with their ages takes 200
+/// bits or more, and is practically exact.
 ///
 /// # Examples
 /// ```
@@ -110,8 +111,8 @@ impl RollingBloomFilter {
     /// Creates a filter of the given size. The number of cells is rounded up to a multiple of 64.
     ///
     /// # Errors
-    /// Returns an error if a number of the size is zero or too large, or if there is no memory for
-    /// the filter.
+    /// Returns an error if one of the numbers in `size` is zero or too large, or if there is no
+    /// memory for the filter.
     pub fn with_size(size: Rolling, hasher: KeyHasher) -> Result<Self, SizingError> {
         let within = SizingError::unless_within;
         within("a number of keys per generation", size.per_generation, MAX_PLACES)?;
@@ -144,8 +145,9 @@ impl RollingBloomFilter {
 
     /// Starts a new generation and forgets the oldest of the three.
     ///
-    /// An insertion into a full generation does this by itself. For a time window, call this method
-    /// every half window. A key certainly survives two calls, and is forgotten at the third.
+    /// An insertion into a full generation starts a new generation by itself. For a time window,
+    /// call this method every half window. A key certainly survives two calls, and is forgotten at
+    /// the third.
     pub fn rotate(&mut self) {
         self.newest = self.newest % 3 + 1;
         let (low, high) = planes(self.newest);

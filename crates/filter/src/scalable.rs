@@ -23,10 +23,10 @@ const CHUNK: usize = 32;
 const AHEAD: u64 = 2;
 /// Number of words in a stage's entry in the encoded form.
 const LINE: usize = LINE_WORDS;
-/// Greatest number of words in an encoded filter. No memory is larger.
+/// Greatest number of words in an encoded filter. No memory has more words.
 const MAX_WORDS: u64 = 1 << 48;
 
-/// A filter for sets of unknown size: it grows, and keeps its false-positive rate.
+/// A filter for sets of unknown size, which grows and keeps its false-positive rate.
 ///
 /// Keys are inserted into a stage until the stage has reached its capacity. Then a stage of twice
 /// the capacity is added (Almeida, Baquero, Preguiça, Hutchison 2007: "Scalable Bloom Filters"). A
@@ -37,38 +37,38 @@ const MAX_WORDS: u64 = 1 << 48;
 /// it, so the rates of all stages add up. With the requested rate `p` and `r` = 0.8, stage `i` (0
 /// is the first) is sized for the rate `pᵢ = p·(1-r)·rⁱ`:
 ///
-/// - A stage of `k` slices of `s` bits with `n` keys has the rate `(1 - (1 - 1/s)ⁿ)ᵏ`, exactly as a
-///   mean over hash functions. The reason is that each slice has the fraction `1 - (1 - 1/s)ⁿ` of
-///   its bits set on average, and that the positions in different slices and stages are
+/// - A stage of `k` slices of `s` bits with `n` keys has exactly the rate `(1 - (1 - 1/s)ⁿ)ᵏ`,
+///   averaged over all hash functions. The reason is that each slice has the fraction `1 - (1 -
+///   1/s)ⁿ` of its bits set on average, and that the positions in different slices and stages are
 ///   independent.
-/// - A key that is already found sets no bit and is not counted. Until a stage has counted `c`
-///   keys, its capacity, `c/(1 - pᵢ)` random keys were offered on average. The slice size `s` is
-///   chosen so that the rate is at most `pᵢ` even for that many keys.
+/// - A key that is already found sets no bit and is not counted. Until a stage of capacity `c` has
+///   counted `c` keys, `c/(1 - pᵢ)` random keys are inserted on average. The slice size `s` is
+///   chosen so that the rate is at most `pᵢ` even with `c/(1 - pᵢ)` keys.
 /// - The total rate is `1 - Π(1 - pᵢ) ≤ Σpᵢ ≤ p·(1-r)·(1 + r + r² + …) = p`, for any number of
 ///   stages.
 ///
 /// Other implementations often size the first stage for the rate `p` itself. The crate
-/// `growable-bloom-filter` does so with `r` = 0.85. The rates of its stages add up to `p/(1-r)`,
-/// which is 6.7 times the requested rate. After a hundredfold growth, the computed rate is 4.5
-/// times the requested one.
+/// `growable-bloom-filter` sizes its first stage in this way, with `r` = 0.85. The rates of that
+/// crate's stages add up to `p/(1-r)`, which is 6.7 times the requested rate. After a hundredfold
+/// growth, the computed rate is 4.5 times the requested one.
 ///
 /// The proof ignores keys whose whole hash equals that of a key in the set (`n·2⁻⁶⁴`). The filter
-/// returns [`Full`] before these reach a hundredth of `p`. The proof is about the mean over hash
-/// functions: a particular small filter may have a higher or a lower rate
+/// returns [`Full`] before the rate of such keys reaches a hundredth of `p`. The proof is about the
+/// mean over hash functions: a particular small filter may have a higher or a lower rate
 /// ([`expected_fpr`](Filter::expected_fpr)).
 ///
 /// **When to use it.** If the size is unknown beforehand, the keys are not stored anywhere to build
-/// a larger filter from, and the rate must never exceed the promised one.
+/// a larger filter from, and the rate must never exceed the promised rate.
 ///
 /// **When not to use it, and what is better.** If the number of keys is known within a factor of
 /// two, use a filter of that size: every stage costs another query, and a hundredfold growth takes
-/// 5.7 bits per key more at any rate. If the keys are stored elsewhere (those of a watch set are),
-/// build a larger filter from them, or grow shard by shard. The filter supports neither removal nor
-/// merging.
+/// 5.7 bits per key more at any rate. If the keys are stored elsewhere (as those of a watch set
+/// are), build a larger filter from them, or grow shard by shard. The filter supports neither
+/// removal nor merging.
 ///
 /// **Cost.** A key of stage `i` takes `1.44·(log2(1/p) + 2.3 + 0.3·i)` bits, and the last stage may
 /// be nearly empty. A query reads two cache lines per stage for a key that is not in the set. To
-/// find a key in a stage it reads up to log2(1/p) + 7 lines.
+/// find a key in a stage, a query reads up to log2(1/p) + 7 cache lines.
 ///
 /// # Examples
 /// ```
@@ -88,13 +88,13 @@ pub struct ScalableBloomFilter {
     hasher: KeyHasher,
     fpr: f64,
     max_stages: u32,
-    /// The stages, the oldest and smallest first. There is at least one.
+    /// The stages, the oldest and smallest first. There is at least one stage.
     stages: Vec<Stage>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Stage {
-    /// The slices one after another. Each slice has a whole number of words.
+    /// The slices, one after another. Each slice has a whole number of words.
     words: Words,
     size: partitioned::Size,
     /// Number of the first pseudo-random draw from a hash that this stage uses.
@@ -106,7 +106,7 @@ struct Stage {
 impl ScalableBloomFilter {
     /// Ratio of a stage's capacity to that of the preceding stage.
     pub const GROWTH: u64 = 2;
-    /// Greatest number of stages. The last one has a capacity of 2²³ times that of the first.
+    /// Greatest number of stages. The last stage has 2²³ times the capacity of the first stage.
     pub const MAX_STAGES: u32 = 24;
 
     /// Creates a filter whose first stage has a capacity of `capacity` keys, and whose rate is at
@@ -156,8 +156,8 @@ impl ScalableBloomFilter {
 
     fn stage(&self, index: u32, capacity: u64) -> Result<Stage, SizingError> {
         let fpr = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
-        // Keys that are already found are not counted. So this many random keys are offered until
-        // `capacity` new ones have been counted.
+        // Keys that are already found are not counted. So on average, `offered` random keys are
+        // inserted until `capacity` new keys have been counted.
         let offered = libm::ceil(float(capacity) / (1.0 - fpr));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let offered = offered as u64;
@@ -243,7 +243,7 @@ impl Stage {
         self.ones().map(|ones| float(ones) / float(self.size.slice_bits)).product()
     }
 
-    /// Estimates the number of keys from the bits that are set. `None` if all bits are set.
+    /// Estimates the number of keys from the bits that are set. Returns `None` if all bits are set.
     fn estimated_len(&self) -> Option<f64> {
         let fill = float(self.ones().sum()) / float(self.size.num_bits());
         distinct(fill, 1.0 / float(self.size.slice_bits))
@@ -420,8 +420,8 @@ impl ScalableBloomFilter {
             return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }
         let size = partitioned::Size { slice_bits, hash_funcs };
-        // The promised rate of the whole filter rests on the rate of each stage. The tolerance
-        // allows for rounding in the last digits.
+        // The whole filter keeps its promised rate only if each stage keeps the rate of that stage.
+        // The tolerance allows for rounding in the last digits.
         let promised = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
         if partitioned::fpr(capacity, size) > promised * (1.0 + 1e-9) {
             let limit = "enough for the rate of the stage";

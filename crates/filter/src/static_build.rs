@@ -50,7 +50,7 @@ pub(super) fn shard_of(hash: u64, num_shards: usize) -> usize {
     mul_high(spread, num_shards as u64) as usize
 }
 
-/// Scales a hash to a number in `0..range`, evenly: the upper half of the product.
+/// Scales a hash evenly to a number in `0..range`, which is the upper half of the product.
 #[inline(always)]
 pub(super) fn mul_high(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64

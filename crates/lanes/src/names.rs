@@ -4,7 +4,7 @@ use alloc::borrow::ToOwned as _;
 use alloc::string::String;
 use core::fmt;
 
-/// Error: a text is not a name of the type that it was parsed as.
+/// Error: the text is not a name of any value of the parsed type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownName {

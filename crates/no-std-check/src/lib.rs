@@ -1,6 +1,8 @@
-//! A node's and a wallet's work without a standard library: that this builds is the test.
+//! Functions of a node and of a wallet without a standard library. The test is that this crate
+//! compiles.
 //!
-//! Built on its own (`cargo build -p no-std-check`), so that no other crate turns `std` on.
+//! The crate is built on its own (`cargo build -p no-std-check`), so that no other crate enables
+//! `std`.
 #![no_std]
 
 extern crate alloc;
@@ -43,7 +45,8 @@ pub fn proven(merkle_block: &[u8], network: Network) -> Option<usize> {
     Some(proof.inclusions.len())
 }
 
-/// Returns `true` if a block may concern scripts, also if its filter cannot be read.
+/// Returns `true` if a block may concern scripts. The result is also `true` if the filter cannot be
+/// read.
 pub fn may_concern(filter: &BlockFilter, scripts: &PreparedScripts) -> bool {
     let mut matcher = Matcher::new();
     let answer = filter.gcs(Acceptance::Strict);
@@ -68,7 +71,8 @@ pub fn scanned(
     Some(watch.scan(height, &bound))
 }
 
-/// Returns the height that headers from the genesis block lead to.
+/// Returns the height of the chain tip after a chain that has only the genesis block accepts
+/// `headers`.
 ///
 /// # Errors
 /// Returns the error of the first invalid header.

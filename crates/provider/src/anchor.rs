@@ -7,10 +7,10 @@ use chainsieve::alloy_primitives::B256;
 /// A source of trusted block hashes. All ancestors of a trusted block are authentic too, whoever
 /// sent their headers.
 ///
-/// A hash and a list of hashes are anchors. An implementation that follows the chain by itself,
-/// such as a light client, returns a newer block each time. A follower calls
-/// [`blocks`](Self::blocks) once, at its [start](crate::FollowBuilder::start): only the nodes vouch
-/// for later blocks.
+/// A single hash is an anchor, and so is a list of hashes. An implementation that follows the chain
+/// by itself, such as a light client, returns a newer block each time. A follower calls
+/// [`blocks`](Self::blocks) once, at its [start](crate::FollowBuilder::start). So only the nodes
+/// vouch for blocks after these.
 pub trait AnchorSource: fmt::Debug + Send + Sync {
     /// Returns the hashes of the blocks that are trusted now.
     ///

@@ -11,7 +11,8 @@ use crate::node::{Node, RpcError};
 use crate::note::{Note, Stage};
 use crate::resolve::ResolvedQuery;
 
-/// Maximum number of attempts: after each reorganisation during the fetch, it is tried again.
+/// Maximum number of attempts to fetch the logs: after each reorganisation during an attempt,
+/// another attempt begins.
 const TRIES: u32 = 4;
 
 /// Reason why fetching logs failed.
@@ -89,8 +90,8 @@ pub(crate) fn fetch(
     let from = settled.map_or(Some(asked.first), |settled| settled.checked_add(1));
     let Some(from) = from.filter(|from| *from <= asked.last) else { return Ok(logs.logs) };
     let before = logs.logs.len();
-    // A block that is not final is requested by its hash: by number, a node on another branch would
-    // answer with logs of another block.
+    // A block that is not final is requested by its hash: to a request by number, a node on another
+    // branch would answer with logs of another block.
     for tries in 1.. {
         logs.truncate(before);
         let Some((block, error)) = by_hash(node, asked, fetched, from, may_hold, &mut logs)? else {
@@ -104,7 +105,8 @@ pub(crate) fn fetch(
         if now.map(|header| header.hash()) == here {
             return Err(FetchError::rpc(node.name(), format!("{GET_LOGS}: {}", what()), error));
         }
-        // Only the source can provide the chain again. Another node is simply on another branch.
+        // Only the source can provide the chain again. If another node has a different block, it is
+        // on another branch.
         if !is_source || tries == TRIES {
             return Err(FetchError::OtherBranch { node: node.name(), block, tries });
         }
@@ -116,7 +118,7 @@ pub(crate) fn fetch(
 }
 
 /// Requests the logs of the blocks from `from` on, each by its hash, and appends them to `logs`.
-/// Returns the first block for which the node has an error, or which it does not have.
+/// Returns the first block that the node does not have, or for which it answers with an error.
 fn by_hash(
     node: &Node,
     asked: &ResolvedQuery,

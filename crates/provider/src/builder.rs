@@ -61,7 +61,7 @@ impl Builder {
         self
     }
 
-    /// Adds a node by its endpoint. The same as [`url`](Self::url) otherwise.
+    /// Adds a node by its endpoint. In all other respects, this is the same as [`url`](Self::url).
     pub fn endpoint(mut self, endpoint: Endpoint) -> Self {
         self.endpoints.push(Ok(endpoint));
         self
@@ -123,8 +123,8 @@ impl Builder {
         self
     }
 
-    /// Sets the profile of the chain: what its headers commit to (default: known by the chain's
-    /// id).
+    /// Sets the profile of the chain, which states what its headers commit to. The default is the
+    /// known profile for the chain's id.
     pub fn profile(mut self, profile: ChainProfile) -> Self {
         self.profile = Some(profile);
         self
@@ -138,9 +138,9 @@ impl Builder {
 
     /// Restricts operations to finalised blocks, because later blocks may still leave the chain.
     ///
-    /// A range that ends with a tag is cut at the finalised block. A block number after it is an
-    /// error. Followers ignore this setting: they deliver new blocks, and report their logs as
-    /// removed if the blocks leave the chain.
+    /// A range that ends with a tag is cut at the finalised block. A range that ends with a block
+    /// number after the finalised block is an error. Followers ignore this setting: they deliver
+    /// new blocks, and report their logs as removed if the blocks leave the chain.
     pub fn final_only(mut self) -> Self {
         self.final_only = true;
         self
@@ -165,8 +165,8 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum number of bytes that one operation may hold of each kind of data: RLP of
-    /// headers, logs, and receipts (default: 2 GiB).
+    /// Sets the maximum number of bytes that one operation may hold in memory (default: 2 GiB). The
+    /// maximum applies to each kind of data by itself: RLP of headers, logs, and receipts.
     ///
     /// Each answer that is being processed takes up to 256 MiB in addition.
     pub fn max_held(mut self, bytes: u64) -> Self {

@@ -30,7 +30,8 @@ pub enum BuildError {
 
 /// Reason why an operation has no result.
 ///
-/// The texts of the error contain no secrets: of a URL only scheme, host and port, and no headers.
+/// The texts of the error contain no secrets. They show only scheme, host and port of a URL, and no
+/// headers.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -86,7 +87,7 @@ pub enum FetchError {
         first: u64,
         /// Number of the query's last block.
         last: u64,
-        /// Number of the last header: that of the anchor, if the anchor is after the query's
+        /// Number of the last header: the number of the anchor, if the anchor is after the query's
         /// blocks.
         end: u64,
         /// Maximum number of headers.
@@ -138,7 +139,7 @@ pub enum FetchError {
         /// Number of the first block of the part.
         block: u64,
     },
-    /// A node is on another branch than the chain that it is asked about.
+    /// A node's chain is another branch than the chain for which its data are requested.
     #[error("{node}: the node is on another branch at block {block}{}", in_a_row(*.tries))]
     OtherBranch {
         /// Scheme, host and port of the node.

@@ -14,7 +14,7 @@ use thiserror::Error;
 const MAX_ABI: usize = 16 << 20;
 
 /// Maximum nesting of arrays and tuples in a type. Types are read by recursion, so that deeper
-/// types could overflow the stack. Compilers have a much lower limit.
+/// types could overflow the stack. Compilers allow far fewer levels.
 const MAX_DEPTH: usize = 32;
 
 /// A set of events of contracts, for decoding logs.
@@ -53,7 +53,7 @@ pub enum EventDecoderError {
     /// An argument of the event has a type that is nested too deeply.
     #[error("a type of event {0} is nested more than {MAX_DEPTH} levels deep")]
     TooDeep(String),
-    /// The ABI contains no events that are not anonymous, or only events that are already known.
+    /// The ABI adds no event: each of its events is anonymous or already known.
     #[error("the ABI contains no new events")]
     Empty,
 }
@@ -83,7 +83,7 @@ pub struct DecodedEvent<'a> {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Argument<'a> {
-    /// Name of the argument; empty if it has none.
+    /// Name of the argument; empty if the argument has no name.
     pub name: &'a str,
     /// Solidity type of the argument.
     pub solidity_type: &'a str,

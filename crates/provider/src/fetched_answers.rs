@@ -38,7 +38,8 @@ pub struct FetchedAnswers {
     pub query: ResolvedQuery,
     /// The headers of the query's blocks, and of the blocks up to the anchor.
     pub fetched: FetchedChain,
-    /// The trusted hashes: the caller's anchors, or without any the hash of the chain's last block.
+    /// The trusted hashes: the caller's anchors, or the hash of the chain's last block if the
+    /// caller gave no anchor.
     pub anchors: Vec<B256>,
     /// The block that all results depend on.
     pub tip: Tip,
@@ -73,8 +74,8 @@ impl FetchedAnswers {
                 let proves_absence = profile.at(block.number).bloom.proves_absence();
                 !proves_absence || compiled.answer(block.bloom) != BloomAnswer::No
             };
-            // The source is asked first, because a reorganisation there still changes the chain.
-            // The other nodes' answers must be about the final chain.
+            // The source is asked first, because a reorganisation at the source replaces the chain.
+            // The other nodes are asked afterwards, when the chain no longer changes.
             let others = (0..nodes.len()).filter(|index| *index != source.node);
             for index in [source.node].into_iter().chain(others) {
                 let (node, is_source) = (&nodes[index], index == source.node);

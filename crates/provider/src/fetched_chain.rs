@@ -12,8 +12,9 @@ use crate::note::{Note, Stage};
 
 /// Maximum number of attempts to fetch a chain that is reorganised meanwhile.
 const TRIES: u32 = 6;
-/// Number of blocks before a header that does not fit which are fetched again. Each further attempt
-/// goes back four times as far, so that deep reorganisations need few attempts.
+/// If a header is not a child of the header before it, this many earlier blocks are fetched again.
+/// Each further attempt goes back four times as far, so that deep reorganisations need few
+/// attempts.
 const STEP_BACK: u64 = 8;
 
 /// A chain of linked headers of consecutive blocks.

@@ -34,8 +34,8 @@ impl Held {
 }
 
 /// Approximate number of bytes of a located log without topics and data, and of a receipt without
-/// logs. An estimate of the fixed fields: without them, a node could send any number of empty logs
-/// and receipts at no cost.
+/// logs. An estimate of the fixed fields: if these fields were not counted, a node could send any
+/// number of empty logs and receipts at no cost.
 const PLAIN: usize = 300;
 
 /// Estimates the bytes that receipts take in memory. Receipts without logs count too, because a

@@ -8,7 +8,8 @@ use std::sync::{Mutex, PoisonError, mpsc};
 /// of the items. At most `2 * threads` items are in flight or wait for `take`.
 ///
 /// # Errors
-/// Returns the first error of `take`. Items in flight are then completed and their results dropped.
+/// Returns the first error of `take`. After an error, the items in flight are completed, and their
+/// results are dropped.
 pub(crate) fn in_order<I: Send, O: Send, E>(
     threads: usize,
     items: impl Iterator<Item = I> + Send,

@@ -15,7 +15,8 @@ use crate::warning::Warning;
 
 /// All logs of a query, read from receipts that match the receipts root of their block's header.
 ///
-/// The field `transaction_hash` of a log is not verified, because receipts do not contain it.
+/// The field `transaction_hash` of a log is not verified, because receipts contain no transaction
+/// hashes.
 ///
 /// `serde` writes all fields, but can't read them: a stored result proves nothing by itself.
 #[derive(Debug, Clone, serde::Serialize)]
@@ -85,8 +86,8 @@ impl ProvenLogs {
         if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }
-        // Logs of blocks above the anchor are dropped: a node may have invented header and receipts
-        // there.
+        // Logs of blocks above the anchor are dropped: above the anchor, a node may have invented
+        // headers and receipts.
         let unanchored = Some(Verdict::Undecidable(Undecidable::Unanchored));
         let mut logs = logs;
         logs.retain(|log| report.verdict(log.block_number) != unanchored);

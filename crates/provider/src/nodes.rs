@@ -34,7 +34,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Returns the chain's id. All nodes that answer must agree on it.
+    /// Returns the chain's id. All nodes that answer must agree on this id.
     pub(crate) fn chain_id(&self) -> Result<u64, FetchError> {
         if let Some(id) = self.chain_id.get() {
             return Ok(*id);
@@ -74,8 +74,8 @@ impl Nodes {
     }
 }
 
-/// Asks the nodes in order and returns the first answer. If no node has one, returns the first
-/// error, or `None` if no node failed.
+/// Asks the nodes in order and returns the first answer. If no node has an answer, returns the
+/// first error. If no node failed either, returns `None`.
 pub(crate) fn first_of<T>(
     nodes: &[Node],
     what: impl Fn() -> String,

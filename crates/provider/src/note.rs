@@ -1,4 +1,4 @@
-//! Notes: progress and events of an operation, for a log. Results do not depend on them.
+//! Notes: the progress and the events of an operation, for a log. Results do not depend on notes.
 
 use std::fmt;
 use std::time::Duration;

@@ -223,7 +223,7 @@ impl Provider {
     }
 
     /// Returns the blocks that may contain a log which matches the query. All other blocks of the
-    /// range contain none.
+    /// range contain no matching log.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched.

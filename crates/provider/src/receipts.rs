@@ -94,7 +94,7 @@ pub(crate) fn fetch(
     Ok(fetched)
 }
 
-/// Requests the receipts that are still missing a second time, by every method of each node.
+/// Sends second requests for the receipts that are still missing, by every method of each node.
 ///
 /// A node may have a fault in one method and be right in another. Nodes that did not answer are not
 /// asked again.
@@ -218,7 +218,7 @@ fn ask(
 }
 
 impl FetchedReceipts {
-    /// Passes receipts to each audit. Returns `true` if an audit has accepted them.
+    /// Passes receipts to each audit. Returns `true` if an audit has accepted the receipts.
     ///
     /// # Errors
     /// Returns [`FetchError::TooMuch`] if the kept receipts or collected logs exceed the limit.
@@ -249,8 +249,8 @@ impl FetchedReceipts {
                 }
             }
         }
-        // The receipts do not match the header: they are dropped, and the caller asks the next
-        // node. One warning is enough, even if several audits have rejected them.
+        // The receipts do not match the header: the receipts are dropped, and the caller asks the
+        // next node. One warning is enough, even if several audits have rejected the receipts.
         if let Some(why) = rejected {
             self.warn(from, block, why.to_string());
         }

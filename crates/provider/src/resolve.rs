@@ -14,7 +14,8 @@ use crate::nodes::first_of;
 use crate::tagged::Tagged;
 use crate::warning::Warning;
 
-/// A query whose blocks are resolved to numbers: [`FetchedAnswers::query`](crate::FetchedAnswers::query).
+/// A query whose blocks are resolved to numbers.
+/// [`FetchedAnswers::query`](crate::FetchedAnswers::query) contains it.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ResolvedQuery {
@@ -34,7 +35,7 @@ pub struct ResolvedQuery {
 /// The data that the nodes are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Asks {
-    /// Headers only: if one node lacks a block, another one may have it.
+    /// Headers only: if one node lacks a block, another node may have this block.
     Chain,
     /// Headers, and each node's logs: every node must have the blocks.
     ChainAndLogs,
@@ -122,8 +123,8 @@ pub(crate) fn resolve(
     Ok((ResolvedQuery { query, blocks, first, last, finalized }, warnings))
 }
 
-/// Returns the number of a query's last block. Returns `None` for a number beyond the head: the
-/// caller's resolution of the whole query reports that error.
+/// Returns the number of a query's last block. Returns `None` for a number beyond the head, because
+/// the caller reports this error later, when it resolves the whole query.
 fn last_of(to: Option<BlockTag>, heads: &Heads) -> Result<Option<u64>, FetchError> {
     if matches!(to, Some(BlockTag::Number(number)) if number > heads.latest) {
         return Ok(None);
@@ -177,7 +178,7 @@ fn number_of(nodes: &[Node], hash: B256) -> Result<Option<u64>, FetchError> {
 /// The headers that a query needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Needed {
-    /// The blocks of the query, and the blocks up to the nearest anchor after them.
+    /// The blocks of the query, and the blocks up to the nearest anchor after the query's blocks.
     pub(crate) blocks: RangeInclusive<u64>,
     /// A chain that is authentic up to this block is accepted without asking further nodes: its
     /// anchor covers all of the query's blocks, or is the highest known anchor.

@@ -18,7 +18,8 @@ use crate::warning::Warning;
 /// Maximum number of headers that are in memory at a time.
 const AT_A_TIME: u64 = 8192;
 
-/// The blocks that may contain a matching log. All other blocks of the range contain none.
+/// The blocks that may contain a matching log. All other blocks of the range contain no matching
+/// log.
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct ScanResult {

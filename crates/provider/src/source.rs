@@ -18,7 +18,8 @@ pub(crate) struct Source {
     pub(crate) node: usize,
 }
 
-/// Fetches the needed headers. Without anchors, the first node that has all of them provides them.
+/// Fetches the needed headers. Without anchors, the first node that has all of these headers
+/// provides them.
 ///
 /// With anchors, the chain of the node whose chain contains the highest anchor is used. If several
 /// nodes are equally good, the first one is used.
@@ -38,8 +39,9 @@ pub(crate) fn fetch(
             Ok(()) => {
                 let anchored_to = fetched.chain.anchored_to(anchors);
                 let source = Source { fetched, node: index };
-                // Without anchors, no node's chain is better than another's. With them, this chain
-                // is authentic as far as the query needs, so no other node can improve on it.
+                // Without anchors, no node's chain is better than another's. With anchors, this
+                // chain is authentic as far as the query needs, so no other node can have a better
+                // chain.
                 if anchors.is_empty() || anchored_to >= Some(needed.anchored_to) {
                     return Ok(source);
                 }
@@ -59,7 +61,8 @@ pub(crate) fn fetch(
                     let (blocks, error) = (needed.blocks.clone(), error.clone());
                     warnings.push(Warning::NoChain { blocks, error });
                 }
-                // A node that failed is reported rather than a chain that lacks the query's block.
+                // If one node failed and another node's chain lacks the query's block, the failure
+                // is the reported error.
                 if failed.is_none() || !matches!(error, FetchError::Audit(_)) {
                     failed = Some(error);
                 }

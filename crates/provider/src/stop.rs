@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A handle that stops operations from another thread. Clones are the same handle.
+/// A handle that stops operations from another thread. A clone is the same handle.
 ///
 /// Once the handle is set, no further request is sent and all waits end. A request in flight still
 /// ends with its answer or its timeout. Operations of a provider then return
@@ -19,7 +19,7 @@ pub struct Stop {
     bell: Arc<Bell>,
 }
 
-/// Wakes waiting threads. A handle shares it with all its descendants.
+/// Wakes waiting threads. A handle and all its descendants share one bell.
 #[derive(Debug, Default)]
 struct Bell {
     /// Held while waiting threads are notified, so that a thread which is about to wait misses no
@@ -40,7 +40,8 @@ impl Stop {
         Self { set: vec![Arc::default()], bell: Arc::default() }
     }
 
-    /// Creates a child: it is set when this handle is set, but not the other way round.
+    /// Creates a child handle. Setting this handle also sets the child, but setting the child does
+    /// not set this handle.
     #[must_use]
     pub fn child(&self) -> Self {
         let mut child = self.clone();

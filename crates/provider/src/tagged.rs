@@ -7,7 +7,7 @@ use crate::error::FetchError;
 use crate::node::{Node, RpcError, named};
 use crate::warning::Warning;
 
-/// The blocks that the nodes name for a tag. There is at least one.
+/// The blocks that the nodes name for a tag. There is at least one block.
 pub(crate) struct Tagged<'a> {
     tag: BlockTag,
     blocks: Vec<(&'a Node, BlockRef)>,
@@ -46,8 +46,8 @@ impl<'a> Tagged<'a> {
         self.blocks.iter().map(|(node, _)| *node)
     }
 
-    /// Returns the lowest block. All of these nodes have it, so that one node which claims a higher
-    /// block has no effect.
+    /// Returns the lowest block. All of these nodes have the lowest block, so that one node which
+    /// claims a higher block has no effect.
     pub(crate) fn lowest(&self) -> BlockRef {
         let blocks = self.blocks.iter().map(|(_, block)| *block);
         blocks.min_by_key(|block| block.number).expect("one node answered at least")

@@ -23,7 +23,7 @@ pub enum Beside {
     Nothing,
 }
 
-/// The block that all results depend on: they are valid if this block is on the chain.
+/// The block that all results depend on: the results are valid if this block is on the chain.
 ///
 /// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`FetchedAnswers::tip`](crate::FetchedAnswers::tip) contain it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -31,7 +31,8 @@ pub enum Beside {
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// `true` if the caller named no anchor: then only the node vouches for the block.
+    /// `true` if the caller named no anchor: without an anchor, only the node vouches for the
+    /// block.
     pub has_no_anchor: bool,
     /// `true` if the caller named anchors, and none of them is on the chain.
     pub is_missing: bool,
@@ -75,8 +76,8 @@ impl Tip {
 
     /// Returns `true` if a node's answer can be proven wrong by this chain.
     ///
-    /// Without an anchor, only one node vouches for the chain. The claim of that node proves
-    /// nothing against a node that has another block at this height.
+    /// Without an anchor, only one node vouches for the chain. The claim of one node proves nothing
+    /// against another node that has a different block at the height of the tip.
     pub fn binds(&self, node: usize) -> bool {
         let differs = |other: &OtherNode| other.node == node && other.beside != Beside::Same;
         !self.has_no_anchor || !self.others.iter().any(differs)

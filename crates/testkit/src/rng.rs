@@ -50,7 +50,8 @@ impl Rng {
         std::array::from_fn(|_| self.u64().to_le_bytes()[0])
     }
 
-    /// As [`array`](Self::array), but uses eight bytes of each number: faster for large arrays.
+    /// The same as [`array`](Self::array), but uses eight bytes of each random number, which is
+    /// faster for large arrays.
     #[inline]
     pub fn packed<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];

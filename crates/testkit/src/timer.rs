@@ -1,4 +1,5 @@
-//! The timer of all benches: it runs our code and the peer's code alternately in one process.
+//! The timer of all benches: the timer runs our code and the peer's code alternately in one
+//! process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -48,19 +49,19 @@ impl Report {
         self.parts.is_empty() || self.parts.iter().any(|asked| asked == part)
     }
 
-    /// Returns `true` for smaller data and fewer runs, as in CI.
+    /// Returns `true` if benches should use smaller data and fewer runs, as in CI.
     pub fn is_quick(&self) -> bool {
         self.quick
     }
 
-    /// Returns `true` for data of realistic size, in benches that have such data.
+    /// Returns `true` if benches that have data of realistic size should use these data.
     pub fn is_full(&self) -> bool {
         self.full
     }
 
-    /// Times both functions alternately, and prints `ratio: name = …`: how many times faster ours
-    /// is, best time against best time. The times are divided by `per`, the number of elements (or
-    /// filters, …) of one run.
+    /// Times both functions alternately, and prints `ratio: name = …`. The ratio is the best time
+    /// of the peer's function divided by the best time of ours. The times are divided by `per`, the
+    /// number of elements (or filters, …) of one run.
     pub fn ratio<T, U>(
         &mut self,
         name: &str,
@@ -93,7 +94,8 @@ impl Report {
         self.figure_of(name, per, || (), |()| ours())
     }
 
-    /// As [`figure`](Self::figure), with a `prepare` step before each run that is not timed.
+    /// The same as [`figure`](Self::figure), but with a step `prepare` before each run. This step
+    /// is not timed.
     pub fn figure_of<P, T>(
         &mut self,
         name: &str,

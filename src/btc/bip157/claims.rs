@@ -2,11 +2,11 @@
 //!
 //! A filter header commits to all filters before it. Once the filters of two peers differ at one
 //! height, their headers differ at all later heights, even where their filters are equal. So the
-//! *hash* of each filter is stored and compared. Headers only serve to find that two peers agree on
-//! a whole interval.
+//! *hash* of each filter is stored and compared. Filter headers are compared only to find out
+//! whether two peers agree on a whole interval.
 //!
-//! A claim is dropped in three cases: its peer is convicted of a lie, its peer leaves before it has
-//! sent the filter, or its block leaves the chain.
+//! A claim is dropped in three cases: the peer that made it is convicted of a lie, the peer leaves
+//! before it has sent the claimed filter, or the claim's block leaves the chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -24,10 +24,10 @@ use crate::btc::peer::{Grade, PeerId};
 
 /// Core stores heights as `int`: no higher height is wanted, and height arithmetic cannot overflow.
 const MAX_FIRST: u32 = i32::MAX as u32;
-/// Maximum number of refuted hashes that are remembered for each height. An estimate that bounds
-/// the memory, because peers that connect one after another can claim new hashes without end. A
-/// refuted hash beyond this number is not recognised when a peer claims it again. In this case, the
-/// block decides again.
+/// Maximum number of refuted hashes that are remembered for each height. The number is an estimate.
+/// It bounds the memory, because peers that connect one after another can claim new hashes without
+/// end. A refuted hash beyond this number is not remembered. If a peer claims it again, the block
+/// is fetched again to decide.
 const MAX_REFUTED: usize = 16;
 
 /// Result of recording the filter hashes that a peer claims.
@@ -195,8 +195,8 @@ impl Claims {
         Anonymous { peers, heights }
     }
 
-    /// Returns the grade of a "no" of the filter with the accepted hash; `None` if nobody vouches
-    /// for it.
+    /// Returns the grade of a "no" of the filter with the accepted hash; `None` if no peer vouches
+    /// for this hash.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
@@ -270,7 +270,8 @@ impl Claims {
         vouchers.chain(differing.map(|(peer, _)| peer)).collect()
     }
 
-    /// Returns the hashes claimed for a height that are not settled by its block.
+    /// Returns the hashes that peers claim for a height and that the block of this height has not
+    /// settled.
     pub(super) fn hashes(&self, height: u32) -> BTreeSet<FilterHash> {
         let at = self.at(height).filter(|at| !at.ambiguous);
         let accepted = at.map(|at| at.hash).filter(|_| self.num_vouchers(height) > 0);
@@ -289,8 +290,8 @@ impl Claims {
         })
     }
 
-    /// Records that a peer vouches for a complete interval, if the known hashes lead from its first
-    /// to its second filter header. Returns `true` if they do.
+    /// Records that a peer vouches for a complete interval, if the known hashes lead from the first
+    /// filter header of `ends` to the second one. Returns `true` if the known hashes lead there.
     pub(super) fn vouch_if_agrees(
         &mut self,
         peer: PeerId,
@@ -318,7 +319,7 @@ impl Claims {
             if self.refuted.contains(&(height, hash)) {
                 refuted.get_or_insert((height, hash));
             }
-            // Only other peers count: a peer may replace its own earlier claim.
+            // The peer's own voucher is ignored, because a peer may replace its own earlier claim.
             let is_vouched = self.is_vouched_by_others(height, peer);
             let wanted = height >= self.first;
             let place = place_of(height);
@@ -328,7 +329,8 @@ impl Claims {
                 interval.push(hash, wanted);
                 continue;
             };
-            // The claim agrees with the accepted hash. The voucher below records it.
+            // The claim agrees with the accepted hash. The code after this loop records that the
+            // peer vouches for this hash.
             if at.hash == hash {
                 continue;
             }
@@ -341,8 +343,9 @@ impl Claims {
                     refuted.get_or_insert((height, hash));
                 }
                 // Nobody else vouches for the accepted hash, so this claim replaces it. If the
-                // block was already scanned, its ambiguity concerned claims that are gone.
-                // Otherwise the block is still needed.
+                // block was already scanned, the height is no longer ambiguous, because the claims
+                // that the block could not decide are gone. If the block was not scanned yet, it is
+                // still needed.
                 _ if !is_vouched => {
                     interval.set_hash(place, hash);
                     interval.set_ambiguous(place, at.ambiguous && at.answer != Answer::Block);
@@ -352,8 +355,8 @@ impl Claims {
                         reopened.push(height);
                     }
                 }
-                // The block was scanned and cannot decide. Filters are no evidence for later
-                // rescans.
+                // The block was scanned and cannot decide between the claims. So no filter of this
+                // height is evidence in later rescans.
                 Answer::Block => interval.set_ambiguous(place, true),
                 Answer::None | Answer::Filter | Answer::Unwanted => {
                     // At an ambiguous height the block decides, so further claims need not be kept.
@@ -414,8 +417,8 @@ impl Claims {
         }
     }
 
-    /// Remembers that a block has refuted a hash. Returns `false` if the height has too many
-    /// refuted hashes to remember another.
+    /// Remembers that a block has refuted a hash. Returns `false` if the height already has the
+    /// maximum number of refuted hashes.
     pub(super) fn refute(&mut self, height: u32, hash: FilterHash) -> bool {
         let all =
             (height, FilterHash::all_zeros())..=(height, FilterHash::from_byte_array([0xff; 32]));
@@ -528,8 +531,8 @@ impl Claims {
     }
 
     /// Drops all claims of liars. Returns ranges of heights whose answers were given by filters and
-    /// are withdrawn. If `earlier`, the peers that are not known individually lose their claims
-    /// too.
+    /// are withdrawn. If `earlier` is `true`, the claims of peers that are not known individually
+    /// are dropped too.
     pub(super) fn convict(&mut self, liars: &[PeerId], earlier: bool) -> Vec<RangeInclusive<u32>> {
         self.differing.retain(|(_, peer), _| !liars.contains(peer));
         self.withdraw(|_, interval| interval.drop_vouchers(liars, earlier))
@@ -567,7 +570,7 @@ impl Claims {
                 vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
             });
             // Only a peer that still vouches for the height can replace the accepted hash. A
-            // departed peer with a limited voucher cannot.
+            // departed peer whose voucher ends below this height cannot replace it.
             if self.num_vouchers(height) > 0 || !stays {
                 continue;
             }
@@ -584,8 +587,8 @@ impl Claims {
         reopened
     }
 
-    /// Removes the claims of a departed peer for which it has sent no filter, so that nobody can
-    /// claim and leave.
+    /// Removes the claims of a departed peer for which it has sent no filter, so that no peer can
+    /// make claims, leave, and still be counted.
     ///
     /// The peer still vouches for the heights of an interval below the first unanswered one, and
     /// below the first one where it lost a differing claim. Claims for which `keep` returns `true`
@@ -609,7 +612,8 @@ impl Claims {
             }
             let claimed = (first_of(number)..).zip(interval.heights());
             let open = claimed.filter(|(_, at)| at.answer == Answer::None);
-            // These claims stay without the voucher that covers them: their filter is at hand.
+            // These claims stay, although the voucher that covers them is limited, because their
+            // filter is at hand.
             let kept = open.map(|(height, at)| (height, at.hash)).filter(|&(height, hash)| {
                 keep(height, hash) && self.vouchers(height).any(|voucher| voucher == peer)
             });
@@ -619,8 +623,9 @@ impl Claims {
         let reopened = self.withdraw(|number, interval| {
             let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
             let first_open = open.clone().position(|at| at.answer == Answer::None);
-            // Limit the voucher to the heights below. Without its differing claim, the peer would
-            // count as vouching for the accepted hash there.
+            // Limit the voucher to the heights below the first unanswered height and the first
+            // dropped claim. Without its differing claim, the peer would count as vouching for the
+            // accepted hash there.
             let differed = dropped.iter().find(|&&height| interval_of(height) == number);
             let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
             if let Some(end) = end {
@@ -636,7 +641,8 @@ impl Claims {
         reopened
     }
 
-    /// Drops the differing claims about a height of all peers for which `has_left` returns `true`.
+    /// Drops the claims about a height that differ from its accepted hash, if `has_left` returns
+    /// `true` for their peer.
     pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
         self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
     }

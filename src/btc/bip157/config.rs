@@ -83,25 +83,29 @@ pub struct Limits {
     /// Maximum number of connected peers; 8 by default.
     pub peers: usize,
     /// Maximum number of intervals of 1,000 blocks that are processed at a time; 4 by default. One
-    /// request covers the filters of one interval, so that as many peers can send at once.
+    /// request covers the filters of one interval, so this is also the number of peers that can
+    /// send filters at the same time.
     pub intervals: usize,
-    /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. One
-    /// filter is kept with each: at most [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually
-    /// about 20 kB. The default is 128, which bounds these filters to 38 MB.
+    /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. With
+    /// each of these blocks, one filter is kept, which has at most
+    /// [`MAX_FILTER_SIZE`](super::MAX_FILTER_SIZE) bytes, usually about 20 kB. The default is 128,
+    /// which bounds these filters to 38 MB.
     pub inspections: usize,
-    /// Maximum number of these blocks that are in dispute. Each keeps up to two filters per peer of
-    /// the limit, since some of the peers may have left. The default is 16, which bounds these
-    /// filters to 77 MB with 8 peers.
+    /// Maximum number of blocks that are being fetched for disputes. For each of these blocks, up
+    /// to two filters are kept for each peer that the limit `peers` allows, because peers that have
+    /// left may have sent some of them. The default is 16, which bounds these filters to 77 MB with
+    /// 8 peers.
     pub disputes: usize,
     /// Maximum total bytes of the filters of hits whose blocks are queued. A filter that exceeds
     /// the limit is dropped and fetched again. The default is 64 MiB.
     pub kept_bytes: usize,
     /// Time that an answer may take before other peers are asked; 30 s by default.
     ///
-    /// Of several filters or blocks, each may take one timeout after the previous one. All of them
-    /// together may take one timeout, plus one for each 100 filters, and for each 8 blocks or 1 MB
-    /// of blocks that come before them. A silent peer is disconnected after four timeouts, or after
-    /// one if it owes a filter in a dispute.
+    /// If an answer has several filters or blocks, each of them may take one timeout after the
+    /// previous one. All filters of an answer together may take one timeout, plus one for each 100
+    /// filters. The blocks that were requested before an answer add one timeout for each 8 blocks
+    /// or each 1 MB, whichever gives more time. A silent peer is disconnected after four timeouts,
+    /// or after one if it owes a filter in a dispute.
     pub timeout: Duration,
 }
 
@@ -112,11 +116,11 @@ impl Default for Limits {
             // One request covers the filters of one interval, so four peers can send at once. A
             // higher limit would only store claims further above the answered heights.
             intervals: 4,
-            // Two peers with the maximum of 64 blocks in flight each. With one filter of at most
-            // 300 kB each: 38 MB.
+            // The default is enough for two peers, each with the maximum of 64 blocks in flight.
+            // 128 filters of at most 300 kB are 38 MB.
             inspections: 128,
-            // Bounds the memory for filters: 16 heights, two filters for each of 8 peers, 300 kB
-            // each are 77 MB.
+            // The default bounds the memory for filters: 16 heights, two filters for each of 8
+            // peers, and 300 kB for each filter make 77 MB.
             disputes: 16,
             // An estimate: enough for about 3,000 filters of 20 kB.
             kept_bytes: 64 << 20,

@@ -77,8 +77,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Requests what an inspection lacks: every claimed filter, then the block. The block comes
-    /// last, because a claim counts as a lie only if its filter was received.
+    /// Requests what an inspection lacks: every claimed filter, then the block. The block is
+    /// requested last, because a claim can be proven a lie only if its filter was received.
     fn go_on_with(
         &mut self,
         height: u32,
@@ -132,7 +132,7 @@ impl Parts<'_> {
         if let Some(inspection) = self.inspections.open_mut(height) {
             inspection.contents.clear();
         }
-        // The caller has an answer by a filter that is no evidence any longer.
+        // The caller was given a filter that is not evidence any longer.
         if told {
             turn.act(Action::Reopened(height, height));
         }
@@ -206,7 +206,8 @@ impl Parts<'_> {
             (is_busy, self.peers.rests(peer, turn.now), peer.requests.len(), id)
         });
         match keyed.min() {
-            // The best peer has the maximum of blocks in flight. A later event tries again.
+            // The best peer already has the maximum number of blocks in flight. The block is
+            // requested at a later event.
             Some((true, ..)) => {}
             Some((false, .., id)) => {
                 inspection.is_asked = true;
@@ -239,8 +240,8 @@ impl Parts<'_> {
     /// Processes a block. Returns the inspection that the block completes, if any.
     ///
     /// # Errors
-    /// Returns a verdict on the peer if it was asked for the block, and the transactions do not
-    /// match the header.
+    /// Returns a verdict on the peer if it was asked for the block and sent transactions that do
+    /// not match the header.
     pub(super) fn take_block(
         &mut self,
         from: Option<PeerId>,
@@ -320,7 +321,8 @@ impl Parts<'_> {
 
 fn judge(block: &BoundBlock<'_>, contents: &BTreeMap<FilterHash, Vec<u8>>) -> Judgement {
     let mut judgement = Judgement::default();
-    // Without previous outputs: the sync knows only what the block itself reveals.
+    // The audits get no previous outputs, because the sync knows only what the block itself
+    // reveals.
     for (&hash, content) in contents {
         match audit(block, content, Prevouts::None) {
             Audit::Valid(_) => judgement.valid = Some(hash),

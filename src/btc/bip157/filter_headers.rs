@@ -2,8 +2,8 @@
 //!
 //! Every peer is asked about all intervals of 1,000 blocks in ascending order, from the interval of
 //! the first wanted height on, no matter when the peer connects. If the known hashes lead from the
-//! peer's filter header before an interval to its header at the end, the peer claims the same
-//! hashes. Then they need not be requested.
+//! peer's filter header before an interval to the peer's filter header at the end of the interval,
+//! the peer claims the same hashes. Hashes that are known in this way are not requested.
 
 use std::vec::Vec;
 
@@ -73,14 +73,15 @@ impl Parts<'_> {
         // Without the header before the interval, the hashes could not be checked.
         let Some(before) = self.header_before(id, interval) else { return false };
         // Compare headers before requesting hashes. A comparison works only for whole intervals,
-        // because headers are known at the ends of intervals alone.
+        // because headers are known only at the ends of intervals.
         if let Some(end) = end.filter(|_| start == first_of(interval)) {
             if self.claims.vouch_if_agrees(id, interval, [before, end]) {
                 self.peers.get_mut(id).expect("found above").advance();
                 self.grade_interval(interval, first_of(interval), turn);
                 return true;
             }
-            // The other peer's hashes may turn out to be this peer's too, which saves a request.
+            // If the other peer's hashes also lead to this peer's headers, this peer needs no
+            // request.
             if self.is_asked_of_another(id, interval, turn) {
                 return false;
             }
@@ -112,7 +113,7 @@ impl Parts<'_> {
     }
 
     /// Returns `true` if another peer with the same filter headers has been asked for the hashes of
-    /// this interval, and its answer may serve for this peer too.
+    /// this interval, and the answer may make a request to this peer needless.
     fn is_asked_of_another(&self, id: PeerId, interval: u32, turn: &Turn<'_>) -> bool {
         let known = self.claims.interval(interval).map_or(0, |known| known.heights().len());
         // All hashes are known, and they do not fit this peer's headers. The peer needs a request
@@ -227,8 +228,8 @@ impl Parts<'_> {
         let claimed = end.or_else(|| self.header_before(id, interval)).unwrap_or(sent);
         if sent != claimed {
             let height = start - 1;
-            // The filter header of the genesis block is known. A wrong one contradicts this trusted
-            // header, not an earlier claim of the peer.
+            // The filter header of the genesis block is known. A wrong header at height 0
+            // contradicts this trusted header, not an earlier claim of the peer.
             return Err(Verdict::Convict(if height == 0 {
                 Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
             } else {
@@ -272,11 +273,11 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// Reports the grades of the answers in an interval, from height `from` on, and in intervals
-    /// that a trusted header now confirms.
+    /// Reports the grades of the answers in an interval from height `from` on. Also reports the
+    /// grades in other intervals that a trusted header now confirms.
     fn grade_interval(&mut self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for number in self.claims.commit(&self.config.checkpoints) {
-            // The interval of the message is reported below, from `from` on.
+            // The grades of the given interval are reported below.
             if number != interval {
                 self.report_grades(number, first_of(number), turn);
             }
@@ -286,8 +287,8 @@ impl Parts<'_> {
 
     fn report_grades(&self, interval: u32, from: u32, turn: &mut Turn<'_>) {
         for run in self.claims.answered_by_filter(interval, from) {
-            // Peers vouch for heights from the first one on, so the last height of a run has the
-            // lowest grade.
+            // Each peer vouches for the first heights of an interval, up to some height. So the
+            // last of several consecutive heights has the lowest grade.
             if let Some(grade) = self.claims.grade(*run.end()) {
                 turn.act(Action::Graded(*run.start(), *run.end(), grade));
             }

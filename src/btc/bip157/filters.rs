@@ -30,7 +30,7 @@ impl Parts<'_> {
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         for interval in frontier..frontier.saturating_add(window) {
             match self.claims.interval(interval) {
-                // No claims are known about this interval and those above.
+                // No claims are known about this interval or any higher interval.
                 None => break,
                 // Every height of this interval is answered.
                 Some(known) if known.num_open() == 0 => continue,
@@ -52,10 +52,10 @@ impl Parts<'_> {
     /// Returns `true` if the filters of an interval can be requested, because all peers worth
     /// waiting for have made their claims about it.
     ///
-    /// Three kinds of peers are not waited for: those still busy with intervals below the frontier,
-    /// those whose answer is overdue, and, after one timeout, all others. Waiting avoids needless
-    /// work: if a late peer claims another filter, the filter that was handed over before is
-    /// withdrawn and handed over again.
+    /// The sync does not wait for peers that are still busy with intervals below the frontier, nor
+    /// for peers whose answer is overdue. After one timeout, it does not wait for any peer. Waiting
+    /// avoids needless work: if a late peer claims another filter, the filter that was handed over
+    /// before is withdrawn and handed over again.
     fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let Some(since) = self.claims.waits_since(interval, turn.now) else { return false };
@@ -68,7 +68,8 @@ impl Parts<'_> {
         let known = u32::try_from(known).expect("1,000 at most");
         self.peers.iter().all(|(_, peer)| {
             let height = peer.height(turn.chain).unwrap_or(0);
-            // The number of known heights of the interval about which this peer can make claims.
+            // The number of heights with known claims in this interval that the peer has also
+            // shown.
             let due = (height + 1).saturating_sub(first).min(known);
             peer.next_height() >= first.saturating_add(due)
                 || due == 0
@@ -108,8 +109,8 @@ impl Parts<'_> {
             let stop = (*run.end()).min(height).min(start + MAX_FILTERS - 1);
             let expected: Vec<_> =
                 (start..=stop).map_while(|height| self.claims.claim(id, height)).collect();
-            // `claim` gives a hash for each height that the peer vouches for. Without one, there is
-            // nothing to expect.
+            // `claim` gives a hash for each height that the peer vouches for. Without any hash, no
+            // filter is expected from the peer.
             if expected.is_empty() {
                 return;
             }
@@ -152,7 +153,7 @@ impl Parts<'_> {
                 self.take_content(at, sent, message.filter, turn);
                 Ok(())
             }
-            // The filter of a block that has left the chain.
+            // The block of this filter has left the chain.
             (Ok(()), None) => Ok(()),
             // A filter of this block was expected, with another hash: the peer has contradicted its
             // claim.
@@ -183,8 +184,8 @@ impl Parts<'_> {
         }
         let Some(known) = self.claims.at(height) else { return };
         let is_open = known.answer == Answer::None && !known.ambiguous && known.hash == hash;
-        // A filter is handed over only if it is the accepted one and undisputed. Otherwise the
-        // block is being fetched, or the answer exists.
+        // Only the accepted filter of an undisputed height is handed over. Otherwise the block is
+        // being fetched, or the height is already answered.
         if !is_open || self.claims.differing_at(height).next().is_some() {
             return;
         }
@@ -206,7 +207,7 @@ impl Parts<'_> {
 
 /// Answers a height by its filter.
 pub(super) fn hand_over(claims: &mut Claims, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
-    // Without a grade, nobody vouches for the filter any longer.
+    // If the height has no grade, no peer vouches for the filter any longer.
     let Some(grade) = claims.grade(at.height) else { return };
     claims.answer(at.height, Answer::Filter);
     let filter = BlockFilter { block_hash: at.hash, content };

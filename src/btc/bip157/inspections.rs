@@ -64,13 +64,13 @@ impl Inspection {
     }
 }
 
-/// The set of open inspections that an event may have changed. Processing all of them for every
-/// filter and block would be too slow.
+/// The set of open inspections that an event may have changed. Processing all open inspections for
+/// every filter and block would be too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
-    /// The inspections that were begun by this event.
+    /// The inspections that the current event began.
     New,
-    /// The inspections whose block is not requested.
+    /// The inspections whose block has not been requested.
     Waiting,
     /// All open inspections.
     All,
@@ -187,8 +187,8 @@ impl Inspections {
         begun
     }
 
-    /// Returns the open heights that may have changed, ascending. `begun` are those opened by this
-    /// event.
+    /// Returns the heights of open inspections that may have changed, in ascending order. `begun`
+    /// contains the heights whose inspections the current event opened.
     pub(super) fn to_look_at(&self, look: Look, begun: Vec<u32>) -> Vec<u32> {
         let open = self.open.iter();
         match look {
@@ -201,7 +201,7 @@ impl Inspections {
     }
 
     /// Gives an open inspection one of the limited places for heights with several filters. Returns
-    /// `true` if the inspection got a place or already had one.
+    /// `true` if the inspection now has such a place.
     pub(super) fn take_dispute_place(&mut self, height: u32) -> bool {
         let disputed = self.open.values().filter(|open| open.is_disputed).count();
         let limit = self.limits.disputes.max(1);

@@ -11,11 +11,11 @@ use super::CHECKPOINT_INTERVAL;
 use crate::btc::bip158::filter_header;
 use crate::btc::peer::PeerId;
 
-/// Number of heights in an interval: those above one checkpoint, up to and including the next.
-/// Interval 1 begins at height 1, because the filter of the genesis block is known.
+/// Number of heights in an interval: the heights above one checkpoint, up to and including the next
+/// checkpoint. Interval 1 begins at height 1, because the filter of the genesis block is known.
 pub(super) const SPAN: usize = CHECKPOINT_INTERVAL as usize;
 /// Maximum number of departed peers that are remembered individually for each interval. Further
-/// ones are only counted, because peers can come and go without end.
+/// departed peers are only counted, because peers can come and go without end.
 pub(super) const MAX_VOUCHERS: usize = 32;
 
 /// The way in which a height was answered.
@@ -27,7 +27,7 @@ pub(super) enum Answer {
     Filter,
     /// The block was handed to the caller. No answer is more certain.
     Block,
-    /// The height is below the first wanted one.
+    /// The height is below the first wanted height.
     Unwanted,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Height {
     pub(super) hash: FilterHash,
     pub(super) answer: Answer,
     /// `true` if no filter is evidence, so that only the block answers. Causes: the block did not
-    /// decide between the claimed hashes, all of them were refuted, the only one left is
+    /// decide between the claimed hashes, all claimed hashes were refuted, the only hash left is
     /// suspicious, or too many peers disputed the height.
     pub(super) ambiguous: bool,
     /// `true` if the filter equals the one built from the block.
@@ -54,7 +54,7 @@ pub(super) struct Voucher {
     pub(super) heights: usize,
 }
 
-/// Peers that are only counted: those of an earlier run, and departed ones beyond the limit.
+/// Peers that are only counted: the peers of an earlier run, and departed peers beyond the limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Anonymous {
     pub(super) peers: u32,
@@ -62,7 +62,7 @@ pub(super) struct Anonymous {
 }
 
 /// The claims and the answers of one interval. Invariants: `open` equals the number of unanswered
-/// heights, and a change of any hash resets what was derived from all hashes together.
+/// heights, and a change of any hash resets the values that were derived from all hashes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interval {
     heights: Vec<Height>,
@@ -82,7 +82,8 @@ pub(super) struct Interval {
 
 impl Interval {
     /// Restores an interval of an earlier run. The peers of that run have left, so they vouch only
-    /// for the heights below the first unanswered one: a claim counts only with its filter.
+    /// for the heights below the first unanswered one: they can no longer send filters for the
+    /// other heights.
     pub(super) fn restored(heights: Vec<Height>, earlier: Anonymous) -> Self {
         let is_open = |at: &Height| at.answer == Answer::None;
         let first_open = heights.iter().position(is_open).unwrap_or(heights.len());
@@ -131,7 +132,7 @@ impl Interval {
     }
 
     /// Returns the index of the first height without a valid answer, assuming that no answer by a
-    /// filter is disputed. Returns the number of heights if all have one.
+    /// filter is disputed. Returns the number of heights if all heights have a valid answer.
     pub(super) fn answered(&self) -> usize {
         let vouched = self.vouched();
         let is_open = |(place, at): (usize, &Height)| match at.answer {
@@ -168,7 +169,8 @@ impl Interval {
         leads
     }
 
-    /// Records that a trusted header commits to the hashes. Returns `true` if this was not known.
+    /// Records that a trusted header commits to the hashes. Returns `true` if this was not recorded
+    /// before.
     pub(super) fn commit(&mut self) -> bool {
         !core::mem::replace(&mut self.committed, true)
     }
@@ -197,7 +199,8 @@ impl Interval {
         self.waits_since = self.waits_since.filter(|_| self.open > 0);
     }
 
-    /// Sets whether filters are no evidence about a height.
+    /// Records whether only the block can answer a height (`ambiguous`), because its filters are no
+    /// evidence.
     pub(super) fn set_ambiguous(&mut self, place: usize, ambiguous: bool) {
         if let Some(at) = self.heights.get_mut(place) {
             at.ambiguous = ambiguous;
@@ -221,7 +224,8 @@ impl Interval {
         }
     }
 
-    /// Removes the given vouchers, and, if `earlier`, the peers that are only counted.
+    /// Removes the given vouchers. If `earlier` is `true`, also removes the peers that are only
+    /// counted.
     pub(super) fn drop_vouchers(&mut self, peers: &[PeerId], earlier: bool) {
         self.vouchers.retain(|voucher| !peers.contains(&voucher.peer));
         if earlier {
@@ -239,8 +243,8 @@ impl Interval {
 
     /// Replaces a departed peer by a count, if too many vouchers are remembered individually.
     ///
-    /// If one of the counted peers is convicted, all of them are. Only peers with the highest
-    /// number of heights are counted.
+    /// If one of the counted peers is convicted, all counted peers are convicted. Only peers with
+    /// the highest number of heights are counted.
     pub(super) fn count_together(&mut self, peer: PeerId) {
         if self.vouchers.len() <= MAX_VOUCHERS {
             return;
@@ -257,7 +261,8 @@ impl Interval {
         }
     }
 
-    /// Marks heights as unanswered. Returns the indices of those that only a block can answer.
+    /// Marks heights as unanswered. Returns the indices of the heights that only a block can
+    /// answer.
     pub(super) fn reopen(&mut self, places: Range<usize>) -> Vec<usize> {
         let mut ambiguous = Vec::new();
         for place in places.start..places.end.min(self.heights.len()) {
@@ -312,7 +317,7 @@ impl Interval {
     }
 }
 
-/// Returns the number of the interval that contains a height, which is not 0.
+/// Returns the number of the interval that contains a height. The height must not be 0.
 pub(super) fn interval_of(height: u32) -> u32 {
     height.div_ceil(CHECKPOINT_INTERVAL)
 }

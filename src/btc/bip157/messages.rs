@@ -12,9 +12,9 @@ use crate::btc::protocol::MAX_INV_SIZE;
 impl Event {
     /// Converts a message of a peer into events.
     ///
-    /// Messages that the sync does not process give no events. These include `headers` and `inv`,
-    /// from which the caller derives [`Event::PeerTip`]. Of a `notfound`, only the items within the
-    /// protocol's limit are converted.
+    /// Messages that the sync does not process give no events. For example, `headers` and `inv`
+    /// give none: the caller derives [`Event::PeerTip`] from them. Of a `notfound`, only the items
+    /// within the protocol's limit are converted.
     pub fn from_message(peer: PeerId, message: NetworkMessage) -> Vec<Self> {
         match message {
             NetworkMessage::CFCheckpt(message) => vec![Self::CFCheckpt(peer, message)],

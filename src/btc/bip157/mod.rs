@@ -1,11 +1,11 @@
 //! BIP157: compact block filters from peers, for a client. The node's side is in
 //! [`server`](crate::btc::server).
 //!
-//! A [`FilterSync`] is a state machine without I/O. The events are peers, their messages, changes
-//! of the header chain, and the time. The actions are messages to send, filters to match, blocks to
-//! scan, and findings. The caller gets a filter once the filter's hash equals the claims of all
-//! peers that have answered. At heights where the peers' filters prove nothing, the caller gets the
-//! block instead.
+//! A [`FilterSync`] is a state machine without I/O. The events are connections and messages of
+//! peers, changes of the header chain, and the time. The actions are messages to send, filters to
+//! match, blocks to scan, and findings. The caller gets a filter once the filter's hash equals the
+//! claims of all peers that have answered. At heights where the peers' filters prove nothing, the
+//! caller gets the block instead.
 //!
 //! # Terms
 //! - A peer **claims** a filter hash for a height in `cfheaders`, and **vouches for** a height if
@@ -38,14 +38,16 @@
 //! filters again with [`Event::Rescan`].
 //!
 //! [`FilterSync::encode`] stores the state between runs, and [`FilterSync::restore`] continues from
-//! it. The heights in [`FilterSync::unanswered`] then count as reopened. A peer that connects later
-//! is asked about all heights from the first wanted one on, however long ago they were answered.
+//! it. After a restore, the caller treats the answers about the heights in
+//! [`FilterSync::unanswered`] as withdrawn. A peer that connects later is asked about all heights
+//! from the first wanted one on, however long ago they were answered.
 //!
 //! # What an answer is worth
 //! Filter headers are not part of consensus. A filter's "no" has a [`Grade`], and
 //! [`Action::Reopened`] can withdraw it. If peers disagree and the block cannot decide, the block
-//! is scanned, which is certain. With one honest peer, nothing is missed permanently, however many
-//! peers lie: wherever others contradict the honest peer, the block decides.
+//! is scanned, and the result of a scan is certain. With one honest peer, nothing is missed
+//! permanently, however many peers lie: wherever others contradict the honest peer, the block
+//! decides.
 //!
 //! Filters are audited with their block alone. A filter is [`Grade::Audited`] if the block reveals
 //! all scripts that it spends, for example because it spends only its own outputs. A caller that
@@ -53,12 +55,11 @@
 //! confirm a filter.
 //!
 //! # What a liar costs
-//! A claim counts only together with its filter. A peer that claims a hash must send a filter with
-//! that hash, or it loses all its claims. To settle a dispute, at most one block per height is
-//! fetched, and one filter for each claimed hash. Once a block has been scanned, claims about its
-//! height cost nothing more. All liars together therefore cost at most one download of all blocks
-//! (and one more for each rescan), and each liar costs only the blocks up to the first lie that a
-//! block proves.
+//! A peer that claims a hash must send a filter with that hash, or it loses all its claims. To
+//! settle a dispute, at most one block per height is fetched, and one filter for each claimed hash.
+//! Once a block has been scanned, claims about its height cost nothing more. All liars together
+//! therefore cost at most one download of all blocks (and one more for each rescan), and each liar
+//! costs only the blocks up to the first lie that a block proves.
 //!
 //! Liars cannot fill the memory by reconnecting. For each interval, 32 departed peers are
 //! remembered individually. Further departed peers share one counter: if any of them is convicted,
@@ -157,16 +158,16 @@ pub enum Event {
     BlockUnavailable(PeerId, BlockHash),
     /// A filter may match the wallet, or is malformed, so its block is needed.
     Matched(Box<VerifiedFilter>),
-    /// Proof that a filter is not the one of its block, with transactions that the block alone does
-    /// not contain.
+    /// Proof that a filter is not the filter of its block, with transactions that the block alone
+    /// does not contain.
     Refuted(Box<InvalidFilter>),
     /// The filters of these heights are needed again, to match more scripts.
     Rescan(RangeInclusive<u32>),
     /// Extends the wanted heights down to this height, for a wallet with an earlier birthday.
     ///
-    /// The state of the heights above stays. One exception: in the interval of the previous first
-    /// height, answers by filters are [reopened](Action::Reopened) until peers have been compared
-    /// there again.
+    /// The state of the heights above does not change, with one exception: in the interval of the
+    /// previous first height, answers by filters are [reopened](Action::Reopened) until peers have
+    /// been compared there again.
     ///
     /// The event has no effect if the height is not below the current first height. The event also
     /// has no effect if the header chain begins above the height; this is
@@ -184,8 +185,8 @@ pub enum Action {
     Send(PeerId, Message),
     /// Close the connection to the peer.
     Disconnect(PeerId, Reason),
-    /// Match this filter. Heights ascend, except for heights that were [reopened](Action::Reopened)
-    /// or had to wait.
+    /// Match this filter. Filters are handed over in the order of their heights, except at heights
+    /// that were [reopened](Action::Reopened) or had to wait.
     Filter(Box<VerifiedFilter>),
     /// Scan this block for all scripts. The block is verified against its header, so the result is
     /// certain and does not depend on the filter.
@@ -193,13 +194,13 @@ pub enum Action {
     /// The answers by filters about these heights, both ends included, are withdrawn. Each height
     /// will be [confirmed](Action::Graded) or answered again once another peer has been heard.
     ///
-    /// Reasons: the peers that vouched for the heights were convicted. Or the only such peer left
-    /// while a lower height of the interval had no answer. Or that peer changed its claim. Or more
-    /// claims differ than are kept.
+    /// There are four possible reasons: the peers that vouched for the heights were convicted; the
+    /// only peer that vouched for them left while a lower height of the interval had no answer;
+    /// that peer changed its claim; or more claims differ than the sync keeps.
     Reopened(u32, u32),
     /// The answers about these heights, both ends included, now have at least this grade.
     Graded(u32, u32, Grade),
-    /// The blocks above this height have left the chain. All answers about them are void.
+    /// The blocks above this height have left the chain. All answers about these blocks are void.
     Rollback(u32),
     /// A finding that the caller may log.
     Report(Finding),
@@ -219,7 +220,7 @@ pub enum Message {
     GetBlocks(Vec<BlockHash>),
 }
 
-/// A filter whose hash equals the claims of all peers that were heard about its height.
+/// A filter whose hash equals the claims of all peers that have answered about its height.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifiedFilter {
@@ -227,7 +228,7 @@ pub struct VerifiedFilter {
     pub at: BlockAt,
     /// The filter. The encoding of the filter is not checked, so decoding may fail.
     pub filter: BlockFilter,
-    /// The worth of a "no" from this filter.
+    /// How certain it is that the block has nothing for a wallet if this filter does not match.
     pub grade: Grade,
 }
 
@@ -243,8 +244,8 @@ pub struct BlockToScan {
     /// The reason why the block was fetched.
     pub why: ScanReason,
     /// The filter of the block, to be stored for other scripts. With `None`, no filter of this
-    /// height is evidence, including filters that were handed over before. Other scripts then need
-    /// the block again.
+    /// height is evidence, including filters that were handed over before. To scan for other
+    /// scripts, the caller then needs the block again.
     pub filter: Option<BlockFilter>,
 }
 
@@ -273,7 +274,7 @@ pub enum Finding {
         /// The claimed hashes, each with the connected peers that claim it.
         claims: Vec<(FilterHash, Vec<PeerId>)>,
     },
-    /// The block does not reveal which of the claimed filters is its own. The block is scanned, and
+    /// The block does not reveal which of the claimed filters is correct. The block is scanned, and
     /// no peer is disconnected.
     Undecided(BlockAt),
     /// The only claimed filter looks wrong, but the block does not prove it wrong. The block is
@@ -284,8 +285,8 @@ pub enum Finding {
     Slow(PeerId, Duration),
     /// No connected peer has this block. The block will be requested from peers that connect later.
     BlockUnavailable(BlockAt),
-    /// The header chain begins above this height, which is the first wanted one. Until that
-    /// changes, nothing is requested and nothing is answered. If the height is that of an
-    /// [extension](Event::Extend), the extension has no effect.
+    /// The header chain begins above this height, which is the first wanted one. Until the chain
+    /// reaches down to it, nothing is requested and nothing is answered. If the height is that of
+    /// an [extension](Event::Extend), the extension has no effect.
     FirstUnknown(u32),
 }

@@ -19,22 +19,22 @@ use crate::btc::peer::PeerId;
 /// Maximum number of blocks outside the chain that are remembered for each peer that has shown
 /// them. Such blocks may join the chain later.
 const STRANGE_TIPS: usize = 4;
-/// The estimated size in bytes of a block before any has arrived: that of a full block, so that at
-/// first four are requested at a time.
+/// The estimated size of a block in bytes before any block has arrived. It is the size of a full
+/// block, so that only four blocks are requested at a time at first.
 const FIRST_BLOCK_SIZE: usize = 1_000_000;
 
 /// A connected peer.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     tips: Vec<BlockHash>,
-    /// The last height wanted. No block above it is requested.
+    /// The highest wanted height. No block above this height is requested.
     last: u32,
     /// The filter headers that the peer claims at heights 1,000, 2,000, ….
     checkpoints: Vec<FilterHeader>,
     /// The lowest interval whose hashes the peer has not claimed completely.
     next: u32,
-    /// The number of hashes of that interval that the peer has claimed. `end` is the filter header
-    /// after them.
+    /// The number of hashes that the peer has claimed in interval `next`. `end` is the filter
+    /// header after these hashes.
     reported: u32,
     end: Option<FilterHeader>,
     pub(super) requests: Requests,
@@ -67,7 +67,7 @@ impl Peer {
 
     fn show_tip(&mut self, hash: BlockHash, chain: &HeaderChain) {
         match chain.height_of(&hash) {
-            // The peer has shown a higher block before: the new one adds nothing.
+            // The peer has shown a higher block before, so the new block adds nothing.
             Some(height) if self.height(chain).is_some_and(|highest| highest > height) => {}
             Some(_) => self.tips = vec![hash],
             None => {
@@ -120,13 +120,13 @@ impl Peer {
     }
 
     /// Records that the peer has claimed more hashes, which lead to the header `end`. Returns
-    /// `true` if this completes the interval; the peer then advances to the next one.
+    /// `true` if this completes the interval; the peer then advances to the next interval.
     pub(super) fn claim(&mut self, hashes: u32, end: FilterHeader) -> bool {
         self.reported += hashes;
         self.end = Some(end);
         let is_complete = self.reported == CHECKPOINT_INTERVAL;
         // The peer's claims about the interval are complete. No request crosses the end of an
-        // interval, so `reported` never exceeds the length of one.
+        // interval, so `reported` never exceeds the length of an interval.
         if is_complete {
             self.advance();
         }
@@ -208,7 +208,7 @@ impl Peers {
         true
     }
 
-    /// Removes a peer. Returns `true` if it was connected.
+    /// Removes a peer. Returns `true` if the peer was connected.
     pub(super) fn remove(&mut self, id: PeerId) -> bool {
         self.connected.remove(&id).is_some()
     }
@@ -257,9 +257,9 @@ impl Peers {
         self.pace.timeout
     }
 
-    /// Updates the estimated block size with a block that has arrived. A larger block counts at
-    /// once, smaller ones gradually: too few blocks in flight cost time, and too many delay the
-    /// answers to later requests beyond their timeout.
+    /// Updates the estimated block size with a block that has arrived. A larger block raises the
+    /// estimate at once, and smaller blocks lower it gradually. Too few blocks in flight cost time,
+    /// and too many delay the answers to later requests beyond their timeout.
     pub(super) fn saw_block(&mut self, bytes: usize) {
         let before = self.pace.block_size;
         self.pace.block_size = bytes.max(before - before / 8 + bytes / 8);
@@ -286,14 +286,14 @@ impl Peers {
 
     pub(super) fn ask_for_block(&mut self, id: PeerId, at: BlockAt, now: Duration) {
         let pace = self.pace;
-        // The caller chooses among the connected peers, so the peer is always there.
+        // The caller chooses among the connected peers, so the peer is always found.
         if let Some(peer) = self.get_mut(id) {
             peer.requests.ask_for_block(at, now, pace);
         }
     }
 
-    /// Requests from a peer the filters from `start` on, whose expected hashes are given. Returns
-    /// the last height requested.
+    /// Requests filters from a peer: one for each hash in `expected`, from height `start` on.
+    /// Returns the last height requested.
     pub(super) fn ask_for_filters(
         &mut self,
         id: PeerId,

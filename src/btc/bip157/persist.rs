@@ -65,7 +65,7 @@ pub enum RestoreError {
     Malformed(usize),
 }
 
-/// The stored facts besides the claims.
+/// The stored fields other than the claims.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
     pub(super) network: Network,
@@ -73,8 +73,8 @@ pub(super) struct Kept {
     pub(super) genesis_answered: bool,
 }
 
-/// Encodes the state of a sync. A height whose block is awaited is stored as unanswered: its filter
-/// will be handed over and match again.
+/// Encodes the state of a sync. A height whose block is awaited is stored as unanswered. After the
+/// restore, its filter is handed over again and matches again.
 pub(super) fn encode(
     kept: Kept,
     claims: &Claims,
@@ -86,7 +86,7 @@ pub(super) fn encode(
     bytes.extend(kept.network.magic().to_bytes());
     let number = |count: usize| u32::try_from(count).expect("fewer than heights").to_le_bytes();
     // Claims about blocks that have left the chain are worthless. Encoding stops at the first
-    // interval whose last block has left.
+    // interval whose last block has left the chain.
     let in_chain = claims.intervals().map_while(|(place, interval)| {
         let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
         let last = match heights.checked_sub(1) {
@@ -154,7 +154,8 @@ pub(super) fn decode(
     for place in (first_interval..).take(rest.number()? as usize) {
         let (interval, last) = rest.interval()?;
         let heights = u32::try_from(interval.heights().len()).expect("1,000 at most");
-        // An interval without claims has no last block. `Event::Extend` has added it.
+        // An interval without claims has no last block. Such an interval was added by
+        // `Event::Extend`.
         if let Some(above) = heights.checked_sub(1) {
             is_in_chain &= chain.hash_at(first_of(place).saturating_add(above)) == Some(last);
         }

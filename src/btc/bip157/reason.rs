@@ -53,8 +53,8 @@ pub struct FalseFilter {
     pub at: BlockAt,
     /// The hash of the false filter.
     pub hash: FilterHash,
-    /// Proof that the filter is false. `None` if there is no proof for others: the block's true
-    /// filter is known, or the hash was refuted before.
+    /// Proof that the filter is false. `None` if nothing can be shown to others: the sync knows the
+    /// block's true filter, or has refuted the hash before.
     pub proof: Option<InvalidFilter>,
 }
 
@@ -88,8 +88,8 @@ pub enum Contradiction {
         height: u32,
         /// The filter header that the peer claimed first.
         claimed: FilterHeader,
-        /// The filter header that follows from the peer's hashes, or that the peer names as the one
-        /// before them.
+        /// The filter header that follows from the peer's hashes, or that the peer sent as the
+        /// header before its hashes.
         sent: FilterHeader,
     },
 }
@@ -112,7 +112,7 @@ pub enum Violation {
     Count {
         /// The number of hashes or headers sent.
         sent: usize,
-        /// The number in the requested range.
+        /// The number of hashes or headers that were requested.
         expected: usize,
     },
     /// The filter is larger than that of any valid block.

@@ -26,7 +26,7 @@ const BYTES_PER_TIMEOUT: usize = 1_000_000;
 /// round trip of 300 ms.
 const BYTES_PER_PEER: usize = 4_000_000;
 /// Maximum number of blocks in flight from one peer, however small they are. Bitcoin Core accepts
-/// 50,000 in one `getdata`, and has 16 in flight as a client.
+/// 50,000 items in one `getdata`. As a client, it has at most 16 blocks in flight from one peer.
 const MAX_BLOCKS_PER_PEER: usize = 64;
 
 /// The time that answers may take, and the number of blocks that are requested at a time.
@@ -38,7 +38,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns the time that `blocks` blocks may take which the peer sends first.
+    /// Returns the time that a peer may take to send `blocks` earlier blocks.
     fn of(self, blocks: usize) -> Duration {
         let bytes = blocks.saturating_mul(self.block_size);
         self.times((bytes / BYTES_PER_TIMEOUT).max(blocks / BLOCKS_PER_TIMEOUT))
@@ -117,8 +117,8 @@ impl Request {
         Some((height, *filters.expected.get(*done)?))
     }
 
-    /// Returns `true` if the filter of this height is still expected. A stale request does not
-    /// count, because a node need not answer it; its filters are requested again.
+    /// Returns `true` if the filter of this height is still expected. Returns `false` for a stale
+    /// request: a node need not answer it, and its filters are requested again.
     fn brings_filter(&self, height: u32) -> bool {
         let Asked::Filters { filters, done, stale: false } = &self.asked else { return false };
         let place = height.checked_sub(filters.start).map(|place| place as usize);
@@ -126,7 +126,7 @@ impl Request {
     }
 
     /// Returns the time at which the request is overdue; `None` for a stale request, which is never
-    /// overdue. The blocks that were requested before it may take their time first.
+    /// overdue. The request has additional time for the blocks that were requested before it.
     fn due(&self, pace: Pace) -> Option<Duration> {
         let parts = match &self.asked {
             Asked::Filters { stale: true, .. } => return None,
@@ -150,9 +150,9 @@ struct BlockRequest {
 }
 
 impl BlockRequest {
-    /// Returns the time at which the block is overdue. A block is overdue if no requested block has
-    /// arrived for one timeout, or if this block takes longer than the blocks before it may take
-    /// together.
+    /// Returns the time at which the block is overdue. A block is overdue in two cases: no
+    /// requested block has arrived for one timeout, or the block exceeds one timeout plus the time
+    /// that the blocks before it may take together.
     fn due(&self, last_block: Duration, pace: Pace) -> Duration {
         let next = last_block.max(self.sent).saturating_add(pace.timeout);
         let all = self.sent.saturating_add(pace.timeout).saturating_add(pace.of(self.before));
@@ -264,8 +264,8 @@ impl Requests {
         self.blocks.contains_key(&hash)
     }
 
-    /// Returns `true` if the filter of a height is expected. From a slow peer, only a filter for a
-    /// dispute counts, because the peer is disconnected if that filter does not arrive.
+    /// Returns `true` if the filter of a height is expected. From a slow peer, only filters for
+    /// disputes are expected, because the peer is disconnected if such a filter does not arrive.
     pub(super) fn brings_filter(&self, height: u32, is_slow: bool) -> bool {
         let mut requests = self.asked.iter();
         requests.any(|request| request.brings_filter(height) && (!is_slow || request.is_urgent()))
@@ -286,15 +286,15 @@ impl Requests {
         blocks < most && (!self.drains || blocks <= most / 2)
     }
 
-    /// Returns the index of the request that a filter answers. The filter is of the block at
-    /// `height`, or with `None` of a block that is not in the chain.
+    /// Returns the index of the request that a filter answers. `height` is the height of the
+    /// filter's block, or `None` if that block is not in the chain.
     ///
     /// Nodes answer requests in order. A node skips a stale request, or answers it with the blocks
     /// as they were. An arriving filter is therefore assigned to a current request that expects
     /// this filter next, and only otherwise to a stale request. If a stale and a current request
     /// overlap, the filter arrives twice. The first copy completes the current request, and the
-    /// second copy counts for the stale one. Nothing about a stale request is evidence against the
-    /// peer, because its claims were about other blocks at that time.
+    /// second copy is assigned to the stale request. Nothing about a stale request is evidence
+    /// against the peer, because its claims were about other blocks at that time.
     ///
     /// # Errors
     /// Returns an error if no request explains the filter. The error contains the hash that was
@@ -321,8 +321,8 @@ impl Requests {
         }
     }
 
-    /// Records that a filter has arrived, of the block at `height`, or with `None` of a block that
-    /// is not in the chain. Removes a request whose last filter this is.
+    /// Records that a filter has arrived. `height` is the height of the filter's block, or `None`
+    /// if that block is not in the chain. Removes the request if this was its last filter.
     ///
     /// # Errors
     /// Returns an error if no request explains the filter. The error contains the hash that was
@@ -338,8 +338,8 @@ impl Requests {
         request.progress = now;
         if let Asked::Filters { filters, done, .. } = &mut request.asked {
             *done += 1;
-            // BIP157: one `cfilter` answers each block of the range, so the last one completes the
-            // request.
+            // BIP157: one `cfilter` answers each block of the range, so the last `cfilter`
+            // completes the request.
             if *done >= filters.expected.len() {
                 self.asked.remove(place);
             }
@@ -413,8 +413,8 @@ impl Overdue {
     }
 }
 
-/// Returns `true` if the stop of a request has left the chain since. The answer then says nothing
-/// about the current chain.
+/// Returns `true` if the stop of a request has left the chain since the request. The answer then
+/// says nothing about the current chain.
 pub(super) fn is_stale(stop: BlockAt, chain: &HeaderChain) -> bool {
     chain.hash_at(stop.height) != Some(stop.hash)
 }

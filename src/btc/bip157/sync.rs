@@ -162,7 +162,7 @@ impl FilterSync {
     }
 
     /// Returns the height up to which every block, from the first wanted one on, has a valid
-    /// answer; `None` if the first one has none.
+    /// answer; `None` if the first wanted block has none.
     ///
     /// The block of a hit from [`Event::Matched`] may still be pending:
     /// [`settled_to`](Self::settled_to) stays below such a block.
@@ -209,8 +209,9 @@ impl FilterSync {
     /// the peers' claims.
     ///
     /// A caller that stored answers of an earlier run calls this after [`FilterSync::restore`]. The
-    /// stored answers about these heights are void, as if [reopened](Action::Reopened), until they
-    /// are [graded](Action::Graded) or answered again.
+    /// stored answers about these heights are void, as if the heights had been
+    /// [reopened](Action::Reopened), until the heights are [graded](Action::Graded) or answered
+    /// again.
     ///
     /// # Cost
     /// Looks at each height, and there at each peer with a claim.
@@ -274,10 +275,11 @@ impl FilterSync {
     ///
     /// Intervals whose blocks were reorganised away are dropped and answered again. Peers of the
     /// earlier run are only counted: the sync knows how many agreed, but not which peers they were.
-    /// If one of their claims is refuted, everything that only they vouched for is withdrawn.
+    /// If one of the claims of these peers is refuted, every answer that only these peers vouched
+    /// for is withdrawn.
     ///
-    /// Answers of the earlier run may have become invalid: the heights in
-    /// [`unanswered`](FilterSync::unanswered) count as reopened.
+    /// Answers of the earlier run may have become invalid: the caller must treat the heights in
+    /// [`unanswered`](FilterSync::unanswered) as [reopened](Action::Reopened).
     ///
     /// # Errors
     /// Returns a [`RestoreError`] if the bytes cannot be used. The caller then starts with
@@ -319,7 +321,8 @@ impl FilterSync {
     fn concerned(&self, event: &Event, chain: &HeaderChain) -> Look {
         let is_open = |height: u32| self.inspections.open(height).is_some();
         match event {
-            // Only a filter of an open inspection can complete what the inspection waits for.
+            // A filter can complete an open inspection only if the inspection is of the filter's
+            // height.
             Event::CFilter(_, filter) => match chain.height_of(&filter.block_hash) {
                 Some(height) if is_open(height) => Look::All,
                 _ => Look::New,
@@ -358,7 +361,7 @@ impl FilterSync {
     /// Removes a peer that is gone, and its claims for which it has sent no filter. Otherwise
     /// anyone could make claims and leave.
     fn remove(&mut self, id: PeerId, turn: &mut Turn<'_>) {
-        // The sync may have removed the peer itself, when it disconnected it.
+        // The sync may have removed the peer already, when it disconnected the peer.
         if !self.peers.remove(id) {
             return;
         }
@@ -425,8 +428,9 @@ impl FilterSync {
         self.genesis_answered &= first > 0;
         self.config.first = first;
         turn.reopen(self.claims.extend(first));
-        // Peers are compared from the lowest interval up. In the intervals above, their filter
-        // headers show that they still claim the known hashes, so nothing is requested again.
+        // Peers are compared from the lowest interval up. In the higher intervals, the filter
+        // headers of the peers show that the peers still claim the known hashes, so nothing is
+        // requested again.
         self.peers.begin_at(self.claims.first_interval());
     }
 
@@ -464,7 +468,7 @@ impl FilterSync {
         let Some(Settled { mut inspection, block, lies }) = settled else { return };
         let at = inspection.at;
         for lie in lies {
-            // Remember the hash: whoever claims it later is a liar too.
+            // Remember the hash, because a peer that claims it later is a liar too.
             self.claims.refute(at.height, lie.filter.hash);
             let reason = Reason::FalseFilter(Box::new(lie.filter));
             self.convict(&lie.liars, lie.earlier, &reason, turn);

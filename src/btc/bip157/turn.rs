@@ -51,8 +51,9 @@ impl<'a> Turn<'a> {
 /// Consequence of a peer's message for the peer.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// Disconnect the peer. The filters that it has sent keep their claims: a protocol violation is
-    /// not a lie about filters, and an honest peer's connection may end like this too.
+    /// Disconnect the peer. Its claims about filters that it has sent stay valid: a protocol
+    /// violation is not a lie about filters, and the connection of an honest peer may also end in
+    /// this way.
     Disconnect(Reason),
     /// Disconnect the peer as a liar, and drop all claims that only this peer vouched for.
     Convict(Reason),

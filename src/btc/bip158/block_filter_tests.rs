@@ -83,8 +83,9 @@ fn blocks_without_a_coinbase() {
     assert_eq!(BlockFilter::new(&no_inputs, |_| None), Err(BuildError::CoinbaseMissing));
 }
 
-/// Scripts of outputs of earlier transactions of the block are not requested. Scripts of outputs of
-/// later transactions are: such a block is invalid, and the builder does not guess.
+/// The builder does not request the scripts of outputs that earlier transactions of the block
+/// created. It requests the scripts if later transactions create the outputs: such a block is
+/// invalid, and the builder does not guess.
 #[test]
 fn outputs_of_the_block_itself() {
     let (raw, _, _) = block_757753();

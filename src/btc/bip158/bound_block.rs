@@ -16,7 +16,8 @@ use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 /// byte that is used.
 ///
 /// Two things are not checked: that the header is in the chain, and that the transactions are
-/// valid. A block hash from a validated header chain implies both.
+/// valid. A block hash from a validated header chain implies that the header is in the chain and
+/// that the transactions are valid.
 #[derive(Debug, Clone)]
 pub struct BoundBlock<'a> {
     block: &'a Block,
@@ -34,16 +35,16 @@ pub enum Witnesses {
     None,
     /// The block has witnesses, and they match the commitment in the coinbase.
     Committed,
-    /// The block has no witnesses, although its coinbase commits to some. A peer sends such a block
-    /// when it is asked for a block instead of a witness block.
+    /// The block has no witnesses, although its coinbase commits to some. A peer sends a block
+    /// without witnesses when it is asked for a block instead of a witness block.
     Stripped,
 }
 
 names! { Witnesses, "a state of witnesses": None = "none", Committed = "committed", Stripped = "stripped" }
 
 impl<'a> BoundBlock<'a> {
-    /// Checks that `block` is the one with the hash `expected`. The witnesses may be missing, which
-    /// [`witnesses`](Self::witnesses) then reports; all other bytes are checked.
+    /// Checks that `block` is the block with the hash `expected`. The witnesses may be missing:
+    /// [`witnesses`](Self::witnesses) reports their absence. All other bytes are checked.
     ///
     /// The checks, in this order: the header's hash, its proof of work, a coinbase transaction in
     /// the first position and nowhere else, the merkle root, no duplicate transaction
@@ -52,8 +53,8 @@ impl<'a> BoundBlock<'a> {
     /// Transactions of 64 bytes are accepted after the coinbase transaction, as in Bitcoin Core's
     /// `IsBlockMutated`, because honest blocks may contain them. To pass off inner nodes of the
     /// merkle tree as transactions, or the reverse (CVE-2017-12842), an attacker needs a whole
-    /// level of such nodes. The first of these would have to be a coinbase transaction, which fixes
-    /// 224 of its bits.
+    /// level of such nodes. The first of these nodes would have to be a coinbase transaction, which
+    /// fixes 224 of its bits.
     ///
     /// # Errors
     /// Returns the first check that fails. Blocks of the chain pass all checks.
@@ -156,14 +157,15 @@ fn check_witnesses(
 /// Returns an error if the coinbase states a height from before segwit.
 ///
 /// No block before segwit has a witness, whatever its coinbase commits to: some miners added
-/// commitments before they had any effect. On mainnet and testnet3, BIP34 made the height in the
-/// coinbase reliable long before segwit. Blocks before BIP34 may state a false height, but none of
-/// them commits to witnesses.
+/// commitments before commitments had any effect. On mainnet and testnet3, BIP34 made the height in
+/// the coinbase reliable long before segwit. Blocks before BIP34 may state a false height, but none
+/// of them commits to witnesses.
 pub(super) fn check_segwit_is_active(
     coinbase: &Transaction,
     network: Network,
 ) -> Result<(), BindError> {
-    // `SegwitHeight` of Core's chainparams.cpp. The other networks have had segwit from the start.
+    // `SegwitHeight` of Core's chainparams.cpp. Networks other than mainnet and testnet3 have had
+    // segwit from the start.
     let segwit = match network {
         Network::Bitcoin => 481_824,
         Network::Testnet => 834_624,

@@ -128,7 +128,8 @@ impl<'a> GcsFilter<'a> {
     pub fn decode_into_on(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
         let count = self.num_elements as usize;
         let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
-        // The range comes first: the error names the first fault in the order of the bytes.
+        // The range is checked first, because the error must name the first fault in the order of
+        // the bytes.
         if self.acceptance == Acceptance::Strict {
             self.check_range(values)?;
         }

@@ -14,10 +14,10 @@ use super::values::Values;
 /// `M`. The whole filter is decoded before any answer, so a malformed filter always gives an error.
 ///
 /// # Cost
-/// Decodes the filter into 8 bytes for each value, and hashes each script. Few scripts are looked
-/// up by binary search. For many scripts, the values are first entered into a table of 3 to 6 bytes
-/// for each value, where most look-ups test a single bit. Apart from the result of
-/// [`matching`](Self::matching), nothing is allocated per filter.
+/// Decodes the filter into 8 bytes for each value, and hashes each script. A small number of
+/// scripts is looked up by binary search. For many scripts, the values are first entered into a
+/// table of 3 to 6 bytes for each value, where most look-ups test a single bit. Apart from the
+/// result of [`matching`](Self::matching), nothing is allocated per filter.
 #[derive(Debug, Clone, Default)]
 pub struct Matcher {
     backend: Backend,

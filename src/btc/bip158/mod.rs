@@ -1,8 +1,8 @@
 //! BIP158: building, matching, scanning and auditing compact block filters.
 //!
 //! A filter is a Golomb-coded set of the scripts of a block's outputs and of the outputs that the
-//! block spends. Every node computes the same filter for a block. A client can therefore match it
-//! locally, without revealing to anyone what it looks for.
+//! block spends. Every node computes the same filter for a block. A client can therefore match the
+//! filter locally, without revealing its scripts to anyone.
 //!
 //! | task | type |
 //! |---|---|

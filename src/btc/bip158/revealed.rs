@@ -11,8 +11,8 @@
 //! witness program, the scriptSig must be empty. If the script pays to the hash of a witness
 //! program, the scriptSig must be exactly the push of that program.
 //!
-//! Everything else is a guess. A P2WSH spend may look like a P2WPKH spend, witness versions 2 and
-//! above have no rules, and a bare script may take any pushes.
+//! All other rows are guesses. A P2WSH spend may look like a P2WPKH spend, witness versions 2 and
+//! above have no rules, and the input of a bare script may contain any pushes.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::key::TweakedPublicKey;
@@ -36,7 +36,8 @@ pub(in crate::btc) fn wrapped_script(input: &TxIn) -> Option<ScriptBuf> {
 ///
 /// If the spent script is P2PKH, P2SH, P2WPKH, P2WSH, or P2TR spent by its script path, it is one
 /// of the candidates. The scriptSig is assumed to contain only pushes. Computing a taproot output
-/// costs as much as a signature check, so it comes last, and only `with_taproot`.
+/// costs as much as a signature check, so the taproot output is tested last, and only if
+/// `with_taproot` is `true`.
 pub(in crate::btc) fn any_candidate(
     input: &TxIn,
     with_taproot: bool,

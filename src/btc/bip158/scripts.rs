@@ -152,7 +152,7 @@ mod tests {
                 assert_eq!(set.push(&script(i)), i);
                 expected.push(script(i));
             }
-            // The new scripts, the earlier ones, and some of both.
+            // The ranges contain the new scripts, the earlier scripts, or some of both.
             let len = expected.len();
             for range in [start..len, 0..start, start / 2..start + (len - start) / 2] {
                 check(&set, &expected, range);

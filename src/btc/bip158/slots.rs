@@ -19,8 +19,8 @@ pub(super) struct Slots {
     shift: u32,
 }
 
-/// Minimum number of slots for each value. At one bit a slot, the slots of a typical block's filter
-/// fit into the L1 cache.
+/// Minimum number of slots for each value. With one bit per slot, the slots of a typical block's
+/// filter fit into the L1 cache.
 const SLOTS_PER_VALUE: usize = 16;
 
 impl Slots {
@@ -46,14 +46,15 @@ impl Slots {
         }
     }
 
-    /// Returns `true` if the slot of `value`, which is below the range, contains a value.
+    /// Returns `true` if the slot of `value` contains a value. `value` must be below the range.
     #[inline]
     fn is_taken(&self, value: u64) -> bool {
         let slot = value >> self.shift;
         self.taken[index_of(slot)] >> (slot % 64) & 1 != 0
     }
 
-    /// Returns `true` if `value`, which is below the range, is one of the `values` in the table.
+    /// Returns `true` if `value` is one of the `values` in the table. `value` must be below the
+    /// range.
     #[inline]
     pub(super) fn contains(&self, values: &[u64], value: u64) -> bool {
         if !self.is_taken(value) {

@@ -20,7 +20,8 @@ pub(super) struct Values {
     has_slots: bool,
 }
 
-/// Number of values that fill the slot table in the time of one binary search over all values.
+/// Number of values that can be entered into the slot table in the time of one binary search over
+/// all values.
 const VALUES_PER_SEARCH: usize = 16;
 
 impl Values {

@@ -62,7 +62,7 @@ impl BankError {
 /// - the peer gets every transaction ([`clear`](Self::clear));
 /// - the bank does not know the peer, and no result contains its id.
 ///
-/// The caller must check first that it offers BIP37 at all (service bit 2).
+/// The caller is a node, and must check first that it offers BIP37 at all (service bit 2).
 ///
 /// # Examples
 /// ```
@@ -126,7 +126,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         }
     }
 
-    /// Probes with `backend` instead of the best one of this CPU. Results do not change.
+    /// Probes with `backend` instead of the best backend of this CPU. Results do not change.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
@@ -219,7 +219,8 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         let Some(number) = self.numbers.remove(id) else {
             return self.cleared.remove(id);
         };
-        // Numbers must stay without gaps, so the last filter takes the number of the removed one.
+        // Numbers must stay without gaps, so the last filter takes the number of the removed
+        // filter.
         let last = self.owners.len() - 1;
         if number != last {
             let filter = self.filter(last);
@@ -349,7 +350,8 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     fn match_one(&mut self, number: usize, elements: &Elements) -> Vec<TxMatch> {
         let mut filter = self.filter(number);
         let matches = filter.match_elements(elements);
-        // Only an inserted outpoint changes the filter, which is a copy here.
+        // `filter` is a copy. Only an inserted outpoint changes it, and only then is it copied
+        // back.
         if matches.iter().any(|found| found.inserted().next().is_some()) {
             self.shards[number / SHARD].data_mut(number % SHARD).copy_from_slice(filter.data());
         }

@@ -27,7 +27,7 @@ fn block(height: u32) -> Block {
     deserialize(&hex::decode(block).unwrap()).unwrap()
 }
 
-/// Returns a random filter that a peer may load, including useless ones. Some of the filters
+/// Returns a random filter that a peer may load, including useless filters. Some of the filters
 /// contain elements of the transactions.
 fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     let size = *rng.pick(&[0, 1, 1, 2, 3, 4, 5, 7, 64, 100, 333, 2_396, 2_396, 36_000]);
@@ -41,7 +41,7 @@ fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     let flags = *rng.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
     let data = match rng.below(8) {
         0 => vec![0xff; size],
-        // Half full, a quarter full, an eighth full.
+        // Cases 1 to 3 are half full, a quarter full and an eighth full.
         1 => rng.bytes(size),
         2 => (0..size).map(|_| rng.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
         3 => (0..size).map(|_| rng.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),

@@ -88,11 +88,11 @@ impl fmt::Debug for BitArray {
 
 /// Computes `hash % (8 * num_bytes)` by multiplication instead of division.
 ///
-/// The low three bits of the hash are kept. What remains is `n % d`, where `n` has 29 bits and `d`
-/// is the number of bytes. With `shift = ceil(log2 d)` and `magic = ceil(2^(29 + shift) / d)`,
-/// which is at most `2^30`, `n / d` is exactly `(n * magic) >> (29 + shift)` for every such `n`
-/// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994, theorem
-/// 4.2).
+/// The low three bits of the hash are kept. The other bits of the hash are the number `n` of the
+/// reduction `n % d`, where `n` has 29 bits and `d` is the number of bytes. With
+/// `shift = ceil(log2 d)` and `magic = ceil(2^(29 + shift) / d)`, which is at most `2^30`, `n / d`
+/// is exactly `(n * magic) >> (29 + shift)` for every `n` of 29 bits (Granlund and Montgomery,
+/// "Division by invariant integers using multiplication", 1994, theorem 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Reduction {
     pub(crate) num_bytes: u32,
@@ -109,7 +109,8 @@ impl Reduction {
         Self { num_bytes, magic: u32::try_from(magic).expect("at most 2^30"), shift }
     }
 
-    /// Returns the position of the bit that `hash` selects. Meaningless for a filter without bytes.
+    /// Returns the position of the bit that `hash` selects. The position is meaningless for a
+    /// filter without bytes.
     #[inline(always)]
     pub(crate) fn bit(self, hash: u32) -> u32 {
         // `hash & !7` is `n << 3`, and `((n << 3) * magic) >> 32` equals `(n * magic) >> 29`.

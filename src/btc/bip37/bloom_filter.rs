@@ -115,8 +115,8 @@ impl BloomFilter {
     ///
     /// # Errors
     /// Returns an error if `elements` is 0, or if `fpr` is not in (0, 1]: Core's arithmetic is
-    /// undefined for these. Core's arithmetic is also undefined for more than 2^32 bits, and then
-    /// the filter has the largest size.
+    /// undefined for such values. Core's arithmetic is also undefined for a filter of more than
+    /// 2^32 bits; this function then returns a filter of the largest size.
     pub fn with_core_sizing(
         elements: u32,
         fpr: f64,
@@ -225,7 +225,7 @@ impl BloomFilter {
         self.backend
     }
 
-    /// Probes with `backend` instead of the best one of this CPU. Results do not change.
+    /// Probes with `backend` instead of the best backend of this CPU. Results do not change.
     #[must_use]
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;

@@ -223,11 +223,11 @@ const BATCH: usize = 64;
 enum Kind {
     /// No slot was probed in advance.
     Unknown,
-    /// One bit per slot, set if the filter may contain the element. For a filter that does not
-    /// grow.
+    /// One bit per slot, set if the filter may contain the element. This kind is used for a filter
+    /// that does not grow.
     Contained(Vec<u64>),
     /// For each slot, the position of a bit that the element selects and that was clear when last
-    /// tested, or `CONTAINED`. For a filter that may grow.
+    /// tested, or `CONTAINED`. This kind is used for a filter that may grow.
     FirstClear(Vec<u32>),
 }
 
@@ -236,7 +236,7 @@ struct Verdicts {
     kind: Kind,
     /// The transactions with an element that the filter may have contained when it was probed.
     candidates: Vec<u32>,
-    /// `true` if a match has inserted an outpoint since then.
+    /// `true` if a match has inserted an outpoint since the elements were probed.
     grown: bool,
 }
 
@@ -246,7 +246,7 @@ const CONTAINED: u32 = u32::MAX;
 impl Verdicts {
     /// Probes all elements in one batch, if there are at least [`BATCH`].
     fn new(filter: &BloomFilter, elements: &Elements) -> Self {
-        // A batch has a fixed cost, which a few elements do not repay.
+        // A batch has a fixed cost, so probing a few elements one by one is cheaper.
         if elements.num_elements() < BATCH {
             return Self { kind: Kind::Unknown, candidates: Vec::new(), grown: false };
         }

@@ -89,8 +89,8 @@ impl MerkleBlock {
             return Err(MerkleBlockError::OutOfRange { index: last, num_transactions });
         }
         let levels = height(num_transactions);
-        // A matched leaf adds at most its own hash and one sibling's for each level. The message
-        // never has more hashes than the block has leaves.
+        // A matched leaf adds at most its own hash and, for each level, the hash of one sibling.
+        // The message never has more hashes than the block has leaves.
         let hashes = matched.len().saturating_mul(levels as usize + 1).clamp(1, txids.len());
         let mut builder = Builder {
             txids,
@@ -201,7 +201,7 @@ fn parents(backend: Backend, below: &[[u8; 32]], skip: &[u32], above: &mut [[u8;
 struct Builder<'a> {
     txids: &'a [Txid],
     /// The nodes of each level, from the first level above the txids. Nodes above a matched leaf
-    /// are not computed, nor are levels in which every node is above one.
+    /// are not computed. A level is left out if all its nodes are above matched leaves.
     levels: Vec<Vec<[u8; 32]>>,
     /// The matched leaves that are not written yet.
     matched: &'a [u32],
@@ -211,8 +211,8 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Writes the node at `position` of `level`. All matched leaves before that node must be
-    /// written already.
+    /// Writes the node at `position` of `level`. All matched leaves before the node must be written
+    /// already.
     fn descend(&mut self, level: u32, position: u32) {
         let flag = self.matched.first().is_some_and(|&leaf| leaf >> level == position);
         self.push_flag(flag);

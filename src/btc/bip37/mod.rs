@@ -12,12 +12,13 @@
 //!
 //! If implementations differ, this module is bit for bit equal to Bitcoin Core 28.1. The number of
 //! hash functions comes from an integer division (see [`core_sizing`]), flags are masked with 3, a
-//! filter without data matches everything, and hashes are reduced by the remainder. Transactions
-//! are matched in the order of Core's `IsRelevantAndUpdate`, and witness data is never tested.
+//! filter without data matches everything, and a bit position is the remainder of a hash.
+//! Transactions are matched in the order of Core's `IsRelevantAndUpdate`, and witness data is never
+//! tested.
 //!
 //! # What it does not do
 //! A merkle block proves that transactions are in a block. A merkle block cannot prove that no
-//! transaction was left out, so an answer that omits a transaction looks like any other.
+//! transaction was left out, so an answer that omits a transaction looks like any other answer.
 //!
 //! A filter also reveals to the node, almost exactly, which addresses belong to the wallet; see
 //! [`session::PrivacyReport`].

@@ -50,7 +50,8 @@ pub enum PayloadError {
     /// The data of `filteradd` is over the limit of 520 bytes.
     #[error("filteradd data of {0} bytes, the limit is {MAX_FILTERADD_SIZE}")]
     DataTooLarge(usize),
-    /// `bitcoin`'s `BloomFlags` has no value for these flags. Core masks them with 3.
+    /// `bitcoin`'s `BloomFlags` has no value for these flags. Core accepts all flags, and masks
+    /// them with 3.
     #[error("flags {0:#04x} have no value in BloomFlags, the limit is 2")]
     ReservedFlags(u8),
 }

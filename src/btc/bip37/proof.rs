@@ -36,9 +36,9 @@ pub enum Policy {
     /// have 64 bytes, and no inner node may have the bytes of a transaction.
     ///
     /// An inner node of an honest block has the bytes of a transaction by chance once in about
-    /// 10^13. An attacker who searches for fitting txids of two neighbouring transactions can cause
-    /// it with about 2^35 hashes. Such a block can still be proven with its coinbase, and so can a
-    /// genuine transaction of 64 bytes.
+    /// 10^13. An attacker who searches for fitting txids of two neighbouring transactions can
+    /// create such a node with about 2^35 hashes. A block with such a node can still be proven with
+    /// its coinbase, and so can a genuine transaction of 64 bytes.
     Strict(Network),
 }
 
@@ -127,8 +127,8 @@ pub enum HeaderLink {
     InChain {
         /// The height of the block.
         height: u32,
-        /// Number of confirmations: the headers on top of this one, plus 1, so that the chain tip
-        /// has 1.
+        /// Number of confirmations: the number of headers above this header, plus 1, so that the
+        /// chain tip has 1 confirmation.
         confirmations: u32,
     },
 }
@@ -180,8 +180,9 @@ impl Proof {
             by_txid,
         };
         let delivered: Vec<_> = delivered.into_iter().collect();
-        // The coinbase is first, because with a proven height transactions of 64 bytes and inner
-        // nodes that look like transactions are harmless.
+        // The coinbase is delivered first, because it proves the height of the tree. With a proven
+        // height, transactions of 64 bytes are harmless, and so are inner nodes that look like
+        // transactions.
         if let Some(coinbase) = delivered.iter().find(|tx| tx.is_coinbase()) {
             proof.deliver(coinbase)?;
         }
@@ -202,8 +203,8 @@ impl Proof {
     ///
     /// # Errors
     /// With the strict policy, returns an error for a transaction of 64 bytes while the depth is
-    /// unproven. The transaction is then not added. Deliver the coinbase first to have such a
-    /// transaction accepted.
+    /// unproven. The transaction is then not added. After the coinbase was delivered, such a
+    /// transaction is accepted.
     pub fn deliver(&mut self, tx: &Transaction) -> Result<Option<u32>, ProofError> {
         let txid = tx.compute_txid();
         let Some(leaf) = self.find(txid) else { return Ok(None) };

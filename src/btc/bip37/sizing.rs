@@ -18,12 +18,13 @@ const LN2: f64 = core::f64::consts::LN_2;
 /// Returns the size in bytes and the number of hash functions that Bitcoin Core chooses for
 /// `elements` elements at the false-positive rate `fpr`.
 ///
-/// The results are at most 36,000 bytes and 50 hash functions. Either may be 0, and a filter with
-/// such parameters matches everything: [`BloomFilter::new`](super::BloomFilter::new) rejects them.
+/// The results are at most 36,000 bytes and 50 hash functions. Either result may be 0. A filter
+/// with 0 bytes or 0 hash functions matches everything, so
+/// [`BloomFilter::new`](super::BloomFilter::new) rejects such results.
 ///
 /// Unlike Core's arithmetic, the function is defined for all arguments. If `elements` is 0 or `fpr`
 /// is not a number, the result is `(0, 0)`. If `fpr` is below 0 or above 1, the size is 0 bytes. If
-/// `fpr` is 0 or the filter would need more than 2^32 bits, the size is the largest one.
+/// `fpr` is 0 or the filter would need more than 2^32 bits, the size is the largest possible size.
 ///
 /// # Examples
 /// ```
@@ -73,8 +74,8 @@ pub enum SizingError {
         /// The requested false-positive rate.
         fpr: f64,
     },
-    /// The filter has 0 hash functions and matches everything: it is for more than 144,000 elements
-    /// at the size limit, or for a rate above about 0.38.
+    /// The filter has 0 hash functions and matches everything. The reason is that it has more than
+    /// 144,000 elements at the size limit, or a rate above about 0.38.
     #[error(
         "{elements} elements at rate {fpr} allow 0 hash functions: such a filter matches everything \
         (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"

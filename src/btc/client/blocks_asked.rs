@@ -1,5 +1,5 @@
 //! Block downloads requested by the caller. A block is requested from one peer after another until
-//! one delivers it. The transactions of a block are checked against its header.
+//! a peer delivers the block. The transactions of a block are checked against its header.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -91,8 +91,8 @@ impl BlocksAsked {
         let mut actions = Vec::new();
         let mut given_up = Vec::new();
         let timeout = self.timeout;
-        // Without any peer, the caller must not wait for ever. An estimate of the time that
-        // connecting takes: two timeouts.
+        // Without any peer, the caller must not wait for ever. Two timeouts are an estimate of the
+        // time that connecting takes.
         let wait = timeout.saturating_mul(2);
         for (&hash, open) in &mut self.open {
             // A reorganisation has removed the block since the caller asked for it.
@@ -101,7 +101,7 @@ impl BlocksAsked {
                 continue;
             }
             if let Some((id, since)) = open.asked {
-                // The peer has disconnected: ask the next one.
+                // The peer has disconnected: ask the next peer.
                 if !peers.contains(&id) {
                     open.asked = None;
                 } else if now.saturating_sub(since) > timeout {
@@ -144,8 +144,8 @@ impl BlocksAsked {
             return was_asked.then_some(Action::Disconnect(from, Reason::FalseBlock(hash)));
         };
         // The witnesses are missing, and the block hash does not commit to them, so another peer
-        // may deliver them. A peer that was not asked does not end the request to the peer that
-        // was.
+        // may deliver them. If the block comes from a peer that was not asked, the request to the
+        // asked peer stays open.
         if bound.witnesses() == Witnesses::Stripped {
             open.asked.take_if(|(id, _)| *id == from);
             return None;

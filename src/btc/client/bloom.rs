@@ -23,28 +23,29 @@ use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Label, RelevantTransaction, WatchItem};
 
 /// Maximum number of pending requests in the session. The follower derives further requests from
-/// the chain later. An estimate: 20 times the default
+/// the chain later. The value is an estimate: 20 times the default
 /// [`Config::in_flight`](super::Config::in_flight), so that a request is always ready to send, and
-/// few are lost when the session starts again.
+/// few requests are lost when the session starts again.
 const MAX_PENDING: usize = 2_000;
-/// Maximum number of announced transactions that are remembered as requested. An estimate: it
-/// bounds the memory, and the search through the list on each announcement.
+/// Maximum number of announced transactions that are remembered as requested. The value is an
+/// estimate. The limit bounds the memory, and the search through the list on each announcement.
 const MAX_ASKED: usize = 10_000;
-/// Maximum number of stored unconfirmed transactions of all wallets. An estimate: more than a
-/// wallet has at a time.
+/// Maximum number of stored unconfirmed transactions of all wallets. The value is an estimate: a
+/// wallet has fewer such transactions at a time.
 const MAX_UNCONFIRMED: usize = 1_000;
-/// Maximum total size in bytes of the stored unconfirmed transactions. An estimate, as is
-/// [`MAX_UNCONFIRMED`].
+/// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate, as
+/// is [`MAX_UNCONFIRMED`].
 const MAX_UNCONFIRMED_BYTES: usize = 16 << 20;
 /// Largest weight of a transaction that nodes relay (`MAX_STANDARD_TX_WEIGHT` in Bitcoin Core 28.1,
 /// `policy/policy.h`).
 const MAX_STANDARD_TX_WEIGHT: Weight = Weight::from_wu(400_000);
-/// Maximum number of items of one `inv` that are processed; further items are ignored. An estimate:
-/// it bounds the work that one message of a peer causes, since an `inv` may have 50,000 items.
+/// Maximum number of items of one `inv` that are processed; further items are ignored. The value is
+/// an estimate. The limit bounds the work that one message of a peer causes, since an `inv` may
+/// have 50,000 items.
 const MAX_GETDATA: usize = 1_000;
 /// Number of failed requests after which a block is reported as unavailable. The requests continue.
-/// An estimate: each failure disconnects the serving peer, so one faulty peer alone causes no
-/// report.
+/// The value is an estimate. Each failure disconnects the serving peer, so one faulty peer alone
+/// causes no report.
 const REPORT_AFTER: u32 = 4;
 
 /// Reason why the BIP37 follower disconnects the serving peer.
@@ -88,8 +89,8 @@ pub(super) struct BloomFollower {
     first: u32,
     /// Last height to scan; `None` for no limit.
     last: Option<u32>,
-    /// The connected peers that offer Bloom filters. Each has the greater of the heights that it
-    /// claimed at first and has shown since.
+    /// The connected peers that offer Bloom filters, each with its height. This height is the
+    /// greater of the height that the peer claimed at first and the height that it has shown since.
     peers: BTreeMap<PeerId, u32>,
     /// The peer that the session talks to.
     serving: Option<PeerId>,
@@ -109,10 +110,10 @@ pub(super) struct BloomFollower {
     asked_mempool: bool,
     /// `true` if the limit of unconfirmed transactions was reported.
     unconfirmed_reported: bool,
-    /// `true` if no filter fits the watched elements. Answers to the old filter lack some of them,
-    /// so no answer is valid.
+    /// `true` if no filter fits the watched elements. The old filter lacks some of these elements,
+    /// so no answer to it is valid.
     has_no_filter: bool,
-    /// Number of steps of progress.
+    /// A counter that grows with each step of progress.
     progress: u64,
 }
 
@@ -168,14 +169,14 @@ impl BloomFollower {
         self.last.unwrap_or(u32::MAX).min(chain.tip().height)
     }
 
-    /// Height up to which every block is answered; `None` if the first is not.
+    /// Height up to which every block is answered; `None` if the first block is not answered.
     pub(super) fn settled_to(&self) -> Option<u32> {
         self.next.checked_sub(1).filter(|answered| *answered >= self.first)
     }
 
-    /// Returns `true` if every block is answered that the chain has, or if nothing is watched.
+    /// Returns `true` if every wanted block of the chain is answered, or if nothing is watched.
     pub(super) fn is_caught_up(&self, chain: &HeaderChain) -> bool {
-        // The watched elements cannot be searched for.
+        // No filter fits the watched elements, so they cannot be searched for.
         if self.has_no_filter {
             return false;
         }
@@ -193,7 +194,7 @@ impl BloomFollower {
     /// Reports the grade of the blocks answered since the last report. The grade is one peer, since
     /// only one peer answers for a block.
     fn flush(&mut self, turn: &mut Turn<'_>) {
-        // Otherwise no block was answered since the last report.
+        // If the two heights are equal, no block was answered since the last report.
         if self.ungraded < self.next {
             let (from, to) = (self.ungraded, self.next - 1);
             turn.actions.push(Action::Graded(Graded { from, to, grade: Grade::OnePeer }));
@@ -224,7 +225,8 @@ impl BloomFollower {
                 }
             }
             Event::Chain(events) => self.chain_changed(events, turn),
-            // The session talks to one peer. Messages of other peers answer none of its requests.
+            // The session talks to one peer. Messages of other peers do not answer requests of the
+            // session.
             Event::Message(id, message) if self.serving == Some(id) => {
                 if let NetworkMessage::Inv(items) = &message {
                     self.announced(id, items, turn);
@@ -233,8 +235,8 @@ impl BloomFollower {
             }
             Event::Watch(from, coins) => self.watch_new(from, coins, turn),
             Event::Rescan(from) => self.rescan(from, turn),
-            // Messages of other peers are ignored: they do not have the current filter. The BIP37
-            // follower stores no files.
+            // Messages of other peers are ignored, because these peers do not have the current
+            // filter. `Contents` is ignored, because the BIP37 follower stores no files.
             Event::Message(..) | Event::Contents(..) => {}
             Event::Flush => self.flush(turn),
             Event::Tick => self.feed(session::Event::Tick, turn),
@@ -303,9 +305,9 @@ impl BloomFollower {
         self.ungraded = self.ungraded.min(height);
     }
 
-    /// Ends the session with the serving peer. All blocks above the last gapless answer are
-    /// requested again: the answered ones too, because the follower did not know the coins of the
-    /// missing block, which they may spend.
+    /// Ends the session with the serving peer. All blocks from the first unanswered one on are
+    /// requested again, including answered blocks. These may spend coins of the missing block, and
+    /// the follower did not know these coins.
     fn let_go(&mut self, turn: &mut Turn<'_>) {
         self.serving = None;
         self.asked.clear();
@@ -315,11 +317,12 @@ impl BloomFollower {
         self.feed(session::Event::Reorganized(self.next), turn);
     }
 
-    /// Chooses the peer with the greatest height as the serving peer, unless a suitable one serves.
+    /// Chooses the peer with the greatest height as the serving peer, unless a suitable peer
+    /// already serves.
     fn choose(&mut self, turn: &mut Turn<'_>) {
         if let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() {
-            // Replace a peer that is behind the chain once it has answered everything it can, if
-            // another peer is higher.
+            // If another peer is higher, replace a peer that is behind the chain and has answered
+            // everything that it can.
             let is_behind = height < self.end(turn.chain) && self.next > height;
             let others = self.peers.values().any(|other| *other > height);
             if !(is_behind && others && self.session.pending_requests() == 0) {
@@ -340,8 +343,8 @@ impl BloomFollower {
     fn request(&mut self, turn: &mut Turn<'_>) {
         let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() else { return };
         let room = MAX_PENDING.saturating_sub(self.session.pending_requests());
-        // Blocks are passed on in batches, because one block per answer would cost one session
-        // event each.
+        // Blocks are passed to the session in batches. Otherwise, each answer would cause a session
+        // event for a single block.
         if room < MAX_PENDING / 2 {
             return;
         }
@@ -384,8 +387,8 @@ impl BloomFollower {
             self.asked.push_back(*txid);
             wanted.push(Inventory::Transaction(*txid));
         }
-        // A peer can announce invented txids without end. A forgotten one is at worst requested
-        // again.
+        // A peer can announce invented txids without end. At worst, a forgotten transaction is
+        // requested again.
         while self.asked.len() > MAX_ASKED {
             self.asked.pop_front();
         }
@@ -491,9 +494,9 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
-            // No action for these. Honest peers cause the first four too. `Wallet::check` has
-            // refused whatever is unwatchable. The last three answer claims, which the client does
-            // not send.
+            // These findings need no action. Honest peers cause the first four of them too.
+            // `Wallet::check` has refused all unwatchable scripts. The last three findings answer
+            // claims, and the client sends no claims.
             session::Finding::FalsePositive(..)
             | session::Finding::NotInTree { .. }
             | session::Finding::NotDelivered { .. }
@@ -535,7 +538,8 @@ impl BloomFollower {
         let hits = turn.wallets.hits(found, watch, evidence, why);
         turn.actions.push(Action::Found(self.serving, hits));
         // A script that several wallets watch has a label in each of them. The session knows one
-        // label and has advanced its keychain; advance the others here.
+        // label and has advanced the keychain of this label. The keychains of the other labels are
+        // advanced here.
         let mut is_ahead = false;
         for received in &found.relevance.received {
             let Some(script) = watch.script(received.script) else { continue };

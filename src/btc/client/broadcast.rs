@@ -1,9 +1,9 @@
 //! Broadcast of transactions: announces them to peers, sends them on request and checks whether the
 //! network relays them.
 //!
-//! At first, a transaction is announced to a few peers only. If another peer has it later, then the
-//! network has relayed it. Such a peer announces the transaction itself, or delivers the
-//! transaction when probed with `getdata`.
+//! At first, a transaction is announced to a few peers only. If later a peer without an
+//! announcement has the transaction, then the network has relayed it. Such a peer announces the
+//! transaction itself, or delivers the transaction when probed with `getdata`.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,8 +17,8 @@ use bitcoin::{FeeRate, Transaction, Txid};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
-/// Maximum number of broadcast transactions, which bounds the memory. A new one beyond it replaces
-/// the oldest.
+/// Maximum number of broadcast transactions, which bounds the memory. A new transaction beyond this
+/// number replaces the oldest.
 const MAX_OFFERS: usize = 100;
 /// Number of peers to which a transaction is announced at first. The other peers can then show
 /// whether the network relays the transaction.
@@ -32,7 +32,8 @@ const PROBE_AFTER: Duration = Duration::from_secs(5);
 /// Time between two probes. Up to version 25, Bitcoin Core delivers an unconfirmed transaction that
 /// it has not announced only after two minutes (`UNCONDITIONAL_RELAY_DELAY`).
 const PROBE_EVERY: Duration = Duration::from_secs(130);
-/// Maximum number of probes per transaction, so that probing ends if it is never relayed.
+/// Maximum number of probes per transaction, so that probing ends if the transaction is never
+/// relayed.
 const MAX_PROBES: u32 = 10;
 /// Number of probes after which, if no other peer has the transaction, the peers that requested it
 /// have evidently not relayed it.
@@ -57,7 +58,7 @@ pub enum BroadcastNews {
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Requested(String),
     /// The transaction was not announced to this peer, because the peer accepts no transaction with
-    /// a fee rate below this one (BIP133).
+    /// a fee rate below this rate (BIP133).
     FeeTooLow {
         /// Name of the peer.
         peer: String,
@@ -218,7 +219,7 @@ impl Broadcasts {
     }
 
     /// Notes that a transaction is in this block. Returns `true` if the transaction is a broadcast
-    /// one and the block is news.
+    /// transaction and was not noted in this block before.
     pub(super) fn set_mined(&mut self, txid: &Txid, at: BlockAt) -> bool {
         let offer = self.offers.get_mut(txid);
         offer.is_some_and(|offer| offer.mined.replace(at) != Some(at))
@@ -284,7 +285,7 @@ impl Broadcasts {
                         asked.entry(id).or_default().push(item);
                     }
                 }
-                // A probe counts only if it was sent to at least one peer.
+                // A probe is recorded only if it was sent to at least one peer.
                 if is_asked {
                     offer.probed = now;
                     offer.probes += 1;
@@ -327,7 +328,7 @@ impl Broadcasts {
             NetworkMessage::GetData(items) => {
                 let mut answered = BTreeSet::new();
                 for txid in items.iter().filter_map(txid_of) {
-                    // Once per message, even if the message repeats the item.
+                    // A transaction is sent once per message, even if the message repeats the item.
                     if self.offers.contains_key(&txid) && answered.insert(txid) {
                         self.answer(id, txid, &mut steps);
                     }
@@ -337,8 +338,8 @@ impl Broadcasts {
                 let txid = Txid::from_raw_hash(reject.hash);
                 let offer = self.offers.get_mut(&txid);
                 let standing = offer.and_then(|offer| offer.standings.get_mut(&id));
-                // A rejection counts only once, and only from a peer with the announcement, so that
-                // a peer cannot flood the reader.
+                // A rejection is reported only once for each peer, and only from a peer that got
+                // the announcement, so that a peer cannot flood the reader.
                 if let Some(Standing::Told { rejected, .. }) = standing
                     && !*rejected
                 {
@@ -364,8 +365,8 @@ impl Broadcasts {
         }
         *answers += 1;
         offer.requested = true;
-        // Always with witnesses. Core requests `MSG_TX` from a peer that does not offer witnesses,
-        // yet cannot use a transaction without them.
+        // The transaction is always sent with its witnesses. Core requests `MSG_TX` from a peer
+        // that does not offer witnesses, yet cannot use a transaction without them.
         steps.push(Step::Send(id, NetworkMessage::Tx(offer.transaction.clone())));
         if *answers == 1 {
             steps.push(Step::News(txid, News::Requested(id)));
@@ -377,9 +378,9 @@ impl Broadcasts {
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };
         let standing = offer.standings.get(&id);
-        // A peer that got our announcement (`Told`) proves nothing by naming the transaction. A
-        // `Refused` peer got none (BIP133), so it has the transaction from the network. `Seen` is
-        // reported only once.
+        // If a peer that got our announcement (`Told`) names the transaction, this proves nothing.
+        // A `Refused` peer got no announcement (BIP133), so it has the transaction from the
+        // network. `Seen` is reported only once.
         if matches!(standing, None | Some(Standing::Refused)) {
             offer.standings.insert(id, Standing::Seen);
             offer.seen = true;

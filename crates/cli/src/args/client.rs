@@ -33,7 +33,7 @@ pub(crate) struct PeerArgs {
     pub(crate) give_up: u32,
 }
 
-/// What the filters that peers send are compared with.
+/// Trusted data and blocks with which the filters of peers are compared.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
     /// A filter header that you trust, at a multiple of 1,000: peers with another one are
@@ -45,7 +45,8 @@ pub(crate) struct TrustArgs {
     pub(crate) spot_audits: u32,
 }
 
-/// Parses a point in the chain: a height, or a day, which stands for its first second in UTC.
+/// Parses a point in the chain: a height, or a day, which means the first second of this day in
+/// UTC.
 fn birthday(text: &str) -> Result<Birthday, &'static str> {
     if let Ok(height) = text.parse() {
         return Ok(Birthday::Height(height));
@@ -165,7 +166,7 @@ pub(crate) struct LookArgs {
     /// The protocol that finds relevant blocks
     #[arg(long, value_parser = choice(&PROTOCOLS), default_value = "bip157")]
     pub(crate) protocol: Protocol,
-    /// Number of indices to watch past the last one used of each ranged descriptor
+    /// For each ranged descriptor, number of indices to watch past the last one used
     #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = count(1..=10_000_u32))]
     pub(crate) gap_limit: u32,
     #[command(flatten)]

@@ -59,7 +59,7 @@ const LONG_VERSION: &str = concat!(
     "Filters: Bloom, cuckoo, fuse, ribbon, Parquet, Guava, xor_singleheader"
 );
 
-/// The end of the command's `--help`; `-h` ends with the exit codes.
+/// Returns the last part of the command's `--help`; `-h` ends with the exit codes.
 fn after_help() -> String {
     format!(
         "{EXIT_CODES}
@@ -244,12 +244,12 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Rows of a terminal that a text takes, where lines are broken at 100 columns.
+    /// Returns the number of rows that a text fills on a terminal of 100 columns.
     fn rows(text: &str) -> usize {
         text.trim_end().lines().map(|line| line.chars().count().div_ceil(100).max(1)).sum()
     }
 
-    /// Calls `check` with each command and its names.
+    /// Calls `check` for each command, with the command and its full name.
     fn each(command: &mut Command, names: &str, check: &mut impl FnMut(&mut Command, &str)) {
         check(command, names);
         for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help")
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// `-h` fits a screen, and `--help` has more.
+    /// The output of `-h` fits on a screen, and the output of `--help` is longer.
     #[test]
     fn short_help_fits_a_screen() {
         let mut cli = Cli::command();

@@ -113,7 +113,8 @@ fn named(asked: &[Txid], txids: &[Txid]) -> anyhow::Result<Vec<TxMatch>> {
     Ok(found.map(|(index, &txid)| TxMatch { index, txid, reasons: vec![] }).collect())
 }
 
-/// How much harder than the easiest block of the main chain; `number` writes it.
+/// Returns the difficulty of a block: how much harder its proof of work is than that of the easiest
+/// block of the main chain. `number` formats whole numbers.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
 pub(crate) fn difficulty(header: &Header, number: impl Fn(u64) -> String) -> String {
     let difficulty = header.difficulty_float();

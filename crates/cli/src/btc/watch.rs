@@ -70,7 +70,7 @@ pub(crate) struct Item {
     pub(crate) malformed: bool,
 }
 
-/// One insertion into the filter.
+/// An element that is inserted into the filter.
 #[derive(Debug)]
 pub(crate) struct Element {
     /// The index of the script in a ranged descriptor.
@@ -79,7 +79,8 @@ pub(crate) struct Element {
 }
 
 impl Item {
-    /// Parses an item; its kind is detected from its form, or is written before a colon.
+    /// Parses an item. The kind of the item is detected from its form, or is written before a
+    /// colon.
     pub(crate) fn detect(text: &str, policy: &Policy) -> anyhow::Result<Self> {
         let (kind, value) = detect(text)?;
         Self::new(kind, value, policy)

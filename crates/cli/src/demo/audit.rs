@@ -47,7 +47,7 @@ impl Block {
         Ok(Self { header, hash, receipts: BlockReceipts::from_encodings(&encodings)? })
     }
 
-    /// Returns the logs with which an honest node answers a query about this block.
+    /// Returns the logs of this block that an honest node returns for a query.
     fn logs(&self, query: &LogQuery) -> anyhow::Result<Vec<LocatedLog>> {
         let header = HeaderView::decode(&self.header)?;
         let verified = self.receipts.verify(header.receipts_root(), header.logs_bloom())?;

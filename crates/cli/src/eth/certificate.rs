@@ -82,8 +82,8 @@ pub(crate) fn run(args: &VerifyCertificateArgs) -> anyhow::Result<Report> {
     Ok(Shown { certificate: &certificate, wanted, error, report, logs, warnings }.report())
 }
 
-/// Returns the blocks of the verifier's query. They must be explicit: headers from an untrusted
-/// source must not determine the range.
+/// Returns the blocks of the verifier's query. The query must name its blocks explicitly, because
+/// headers from an untrusted source must not determine the range.
 fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     match (query.blocks(), query::bounds(query)) {
         (BlockSelection::AtHash(hash), _) => Ok(ResolvedBlocks::AtHash(*hash)),

@@ -9,7 +9,8 @@ use crate::svg::{self, Drawing};
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) subtitle: String,
-    /// `true` if the points stand at Unix times in seconds, `false` if at block numbers.
+    /// `true` if the horizontal axis shows Unix times in seconds, `false` if it shows block
+    /// numbers.
     pub(crate) by_time: bool,
     /// The points in ascending order; at least one.
     pub(crate) points: Vec<Point>,
@@ -22,14 +23,15 @@ pub(crate) struct Point {
     pub(crate) low: f64,
     pub(crate) median: f64,
     pub(crate) high: f64,
-    /// Share of blocks whose filter one, two and three absent values pass.
+    /// The shares of blocks whose filter reports one, two and three absent values as present.
     pub(crate) rates: [f64; 3],
 }
 
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 664.0;
 const LEFT: f64 = 84.0;
-/// The right margin has room for half of a number that is centred under the last tick.
+/// Right end of the axes. The margin to its right has room for half of the number that is centred
+/// under the last tick.
 const RIGHT: f64 = WIDTH - 52.0;
 const FILL_PANEL: Panel = Panel { top: 142.0, bottom: 322.0 };
 const RATE_PANEL: Panel = Panel { top: 412.0, bottom: 592.0 };

@@ -136,7 +136,7 @@ fn bloom_lines(header: &HeaderView<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Returns the probability that one, two and three absent values pass a filter.
+/// Returns the probabilities that a filter reports one, two and three absent values as present.
 fn rates(fill: f64) -> [f64; 3] {
     [3, 6, 9].map(|bits| fill.powi(bits))
 }

@@ -14,11 +14,11 @@ pub(crate) struct Bounds {
     pub(crate) to: Option<u64>,
 }
 
-/// Links all headers of `args` within `bounds`. Passes each batch to `work`, on any thread, and
-/// then, in order, to `take` with the result of `work`.
+/// Links all headers of `args` within `bounds`. Each batch is passed to `work` on any thread. Then
+/// the batch and the result of `work` are passed to `take`, in the order of the batches.
 ///
-/// The headers of a batch are linked in parallel with other batches; then the batch is linked to
-/// the one before it.
+/// The headers within a batch are linked in parallel with other batches. Then the batch is linked
+/// to the batch before it.
 pub(crate) fn for_each<R: Send>(
     args: &LinkedHeaderArgs,
     bounds: Bounds,

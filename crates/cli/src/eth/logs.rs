@@ -29,7 +29,7 @@ pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     Ok(logs)
 }
 
-/// A node's reply; logs have none of these fields.
+/// A node's JSON-RPC reply. No field of this type occurs in a log.
 #[derive(Deserialize)]
 struct Reply<'a> {
     jsonrpc: Option<IgnoredAny>,

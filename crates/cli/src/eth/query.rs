@@ -93,7 +93,7 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
             .get_or_insert_default()
             .push(hash.with_context(|| format!("--event {}", shorten(signature)))?);
     }
-    // Positions after the last given one are not part of the query.
+    // The query ends with the last topic position that has a flag.
     while topics.pop_if(|topics| topics.is_none()).is_some() {}
     for (position, topics) in topics.into_iter().enumerate() {
         let topics = topics.unwrap_or_default();
@@ -119,7 +119,8 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     // The error of the canonical form contains the position of the mistake.
     let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
     let signature = events.iter().next().context("the signature declares no event")?.signature();
-    // A declaration may name types of its own: hashed as it is, a slip would select nothing.
+    // A declaration may contain types that the ABI does not know. If such a type is a typing error,
+    // the hash of the declaration would select no log.
     match event_topic(&signature) {
         Err(error) if signature != declared => Err(error).context(signature),
         topic => Ok(topic?),
@@ -136,11 +137,11 @@ fn topic_set(
         return Ok(None);
     }
     let topics = each(given, flag, reader, topic)?;
-    // `any` together with other topics matches any topic.
+    // A position with `any` and other topics matches any topic.
     Ok(Some(topics.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default()))
 }
 
-/// Reads the values of a flag; `@FILE` stands for a file with one value per line.
+/// Reads the values of a flag; `@FILE` reads the values from a file, one per line.
 fn each<T>(
     given: &[String],
     flag: &'static str,

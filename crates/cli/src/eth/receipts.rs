@@ -22,7 +22,7 @@ const MAX_RLP: u64 = 64 << 20;
 /// Maximum size of the receipts of one block in JSON, in bytes: JSON is about three times as large.
 const MAX_JSON: u64 = 256 << 20;
 
-/// The block of receipts, as their source claims.
+/// The block to which receipts belong, as their source claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     Number(u64),
@@ -42,7 +42,7 @@ type Take<'a> = dyn FnMut(Whose, String, Found<'_>) -> anyhow::Result<()> + 'a;
 /// which are skipped.
 ///
 /// # Errors
-/// Returns an error if a file that was named itself cannot be read.
+/// Returns an error if a file or folder of `paths` cannot be read.
 pub(crate) fn read_all(paths: &[PathBuf], take: &mut Take<'_>) -> anyhow::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for path in paths {
@@ -245,7 +245,7 @@ fn value_of_json(
     }
     let hash = object.hash.or(object.block_hash);
     match object.result.or(object.receipts) {
-        // A reply with one receipt counts as that receipt.
+        // A reply with one receipt is read as that receipt.
         Some(inner) if inner.get().starts_with('{') => {
             let receipt: Value<'_> = serde_json::from_str(inner.get()).context("result")?;
             group.begin((value.array, receipt.block_hash), value.line, name, take)?;

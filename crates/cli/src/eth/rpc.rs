@@ -37,7 +37,7 @@ pub(crate) struct Bar(Arc<Mutex<Shown>>);
 
 #[derive(Debug, Default)]
 struct Shown {
-    /// The name of the counted things, their total number, and the bar.
+    /// The name and the total number of the items that the bar counts, and the bar itself.
     bar: Option<(String, u64, Progress)>,
     kept: Vec<String>,
 }

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     let mut scan = Scan::new(args, query, given.unwrap_or_else(ChainProfile::ethereum));
     let compiled = scan.query.compile();
     let (from, to) = query::bounds(&scan.query);
-    // An anchor may be after the range, so headers after the range are read if there is one.
+    // An anchor may be after the range, so if an anchor is given, headers after the range are read
+    // too.
     let kept = Bounds { from, to: to.filter(|_| args.trust.anchor.is_empty()) };
     // The scanner orders its tests by the first headers, and is then shared by all batches.
     let scanner = OnceLock::new();

@@ -20,7 +20,8 @@ use crate::output::{Page, Report, count, float, grouped, share, with_separators}
 const ROWS: usize = 24;
 /// Maximum number of points of a line in the chart.
 const POINTS: usize = 240;
-/// Maximum number of buckets while reading in automatic mode; beyond it, ten are merged into one.
+/// Maximum number of buckets while headers are read in automatic mode; when it is exceeded, each
+/// ten buckets are merged into one.
 const KEPT: usize = 1000;
 /// Maximum number of rows, because each bucket takes 16 kB of memory.
 const MOST: usize = 10_000;
@@ -103,7 +104,8 @@ impl Bucket {
         self.fills.merge(&other.fills);
     }
 
-    /// Returns the share of blocks whose filter one, two and three absent values pass.
+    /// Returns the shares of blocks whose filter reports one, two and three absent values as
+    /// present.
     fn rates(&self) -> [f64; 3] {
         [3, 6, 9].map(|bits| self.fills.false_positive_rate(bits))
     }
@@ -134,7 +136,7 @@ impl Bucket {
 /// The headers so far, in buckets by number, year or month, ascending.
 struct Stats {
     by: Buckets,
-    /// Number of blocks that a bucket covers; 1 if buckets are years or months.
+    /// Number of blocks that a bucket covers, or 1 if each bucket covers a year or a month.
     width: u64,
     buckets: Vec<Bucket>,
     last: Option<(B256, u64)>,

@@ -138,7 +138,7 @@ fn native(args: &BuildArgs, kind: Kind, hasher: KeyHasher) -> anyhow::Result<(An
     }
 }
 
-/// Builds a Guava filter; returns it with the counts of keys and its bytes.
+/// Builds a Guava filter; returns the filter, the counts of keys, and the bytes of the filter.
 fn guava(args: &BuildArgs) -> anyhow::Result<(Asked, Counts, Vec<u8>)> {
     let sized = |n| GuavaBloomFilter::with_fpr(n, args.fpr.unwrap_or(RATE));
     let hasher = *sized(1)?.hasher();

@@ -70,7 +70,7 @@ impl Keys<'_> {
     fn distinct<H: KeyHash>(&self) -> anyhow::Result<(Vec<H>, Counts)> {
         let mut hashes = Vec::new();
         let counts = self.each(|hash| {
-            // `push` alone would abort the process if memory runs out.
+            // If memory ran out, `push` alone would abort the process.
             if hashes.len() == hashes.capacity() {
                 hashes
                     .try_reserve(hashes.len().max(BATCH))

@@ -95,8 +95,8 @@ pub(super) fn key_hasher(format: Format, args: &KeyHashArgs) -> anyhow::Result<O
     }
 }
 
-/// Reads a filter in a format. Without a hasher, a filter whose format does not store one can be
-/// described but not queried.
+/// Reads a filter in a format. If the format does not store the hash function and no hasher is
+/// given, the filter can be described but not queried.
 pub(super) fn read(
     format: Format,
     input: &Input,

@@ -42,7 +42,7 @@ fn param_words(param: Param) -> String {
         Param::Number(number) => grouped(number),
         Param::Fraction(fraction) => format!("{fraction}"),
         Param::Word(word) => word.to_owned(),
-        // The enum is `non_exhaustive`. There are no other values in this version.
+        // The enum is `non_exhaustive`, but this version has only the values above.
         other => format!("{other:?}"),
     }
 }

@@ -48,7 +48,8 @@ pub(super) fn write(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         return stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output");
     }
-    // A link stays, and its target is replaced or, if it does not exist yet, created.
+    // If `out` is a link, the link stays. The target of the link is replaced, or created if it does
+    // not exist yet.
     let target = || Some(folder_and_name(out).ok()?.0.join(fs::read_link(out).ok()?));
     let out = fs::canonicalize(out).ok().or_else(target).unwrap_or_else(|| out.to_owned());
     let special = fs::metadata(&out).is_ok_and(|metadata| !metadata.is_file());

@@ -10,12 +10,13 @@ use crate::exit::Exit;
 use crate::input::write;
 use crate::output::{Page, Report, bytes, grouped, rate, with_separators};
 
-/// Number of points of a line in each decade of rates.
+/// Number of points in each decade of rates, for a line without steps.
 const POINTS: i32 = 10;
-/// Number of points of a line with steps in each decade of rates.
+/// Number of points in each decade of rates, for a line with steps.
 const STAIR_POINTS: i32 = 60;
 
-/// The lines of the chart, in the order of its colours. A line without kinds is the floor.
+/// The lines of the chart, in the order of its colours. The line with an empty list of kinds is the
+/// theoretical minimum.
 ///
 /// Kinds that differ only in the size of fingerprints share a line, which shows the smallest one.
 /// The exact table is left out, because it would be far above all other lines.
@@ -40,7 +41,8 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     if let Some(path) = &args.svg {
         write(path, chart::svg(&drawn(keys, fpr)).as_bytes(), args.overwrite.force)?;
     }
-    // Wide hashes do not change the size, and the size of a sketch depends on another error.
+    // Wide hashes do not change the size of a filter. The size of a count-min sketch does not
+    // depend on a false-positive rate.
     let is_shown = |kind: &Kind| !matches!(kind, Kind::WideBloom | Kind::CountMin);
     let kinds = Kind::ALL.into_iter().filter(is_shown);
     let costs = kinds.map(|kind| (kind.name(), kind.cost(keys, fpr)));
@@ -111,8 +113,8 @@ fn row(layout: &str, cost: &Cost) -> Vec<String> {
     ]
 }
 
-/// Formats the number of cache lines that a probe reads: for an absent key, and if it differs for a
-/// present key.
+/// Formats the number of cache lines that a probe reads for an absent key. If the number differs
+/// for a present key, both numbers are shown.
 fn lines(cost: &Cost) -> String {
     let (absent, present) =
         (format!("{:.1}", cost.lines_absent), format!("{:.1}", cost.lines_present));

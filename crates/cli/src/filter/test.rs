@@ -164,7 +164,7 @@ impl Asking<'_> {
         ]);
         page.warnings(&warnings);
         // The answers are on standard output, so the page is printed on standard error: a program
-        // that reads the answers must not take it for more of them.
+        // that reads the answers must not read the page as further answers.
         Report::new(page, json, self.maybe > 0).with_payload(String::new()).after_lines()
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of `btc bloom new` and `inspect`.
+//! Tests of `btc bloom new` and `btc bloom info`.
 
 use super::*;
 

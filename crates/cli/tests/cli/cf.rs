@@ -1,4 +1,4 @@
-//! Tests of `btc cf build`, `scan`, `audit`, `verify-proof` and `headers verify`.
+//! Tests of `btc cf build`, `scan`, `audit`, `verify-proof` and `verify-headers`.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ impl Drop for Folder {
     }
 }
 
-/// Returns the JSON lines of a command, with the last one separate.
+/// Returns the JSON lines of a command: all lines before the last one, and the last line.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let output = run(&[args, &["--json"]].concat());
     assert_eq!(output.code, code, "{args:?}: {}", output.stderr);
@@ -102,7 +102,7 @@ fn every_form_of_block_gives_the_same_filter() {
         let args = ["btc", "cf", "build", block, "--prev-txs", &previous];
         let (lines, _) = lines_of(&[&args[..], &context].concat(), YES);
         assert_eq!(lines[0]["filter_header"], rows[170]["filter_header"]);
-        // Without the transaction that the block spends.
+        // The transaction whose output the block spends is not given.
         let args = [&["btc", "cf", "build", block][..], &context].concat();
         fails(&args, b"", BAD_INPUT, &["0437cd7f8525ceed2324359c2d0ba260", "--prev-txs"]);
     }
@@ -121,7 +121,8 @@ fn every_form_of_block_gives_the_same_filter() {
     fails(&["btc", "cf", "build", &form], b"", BAD_INPUT, &["document 1", "hash"]);
 }
 
-/// Returns the fields that matter of a node's answer to `getblock` with verbosity 3.
+/// Returns a node's answer to `getblock` with verbosity 3, reduced to the fields that the command
+/// reads.
 fn as_getblock_3(block: &Block, prevouts: &[Value]) -> Value {
     let mut prevouts = prevouts.iter();
     let transactions: Vec<Value> = block
@@ -159,7 +160,7 @@ fn filters_are_appended_also_to_a_file_that_was_cut() {
     let rows = fixture("mainnet_0-255.json");
     let rows = rows.as_array().expect("rows");
     let first = folder.write("first.json", Value::from(rows[..100].to_vec()).to_string());
-    // Concatenated JSON documents.
+    // The file contains concatenated JSON documents.
     let rest: Vec<_> = rows[100..].iter().map(Value::to_string).collect();
     let rest = folder.write("rest.json", rest.join("\n"));
     let out = folder.path("mainnet.cbf");
@@ -218,7 +219,8 @@ fn scans_find_what_is_known_of_the_chain() {
     assert_eq!(output.code, WRONG);
     assert!(output.stderr.contains("height 255"), "{}", output.stderr);
 
-    // An item that no filter can match, and an address that was never paid in these blocks.
+    // The first item is one that no filter can match. The second one is an address that was never
+    // paid in these blocks.
     let genesis = ["btc", "cf", "scan", GOLDEN, "script:6a00"];
     fails(&genesis, b"", BAD_INPUT, &["OP_RETURN"]);
     let absent = ["btc", "cf", "scan", GOLDEN, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"];
@@ -274,8 +276,8 @@ fn look_ahead_asks_the_same_filter_again() {
     let pays = |indices: &[usize]| -> Vec<ScriptBuf> {
         indices.iter().map(|&index| scripts[index].script.clone()).collect()
     };
-    // Index 25 is in the same block as index 10, which extends the range far enough. Index 50 is
-    // too far beyond 25.
+    // Index 10 is found first and extends the range of indices, so that index 25 is found in the
+    // same block. Index 50 is too far beyond index 25.
     let blocks = chain_of(&[pays(&[10, 25]), pays(&[50]), pays(&[40]), pays(&[50])]);
     let blocks = folder.write("blocks.hex", blocks.join("\n"));
     let out = folder.path("filters.cbf");

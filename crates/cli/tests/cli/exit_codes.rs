@@ -1,5 +1,6 @@
-//! One table of every command: its exit code for each kind of input, and what goes to standard output
-//! and to standard error. The commands are read from the help, so that a new one without rows fails.
+//! A table of every command, with its exit code for each kind of input, and what it writes to
+//! standard output and to standard error. The commands are read from the help, so the test fails
+//! for a new command that has no rows.
 
 #![cfg(unix)]
 
@@ -14,7 +15,7 @@ use super::eth::{Block, QUERY, WETH, answer, rpc, write};
 use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
 
-/// Commands that print line by line. All others print one document.
+/// Commands that print line by line. All other commands print one document.
 const LINES: [&str; 11] = [
     "btc cf build",
     "btc cf scan",
@@ -30,15 +31,15 @@ const LINES: [&str; 11] = [
 ];
 /// Commands that read no input but their command line.
 const NO_INPUT: [&str; 2] = ["demo", "completions"];
-/// Commands whose help is that of another one.
+/// Pairs of a command and another command, which has the same help.
 const HELP_OF: [(&str, &str); 1] = [("btc rescan", "btc watch")];
 /// A timeout far longer than any command takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The subject of a row.
+/// The kind of input that a row tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// Good input. The command runs with a reader that has gone away too.
+    /// Good input. The command also runs with a closed pipe as standard output.
     Good,
     /// Malformed input, or a file that cannot be read or written.
     Bad,
@@ -50,7 +51,7 @@ enum About {
     Slip,
     /// Something is proven wrong.
     Wrong,
-    /// The evidence does not decide.
+    /// The evidence does not decide the question.
     Undecided,
 }
 use About::{Bad, Empty, Good, Slip, Undecided, Unreachable, Wrong};
@@ -70,7 +71,8 @@ struct Row {
     about: About,
     code: i32,
     prints: Prints,
-    /// `{new}` is a path where nothing is yet, `{index}` an index of its own.
+    /// Arguments; `{new}` is replaced by a path that does not exist yet, and `{index}` by a new
+    /// copy of the index.
     args: Vec<String>,
 }
 
@@ -102,7 +104,7 @@ struct Scene {
     folder: Folder,
     blocks: Blocks,
     peer: Peer,
-    /// A peer that offers nothing that is asked for.
+    /// A peer that offers none of the services that the commands need.
     poor: Peer,
     provider: rpc::server::Server,
     /// An index of one block.
@@ -136,7 +138,7 @@ impl Scene {
         self.folder.path(&format!("new-{}", self.number.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// Returns the arguments of a row, with new files in their places.
+    /// Returns the arguments of a row, with new paths in place of `{new}` and `{index}`.
     fn args(&self, row: &Row) -> Vec<String> {
         let place = |arg: &String| match arg.as_str() {
             "{new}" => self.fresh(),
@@ -166,7 +168,7 @@ fn free_address() -> SocketAddr {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reader {
     Reads,
-    /// The reader has gone away.
+    /// The reader has closed the pipe.
     Gone,
 }
 
@@ -234,7 +236,7 @@ fn ended(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// Runs a row in every way. Returns what is wrong.
+/// Runs a row as text, as JSON and with a closed pipe. Returns a description of each failure.
 fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
     let mut found = Vec::new();
     let mut check = |what: &str, is: bool, output: &Output| {
@@ -306,7 +308,7 @@ fn parsed(command: &str, stdout: &str) -> Result<Value, String> {
     }
 }
 
-/// Returns the commands that have no further ones, from the help.
+/// Returns the commands that have no subcommands, as the help lists them.
 fn leaves(names: &[String]) -> Vec<String> {
     let args: Vec<&str> = names.iter().map(String::as_str).chain(["-h"]).collect();
     let help = run(&args).stdout;
@@ -342,7 +344,7 @@ fn every_command_has_its_rows() {
         assert!(has(Bad) || NO_INPUT.contains(&leaf.as_str()), "{leaf}");
         let calls = help.contains("--rpc <") || help.contains("--peer <");
         assert_eq!(has(Unreachable), calls, "{leaf}");
-        // Each exit code that the help promises is in a row.
+        // Each exit code that the help mentions must occur in a row.
         let codes = promised_codes(&help);
         for (code, about) in [("1", Empty), ("3", Wrong), ("4", Undecided)] {
             let is_promised = codes.iter().any(|promised| promised == code);
@@ -353,8 +355,8 @@ fn every_command_has_its_rows() {
     assert!(promises >= 20, "{promises} promised exit codes in all help texts");
 }
 
-/// Returns the numbers in the paragraphs of a help text about exit codes that stand where a code
-/// stands: after `Exit codes:`, `Exit code` or `·`, or first in a line.
+/// Returns the exit codes in a help text: in paragraphs about exit codes, the numbers after `Exit
+/// codes:`, `Exit code` or `·`, and the numbers at the start of a line.
 fn promised_codes(help: &str) -> Vec<String> {
     let mut codes = Vec::new();
     let mut is_about_codes = false;
@@ -401,7 +403,7 @@ fn table(scene: &Scene) -> Table {
 const ADDRESS: &str = "1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn";
 const EVERYTHING: &str = "00010000000000000001";
 const NOTHING: &str = "0100010000000000000000";
-/// A hash of no block.
+/// A hash that is not the hash of any block.
 const STRANGER: &str = "0x0707070707070707070707070707070707070707070707070707070707070707";
 
 fn bloom_and_proofs(scene: &Scene, table: &mut Table) {

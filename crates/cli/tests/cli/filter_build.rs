@@ -55,7 +55,7 @@ fn every_kind_is_built_described_and_asked() {
         assert!(rate > 0.0 && rate < 0.04, "{kind}: {rate}");
         let bits = info["bits_per_key"].as_f64().expect("bits");
         assert!((7.0..120.0).contains(&bits), "{kind}: {bits}");
-        // No key is lost, and strangers match at the rate that the filter reports.
+        // Every inserted key matches, and other keys match at the rate that the filter reports.
         let ask = ["filter", "test", filter.path(), "-", "--show", "none", "--json"];
         let of = |keys: &str| -> Value {
             serde_json::from_str(&run_with(&ask, keys.as_bytes()).stdout).expect("JSON")
@@ -114,7 +114,8 @@ fn empty_lines_and_duplicates_are_left_out_and_told() {
     let json: Value =
         serde_json::from_str(&run_with(&args, input.as_bytes()).stdout).expect("JSON");
     assert_eq!((&json["keys"], &json["duplicates"]), (&json!(4), &json!(null)));
-    // A key is all bytes of its line: blanks count, a byte order mark at the start does not.
+    // A key consists of all bytes of its line, including blanks. A byte order mark at the start of
+    // the file is not part of a key.
     let filter = built("bytes.chsieve", &["--kind", "fuse16"], "\u{feff}first\n a\n#c\n");
     let of = |key: &str| run(&["filter", "test", filter.path(), key]).code;
     assert_eq!(["first", " a", "#c", "a"].map(of), [YES, YES, YES, NO]);
@@ -184,8 +185,8 @@ fn sizes_follow_from_rates_bits_and_capacities() {
     assert_eq!(blocks["parameters"]["num_blocks"], 64);
     let roomy = of(&["--kind", "cuckoo16", "--capacity", "5000"]);
     assert!(roomy["parameters"]["capacity"].as_u64() >= Some(5000) && bits(&roomy) > 80_000);
-    // Too small for the number of keys: Bloom filters warn about a higher rate, cuckoo filters are
-    // full.
+    // The filter is too small for the number of keys. For a Bloom filter, a warning shows the
+    // higher rate; a cuckoo filter is full.
     let build = |kind, code, words: &[&str]| {
         let out = TempFile::absent("small.chsieve");
         let args = ["filter", "build", "-", "--kind", kind, "--capacity", "100", "-o", out.path()];

@@ -16,7 +16,7 @@ fn converted(name: &str, from: &TempFile, args: &[&str]) -> (Value, TempFile) {
     (json, out)
 }
 
-/// Returns the number of the keys, and of 5,000 strangers, that may be in a filter.
+/// Returns how many of the inserted keys, and how many of 5,000 other keys, may be in a filter.
 fn asked(filter: &TempFile, args: &[&str]) -> (u32, u32) {
     let of = |keys: &str| {
         let args =

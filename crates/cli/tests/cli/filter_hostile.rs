@@ -1,12 +1,12 @@
-//! Hostile files as input of every command that reads a filter: an error that names the file, and
-//! no panic.
+//! Hostile files as input of every command that reads a filter: each command reports an error that
+//! names the file, and does not panic.
 
 use super::filter_build::{built, lines};
 use super::*;
 
 const FORMATS: [&str; 5] = ["native", "parquet", "guava", "xor8", "xor16"];
 
-/// Runs queries and descriptions of the file in every format.
+/// Tests keys in the file, and describes the file, in every format.
 fn ends_well(file: &TempFile) {
     for format in FORMATS {
         let info = run(&["filter", "info", file.path(), "--as", format]);
@@ -56,7 +56,7 @@ fn damaged_filters_are_named() {
     damage("hostile-version", &|bytes| bytes[8] = 2, &["version 2"]);
     damage("hostile-kind", &|bytes| bytes[10] = 200, &["kind 200"]);
     damage("hostile-hash", &|bytes| bytes[11] = 9, &["hash function 9"]);
-    // Counts that no memory could hold, in a small file.
+    // A small file claims counts for which no machine has enough memory.
     for field in [32, 40, 48, 56] {
         for value in [u64::MAX, 1 << 62, 1 << 40, 0] {
             let mut bytes = whole.clone();

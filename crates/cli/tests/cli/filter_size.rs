@@ -27,8 +27,8 @@ fn size_says_what_keys_and_rate_cost() {
         (&fuse8["possible"], &fuse8["why"]),
         (&json!(false), &json!("the lowest rate is 1 in 256, at any size"))
     );
-    // Every layout is listed once, in order of its size, and no layout has a higher rate than asked
-    // for.
+    // Every layout is listed once, in order of its size, and the rate of no layout is higher than
+    // the requested rate.
     let mut before = 0.0;
     for layout in layouts.iter().filter(|layout| layout["possible"] == true) {
         let bits = layout["bits_per_key"].as_f64().expect("bits");
@@ -67,7 +67,7 @@ fn size_draws_a_line_for_each_layout() {
     for name in names {
         assert!(drawn.contains(&format!(">{name}")), "{name} is not in the legend");
     }
-    // One line in the chart and one in the legend for each layout.
+    // Each layout has one line in the chart and one line in the legend.
     let lines: Vec<_> = drawn.split("<path class=\"line ").skip(1).collect();
     assert_eq!(lines.len(), 2 * names.len());
     assert!(lines[..names.len()].iter().all(|line| line.contains('L')), "a line has two points");

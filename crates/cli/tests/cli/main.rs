@@ -37,7 +37,7 @@ struct Output {
     stderr: String,
 }
 
-/// Returns the command without what the environment says of providers.
+/// Returns the command, without the environment variables that name a provider or a proxy.
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_chainsieve"));
     // Providers are simulated on loopback, which a proxy of the environment can't reach.
@@ -56,7 +56,7 @@ fn run_with(args: &[&str], stdin: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // A command that reads no input may exit before all of it is written.
+    // A command that does not read its input may exit before all of the input is written.
     drop(child.stdin.take().expect("piped").write_all(stdin));
     let output = child.wait_with_output().expect("the binary ends");
     Output {

@@ -76,7 +76,7 @@ fn manual_pages_are_counted_and_replaced_only_with_force() {
     let written = fs::read_dir(&folder.0).expect("a folder").count() as u64;
     assert_eq!(pages, written - 1, "all but the other program's page");
     fails(&args, b"", BAD_INPUT, &["exists", "--force"]);
-    // One page is enough.
+    // A single page that already exists is enough for the error.
     for entry in fs::read_dir(&folder.0).expect("a folder") {
         let path = entry.expect("an entry").path();
         if !["other.1", "chainsieve-eth-scan.1"].iter().any(|name| path.ends_with(name)) {
@@ -87,7 +87,7 @@ fn manual_pages_are_counted_and_replaced_only_with_force() {
     assert_eq!(json_of(&[&args[..], &["--force"]].concat(), YES)["pages"], pages);
 }
 
-/// A command that lacks its input reads what is piped into it, as with `-`.
+/// A command without an input argument reads standard input if this is a pipe, as with `-`.
 #[test]
 fn a_missing_input_is_read_from_a_pipe() {
     let block = block_757753();

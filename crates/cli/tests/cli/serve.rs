@@ -67,7 +67,7 @@ pub(super) struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub(super) address: SocketAddr,
-    /// The lines that it printed before it was listening.
+    /// The lines that the command printed before it accepted connections.
     before: Vec<Value>,
     /// Ends the watchdog thread. The watchdog kills the command after the timeout, so that a test
     /// that waits for a missing line does not hang.
@@ -259,7 +259,7 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(client.headers().len(), 100);
     client.say(NetworkMessage::GetData(vec![Inventory::WitnessBlock(block(57).block_hash())]));
     assert_eq!(client.hear(), Some(NetworkMessage::Block(block(57))));
-    // A file that grows; at first it has one block and a part of the next.
+    // The file grows. At first it contains one block and a part of the next block.
     let (first, second) = (serialize(&block(101)), serialize(&block(102)));
     let mut file = fs::File::create(folder.0.join("more.dat")).expect("a file");
     file.write_all(&[&first[..], &second[..50]].concat()).expect("written");
@@ -288,7 +288,8 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(last, expected);
 }
 
-/// Each of these peers is disconnected with the reason, and a peer that does nothing wrong is not.
+/// Each of these peers is disconnected, and the reason is printed. A peer that does nothing wrong
+/// stays connected.
 #[test]
 fn who_breaks_the_protocol_is_disconnected() {
     let folder = Folder::new(0..=3);
@@ -335,7 +336,7 @@ fn who_breaks_the_protocol_is_disconnected() {
     assert!(
         server.event("disconnected")["reason"].as_str().is_some_and(|text| text.contains("magic"))
     );
-    // Unknown messages are no fault, and neither are messages that do not concern a server.
+    // A peer may send unknown messages, and messages that do not concern a server.
     let command = "chainsieve".to_owned().try_into().expect("short");
     good.say(NetworkMessage::Unknown { command, payload: vec![1; 1_000] });
     good.say(NetworkMessage::FeeFilter(1_000));
@@ -343,7 +344,7 @@ fn who_breaks_the_protocol_is_disconnected() {
     good.say(NetworkMessage::Ping(5));
     assert_eq!(good.hear(), Some(NetworkMessage::Pong(5)));
     assert_eq!(good.headers().len(), 3);
-    // Ctrl-C while a peer is connected.
+    // The command is ended as by Ctrl-C while a peer is connected.
     let (code, last) = server.end("INT");
     assert_eq!((code, &last["connections"]), (Some(0), &json!(10)));
     assert_eq!(good.hear(), None);

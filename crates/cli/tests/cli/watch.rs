@@ -60,7 +60,7 @@ fn a_peer_of_no_use_makes_room() {
     assert_eq!((&end["ended"], &end["answered_to"]), (&"caught_up".into(), &20.into()));
 }
 
-/// The command must end without `--once` too; otherwise it would wait forever.
+/// The command must also end without `--once`; otherwise it would wait for ever.
 #[test]
 fn a_watch_ends_when_every_peer_is_banned() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -69,7 +69,8 @@ fn a_watch_ends_when_every_peer_is_banned() {
         let (mut stream, _) = listener.accept().expect("it calls");
         let said = read_message(&mut stream, Magic::BITCOIN).expect("a message");
         let NetworkMessage::Version(mut version) = said else { panic!("{said:?}") };
-        // A version message with the client's own nonce would count as a connection to itself.
+        // With the client's own nonce in the version message, the client would detect a connection
+        // to itself.
         version.nonce ^= 1;
         let version = NetworkMessage::Version(version);
         write_message(&mut stream, Magic::BITCOIN, version).expect("it reads");

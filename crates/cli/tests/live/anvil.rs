@@ -51,8 +51,8 @@ impl Anvil {
             let port = free_port();
             let mut command = Command::new(&program);
             command.args(["--host", "127.0.0.1", "--port", &port.to_string()]);
-            // Otherwise anvil leaves states that exceed its memory limit in the home folder
-            // permanently.
+            // Without this option, anvil stores the states that exceed its memory limit in the home
+            // folder, and never deletes them.
             command.arg("--cache-path").arg(scene.path("anvil-states"));
             command.args([
                 "--quiet",
@@ -85,14 +85,14 @@ impl Anvil {
         &self.accounts
     }
 
-    /// Sends a transaction from one of its accounts. The gas is given, so that the node does not
-    /// run the transaction before it is mined. So transactions that fail are mined too.
+    /// Sends a transaction from one of the node's accounts. The gas is given, so that the node does
+    /// not run the transaction before it is mined. So the node also mines transactions that fail.
     pub(crate) fn send(&self, from: usize, to: Option<Address>, input: &[u8], gas: u64) -> B256 {
         self.send_as(2, from, to, input, gas)
     }
 
-    /// Sends a transaction like [`Self::send`], but of this type: 0, 1 (access list) or 2 (EIP-1559
-    /// fees).
+    /// Sends a transaction like [`Self::send`], but with the transaction type `style`: 0, 1 (access
+    /// list) or 2 (EIP-1559 fees).
     pub(crate) fn send_as(
         &self,
         style: usize,

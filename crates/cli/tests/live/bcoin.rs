@@ -31,13 +31,13 @@ pub(crate) fn tests() -> Vec<Trial> {
     [itself, sync::tests(), watch::tests()].into_iter().flatten().collect()
 }
 
-/// A running node, with what is needed to start it again.
+/// A running node, and the data that is needed to start it again.
 #[derive(Debug)]
 pub(crate) struct Bcoin {
     process: Process,
     rpc: HttpRpc,
     ports: Ports,
-    /// Folder of its chain; `None` if the chain is in memory.
+    /// Folder of the node's chain; `None` if the chain is in memory.
     folder: Option<PathBuf>,
 }
 
@@ -145,7 +145,7 @@ impl Bcoin {
         parse(&self.rpc.call("sendrawtransaction", &json!([serialize_hex(transaction)])))
     }
 
-    /// Returns `true` if its memory pool holds this transaction.
+    /// Returns `true` if the node's memory pool contains this transaction.
     pub(crate) fn has_unconfirmed(&self, txid: Txid) -> bool {
         let pool = self.rpc.call("getrawmempool", &json!([]));
         pool.as_array().expect("ids").iter().any(|id| *id == txid.to_string())
@@ -189,7 +189,7 @@ fn launch(scene: &Scene, ports: Ports, folder: Option<&PathBuf>) -> Process {
         "--no-wallet=true",
         "--no-dns=true",
         "--upnp=false",
-        // bcoin fails an assertion if this is 0.
+        // bcoin fails an assertion if the value of this option is 0.
         "--max-outbound=1",
         "--only=127.0.0.1:1",
     ]);
@@ -199,8 +199,8 @@ fn launch(scene: &Scene, ports: Ports, folder: Option<&PathBuf>) -> Process {
     scene.start("bcoin", &mut command)
 }
 
-/// Groups of script types of a key that have the same hash, and so one entry in bcoin's address
-/// index.
+/// Groups of script types that have the same hash for the same key. bcoin's address index has only
+/// one entry for such a group.
 pub(crate) const SAME_ADDRESS: [&[Kind]; 4] = [
     &[Kind::P2pkh, Kind::P2pk, Kind::P2wpkh],
     &[Kind::P2shMultisig, Kind::BareMultisig],

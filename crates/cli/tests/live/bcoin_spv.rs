@@ -77,7 +77,7 @@ impl Spv {
         start_server("bcoin's SPV node", start, |node| &mut node.process, up)
     }
 
-    /// Adds a script to its wallet.
+    /// Adds a script to the node's wallet.
     fn watch(&self, script: &Script) {
         let address = address_of(script).expect("a script with an address");
         let body = json!({ "account": "default", "address": address }).to_string();

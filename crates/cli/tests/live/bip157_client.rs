@@ -60,7 +60,7 @@ impl Light {
         }
     }
 
-    /// Continues until it is in sync with this tip.
+    /// Continues until the wallet is in sync with this tip.
     fn sync_to(&mut self, tip: BlockHash) {
         while self.next_sync() != tip {}
     }
@@ -100,7 +100,7 @@ impl Light {
         }
     }
 
-    /// Returns the events in the blocks that it has.
+    /// Returns the events in the blocks that the wallet has downloaded.
     fn history(&self) -> Vec<regtest::Event> {
         let history = History::of_scripts(self.scripts.clone());
         let blocks = self.blocks.iter().map(|(&height, block)| (height, block));
@@ -125,7 +125,7 @@ fn finds_its_payments(scene: &Scene) {
     assert_eq!(light.history(), found);
     assert!(light.blocks.len() < blocks.len() / 5, "{} blocks downloaded", light.blocks.len());
 
-    // Two branches from here; the one that is announced later is longer.
+    // Two branches start here. The branch that is announced later is longer.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[4..6]);
     let first = branch.mine(vec![payment]);

@@ -87,7 +87,7 @@ impl Backend {
         update.news
     }
 
-    /// Reads updates until the confirmed events of a wallet are exactly these.
+    /// Reads updates until the confirmed events of a wallet are exactly the expected ones.
     fn tells(&mut self, wallet: &str, expected: &[Event]) {
         let expected: BTreeSet<_> = expected.iter().copied().collect();
         while self.confirmed.get(wallet) != Some(&expected) {
@@ -190,7 +190,8 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     backend.tells("early", &early.history(&node));
     backend.client.shutdown().expect("everything is written");
 
-    // Every connection goes through the proxy, as a separate stream: each has another user name.
+    // Every connection uses the proxy, with a user name of its own, so that the proxy can separate
+    // the connections.
     let asked = proxy.asked();
     let users: HashSet<_> = asked.iter().map(|(user, _)| user).collect();
     assert_eq!(users.len(), asked.len(), "streams with one user name: {asked:?}");

@@ -1,4 +1,5 @@
-//! The command under test: run to its end, or running with its lines read as they are printed.
+//! The command under test. A test runs the command to its end, or reads the lines of the command
+//! while it runs.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -78,12 +79,14 @@ impl Running {
         self.lines.read()
     }
 
-    /// Waits for a line; earlier lines count too. Panics if the command ends without such a line.
+    /// Waits for a line; lines that were printed before the call are also tested. Panics if the
+    /// command ends without such a line.
     pub(crate) fn wait_for(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         self.wait(what, |lines| lines.iter().find(|line| is(line)).cloned())
     }
 
-    /// Waits until `want` returns a value for the lines so far. Panics if the command ends before.
+    /// Waits until `want` returns a value for the lines so far. Panics if the command ends before
+    /// that.
     pub(crate) fn wait<T>(&mut self, what: &str, mut want: impl FnMut(&[Value]) -> Option<T>) -> T {
         wait_for(what, || {
             // Check for the end first, then read: so the last lines are not missed.
@@ -115,7 +118,8 @@ impl Running {
         (code, self.lines.read().to_vec(), self.process.log())
     }
 
-    /// Returns the peak of its memory so far (`VmHWM`) and its current memory (`VmRSS`), in KiB.
+    /// Returns the peak of the command's memory so far (`VmHWM`) and its current memory (`VmRSS`),
+    /// in KiB.
     pub(crate) fn memory(&self) -> Option<(u64, u64)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).ok()?;
         let field = |name: &str| {

@@ -29,8 +29,8 @@ pub(crate) fn tests() -> Vec<Trial> {
 /// Flags that declare the blooms exact, as anvil builds them by geth's rules.
 pub(crate) const EXACT: [&str; 4] = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
 
-/// Returns the logs that a reader has after these lines. If several lines are about one log, the
-/// last of them decides.
+/// Returns the logs that a reader has after these lines. If several lines concern the same log,
+/// only the last of these lines is used.
 pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
     let mut logs = BTreeMap::new();
     for line in lines.iter().filter(|line| line["kind"] == "log") {
@@ -50,7 +50,7 @@ pub(crate) fn kept(lines: &[Value]) -> BTreeMap<(String, u64), Value> {
     logs
 }
 
-/// Returns the logs of the node's answer, in the same form.
+/// Returns the logs of the node's answer, in the same form as [`kept`].
 pub(crate) fn answered(node: &Anvil, filter: &Value) -> BTreeMap<(String, u64), Value> {
     let logs = node.logs(filter).into_iter();
     logs.map(|log| {
@@ -60,7 +60,8 @@ pub(crate) fn answered(node: &Anvil, filter: &Value) -> BTreeMap<(String, u64), 
     .collect()
 }
 
-/// Returns for each log how often it was printed, less how often it was removed.
+/// Returns for each log the number of lines that print it, minus the number of lines that remove
+/// it.
 fn balance(lines: &[Value]) -> BTreeMap<(String, u64), i64> {
     let mut balance = BTreeMap::new();
     for line in lines.iter().filter(|line| line["kind"] == "log") {
@@ -148,8 +149,8 @@ fn past(scene: &Scene) {
             assert_eq!(last["last_hash"], json!(node.hash_at(node.height())));
             receipts.push(last["receipts"].as_u64().expect("a count"));
         }
-        // Without blooms, the receipts of each block with transactions are fetched; with blooms, no
-        // more than these.
+        // Without blooms, the receipts of each block with transactions are fetched; with blooms, at
+        // most as many receipts are fetched.
         assert!(receipts[1] <= receipts[0], "{receipts:?}");
         assert!(filter["topics"].is_null() || receipts[1] < receipts[0], "{filter}: {receipts:?}");
     }
@@ -257,7 +258,7 @@ fn kills(scene: &Scene) {
             node.reorganise(1 + rng.below(3) as u64, &[]);
         }
         chain.mine(&node, Step::Several(5));
-        // Kill after some line, with more lines to come.
+        // Kill the command after some line, while more lines follow.
         follow.wait("some lines", |lines| (lines.len() >= wanted).then_some(()));
         if round % 3 == 0 {
             until_head(&node, &mut follow);
@@ -330,7 +331,7 @@ fn slow_to_know(scene: &Scene) {
     assert!(log.contains("again in"), "it says why it waits: {log}");
 }
 
-/// Incomplete receipts, a header with another bloom, and a chain without the anchor.
+/// Tests incomplete receipts, a header with another bloom, and a chain without the anchor.
 fn lies(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 15);
@@ -403,7 +404,8 @@ fn lies(scene: &Scene) {
     assert_eq!(ended.code, 5);
     assert!(ended.stderr.contains("the fields hash to"), "{}", ended.stderr);
 
-    // A trusted hash of a block on the chain, and of a block that left it.
+    // The trusted hash is first that of a block on the chain, and later that of a block that has
+    // left the chain.
     let height = node.height();
     let old = node.hash_at(height).to_string();
     let ended = follow(node.rpc().url(), &["--anchor", &old]);

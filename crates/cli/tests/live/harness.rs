@@ -22,13 +22,13 @@ use crate::peers::{self, Need};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between two polls of a condition.
 const POLL: Duration = Duration::from_millis(20);
-/// Number of bytes that a failure shows of each log. `LOGS_SHOWN`: number of logs shown, the
-/// newest.
+/// Number of bytes of each log that a failure shows. `LOGS_SHOWN` is the number of logs that it
+/// shows, the newest ones.
 const SHOWN: u64 = 2_000;
 const LOGS_SHOWN: usize = 12;
 
-/// Returns a live test. If software that it needs is missing, the test is ignored with the reason;
-/// with `CI` set, it fails.
+/// Returns a live test. If software that it needs is missing, the test is ignored with the reason.
+/// If `CI` is set, the test fails instead.
 pub(crate) fn live(
     name: &'static str,
     needs: &[Need],
@@ -41,7 +41,7 @@ pub(crate) fn live(
     }
 }
 
-/// Runs a test. A failure includes the last output of its processes.
+/// Runs a test. A failure includes the last output of the test's processes.
 fn perform(name: &str, run: &dyn Fn(&Scene)) -> Result<(), Failed> {
     let scene = Scene::new(name);
     match panic::catch_unwind(AssertUnwindSafe(|| run(&scene))) {
@@ -55,7 +55,7 @@ fn words(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic without a message").to_owned()
 }
 
-/// Folder of a test, which is removed with it.
+/// Folder of a test, which is removed when the test ends.
 #[derive(Debug)]
 pub(crate) struct Scene {
     folder: PathBuf,

@@ -147,8 +147,8 @@ fn build(scene: &Scene) {
 
     follow_by(scene, &node, index, &address);
 
-    // With nothing new, nothing is added. Then an index of a given range, and a range beyond the
-    // head.
+    // Without new blocks, the command adds nothing. After that, an index of a given range is built,
+    // and a range beyond the head is requested.
     assert_eq!(last(&run(scene, &arguments))["added"], json!(0));
     let other = scene.path("other");
     let other = other.to_str().expect("a path");
@@ -164,7 +164,7 @@ fn build(scene: &Scene) {
     );
     assert_eq!(beyond.code, 5);
     assert!(beyond.stderr.contains("--to is 1000000"), "{}", beyond.stderr);
-    // A chain label that contradicts the provider's chain id.
+    // The chain label contradicts the provider's chain id.
     let fresh = scene.path("fresh");
     let fresh = fresh.to_str().expect("a path");
     let mainnet = run(scene, &["eth", "index", "build", fresh, "--rpc", &url]);
@@ -212,7 +212,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     }
     let asked = proxy.calls()["eth_getBlockByNumber"];
     assert!(asked < 300, "{asked} headers by number for twice a hundred blocks");
-    // A wrong header for an old block.
+    // The provider returns a wrong header for an old block.
     let other = node.hash_at(6).to_string();
     let lying = Proxy::start(node.rpc(), |method, parameters, answer| {
         if method == "eth_getBlockByHash" && parameters[1] == json!(false) {

@@ -81,7 +81,7 @@ impl FalseFilters {
         filters
     }
 
-    /// Returns a rule that replaces a node's answers about filters by the false ones.
+    /// Returns a rule that replaces a node's filters and filter headers by the false ones.
     pub(crate) fn rule(self, lies: Count) -> Rule {
         Box::new(move |letter| {
             let told = match letter.message {
@@ -223,7 +223,7 @@ pub(crate) fn withheld_transactions(lies: Count) -> Rule {
     })
 }
 
-/// Filtered blocks with transactions that are not those of the proof.
+/// Filtered blocks with transactions other than those of the merkle proof.
 pub(crate) fn altered_transactions(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::Tx(tx) => {
@@ -315,7 +315,7 @@ pub(crate) fn garbage(after: u32, sent: Count) -> Rule {
     })
 }
 
-/// Replaces messages of the node, where `tell` returns another message.
+/// Replaces each message of the node for which `tell` returns another message.
 fn from_node(
     lies: Count,
     mut tell: impl FnMut(&NetworkMessage) -> Option<NetworkMessage> + Send + 'static,

@@ -2,7 +2,7 @@
 //! on loopback and at a pinned version (`peers/install` installs them).
 //!
 //! If the software that a test needs is missing, the test is ignored, and the reason is printed
-//! above the list: it never counts as passed. With `CI` set, it fails.
+//! above the list: such a test is never reported as passed. If `CI` is set, such a test fails.
 
 mod anvil;
 mod bcoin;

@@ -21,7 +21,7 @@ pub(crate) enum Need {
     Ganache,
 }
 
-/// Reasons, each with the tests that are not run because of it; printed by [`say_what_is_missing`].
+/// Reasons why tests are not run, each with these tests. [`say_what_is_missing`] prints them.
 static MISSING: Mutex<BTreeMap<String, Vec<&str>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the folder that `peers/install` fills, or the one that `CHAINSIEVE_LIVE_PEERS` names.
@@ -108,7 +108,7 @@ pub(crate) fn missing(test: &'static str, needs: &[Need]) -> Option<String> {
     Some(why)
 }
 
-/// Returns `true` if missing software fails the run.
+/// Returns `true` if a test must fail when its software is missing.
 pub(crate) fn must_be_there() -> bool {
     env::var_os("CI").is_some_and(|value| !value.is_empty() && value != "0" && value != "false")
 }

@@ -91,7 +91,7 @@ impl Caller {
     fn next(&self, mut updates: LogUpdates) -> Option<LogUpdate> {
         match self {
             Self::Blocking => updates.next_within(SHORT),
-            // Futures are dropped often here: no update may be lost with them.
+            // Futures are dropped often here. No update may be lost when a future is dropped.
             Self::Tokio(runtime) => runtime.block_on(async {
                 let mut updates = updates.into_stream();
                 let next = poll_fn(|task| Pin::new(&mut updates).poll_next(task));
@@ -232,7 +232,7 @@ fn follows(scene: &Scene, caller: &Caller) {
         let following = start(20);
         let mut seen = 0;
         let until = Instant::now() + PATIENCE;
-        // Interrupt after some updates, with one of them not acknowledged.
+        // Interrupt the reader after some updates, one of which is not acknowledged.
         while !caught_up(&following, &node, seen) {
             assert!(Instant::now() < until, "it goes on: {:?}", following.status());
             let Some(update) = caller.next(following.updates()) else { continue };
@@ -308,8 +308,8 @@ fn two(scene: &Scene) {
     }
 }
 
-/// Requests that one node fails are sent to the other node, by a follower too. A follower that was
-/// started inside a future outlives that future.
+/// If a request to one node fails, it is sent to the other node. A follower does this too. A
+/// follower that was started inside a future outlives that future.
 fn fails_over(scene: &Scene) {
     let (node, mut chain) = chain(scene, 27);
     let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));
@@ -401,7 +401,7 @@ fn starts_at_another(node: &Anvil) {
     }
 }
 
-/// The calls that a proxy counts take as long as the budget requires.
+/// The calls, which a proxy counts, take at least as long as the budget requires.
 fn budget(scene: &Scene) {
     let (node, _) = chain(scene, 25);
     let head = node.height();

@@ -1,5 +1,5 @@
-//! The command as a light client of `btc serve`, with a proxy in front of some of the nodes that
-//! stalls, disconnects and lies. The command must report exactly what is on the chain.
+//! The command as a light client of several `btc serve` nodes. Some of the nodes are behind a proxy
+//! that stalls, disconnects and lies. The command must report exactly what is on the chain.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -22,16 +22,16 @@ use testkit::proxy::bitcoin::Proxy;
 /// Number of peers that misbehave, and when.
 #[derive(Clone, Copy)]
 enum Peers {
-    /// One bad peer, and two honest ones at the same time.
+    /// One bad peer and two honest peers, all available from the start.
     Three,
-    /// One bad peer, and two honest ones that answer only after the bad one has misbehaved. So the
-    /// bad peer is certainly asked.
+    /// One bad peer, and two honest peers that answer only after the bad peer has misbehaved. So
+    /// the client certainly asks the bad peer.
     BadFirst,
     /// Two peers that misbehave in the same way, and an honest one.
     TwoBad,
 }
 
-/// Name of a case, its peers, and the rule of the bad ones.
+/// Name of a case, its peers, and the rule that the bad peers follow.
 type Case = (&'static str, Peers, fn(&Past, Count) -> Rule);
 
 const BIP157: [Case; 15] = [
@@ -98,7 +98,7 @@ fn past(scene: &Scene) -> &'static Past {
         let mut branch = Branch::begin(&node);
         let mut wallet = Wallet::new(4, &KINDS);
         wallet::live(&node, &mut branch, &mut wallet);
-        // More blocks than one request for filters covers.
+        // The chain gets more blocks than one request for filters covers.
         wallet::idle(&node, &mut branch, 600);
         let mut other = branch.clone();
         wallet::live(&node, &mut branch, &mut wallet);
@@ -108,7 +108,7 @@ fn past(scene: &Scene) -> &'static Past {
         let mut other_blocks = blocks[..fork].to_vec();
         let mut elsewhere = Wallet::new(4, &KINDS);
         for _ in 0..10 {
-            // Payments to the wallet on this branch do not count.
+            // Payments to the wallet on this branch must not be reported.
             let payment = elsewhere.receive(&mut other, &KINDS[..1]);
             other_blocks.push(other.mine(vec![payment]));
         }
@@ -159,7 +159,7 @@ fn alone_bip157(scene: &Scene) {
 /// A lie in the filter of a block that is fetched is detected without any other peer.
 fn caught_alone(scene: &Scene) {
     let past = past(scene);
-    // The blocks are fetched because of the spends.
+    // The command fetches these blocks, because their filters still match the spends.
     let paid = |what| matches!(what, Move::Paid { .. });
     let ended = alone(scene, hiding(past, paid), &["--spot-audits", "0"]);
     assert_eq!(ended.code, 4, "{}", ended.stderr);
@@ -180,7 +180,7 @@ fn alone(scene: &Scene, filters: FalseFilters, options: &[&str]) -> Ended {
     ended
 }
 
-/// The same for merkle blocks that hide the matches. BIP37 has no grades.
+/// Tests a single peer whose merkle blocks hide the matches. Results by BIP37 have no grades.
 fn alone_bip37(scene: &Scene) {
     let past = past(scene);
     let folder = Folder::new(scene, "blocks", &past.blocks);
@@ -200,7 +200,7 @@ fn alone_bip37(scene: &Scene) {
     }
 }
 
-/// One peer that lacks the last blocks, and one on a branch with less work.
+/// Tests one peer that lacks the last blocks, and one peer on a branch with less work.
 fn behind(scene: &Scene, protocol: &str) {
     let past = past(scene);
     let whole = Folder::new(scene, "whole", &past.blocks);
@@ -248,7 +248,8 @@ fn check(ended: &Ended, past: &Past) {
     assert_eq!(found(&lines), past.events, "{}", ended.stderr);
 }
 
-/// Returns the confirmed events that the command reports, each once and with certainty.
+/// Returns the confirmed events that the command reports. Each event must be reported once, and
+/// each spend as certain.
 fn found(lines: &[Value]) -> BTreeSet<Event> {
     let mut events = BTreeSet::new();
     for line in lines.iter().filter(|line| line["kind"] == "hit" && !line["height"].is_null()) {
@@ -284,8 +285,9 @@ fn hiding_spends(past: &Past, lies: Count) -> Rule {
     hiding(past, |what| matches!(what, Move::Spent { .. })).rule(lies)
 }
 
-/// Returns filters of blocks without the transactions that have such an event of the wallet. The
-/// filters contain neither the scripts that these transactions spend nor those that they pay.
+/// Returns filters of altered blocks, which lack each transaction that has an event of the wallet
+/// for which `such` returns `true`. The filters contain neither the scripts that these transactions
+/// spend nor the scripts that they pay.
 fn hiding(past: &Past, such: impl Fn(Move) -> bool) -> FalseFilters {
     let hidden = past.events.iter().filter(|event| such(event.what));
     let hidden: BTreeSet<_> = hidden.map(|event| (event.height as usize, event.txid)).collect();

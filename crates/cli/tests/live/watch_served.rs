@@ -41,7 +41,7 @@ impl Watch<'_> {
         self.before.extend(self.running.take().expect("it runs").kill());
     }
 
-    /// Waits until the events from all lines are exactly these.
+    /// Waits until the events from all lines are exactly the expected ones.
     fn wait_for(&mut self, what: &str, expected: &BTreeSet<Event>) {
         let before = &self.before;
         self.running
@@ -100,7 +100,7 @@ fn keeps_up(scene: &Scene, protocol: &str) {
     folder.put("second.dat", &blocks);
     watch.wait_for("what is new", &history(&wallet));
 
-    // One node stops, and the other one gets the next block; then the reverse.
+    // One node stops, and the other one gets the next block. Then the two nodes change roles.
     let addresses = servers.each_ref().map(|server| server.address().to_string());
     for number in [0, 1] {
         servers[number].kill();

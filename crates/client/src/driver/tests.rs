@@ -173,7 +173,8 @@ fn commands_are_taken_between_files_of_filters() {
     let client = client.start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
-    // A rescan from height 0 reads two files: the filter of the genesis block has its own.
+    // A rescan from height 0 reads two files, because the filter of the genesis block has a file of
+    // its own.
     client.rescan(0).unwrap();
     wait_begun.recv_timeout(LIMIT).unwrap();
     let (sender, answer) = sync_channel(1);
@@ -197,7 +198,7 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
     let client = client.start_at(Birthday::Height(0)).start().unwrap();
     let mut updates = client.updates();
     updates.find(|update| matches!(update.news, News::CaughtUp(_))).unwrap();
-    // For the new wallet, the client reads the stored filters, which fails.
+    // The client tries to read the stored filters for the new wallet, and the read fails.
     client.watch("w", wallet()).unwrap();
     let found = hits(updates.take_while(|it| !matches!(it.news, News::CaughtUp(_))));
     assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());

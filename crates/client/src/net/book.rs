@@ -1,16 +1,17 @@
 //! The address book: the known addresses of peers, and the times at which to dial them.
 //!
 //! Peers that the user names are never evicted. All other addresses come from peers and seeds and
-//! are not trusted. At most [`MAX_ADDRESSES`] of them are kept, in two tables as in Core's
-//! `addrman`: *new* addresses, which were only heard of, and *tried* addresses, which have
-//! completed a handshake. In an eclipse attack, an attacker fills the book with its own addresses,
-//! so that the client connects to no honest peer. These limits make the attack expensive:
+//! are not trusted. At most [`MAX_ADDRESSES`] of these other addresses are kept, in two tables as
+//! in Core's `addrman`: *new* addresses, which were only heard of, and *tried* addresses, which
+//! have completed a handshake. In an eclipse attack, an attacker fills the book with its own
+//! addresses, so that the client connects to no honest peer. These limits make the attack
+//! expensive:
 //!
 //! - One source (a netgroup of peers, or a DNS seed) has at most [`MAX_PER_SOURCE`] new addresses.
 //! - One netgroup has at most [`MAX_PER_GROUP`] addresses.
-//! - At these two limits, a new address can replace only a terrible address (see below) of the same
-//!   source or netgroup. Otherwise the new address is rejected. So no source evicts the addresses
-//!   of other sources.
+//! - When one of these two limits is reached, a new address can replace only a terrible address
+//!   (see below) of the same source or netgroup. If there is no such address, the new address is
+//!   rejected. So no source evicts the addresses of other sources.
 //! - When the book is full, a new address replaces a terrible address. If there is no terrible
 //!   address, the new address replaces a random new address of the largest source, provided that
 //!   this source has more addresses than the source of the new address.
@@ -18,9 +19,9 @@
 //!   When this limit is exceeded, the tried address with the oldest success becomes new again.
 //!
 //! As in Core, a new address is *terrible* in three cases: it has failed three times and never
-//! succeeded, or ten times without a success for a week, or no peer has seen it for 30 days.
-//! A failure counts only while another peer is connected. Otherwise the cause may be our own
-//! network.
+//! succeeded, or ten times without a success for a week, or no peer has seen it for 30 days. A
+//! failure is counted only if another peer is connected at that time. If no other peer is
+//! connected, the cause may be our own network.
 //!
 //! For each connection, a random bit chooses between tried and new addresses. So an attacker who
 //! fills one table gets at most half of the connections, as long as the other table has addresses
@@ -52,7 +53,8 @@ pub const MAX_NAMED: usize = 256;
 pub const MAX_BANS: usize = 1_024;
 /// Duration of a ban in seconds: 24 hours.
 pub const BAN_TIME: u64 = 24 * 3_600;
-/// With fewer addresses than this, peers are asked for more, as Core does on outbound connections.
+/// If the book has fewer addresses than this, peers are asked for more addresses, as Core does on
+/// outbound connections.
 const WANTED: usize = 1_000;
 
 /// Back-off after the first failure. Each further failure in a row doubles the back-off.
@@ -109,7 +111,8 @@ pub(crate) struct Entry {
     pub(crate) seen: u64,
     /// Unix time in seconds of the last handshake or end of a good connection; 0 means never.
     pub(crate) success: u64,
-    /// Number of failures since the last success that happened while another peer was connected.
+    /// Number of failures after the last success. Failures while no other peer was connected are
+    /// not included.
     pub(crate) blamed: u16,
     /// Number of failures in a row, in this run.
     failures: u32,
@@ -227,8 +230,8 @@ impl Entry {
                 || (self.success.saturating_add(7 * DAY) < unix && self.blamed >= 10))
     }
 
-    /// Ranks the address by its claimed services: 0 if it claims those wanted, 1 if its services
-    /// are unknown, 2 if it lacks some of them.
+    /// Ranks the address by its claimed services: 0 if the address claims all wanted services, 1 if
+    /// its services are unknown, 2 if it lacks some wanted services.
     fn service_rank(&self, wanted: ServiceFlags) -> u8 {
         if self.services.has(wanted) {
             0
@@ -276,7 +279,8 @@ impl AddressBook {
     /// Adds an address that a peer or seed sent. Returns `true` if it was added as a new address.
     ///
     /// Host names, addresses that are not routable on the Internet, banned hosts, and addresses not
-    /// seen for 30 days are rejected. For a known address, only its claims are updated.
+    /// seen for 30 days are rejected. If the book already contains the address, only the claims
+    /// about it are updated.
     pub fn hear(
         &mut self,
         mut heard: Heard,
@@ -319,8 +323,8 @@ impl AddressBook {
     /// documentation. Returns `false` if the address must be rejected.
     fn make_room(&mut self, group: Group, source: Group, unix: u64, random: &mut Random) -> bool {
         let automatic = || self.entries.iter().filter(|(_, entry)| entry.is_automatic());
-        // Only new addresses count for a source: a tried address has proven to work, whoever sent
-        // it.
+        // Only new addresses are counted for a source: a tried address has proven to work, whoever
+        // sent it.
         let is_of_source =
             |entry: &Entry| entry.standing == Standing::New && entry.source == source;
         let in_group = automatic().filter(|(_, entry)| entry.group == Some(group)).count();
@@ -330,8 +334,8 @@ impl AddressBook {
             all.find(|(_, entry)| fits(entry) && entry.is_terrible(unix)).map(|(place, _)| *place)
         };
         // The limits of netgroup and source are checked before the size of the book: in an eclipse
-        // attack, one source fills the book with its own addresses.
-        // If both limits are reached, one evicted address must count against both.
+        // attack, one source fills the book with its own addresses. If both limits are reached, the
+        // evicted address must belong to both the netgroup and the source.
         let victim = if in_group >= MAX_PER_GROUP {
             let victim = terrible(&|entry| entry.group == Some(group));
             let Some(victim) = victim else { return false };
@@ -397,8 +401,8 @@ impl AddressBook {
 
     /// Chooses an address to dial now: a named one if one is due, otherwise one that suits `wish`.
     ///
-    /// Automatic addresses are ordered by netgroup and services, then by a random choice between
-    /// tried and new, then by failures in a row, and then at random.
+    /// Addresses that the user did not name are ordered by netgroup and services, then by a random
+    /// choice between tried and new, then by failures in a row, and then at random.
     pub(crate) fn due(&self, at: Moment, wish: Wish, random: &mut Random) -> Option<Place> {
         let is_idle = |entry: &Entry| !entry.busy && !self.bans.holds(entry, at.unix);
         let named = self.entries.iter().filter(|(_, entry)| {
@@ -427,7 +431,7 @@ impl AddressBook {
             if entry.due > at.elapsed {
                 continue;
             }
-            // An unused netgroup comes before wanted services, because services are only claims:
+            // An unused netgroup is preferred to wanted services, because services are only claims:
             // an attacker claims all of them.
             let rank = entry.service_rank(wish.services) + if near { 3 } else { 0 };
             if rank < least {
@@ -443,7 +447,8 @@ impl AddressBook {
         if least >= 3 && others_available {
             return None;
         }
-        // A random bit chooses the table, unless that table has no such address.
+        // A random bit chooses the table. If that table has no such address, the other table is
+        // used.
         let wants_tried = random.number() & 1 == 0;
         let is_tried = |entry: &Entry| entry.standing == Standing::Tried;
         if best.iter().any(|(_, entry)| is_tried(entry) == wants_tried) {
@@ -462,7 +467,7 @@ impl AddressBook {
     }
 
     /// Records a completed handshake. `group` is the netgroup of the connected IP address, if
-    /// known; a host name gets its netgroup from it.
+    /// known. If the address is a host name, `group` becomes its netgroup.
     pub(crate) fn succeeded(
         &mut self,
         place: Place,
@@ -583,8 +588,8 @@ impl AddressBook {
 
     /// Returns `true` if an idle address is due that could replace a peer without the services.
     ///
-    /// An automatic address that is known to lack the services does not count. If `again` is
-    /// `false`, only addresses that were not dialled in this run count.
+    /// Addresses that are known to lack the services are ignored, except those that the user named.
+    /// If `again` is `false`, addresses that were already dialled in this run are ignored too.
     pub(crate) fn has_other(&self, at: Moment, wish: Wish, again: bool) -> bool {
         self.entries.values().any(|entry| {
             !entry.busy

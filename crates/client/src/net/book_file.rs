@@ -9,12 +9,12 @@
 //!   the port or 0 (2), end of the ban (8).
 //! - A checksum: the first 8 bytes of the SHA-256 of all preceding bytes.
 //!
-//! A host is a type byte (1: IPv4, 2: IPv6, 4: onion, as in BIP155; 0: host name), followed by 4,
-//! 16 or 32 bytes, or for a host name by one byte of length and the name. Times are Unix times in
-//! seconds.
+//! A host is a type byte (1: IPv4, 2: IPv6, 4: onion, as in BIP155; 0: host name), followed by an
+//! address of 4, 16 or 32 bytes. For a host name, the type byte is followed by one byte with the
+//! length, and the name. Times are Unix times in seconds.
 //!
 //! Peers named by the user are not stored, because the user names them again in the next run. Bans
-//! of them are stored.
+//! of such peers are stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -185,8 +185,8 @@ fn put_host(out: &mut Vec<u8>, host: &Host) {
             out.extend(key);
         }
         Host::Name(name) => {
-            // The length has one byte. A DNS name has at most 253 bytes, so that a name which is
-            // cut here could not be reached anyway.
+            // The length is stored in one byte. A DNS name has at most 253 bytes, so a name that is
+            // cut here could not be resolved anyway.
             let name = name.as_bytes().get(..name.len().min(255)).unwrap_or_default();
             out.push(0);
             out.push(u8::try_from(name.len()).unwrap_or(u8::MAX));

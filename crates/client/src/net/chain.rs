@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn the_magic_of_a_signet_is_that_of_its_challenge() {
-        // The default signet of Core (kernel/chainparams.cpp). BIP325 states its magic.
+        // The challenge of Core's default signet (kernel/chainparams.cpp). BIP325 states the magic
+        // of this signet.
         let challenge = "512103ad5e0edad18cb1f0fc0d28a3d4f1f3e445640337489abb10404f2d1e086be430210359\
                          ef5021964fe22d6f8e05b2463c9540ce96883fe3b278760f048f5189f2e6c452ae";
         let default = Chain::signet(&ScriptBuf::from_hex(challenge).unwrap());

@@ -23,7 +23,8 @@ use super::timed::Timed;
 /// Maximum number of received bytes that are queued from one peer: the longest message.
 pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + HEADER;
 /// Maximum number of bytes queued to be sent to one peer. A single message may be longer. The limit
-/// has room for a peer that requests every offered transaction at once: a hundred of 80 kB.
+/// has room for a peer that requests every offered transaction at once, for example a hundred
+/// transactions of 80 kB.
 pub const MAX_OUT: usize = 8_000_000;
 /// Maximum number of messages queued to be sent to one peer. Bursts of hundreds of short messages
 /// must fit, but each message takes memory beyond its bytes.
@@ -31,7 +32,8 @@ pub const MAX_OUT_MESSAGES: usize = 4_096;
 /// Timeout for the next message of a peer. The pool pings a silent peer earlier, after 60 s, so
 /// that a live peer does not reach this timeout.
 pub const MAX_SILENCE: Duration = Duration::from_secs(150);
-/// Timeout of one message from its first byte to its last: 4 MB need 33 kB per second.
+/// Timeout of one message from its first byte to its last. A message of 4 MB needs a rate of 33 kB
+/// per second.
 const MESSAGE_TIME: Duration = Duration::from_secs(2 * 60);
 
 /// An event of a connection.
@@ -196,8 +198,8 @@ fn read_all(stream: &TcpStream, magic: Magic, room: &Arc<Room>, mut deliver: Del
 fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsize) {
     for bytes in queue {
         let until = Instant::now() + MESSAGE_TIME;
-        // The deadline covers the whole message. Otherwise a peer that reads byte by byte could
-        // block this thread for ever.
+        // The deadline covers the whole message. Without a deadline, a peer that reads byte by byte
+        // could block this thread for ever.
         if Timed::new(stream, until).write_all(&bytes).is_err() {
             // The shutdown ends the reading thread too, which reports the end of the connection.
             drop(stream.shutdown(Shutdown::Both));
@@ -208,7 +210,8 @@ fn write_all(stream: &TcpStream, queue: &Receiver<Vec<u8>>, waiting: &AtomicUsiz
 }
 
 /// Reader of one message: the first byte has the timeout [`MAX_SILENCE`], and the rest of the
-/// message has [`MESSAGE_TIME`]. So a peer cannot stretch a message by sending byte for byte.
+/// message has [`MESSAGE_TIME`]. So a peer cannot delay the end of a message by sending it byte by
+/// byte.
 struct Paced<'a> {
     stream: &'a TcpStream,
     until: Instant,
@@ -296,7 +299,7 @@ mod tests {
             // The loop ends when the other side closes the connection.
             while write_message(&mut theirs, MAGIC, message.clone()).is_ok() {}
         });
-        // Two messages fit into the queue. The third is read and waits for room.
+        // Two messages fit into the queue. The third message is read and waits for room.
         let first: Vec<_> = (0..2).map(|_| incoming.recv_timeout(limit()).unwrap()).collect();
         while connection.room.state().queued < 3_000_000 {
             thread::yield_now();
@@ -308,7 +311,7 @@ mod tests {
         assert!(incoming.recv_timeout(limit()).is_ok());
         drop(connection);
         // Without this shutdown the writer could wait for minutes: after a zero TCP window, its
-        // system probes the window rarely. A connection that has ended already is an error here.
+        // system probes the window rarely. An error means that the connection has already ended.
         let _ = stranger.shutdown(Shutdown::Both);
         writer.join().unwrap();
     }
@@ -329,9 +332,10 @@ mod tests {
     fn a_burst_waits_for_a_peer_that_is_slow_to_read() {
         let (ours, mut theirs) = pair();
         let (connection, _incoming) = start(ours);
-        // More bytes than the system's buffers take while the peer reads nothing.
+        // While the peer reads nothing, the message does not fit into the system's buffers.
         connection.send(NetworkMessage::Alert(vec![7; 7_000_000])).unwrap();
-        // A burst of short messages, such as one request for each of 1,000 heights.
+        // The client sends a burst of short messages, such as one request for each of 1,000
+        // heights.
         for nonce in 0..1_000 {
             connection.send(NetworkMessage::Ping(nonce)).unwrap();
         }

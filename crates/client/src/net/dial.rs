@@ -1,8 +1,8 @@
 //! Opens connections to peers, directly or through a proxy, and performs the handshake.
 //!
 //! With a proxy, no name is resolved by the local system: the proxy resolves names, so that the DNS
-//! does not reveal the client. Seeds are then connected to like peers and asked for addresses, as
-//! in Core (`AddrFetch`).
+//! does not reveal the client. With a proxy, the client connects to seeds as to peers and asks them
+//! for addresses, as in Core (`AddrFetch`).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -24,8 +24,8 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Timeout of a connection through a proxy, longer than that of a direct connection because Tor may
 /// build a circuit first.
 const PROXY_TIME: Duration = Duration::from_secs(60);
-/// Timeout for the addresses of a seed. Bitcoin Core sends its addresses within about half a
-/// minute. An estimate: four times as long.
+/// Timeout for the addresses of a seed. The value is an estimate: four times the half minute within
+/// which Bitcoin Core sends its addresses.
 const FETCH_TIME: Duration = Duration::from_secs(2 * 60);
 /// Maximum number of messages that are read from a seed before its addresses.
 const FETCH_MESSAGES: usize = 64;
@@ -52,7 +52,8 @@ pub(crate) struct Answered {
 /// Connects to a peer and performs the handshake. Waits for up to the sum of the timeouts.
 pub(crate) fn call(target: &Target, ours: &Ours, route: Route) -> Result<Answered, CallError> {
     let (mut stream, address) = connect(target, route)?;
-    // Without Nagle's algorithm: requests are small, and each waits for an answer.
+    // Nagle's algorithm is disabled, because requests are small and the client waits for an answer
+    // to each.
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIME_LIMIT))?;
     let theirs = shake_hands(&mut stream, ours, address)?;
@@ -93,7 +94,7 @@ pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<He
             Err(error) => return Err(CallError::Handshake(error.into())),
         };
         match heard(&message) {
-            // A single address is the peer's own, which nodes announce without a request.
+            // A single address is the peer's own address, which nodes announce without a request.
             Some(Ok(heard)) if heard.len() > 1 => return Ok(heard),
             Some(Err(_)) => break,
             _ => {}
@@ -107,8 +108,8 @@ pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<He
 
 /// Asks the system's resolver for addresses from a DNS seed.
 ///
-/// The query asks for nodes with these services, by a prefix of the name. If the seed has no answer
-/// to it and `needed` is `true`, a second query asks for any nodes.
+/// The query asks for nodes with these services, by a prefix of the name. If this query has no
+/// answer and `needed` is `true`, a second query asks for any nodes.
 pub(crate) fn ask_seed(
     seed: &str,
     port: u16,

@@ -21,7 +21,7 @@ pub enum PoolEvent {
     Connected(PeerId, Theirs),
     /// The peer sent this message. The pool has already answered pings.
     Message(PeerId, NetworkMessage),
-    /// The connection has ended. Not reported for connections that the owner closes.
+    /// The connection has ended. This event is not reported for connections that the owner closes.
     Disconnected(PeerId),
     /// A note for a log. The owner need not act on it.
     Note(PeerNote),

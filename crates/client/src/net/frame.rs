@@ -176,7 +176,8 @@ pub fn read_frame(from: &mut impl Read, magic: Magic) -> Result<Frame, FrameErro
 /// # Errors
 /// Returns the errors of the stream.
 pub fn write_message(to: &mut impl Write, magic: Magic, message: NetworkMessage) -> io::Result<()> {
-    // One write for the whole message: with `TCP_NODELAY`, each write could become a packet.
+    // The whole message is written at once, because with `TCP_NODELAY` each write could become a
+    // packet.
     to.write_all(&encode_message(magic, message))?;
     to.flush()
 }

@@ -88,7 +88,8 @@ fn ip(v6: Ipv6Addr) -> Host {
 /// Limits the number of addresses that are accepted from a peer.
 ///
 /// A peer may send 1,000 addresses for each `getaddr`, and one address every ten seconds without a
-/// request. So a peer cannot crowd out the addresses of others by sending without end.
+/// request. So a peer that sends addresses without end cannot crowd out the addresses of other
+/// peers.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowance {
     left: usize,
@@ -113,8 +114,8 @@ impl Allowance {
         if passed > 0 {
             self.since += UNASKED_EVERY.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX));
             let gained = usize::try_from(passed).unwrap_or(usize::MAX);
-            // Time adds up to at most `MAX_HEARD` addresses. A larger allowance, from requests, is
-            // not reduced.
+            // Time adds up to at most `MAX_HEARD` addresses. An allowance that is larger because of
+            // requests is not reduced.
             self.left = self.left.max(MAX_HEARD.min(self.left.saturating_add(gained)));
         }
         let taken = count.min(self.left);

@@ -13,10 +13,10 @@ use chainsieve::btc::protocol::{BIP37_VERSION, MAX_SUBVERSION_LENGTH, PROTOCOL_V
 use super::frame::{FrameError, read_message, write_message};
 use super::timed::Timed;
 
-/// Lowest protocol version of a peer that is sent `sendaddrv2`, as in Core: some older nodes
+/// Minimum protocol version of a peer to which `sendaddrv2` is sent, as in Core: some older nodes
 /// disconnect when they receive an unknown message.
 const ADDRV2_PROTOCOL: u32 = 70_016;
-/// Maximum number of messages up to `verack`. Core sends five.
+/// Maximum number of messages that a peer may send up to `verack`. Core sends five messages.
 const MAX_MESSAGES: usize = 32;
 /// Timeout of the whole handshake if the stream has no read timeout.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -36,8 +36,8 @@ pub struct Ours {
     pub user_agent: String,
     /// `true` if the peer should announce transactions before a filter is loaded (BIP37).
     pub relay: bool,
-    /// Random number that identifies our connections. A peer that sends the same nonce is this
-    /// client itself. 0 disables this check.
+    /// Random number that identifies our connections. A peer that sends the same number is this
+    /// client itself. The value 0 disables this check.
     pub nonce: u64,
 }
 
@@ -122,15 +122,16 @@ impl HandshakeError {
 
 /// Performs the handshake as the side that opened the connection.
 ///
-/// `receiver` is the peer's address, which `version` contains. `None` sends no address, as Core
-/// does through a proxy.
+/// `receiver` is the peer's address, which `version` contains. If `receiver` is `None`, no address
+/// is sent, as in Core's connections through a proxy.
 ///
 /// All messages together have one timeout: the stream's read timeout, or 20 s if it has none. At
 /// most 32 messages are read. Afterwards the stream's timeouts are restored.
 ///
 /// # Errors
-/// Returns a [`HandshakeError`]. The method [`is_misbehaviour`](HandshakeError::is_misbehaviour)
-/// distinguishes peers that broke the protocol from peers that are gone or too old.
+/// Returns a [`HandshakeError`] if the handshake fails. The method
+/// [`is_misbehaviour`](HandshakeError::is_misbehaviour) distinguishes peers that broke the protocol
+/// from peers that are gone or too old.
 pub fn shake_hands(
     stream: &mut TcpStream,
     ours: &Ours,

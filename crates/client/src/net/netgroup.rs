@@ -22,11 +22,11 @@ const SEED: u8 = 0xff;
 impl Group {
     /// Length of an encoded netgroup in bytes.
     pub const BYTES: usize = 6;
-    /// The netgroup of peers that have none, when they are sources of addresses.
+    /// The netgroup that represents a source of addresses without a netgroup of its own.
     pub const UNROUTED: Self = Self([0; 6]);
 
     /// Returns the netgroup of an address. Host names and addresses that are not routable on the
-    /// Internet have none.
+    /// Internet have no netgroup.
     ///
     /// Loopback and private addresses belong to the user, so that the limits on netgroups do not
     /// apply to them.
@@ -69,7 +69,7 @@ impl Group {
         self.0
     }
 
-    /// Decodes a netgroup from the file of the address book. All values are valid.
+    /// Decodes a netgroup from the file of the address book. All byte values are valid.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }

@@ -2,14 +2,14 @@
 //! dials again after a back-off, and bans peers that break the protocol.
 //!
 //! Memory is bounded. For each peer, at most 4 MB of received messages are queued, one more message
-//! (4 MB) is being read, and 8 MB are queued to be sent: 128 MB with eight peers. At most 1,024
-//! events of all peers are queued. If the owner does not call [`Pool::wait`], TCP slows the peers
-//! down.
+//! (4 MB) is being read, and 8 MB are queued to be sent. This is 128 MB in total for eight peers.
+//! At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`], TCP
+//! slows the peers down.
 //!
-//! Threads: two for each connection, and one for each connection that is being opened. For seeds
-//! there is one thread that resolves their names, or up to three that ask them through the proxy.
-//! All threads end after the pool is dropped. A thread that is opening a connection ends after its
-//! timeout at the latest.
+//! A pool has two threads for each connection, and one for each connection that is being opened.
+//! One more thread resolves the names of seeds, or up to three threads ask the seeds through the
+//! proxy. All threads end after the pool is dropped. A thread that is opening a connection ends
+//! after its timeout at the latest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -78,9 +78,10 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// Makes the current call of [`Pool::wait`] return, or the next one if there is none.
+    /// Makes the current call of [`Pool::wait`] return, or the next call if none is running.
     ///
-    /// Several wakes before the return have the effect of one.
+    /// If this method is called several times before the return, the effect is the same as for one
+    /// call.
     pub fn wake(&self) {
         if !self.set.swap(true, Ordering::AcqRel) {
             // If the queue is full, the pool has reports to process and wakes up anyway.
@@ -122,10 +123,10 @@ pub struct PoolConfig {
     /// The chain whose peers are dialled.
     pub chain: Chain,
     /// Peers that the user names: always dialled, never evicted from the book. Only the first 256
-    /// are used.
+    /// of these peers are used.
     pub peers: Vec<Target>,
-    /// `true` if other peers than `peers` are dialled too. If `peers` is empty, others are always
-    /// dialled.
+    /// `true` if other peers than `peers` are dialled too. If `peers` is empty, other peers are
+    /// always dialled.
     pub others: bool,
     /// `true` if seeds are asked when addresses are needed.
     pub use_seeds: bool,
@@ -262,7 +263,7 @@ impl Pool {
         Moment { elapsed: self.now(), unix: unix.map_or(0, |since| since.as_secs()) }
     }
 
-    /// Waits for an event. Meanwhile it dials due addresses and pings silent peers.
+    /// Waits for an event. Meanwhile the pool dials due addresses and pings silent peers.
     ///
     /// Returns `None` after `timeout`, or earlier if a [`Waker`] wakes it.
     pub fn wait(&mut self, timeout: Duration) -> Option<PoolEvent> {
@@ -289,7 +290,7 @@ impl Pool {
 
     /// Returns an event that has already happened, without waiting.
     ///
-    /// Unlike [`wait`](Self::wait), it dials no address and pings no peer.
+    /// Unlike [`wait`](Self::wait), this method dials no address and pings no peer.
     pub fn try_next(&mut self) -> Option<PoolEvent> {
         while self.ready.is_empty() {
             self.take(self.told.try_recv().ok()?);
@@ -386,7 +387,7 @@ impl Pool {
     }
 
     /// Returns `true` if every address that may be dialled is connected or banned, and no seed will
-    /// be asked: no other peer can be connected.
+    /// be asked. In this case no other peer can be connected.
     pub fn all_up(&self) -> bool {
         let unix = self.moment().unix;
         self.seeds_due.is_none()
@@ -399,9 +400,9 @@ impl Pool {
     /// Returns `true` if the maximum number of peers is connected and another address could be
     /// dialled instead.
     ///
-    /// If `of_use` is `true`, a connected peer offers what is needed, and only addresses that were
-    /// not dialled in this run count. If it is `false`, addresses that were dialled before and
-    /// seeds count too.
+    /// `of_use` is `true` if a connected peer offers the needed services. In this case only
+    /// addresses that were not dialled in this run are considered. If `of_use` is `false`,
+    /// addresses that were dialled before, and seeds, are considered too.
     pub fn is_full_before_others(&self, of_use: bool) -> bool {
         self.peers.len() >= self.config.max_peers
             && ((!of_use && self.seeds_due.is_some())
@@ -558,8 +559,8 @@ impl Pool {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let allowed = peer.allowance.take(found.len(), now);
         let source = self.book.source(peer.place);
-        // Only `allowed` addresses are accepted. The random order keeps the peer from choosing
-        // which ones.
+        // Only `allowed` addresses are accepted. The random order prevents the peer from choosing
+        // the addresses that are accepted.
         self.random.shuffle(&mut found);
         found.truncate(allowed);
         self.hear(found, source);
@@ -715,7 +716,8 @@ impl Pool {
             let run = move || {
                 let mut all: Vec<(Group, Vec<Heard>)> = Vec::new();
                 for seed in seeds {
-                    // Nodes of unknown services are accepted only while no seed has named others.
+                    // Nodes with unknown services are accepted only if no seed has returned a node
+                    // so far.
                     let needed = all.iter().all(|(_, found)| found.is_empty());
                     let found = ask_seed(&seed, port, services, needed, unix);
                     all.push((Group::of_seed(&seed), found));
@@ -753,7 +755,7 @@ impl Pool {
         for peer in silent.filter(|peer| !peer.pinged && peer.heard.elapsed() >= PING_AFTER) {
             peer.pinged = true;
             // A random nonce: the BIP37 session recognises its own pings by their nonces, and must
-            // not take the answer to this ping for an answer to one of them.
+            // not mistake the answer to this ping for an answer to a ping of its own.
             let nonce = self.random.number();
             // A full queue is ignored here: the next message of the owner finds it and ends the
             // connection.

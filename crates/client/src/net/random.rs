@@ -1,4 +1,5 @@
-//! A pseudorandom generator that peers cannot predict: for nonces, jitter, the choice of addresses.
+//! A pseudorandom generator that peers cannot predict: for nonces, jitter and the choice of
+//! addresses.
 
 use chainsieve::bitcoin::hashes::siphash24;
 

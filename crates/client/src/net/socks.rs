@@ -2,7 +2,8 @@
 //!
 //! The proxy resolves names, so that no name reaches the system's resolver. Each connection has its
 //! own user name and password, for which Tor uses a separate circuit (`IsolateSOCKSAuth`). So two
-//! peers cannot find out by a common exit that they serve the same wallet.
+//! peers do not see a common exit of Tor, from which they could conclude that they serve the same
+//! wallet.
 
 use std::io::{self, Read, Write};
 
@@ -159,8 +160,8 @@ pub fn connect(
 }
 
 fn authenticate(stream: &mut (impl Read + Write), isolation: u64) -> Result<(), SocksError> {
-    // User name and password are both the number as 16 hex digits. Tor compares them, and accepts
-    // any values.
+    // The user name and the password are both `isolation` as 16 hex digits. Tor accepts any user
+    // name and password, and only compares them with those of other connections.
     let word = format!("{isolation:016x}");
     let mut request = vec![AUTH_VERSION];
     for _ in ["user", "password"] {

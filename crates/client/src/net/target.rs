@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
 use tiny_keccak::{Hasher as _, Sha3};
 
-/// Maximum number of addresses of one name that are dialled. The limit bounds the time that a name
+/// Maximum number of addresses that are dialled for one name. The limit bounds the time that a name
 /// with many unreachable addresses can take.
 const MAX_RESOLVED: usize = 8;
 /// Length of a version 3 onion address in bytes: public key (32), checksum (2), version (1).
@@ -23,7 +23,8 @@ pub enum Host {
     /// A Tor onion service of version 3, by its public key. The service can be reached only through
     /// a proxy.
     Onion([u8; 32]),
-    /// A host name. The system, or the proxy if there is one, resolves it for each connection.
+    /// A host name. The name is resolved for each connection, by the proxy if there is one, and
+    /// otherwise by the system.
     Name(String),
 }
 
@@ -82,8 +83,8 @@ impl Target {
         Ok(Self { host, port })
     }
 
-    /// Resolves the host by the system's resolver, to at most eight addresses. An onion service has
-    /// none.
+    /// Resolves the host by the system's resolver, to at most eight addresses. The result is empty
+    /// for an onion service.
     ///
     /// # Errors
     /// Returns the errors of the resolver.
@@ -196,7 +197,8 @@ mod tests {
 
     #[test]
     fn onion_addresses_by_key_and_by_name() {
-        // Core's test vector of BIP155 (net_tests.cpp, cnetaddr_basic), and the Tor Project's site.
+        // Core's test vector of BIP155 (net_tests.cpp, cnetaddr_basic), and the address of the Tor
+        // Project's site.
         let key = "79bcc625184b05194975c28b66b66b0469f7f6556fb1ac3189a79b40dda32f1f";
         let core = "pg6mmjiyjmcrsslvykfwnntlaru7p5svn6y2ymmju6nubxndf4pscryd.onion";
         let key: [u8; 32] = hex::decode(key).unwrap().try_into().unwrap();

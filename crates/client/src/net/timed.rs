@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A stream whose reads and writes fail with [`io::ErrorKind::TimedOut`] after a deadline.
 ///
-/// The timeouts that the last call has set on the socket stay set afterwards.
+/// The socket keeps the timeouts that the last read or write has set.
 #[derive(Debug)]
 pub struct Timed<'a> {
     stream: &'a TcpStream,
@@ -32,7 +32,7 @@ impl<'a> Timed<'a> {
     }
 }
 
-/// Maps `WouldBlock` to `TimedOut`: Unix reports the former when a socket's timeout has passed.
+/// Maps `WouldBlock` to `TimedOut`: Unix reports `WouldBlock` when a socket's timeout has passed.
 fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),

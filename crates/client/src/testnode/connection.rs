@@ -59,8 +59,8 @@ fn write_words(error: &io::Error) -> String {
     }
 }
 
-/// Serves a peer until the connection ends, and returns the reason. Calls `met` after the
-/// handshake.
+/// Serves a peer until the connection ends, and returns the reason. Calls the function `met` after
+/// the handshake.
 pub(super) fn talk(
     stream: &TcpStream,
     shared: &Shared,
@@ -98,9 +98,9 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
         Ok(())
     }
 
-    /// Waits up to [`TICK`] for a byte. Returns `true` if there is one.
+    /// Waits up to [`TICK`] for a byte. Returns `true` if a byte has arrived.
     ///
-    /// The byte is only peeked at. If it were read, a timeout inside the message would lose it.
+    /// The byte is not consumed, so that the whole message can be read afterwards.
     fn is_readable(&self) -> Result<bool, Ended> {
         let peek = || {
             self.stream.set_read_timeout(Some(TICK))?;
@@ -133,7 +133,7 @@ impl<F: FnOnce(&Peer)> Talk<'_, F> {
     /// Passes an event to the machine, and writes the messages that it returns.
     ///
     /// The lock of the chain is released before a message is written, so that a slow peer does not
-    /// hold it.
+    /// keep the chain locked.
     fn tell(&mut self, event: Event) -> Result<(), Ended> {
         let mut next = Some(event);
         while let Some(event) = next.take() {

@@ -87,7 +87,7 @@ impl Door {
     }
 }
 
-/// Waits for the threads of connections. A panic is ignored: the panic hook has reported it.
+/// Waits for the threads of connections. A panic is ignored: the panic hook has reported the panic.
 fn leave(guests: Vec<Guest>) {
     for guest in guests {
         drop(guest.thread.join());

@@ -58,8 +58,8 @@ pub enum ConnectionNote<'a> {
     Ready(u64, &'a Peer),
     /// The connection has ended, with its reason.
     Disconnected(u64, &'a Ended),
-    /// A connection from this address was refused, because this many peers, the maximum, are
-    /// connected.
+    /// A connection from this address was refused, because the maximum number of peers, given here,
+    /// is connected.
     Refused(SocketAddr, usize),
     /// A connection could not be accepted, or no thread could be started for it.
     Lost(io::Error),
@@ -155,7 +155,8 @@ impl NodeBuilder {
         self
     }
 
-    /// Sets a callback that receives notes about connections, for a log. Several threads call it.
+    /// Sets a callback that receives notes about connections, for a log. Several threads call this
+    /// callback.
     pub fn log(mut self, log: impl Fn(&ConnectionNote<'_>) + Send + Sync + 'static) -> Self {
         self.log = Some(Box::new(log));
         self
@@ -248,7 +249,7 @@ impl Node {
         let parent = chain.headers().header_at(tip.height).copied();
         let block =
             next_block(&parent.expect("the tip is in the chain"), tip.height + 1, script, txs);
-        // The block is valid by the rules of regtest, so that this cannot fail.
+        // The block is valid by the rules of regtest, so that the call cannot fail.
         let _added = chain.add_block(block.clone(), Duration::MAX);
         block
     }
@@ -295,7 +296,7 @@ impl Node {
     fn end(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread is ignored: the panic hook has reported it.
+            // A panic of the thread is ignored: the panic hook has reported the panic.
             drop(thread.join());
         }
     }

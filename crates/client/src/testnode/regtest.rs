@@ -17,7 +17,8 @@ const COIN: u64 = 100_000_000;
 /// Creates a regtest block on top of `parent`, with proof of work.
 ///
 /// The coinbase transaction of the block pays 50 bitcoin to `script`; `txs` are the other
-/// transactions. If one of them has a witness, the block has the witness commitment of BIP141.
+/// transactions. If one of these transactions has a witness, the block has the witness commitment
+/// of BIP141.
 ///
 /// `height` must be the height of `parent` plus 1.
 pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transaction>) -> Block {
@@ -26,8 +27,8 @@ pub fn next_block(parent: &Header, height: u32, script: &Script, txs: Vec<Transa
         lock_time: LockTime::ZERO,
         input: vec![TxIn {
             previous_output: OutPoint::null(),
-            // BIP34 requires the height first. The second push makes the script at least two bytes
-            // long, as consensus requires for a coinbase.
+            // BIP34 requires that the script begins with the height. The second push makes the
+            // script at least two bytes long, as consensus requires for a coinbase.
             script_sig: Builder::new().push_int(height.into()).push_int(0).into_script(),
             sequence: Sequence::MAX,
             witness: Witness::new(),

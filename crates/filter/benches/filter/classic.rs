@@ -1,6 +1,6 @@
-//! Classic Bloom filters against the fastest package of them, `fastbloom`. Both have the same
-//! number of bits and of hash functions, so they have the same rate. The hashes are computed
-//! before, so that hashing is not measured.
+//! Compares classic Bloom filters with those of `fastbloom`, the fastest package for such filters.
+//! Both filters have the same number of bits and of hash functions, so they have the same
+//! false-positive rate. The hashes are computed beforehand, so hashing is not measured.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use chainsieve_filter::bloom::{AtomicBloomFilter, BloomFilter};
@@ -157,7 +157,7 @@ fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
     report.figure(&name("partitioned, absent, batch"), per, || in_batches(&sliced, turns.next()));
 }
 
-/// Short runs: on a machine with other work, some of them run undisturbed.
+/// Returns short runs: on a machine with other work, some short runs are undisturbed.
 fn turns_of(hashes: &[u64]) -> Turns<'_> {
     Turns::of_len(hashes, 1 << 14)
 }

@@ -11,8 +11,8 @@ use xorf::{BinaryFuse16, Filter as _};
 use crate::keys::{self, Turns};
 use testkit::timer::Report;
 
-/// Largest number of keys for the comparison with the scalable filter: above it, the insertions
-/// alone take a minute per run.
+/// Largest number of keys for the comparison with the scalable filter: with more keys, the
+/// insertions alone take a minute per run.
 const MOST_OF_SCALABLE: usize = 10_000_000;
 
 pub(crate) fn run(report: &mut Report) {
@@ -88,8 +88,8 @@ fn each(hashes: &[u64], mut contains: impl FnMut(u64) -> bool) -> usize {
     hashes.iter().filter(|hash| contains(**hash)).count()
 }
 
-/// Batch query of the peer's filter: does the same as its `contains`, with the three reads of many
-/// keys in flight at once.
+/// Batch query of `xorf`'s filter: computes the same answers as its `contains`, with the three
+/// reads of many keys in flight at once.
 fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     const CHUNK: usize = 32;
     let (at, fingerprints) = (&filter.descriptor, &filter.fingerprints);
@@ -111,7 +111,7 @@ fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     }
 }
 
-/// A hash of words that costs next to nothing: murmur3's finalizer. Both filters use it.
+/// A hash of words that costs next to nothing: murmur3's finalizer. Both filters use this hash.
 #[derive(Clone, Default)]
 struct Mixer(u64);
 
@@ -141,7 +141,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// The false positive rate for which the peer's fingerprints have 16 bits.
+/// The false-positive rate for which the other package chooses fingerprints of 16 bits.
 const PEER_FPR: f64 = 1.0 / 4096.0;
 
 type Scalable<H> = ScalableCuckooFilter<u64, H>;

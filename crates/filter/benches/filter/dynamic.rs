@@ -1,5 +1,5 @@
-//! Filters that forget, grow or count: the cost of their operations, next to the filters that are
-//! better in each role.
+//! Filters that forget, grow or count: the cost of their operations, compared with filters that are
+//! better for the same purpose.
 #![expect(clippy::cast_precision_loss, reason = "counts become rates")]
 
 use chainsieve_filter::cuckoo::CuckooFilter12;
@@ -24,7 +24,7 @@ pub(crate) fn run(report: &mut Report) {
     let counting = CountingBloomFilter::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "counting", &counting, &present, &absent);
     removal(report, "counting", &counting, &present);
-    // The filter that is smaller and faster than a counting filter.
+    // A cuckoo filter is smaller and faster than a counting filter.
     let cuckoo = CuckooFilter12::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "cuckoo 12", &cuckoo, &present, &absent);
     removal(report, "cuckoo 12", &cuckoo, &present);
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report) {
     measure(report, "scalable, grown 100-fold", &grown, &present, &absent);
     let sized = ScalableBloomFilter::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "scalable, never grown", &sized, &present, &absent);
-    // The filter to take instead if the number of keys is known beforehand.
+    // If the number of keys is known beforehand, a split-block filter is the better choice.
     let split_block = SplitBlockFilter512::with_fpr(capacity, FPR, hasher).expect("a size");
     measure(report, "split-block 512", &split_block, &present, &absent);
 

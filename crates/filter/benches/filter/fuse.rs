@@ -72,8 +72,8 @@ fn against<F: FuseFingerprint, P: xorf::Filter<u64>>(
     );
 }
 
-/// Returns `probes` of the keys, repeated if there are fewer, in another order than the filter was
-/// built from.
+/// Returns `probes` keys in another order than the filter was built from. Keys are repeated if
+/// there are fewer than `probes`.
 fn shuffled(hashes: &[u64], probes: usize) -> Vec<u64> {
     let mut asked: Vec<_> = hashes.iter().copied().cycle().take(probes).collect();
     asked.sort_unstable_by_key(|hash| hash.rotate_left(32));

@@ -22,9 +22,9 @@ pub(crate) fn probes(n: usize) -> usize {
     n.clamp(4_000_000, 10_000_000)
 }
 
-/// Hashes of which each run queries the next part. The runs are so short that other work on the
-/// machine leaves some of them undisturbed. No run profits from cache lines that the run before has
-/// loaded.
+/// Hashes that are split into runs: each run of a benchmark queries the next part. The runs are so
+/// short that other work on the machine leaves some of them undisturbed. No run profits from cache
+/// lines that the preceding run has loaded.
 pub(crate) struct Turns<'a> {
     hashes: &'a [u64],
     next: usize,
@@ -36,7 +36,7 @@ impl<'a> Turns<'a> {
         Self { hashes, next: 0, len: hashes.len().min(1 << 17) }
     }
 
-    /// Returns runs of at most `len` hashes, shorter than those of `of`.
+    /// Returns runs of at most `len` hashes. The function `of` returns longer runs.
     pub(crate) fn of_len(hashes: &'a [u64], len: usize) -> Self {
         Self { hashes, next: 0, len: hashes.len().min(len) }
     }
@@ -64,7 +64,7 @@ pub(crate) fn absent(n: usize) -> Vec<u64> {
     (0..n as u64).map(|index| split_mix(index | 1 << 63)).collect()
 }
 
-/// Scripts of 22 to 34 bytes, one after the other: P2WPKH, P2SH, P2PKH, P2WSH and P2TR in turn.
+/// Concatenated scripts of 22 to 34 bytes: P2WPKH, P2SH, P2PKH, P2WSH and P2TR in turn.
 pub(crate) struct Scripts {
     bytes: Vec<u8>,
     ends: Vec<usize>,

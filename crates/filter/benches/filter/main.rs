@@ -21,7 +21,7 @@ mod watch_set;
 type Part = (&'static str, fn(&mut testkit::timer::Report));
 
 const PARTS: &[Part] = &[
-    // One line each, sorted.
+    // Each part has a line of its own, and the lines are sorted.
     ("classic", classic::run),
     ("cuckoo", cuckoo::run),
     ("dynamic", dynamic::run),

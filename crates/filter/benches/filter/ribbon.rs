@@ -1,5 +1,5 @@
-//! Ribbon filters: their size relative to the information-theoretic minimum, and their speed next
-//! to `xorf`'s fuse filter of 8 bits at the same rate.
+//! Ribbon filters: their size relative to the information-theoretic minimum, and their speed
+//! compared with `xorf`'s fuse filter of 8 bits at the same rate.
 
 use std::hint::black_box;
 

@@ -1,5 +1,5 @@
-//! Split-block filters against the fastest Bloom filter package at the same measured rate, and
-//! against the package for Parquet's layout. The hashes are computed before, so that hashing is not
+//! Compares split-block filters with the fastest Bloom filter package at the same measured rate,
+//! and with the package for Parquet's layout. The hashes are computed beforehand, so hashing is not
 //! measured.
 #![expect(
     clippy::cast_precision_loss,
@@ -18,8 +18,8 @@ use foldhash::fast::FixedState;
 use crate::keys::{self, Scripts, Turns};
 use testkit::timer::Report;
 
-/// Number of hashes in one batch query: their answers fit the first-level cache beside the filter's
-/// lines.
+/// Number of hashes in one batch query: the answers fit into the first-level cache together with
+/// the filter's lines.
 const BATCH: usize = 4096;
 
 pub(crate) fn run(report: &mut Report) {
@@ -57,8 +57,8 @@ fn against_fastbloom(report: &mut Report, bits_per_key: f64, present: &[u64], ab
             single.next().iter().filter(|hash| ours.contains_hash(**hash)).count()
         });
     }
-    // Our filter requests huge pages. A filter that is mapped from a file has none, so measure
-    // small pages too.
+    // Our filter requests huge pages. A filter that is mapped from a file has no huge pages, so
+    // small pages are measured too.
     let small_pages = Copied::of(&ours);
     let view = small_pages.view();
     let (mut batch, _, mut theirs) = turns(absent);

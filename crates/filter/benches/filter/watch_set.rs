@@ -128,7 +128,8 @@ impl KeyStore for Index {
 }
 
 pub(crate) fn run(report: &mut Report) {
-    // Run the largest first: the peak of memory is that of the whole process so far.
+    // Measure the largest set first, because the recorded peak of memory is the peak of the whole
+    // process so far.
     for n in sizes(report).into_iter().rev().filter(|n| *n >= 1_000_000) {
         of_callers_keys(report, n as u64);
         if n <= 10_000_000 {
@@ -225,7 +226,8 @@ impl Runs {
         Self { outputs, next: 0 }
     }
 
-    /// Starts as far as possible from a `Runs` that begins at the start.
+    /// Starts in the middle, as far as possible from the blocks of a `Runs` that starts at the
+    /// beginning.
     fn half_way(self) -> Self {
         Self { next: self.outputs / 2 / BLOCK * BLOCK, ..self }
     }
@@ -328,7 +330,8 @@ fn cpu_time() -> Duration {
     nanos.map_or_else(|| START.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
-/// Returns a memory figure of this process from `/proc/self/status`, in bytes; 0 if there is none.
+/// Returns a memory figure of this process from `/proc/self/status`, in bytes, or 0 if the system
+/// does not report the figure.
 fn status_bytes(what: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'));

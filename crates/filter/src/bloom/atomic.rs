@@ -172,9 +172,10 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
 
     /// Returns the number of keys to record for a copy of the words.
     ///
-    /// A thread that inserts during the copy may have incremented the counter before its bits were
-    /// copied, or the reverse. A decoder rejects a filter whose number of keys can't have set its
-    /// bits. So the recorded number is raised to the least number of keys that can have set them.
+    /// If another thread inserts during the copy, the copy may contain the thread's bits without
+    /// its count, or its count without its bits. A decoder rejects a filter with more set bits than
+    /// its number of keys can have set. So the recorded number is at least the least number of keys
+    /// that can have set the bits of the copy.
     fn len_beside(&self, words: &[u64]) -> u64 {
         match count_ones(words) {
             0 => 0,

@@ -8,15 +8,15 @@ use crate::words::Words;
 /// A classic Bloom filter: every key sets `k` of `m` bits.
 ///
 /// Source: Bloom 1970. With the best `k`, log2(1/p), the filter takes 1.44·log2(1/p) bits per key:
-/// 9.6 at a rate of 1 %, 14.4 at 0.1 %, 19.2 at 0.01 %. `false` is certain. `true` is wrong at the
-/// rate that [`expected_fpr`](crate::Filter::expected_fpr) returns.
+/// 9.6 bits at a rate of 1 %, 14.4 at 0.1 %, and 19.2 at 0.01 %. `false` is certain. `true` is
+/// wrong at the rate that [`expected_fpr`](crate::Filter::expected_fpr) returns.
 ///
 /// A query for a key that is not in the set reads two bits on average. A query for a key in the set
 /// reads all `k` bits, each in another cache line. In a filter larger than the cache, these cache
 /// misses are the main cost.
 ///
-/// **When to use it.** For any size and any rate, to the bit. Keys can be added without limit, and
-/// the rate rises slowly beyond the capacity. Filters of equal shape can be merged, and can be
+/// **When to use it.** The filter can have any size and any rate. Keys can be added without limit,
+/// and the rate rises slowly beyond the capacity. Filters of equal shape can be merged, and can be
 /// folded repeatedly to half their size. The classic filter is the simplest solution for small
 /// filters, and for growing filters with rates below 0.01 %.
 ///
@@ -26,8 +26,8 @@ use crate::words::Words;
 /// 1.13·log2(1/p) bits per key and a ribbon filter 1.05·log2(1/p).
 ///
 /// `H` is [`u64`] or [`u128`]. With `n` keys in the set, `n·2⁻⁶⁴` of all other keys have the same
-/// 64-bit hash as a key in the set. Rates near that need 128-bit hashes. The constructors reject a
-/// width that would exceed the requested rate.
+/// 64-bit hash as a key in the set. A requested rate near `n·2⁻⁶⁴` needs 128-bit hashes. The
+/// constructors reject a width that would exceed the requested rate.
 ///
 /// The union of two filters is exactly the filter of the union of both sets. There is no operation
 /// for the intersection: an AND of two filters has a higher rate than a filter of the common keys.

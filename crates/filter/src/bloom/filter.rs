@@ -59,7 +59,7 @@ impl<'a, const PARTITIONED: bool, H: KeyHash> Bloom<PARTITIONED, H, &'a [u64]> {
 }
 
 impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H, S> {
-    /// Returns the number of hash functions. In a partitioned filter this is the number of slices.
+    /// Returns the number of hash functions, which is the number of slices in a partitioned filter.
     pub fn hash_funcs(&self) -> u32 {
         self.places.hash_funcs
     }
@@ -71,9 +71,9 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
     /// Returns the false-positive rate: the probability that all positions of a key are set, plus
     /// the probability that its hash equals that of a key in the set.
     ///
-    /// A set bit is a bit that `kept` leaves in its word. `range` is the number of bits that remain
-    /// in the range of one position. Both differ from the identity only to predict the rate after a
-    /// fold.
+    /// A bit is set if it is set in the result of `kept` for its word. `range` is the number of
+    /// bits that remain in the range of one position. Only the prediction of the rate after a fold
+    /// passes a `kept` that changes words, and a `range` other than the filter's own.
     fn fpr_of(&self, kept: impl Fn(u64) -> u64 + Copy, range: u64) -> f64 {
         let words = self.words.as_ref();
         let fill = |slice: u64| {
@@ -143,8 +143,8 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Filter for Bloom<PART
         self.fpr_of(|word| word, self.places.range)
     }
 
-    /// Estimates the number of distinct keys from the bits that are set. Infinite if all bits are
-    /// set. The cost is that of [`fill`](Filter::fill).
+    /// Estimates the number of distinct keys from the bits that are set. The estimate is infinite
+    /// if all bits are set. The cost is that of [`fill`](Filter::fill).
     fn estimated_len(&self) -> Option<f64> {
         let Places { hash_funcs, .. } = self.places;
         Some(classic::estimated_len(self.num_set(), self.places.num_bits(), hash_funcs))
@@ -195,8 +195,7 @@ impl<const PARTITIONED: bool, H: KeyHash> Fold for Bloom<PARTITIONED, H> {
     /// product, so half the size halves every position. (Filters whose positions are remainders
     /// fold the upper half onto the lower half instead.)
     ///
-    /// `None` if the number of bits is odd. In a partitioned filter, that is the number of bits of
-    /// a slice.
+    /// Returns `None` if the number of bits (in a partitioned filter, of bits in a slice) is odd.
     fn folded(&self) -> Result<Option<Self>, NoMemory> {
         if !self.places.range.is_multiple_of(2) {
             return Ok(None);
@@ -257,7 +256,7 @@ pub(super) fn check_set<const PARTITIONED: bool>(
     Ok(())
 }
 
-/// Greatest number of bits of a filter or slice. No memory is larger.
+/// Greatest number of bits of a filter or slice. No memory has more bits.
 pub(super) const MAX_RANGE: u64 = 1 << 56;
 
 fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>, DecodeError> {

@@ -5,8 +5,8 @@
 //!
 //! Double hashing after Kirsch and Mitzenmacher (2008), `h1 + i·h2 mod m`, is as good as random
 //! positions only for large `m`: positions in arithmetic progression coincide too often. For m =
-//! 1,024 and k = 14 its false-positive rate is 15 times the promised one. If `h2` and `m` have a
-//! common factor, the positions of a key repeat.
+//! 1,024 and k = 14 the false-positive rate of double hashing is 15 times the promised rate. If
+//! `h2` and `m` have a common factor, the positions of a key repeat.
 //!
 //! In the chain used here, all bits of the hash influence every position, and there are no
 //! arithmetic progressions. The multiplier is one of those of Steele and Vigna ("Computationally
@@ -68,8 +68,8 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         self.after(low, high, 0)
     }
 
-    /// Returns the positions of a key after the first `asked` ones. `link` is the chain's last
-    /// value before them.
+    /// Returns the positions of a key without the first `asked` positions. `link` is the chain's
+    /// value after the first `asked` positions.
     #[inline(always)]
     fn after(self, mut link: u64, high: u64, asked: u32) -> impl Iterator<Item = u64> {
         let mut start = if PARTITIONED { u64::from(asked) * self.range } else { 0 };
@@ -101,7 +101,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         first & second != 0 && places.all(|place| bit(place) != 0)
     }
 
-    /// Sets the bits of a key. Returns `true` if at least one of them was not set before.
+    /// Sets the bits of a key. Returns `true` if at least one of these bits was not set before.
     #[inline(always)]
     pub(super) fn insert<H: KeyHash>(self, words: &mut [u64], hash: H) -> bool {
         let mut all_set = 1;

@@ -20,8 +20,8 @@ impl<const BITS: u32> Bucket<BITS> {
     const SLOT: u64 = (1 << BITS) - 1;
 
     /// Returns a value that is not zero if any slot is zero. The lowest set bit of the result is
-    /// the highest bit of the first slot that is zero. The bits above may be wrong, because the
-    /// subtraction borrows between slots.
+    /// the highest bit of the first slot that is zero. The higher bits of the result may be wrong,
+    /// because the subtraction borrows between slots.
     #[inline(always)]
     const fn zeros(slots: u64) -> u64 {
         slots.wrapping_sub(Self::ONES) & !slots & Self::HIGHS

@@ -93,8 +93,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         true
     }
 
-    /// Inserts the fingerprint by moving others. Both of its buckets must be full. Returns `false`
-    /// if the search failed. The table is then unchanged.
+    /// Inserts the fingerprint by moving other fingerprints. Both buckets of the fingerprint must
+    /// be full. Returns `false` if the search failed. The table is then unchanged.
     pub(super) fn insert_by_moves(&mut self, place: Place) -> bool {
         let mut queue = Queue::new([place.first, place.second]);
         let mut at = 0;
@@ -106,8 +106,8 @@ impl<const BITS: u32> Table<'_, BITS> {
                 return true;
             }
             for slot in 0..SLOTS {
-                // Nodes already in the queue are still tested. Only further ones are no longer
-                // added.
+                // The nodes that are already in the queue are still tested, but no further nodes
+                // are added.
                 if queue.len >= MAX_SEARCHED {
                     break;
                 }
@@ -124,9 +124,9 @@ impl<const BITS: u32> Table<'_, BITS> {
     /// Moves the fingerprints on the path to `node`, the last one first, and stores `fingerprint`
     /// in the slot that becomes free.
     ///
-    /// No bucket occurs twice on the path. Otherwise the part of the path after the second
-    /// occurrence would also follow from the first occurrence, and the breadth-first search would
-    /// have found that shorter path before.
+    /// No bucket occurs twice on the path. If a bucket occurred twice, the breadth-first search
+    /// would have found a shorter path before: the path without the part between the two
+    /// occurrences.
     fn make_moves(&mut self, queue: &Queue, mut node: usize, mut free: u32, fingerprint: u32) {
         while !queue.is_root(node) {
             let Node { bucket, parent, slot } = queue.get(node);
@@ -164,8 +164,8 @@ impl<const BITS: u32> Table<'_, BITS> {
     /// Inserts the fingerprints of a chunk in order until one does not fit, and returns the number
     /// inserted.
     ///
-    /// The fingerprints that need no moves are inserted first. Meanwhile, the buckets that the
-    /// other fingerprints need for their moves are prefetched.
+    /// The fingerprints that need no moves are inserted first. During these insertions, the buckets
+    /// that the other fingerprints need for their moves are prefetched.
     fn insert_chunk(&mut self, chunk: &[Place]) -> usize {
         let mut late = [0; CHUNK];
         let mut num_late = 0;
@@ -209,7 +209,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         self.insert_directly(place) || self.insert_by_moves(place)
     }
 
-    /// Removes one copy of a fingerprint. Returns `false` if neither bucket contains it.
+    /// Removes one copy of a fingerprint. Returns `false` if neither bucket contains the
+    /// fingerprint.
     #[inline]
     pub(super) fn remove(&mut self, place: Place) -> bool {
         for at in [place.first, place.second] {

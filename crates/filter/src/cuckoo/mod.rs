@@ -30,9 +30,9 @@ const CHUNK: usize = 32;
 /// | false-positive rate at a load of 94 % | 2.93 % | 0.184 % | 0.0115 % |
 /// | bits per key | 8.51 | 12.77 | 17.02 |
 ///
-/// A query reads two cache lines, whether or not the key is in the set. In a batch they are
-/// prefetched. An insertion writes one cache line at low loads, and two to four more near a load of
-/// 94 %.
+/// A query reads two cache lines, whether or not the key is in the set. In a batch query these
+/// cache lines are prefetched. An insertion writes one cache line at low loads, and two to four
+/// more near a load of 94 %.
 ///
 /// `true` means that one of the two buckets contains a key with the same fingerprint. `false` is
 /// certain, provided that only keys in the filter were ever removed. Removing a key that is not in
@@ -46,14 +46,14 @@ const CHUNK: usize = 32;
 /// **When not to use it.** For a set that never shrinks, at rates of 0.1 % and above, use a
 /// split-block Bloom filter: insertion is several times as fast, a query reads one cache line, and
 /// there is no hard limit. For a set that never changes, binary fuse and ribbon filters take less
-/// memory at the same rate. Below about 100,000 keys an exact table costs little more.
+/// memory at the same rate. For fewer than about 100,000 keys, an exact table costs little more.
 ///
 /// This implementation differs from most others in several ways:
 ///
 /// - The number of buckets is arbitrary. The other bucket of a fingerprint is `(H(fingerprint) −
-///   bucket) mod buckets`, and the same formula leads back from there. The exclusive or of the
-///   paper needs a power of two as the number of buckets. Rounding up to a power of two can leave
-///   half of the memory empty.
+///   bucket) mod buckets`, and the same formula leads from the other bucket back to the first. The
+///   exclusive or of the paper needs a power of two as the number of buckets. Rounding up to a
+///   power of two can leave half of the memory empty.
 /// - A failed insertion changes nothing: fingerprints are moved only once it is certain that the
 ///   moves end in a free slot. Some packages drop the key that was moved last, and no longer find
 ///   it.
@@ -63,9 +63,9 @@ const CHUNK: usize = 32;
 ///   2³² buckets.
 /// - "Cuckoo filters can be filled to a load of 95 %" is true on average and for large filters.
 ///   This filter reaches about 97 % on average, and reliably reaches 94 %.
-/// - During the moves of an insertion, a concurrent reader could miss a key that is in the set. The
-///   borrow checker rules that out here. A program that shares a filter by means of locks must lock
-///   the whole filter.
+/// - During the moves of an insertion, a concurrent reader could miss a key that is in the set. In
+///   this crate, the borrow checker makes such a concurrent reader impossible. A program that
+///   shares a filter by means of locks must lock the whole filter.
 ///
 /// # Examples
 /// ```
@@ -191,7 +191,7 @@ impl<const BITS: u32, S: AsRef<[u64]>> CuckooFilter<BITS, S> {
             .map(|(at, fingerprint)| Place::in_bucket(at, fingerprint, self.buckets))
     }
 
-    /// Prefetches the memory that a query for this hash reads. Used by watch sets.
+    /// Prefetches the memory that a query for this hash reads. Watch sets use this method.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
@@ -281,9 +281,9 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
     ///
     /// # Errors
     /// Returns [`Full`] if a key does not fit. The field `inserted` of the error is the number of
-    /// keys at the start of the batch that were inserted. The other keys left no trace. If the keys
-    /// are inserted one by one, slightly more or fewer of them may fit, because other slots are
-    /// chosen.
+    /// keys at the start of the batch that were inserted. The other keys of the batch were not
+    /// inserted. If the keys are inserted one by one, slightly more or fewer of them may fit,
+    /// because other slots are chosen.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let capacity = self.num_slots();
         let mut table = Table::<BITS> { words: self.words.as_mut(), buckets: self.buckets };

@@ -160,8 +160,8 @@ fn bucket_numbers_have_all_their_bits() {
             let in_upper_half = numbers.iter().filter(|at| u64::from(**at) >= buckets / 2).count();
             assert!((49_200..50_800).contains(&in_upper_half), "{buckets}: {in_upper_half}");
             numbers.dedup();
-            // Among the first buckets, few coincide. The second buckets are one of 65,535 sums
-            // minus the first bucket.
+            // Few of the first buckets coincide. The second bucket of a key is its first bucket
+            // subtracted from one of 65,535 sums.
             assert!(numbers.len() > 99_900 - usize::from(buckets < 1 << 30) * 100, "{buckets}");
         }
     }
@@ -170,8 +170,8 @@ fn bucket_numbers_have_all_their_bits() {
     assert_eq!(error, Some(SizingError::Parameter { what, value, min, max }));
 }
 
-/// Checks that every fingerprint is in one of its key's buckets after the moves of filling a filter
-/// up.
+/// Fills a filter up, which moves fingerprints, and checks that every fingerprint is still in one
+/// of its key's buckets.
 fn fills_up_and_empties<const BITS: u32>(buckets: u64) {
     let mut filter = filter::<BITS>(buckets);
     let mut inserted = 0;

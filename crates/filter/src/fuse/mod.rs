@@ -5,8 +5,8 @@
 //! cache lines.
 //!
 //! - **Bits per key**: 9.0 ([`BinaryFuse8`]) and 18.0 ([`BinaryFuse16`]) from 10⁶ keys on, which is
-//!   1.125 times the fingerprint. Smaller sets take more: 1.25 times for 10⁴ keys and 1.4 times for
-//!   10³ keys.
+//!   1.125 times the width of the fingerprint. Smaller sets take more: a key takes 1.25 times the
+//!   width in a set of 10⁴ keys, and 1.4 times the width in a set of 10³ keys.
 //! - **Rate**: 2⁻⁸ = 0.39 % and 2⁻¹⁶ = 0.0015 %. An empty filter has the same rate: its cells are
 //!   zero, and so is one fingerprint in 2⁸ or 2¹⁶.
 //! - **`true`** means that the key is in the set, or that its fingerprint matches by chance.
@@ -109,8 +109,8 @@ struct Shard {
 }
 
 impl<F: FuseFingerprint> BinaryFuse<F> {
-    /// Builds the filter of a set from the hashes of its keys under `hasher`. Duplicate hashes
-    /// count once.
+    /// Builds the filter of a set from the hashes of its keys under `hasher`. Duplicate hashes are
+    /// counted once.
     ///
     /// Sets of more than 2²⁴ hashes are split into shards, which are built on all cores with
     /// feature `rayon`. The same hashes, each occurring equally often, and the same seed give the
@@ -141,8 +141,8 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
         Self::build(&hashes, seed, hasher)
     }
 
-    /// Builds the filter of a set in the given number of shards, as [`build`](Self::build) does.
-    /// Zero shards mean one.
+    /// Builds the filter of a set in the given number of shards, as [`build`](Self::build) does. If
+    /// the number is zero, the filter has one shard.
     ///
     /// Use one shard to exchange the filter with [other
     /// languages](super::interop::xor_singleheader), or several shards to use more cores.
@@ -218,8 +218,8 @@ impl<F: FuseFingerprint, S: AsRef<[u64]>> BinaryFuse<F, S> {
         self.num_shards
     }
 
-    /// Returns the seed, the shape and the fingerprints (as words) of the only shard. `None` if
-    /// there are several shards.
+    /// Returns the seed, the shape and the fingerprints (as words) of the only shard. Returns
+    /// `None` if there are several shards.
     #[cfg(feature = "xor-singleheader")]
     pub(super) fn only_shard(&self) -> Option<(u64, Shape, &[u64])> {
         let one = self.num_shards == 1;

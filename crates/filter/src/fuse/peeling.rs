@@ -95,8 +95,8 @@ impl Work {
         let cells = shape.cells() as usize;
         refill(&mut self.hashes, cells)?;
         refill(&mut self.counts, cells)?;
-        // The loops write an entry before they know whether to keep it. So there are two entries
-        // more than cells.
+        // The loops write an entry before they know whether to keep it. So the array has two
+        // entries more than there are cells.
         resize(&mut self.alone, cells + 2)?;
         resize(&mut self.order, hashes.len())?;
         resize(&mut self.owned, hashes.len())?;

@@ -39,7 +39,8 @@ fn tries(count: u32, sets: u64) -> f64 {
 
 /// Sets of the sizes at which construction often fails. With the segments of the paper, 20 to 40 %
 /// of all sets near 11,500 keys fail, as users of `xor_singleheader` found. With shorter segments,
-/// most sets near 437,905 keys fail. Alternating between the two lengths succeeds for both.
+/// most sets near 437,905 keys fail. Attempts that alternate between the two lengths succeed for
+/// both sizes.
 #[test]
 fn sets_of_bad_sizes_build() {
     for count in [11_480, 11_500, 11_521] {

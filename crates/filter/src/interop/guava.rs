@@ -13,10 +13,10 @@
 //! hashes the UTF-8 bytes of a string, and `Funnels.longFunnel()` the eight little-endian bytes of
 //! a `long`.
 //!
-//! Both strategies use double hashing of `MurmurHash3_x64_128` and have its defects. Small filters
-//! have a higher false-positive rate than the formula promises. `MURMUR128_MITZ_32` computes
-//! positions with 31 bits, so it uses only the first 2³¹ bits of a larger filter. Use this module
-//! only to exchange filters with programs that use Guava, and
+//! Both strategies use double hashing of `MurmurHash3_x64_128` and have the defects of double
+//! hashing. Small filters have a higher false-positive rate than the formula promises.
+//! `MURMUR128_MITZ_32` computes positions with 31 bits, so it uses only the first 2³¹ bits of a
+//! larger filter. Use this module only to exchange filters with programs that use Guava, and
 //! [`BloomFilter`](crate::bloom::BloomFilter) for everything else.
 
 use alloc::vec::Vec;
@@ -88,7 +88,7 @@ impl GuavaBloomFilter {
         checked(fpr)?;
         let keys = crate::sizing::float(capacity.max(1));
         // Java's `(long)` cast truncates the number of bits, and `Math.round` rounds the number of
-        // hash functions half up. Both are reproduced here.
+        // hash functions half up. The following code computes both in the same way.
         let bits = libm::floor(-keys * libm::log(fpr) / (LN_2 * LN_2)).max(1.0);
         let hash_funcs = libm::floor(bits / keys * LN_2 + 0.5).max(1.0);
         let num_words = libm::ceil(bits / 64.0);
@@ -162,8 +162,8 @@ impl GuavaBloomFilter {
         self.strategy
     }
 
-    /// Returns the number of hash functions: the number of bits that a key sets, where its
-    /// positions are distinct.
+    /// Returns the number of hash functions: the number of bits that a key sets if its positions
+    /// are distinct.
     pub fn hash_funcs(&self) -> u8 {
         self.hash_funcs
     }

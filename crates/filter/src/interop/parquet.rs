@@ -6,13 +6,13 @@
 //!
 //! The specification allows any number of blocks, but the readers of Arrow C++, `ClickHouse` and
 //! Velox accept only powers of two up to 128 MiB, and fail the query otherwise. So [`encode`]
-//! writes only such filters, and [`num_blocks`] returns a number of blocks that fits. [`decode`]
-//! accepts every number of blocks.
+//! writes only filters whose number of blocks these readers accept, and [`num_blocks`] returns such
+//! a number. [`decode`] accepts every number of blocks.
 //!
 //! Writers commonly compute the size by the formula of classic Bloom filters, which is too small
 //! for split-block filters. For a rate of 0.1 % the formula gives 14.6 bits per key, but 16.9 are
-//! needed. The rate is then twice the requested one, unless rounding up to a power of two makes up
-//! for it.
+//! needed. Filters of the formula's size have twice the requested rate, unless rounding up to a
+//! power of two adds enough blocks.
 //!
 //! Source: `BloomFilter.md` and `parquet.thrift` of `apache/parquet-format`.
 
@@ -43,8 +43,8 @@ pub enum EncodeError {
     /// The filter's hasher is not that of Parquet, so Parquet's readers would not find the keys.
     #[error("the filter's keys are not hashed by XXH64 with seed 0")]
     OtherHasher,
-    /// The number of blocks is not one that all readers accept. Of the common readers, only
-    /// arrow-rs accepts it.
+    /// Not all readers accept this number of blocks. Of the common readers, only arrow-rs accepts
+    /// such a number.
     #[error("the filter has {0} blocks, but Parquet's readers need a power of two up to 4194304")]
     Blocks(u64),
 }
@@ -60,7 +60,7 @@ pub enum DecodeError {
     #[error("the header has no {0}")]
     Missing(&'static str),
     /// The header names an algorithm, hash function or compression that this library does not know.
-    /// Only one of each is specified.
+    /// The specification has only one algorithm, one hash function and one compression.
     #[error("the header names {what} {id}, but only {what} 1 is known")]
     Unknown {
         /// Name of the field: algorithm, hash function or compression.
@@ -117,8 +117,8 @@ pub fn encode<S: AsRef<[u64]>>(filter: &SplitBlockFilter256<S>) -> Result<Vec<u8
         .filter(|_| num_blocks.is_power_of_two() && bitset_bytes <= MAX_WRITTEN_BYTES);
     let mut bytes = Vec::new();
     thrift::write_i32_field(&mut bytes, 1, bitset_length.ok_or(EncodeError::Blocks(num_blocks))?);
-    // Algorithm BLOCK, hash XXHASH, compression UNCOMPRESSED: three unions. In each, field 1 is set
-    // and is an empty struct.
+    // The algorithm BLOCK, the hash XXHASH and the compression UNCOMPRESSED are three unions. In
+    // each union, field 1 is set and is an empty struct.
     for _ in 0..3 {
         bytes.extend([1 << 4 | STRUCT, 1 << 4 | STRUCT, 0, 0]);
     }
@@ -198,8 +198,8 @@ impl Header {
     }
 }
 
-/// Reads a union and returns the number of the field that is set. `None` if not exactly one field
-/// is set.
+/// Reads a union and returns the number of the field that is set. Returns `None` if not exactly one
+/// field is set.
 fn union(reader: &mut Reader<'_>) -> Result<Option<i16>, ThriftError> {
     let mut set = None;
     let mut fields = reader.fields()?;

@@ -13,13 +13,13 @@
 //!
 //! The C library writes all integers in the byte order of its host, and the format does not record
 //! that order. This module reads and writes little-endian integers. For 16-bit fingerprints, the C
-//! function that computes the buffer size adds the four bytes of a mask that is never written. Such
-//! files therefore end with four extra bytes of any value.
+//! function that computes the buffer size adds the four bytes of a mask that is never written.
+//! Files of 16-bit filters therefore end with four extra bytes of any value.
 //!
 //! Keys of `xor_singleheader` are 64-bit numbers. `hasher` must compute these numbers from the
 //! bytes of a key in the same way as the other program. For example, the Python package
-//! `pyfusefilter` hashes the text of a key by XXH64 with seed 0. Both implementations then mix the
-//! seed of the filter into the number in the same way (`murmur64(key + seed)`).
+//! `pyfusefilter` hashes the text of a key by XXH64 with seed 0. This module and the other program
+//! then mix the seed of the filter into the number in the same way (`murmur64(key + seed)`).
 
 use alloc::vec::Vec;
 

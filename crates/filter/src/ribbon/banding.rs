@@ -24,12 +24,12 @@ pub(super) struct Solved {
     pub(super) blocks: u32,
     /// Number of distinct keys.
     pub(super) keys: u64,
-    /// The solution block by block. Each block is stored column by column, with two words per
+    /// The solution, block by block. Each block is stored column by column, with two words per
     /// column.
     pub(super) words: Vec<u64>,
 }
 
-/// Solves the equations of these hashes. Duplicate hashes count once.
+/// Solves the equations of these hashes. Duplicate hashes are counted once.
 pub(super) fn build(hashes: &[u64], seed: u64, columns: Columns) -> Result<Solved, BuildError> {
     let given = hashes.len() as u64;
     if given > MAX_KEYS {
@@ -56,7 +56,8 @@ pub(super) fn build(hashes: &[u64], seed: u64, columns: Columns) -> Result<Solve
 /// Returns the number of blocks for a number of keys and an attempt.
 ///
 /// With 2 % more slots than keys, the elimination succeeds for about 19 of 20 sets of up to 2¹³
-/// keys, and for 9 of 10 sets of 2¹⁴ keys. Each attempt after the second adds half a percent.
+/// keys, and for 9 of 10 sets of 2¹⁴ keys. Each attempt after the second has half a percent more
+/// slots than the attempt before.
 fn blocks_for(keys: usize, attempt: u32) -> Result<u32, BuildError> {
     let more = 20 + 5 * attempt.saturating_sub(1) as usize;
     let slots = keys + keys * more / 1000 + 20;

@@ -4,8 +4,8 @@ use super::super::encoding::{DecodeError, parameter};
 use super::super::hashing::fmix64;
 use super::super::static_build::mul_high;
 
-/// Number of slots that an equation spans. Also the number of slots in a block, whose columns are
-/// words of 128 bits.
+/// Number of slots that an equation spans, and number of slots in a block. A column of a block is a
+/// word of 128 bits.
 pub(super) const WIDTH: u32 = 128;
 /// Greatest number of columns: the number of bits in the result of a key.
 pub(super) const MAX_COLUMNS: u32 = 32;
@@ -17,7 +17,7 @@ pub(super) struct Equation {
     pub(super) start: u32,
     /// The coefficients. The lowest bit belongs to slot `start` and is always set.
     pub(super) coefficients: u128,
-    /// The result. Only as many of its lowest bits are used as there are columns.
+    /// The result. Only its lowest bits are used, one bit for each column.
     pub(super) result: u32,
 }
 

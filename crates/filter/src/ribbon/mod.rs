@@ -2,17 +2,18 @@
 //!
 //! Each key is a linear equation over 128 neighbouring slots. The filter stores the solution of all
 //! equations, with as many bits (columns) per slot as the rate requires. A query evaluates the
-//! equation column by column and stops at the first columns that contradict.
+//! equation column by column and stops at the first columns that contradict it.
 //!
 //! - **Bits per key**: 1.02 to 1.04 times the number of columns, from 10⁴ keys on. For rates
 //!   between two powers of two, some blocks have one column less, which costs up to 1.3 % more
-//!   bits. A rate of 1 % takes 6.9 bits per key. A Bloom filter takes 9.6, and a fuse filter can't
-//!   have this rate.
+//!   bits. A rate of 1 % takes 6.9 bits per key. At 1 % a Bloom filter takes 9.6 bits per key, and
+//!   no fuse filter has this rate.
 //! - **Rate**: any rate from 1/2 to 2⁻³². An empty filter has this rate too.
 //! - **`true`** means that the key is in the set, or that its equation holds by chance. `false` is
 //!   certain.
 //! - **Cost**: a query computes 128 bits of coefficients, and reads 16 bytes per column from each
-//!   of two adjacent blocks. For a key that is not in the set, these are two to four cache lines.
+//!   of two adjacent blocks. For a key that is not in the set, a query reads two to four cache
+//!   lines.
 //! - **When to use it**: if size matters most, as for a set that is sent to others, or if the rate
 //!   is not one that other static filters have. **When not to use it**: if the set changes, or if
 //!   queries must be fast. **What is better**: queries of a [fuse filter](super::fuse::BinaryFuse)
@@ -57,8 +58,8 @@ pub use super::static_build::BuildError;
 use super::static_build::{build_shards, shard_of};
 use super::words::{NoMemory, Words};
 
-/// Number of keys in a shard: few enough for a small overhead of the system, and enough that
-/// rounding to blocks and the directory cost little.
+/// Number of keys in a shard: few enough that the system of equations needs few extra slots, and
+/// enough that rounding to blocks and the directory take little memory.
 const SHARD_KEYS: usize = 1 << 14;
 /// Number of keys whose memory is prefetched before the first of them is tested.
 const BATCH: usize = 32;
@@ -85,7 +86,7 @@ pub type RibbonFilterRef<'a> = RibbonFilter<&'a [u64]>;
 
 impl RibbonFilter {
     /// Builds the filter of a set from the hashes of its keys under `hasher`, with a rate of at
-    /// most `fpr`. Duplicate hashes count once.
+    /// most `fpr`. Duplicate hashes are counted once.
     ///
     /// Shards are built on all cores with feature `rayon`. The same hashes, each occurring equally
     /// often, and the same seed give the same bytes, in whatever order the hashes come. The number
@@ -219,7 +220,8 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         self.directory().iter().map(rate).sum::<f64>() / self.num_shards as f64
     }
 
-    /// Returns the number of columns: the bits per slot, in the blocks that have the most.
+    /// Returns the number of columns: the number of bits per slot, in the blocks that have the most
+    /// columns.
     pub fn columns(&self) -> u32 {
         self.columns.most
     }

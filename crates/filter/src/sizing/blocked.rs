@@ -1,5 +1,5 @@
 //! Sizes of blocked Bloom filters, where each key has one block and sets `k` positions anywhere in
-//! it. Counting filters in blocks have this layout, and so have the Bloom filters of `RocksDB`.
+//! it. Counting filters in blocks and the Bloom filters of `RocksDB` have this layout.
 //!
 //! A block with `j` keys is a classic filter of the block's size with `j` keys. `j` is binomially
 //! distributed, and the rate of the filter is the mean over `j`. The best number of positions is
@@ -12,7 +12,7 @@ use super::math::{ceil, checked, float, floor, greatest, least, mean_over_load};
 use super::{MAX_HASH_FUNCS, SizingError};
 use crate::words::NoMemory;
 
-/// Greatest number of blocks. No memory is larger.
+/// Greatest number of blocks. No memory has more blocks.
 const MAX_BLOCKS: u64 = 1 << 50;
 
 /// Greatest number of counters that a key has in a counting filter.
@@ -55,7 +55,7 @@ impl BlockRates {
 }
 
 /// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`. A block has
-/// `places` positions, of which a key sets `hash_funcs`. Zero keys need as much as one key.
+/// `places` positions, of which a key sets `hash_funcs`. Zero keys need as many blocks as one key.
 ///
 /// # Errors
 /// Returns an error if `fpr` is not between 0 and 1, if the number of hash functions is not from 1

@@ -2,9 +2,9 @@
 //!
 //! The false-positive rate is `E[(X/m)^k]`, where `X` is the number of bits that are set after
 //! `n·k` random positions were chosen among `m`. The textbook formula `(1 - e^(-kn/m))^k` uses the
-//! mean of `X` in place of `X`. The result is always too low (Bose and others 2008; Christensen and
-//! others 2010): by 5 % for `m` = 128 and `k` = 7, by 0.6 % for `m` = 1,024, and by a negligible
-//! amount for a million bits.
+//! mean of `X` in place of `X`. The formula's result is always too low (Bose and others 2008;
+//! Christensen and others 2010): by 5 % for `m` = 128 and `k` = 7, by 0.6 % for `m` = 1,024, and by
+//! a negligible amount for a million bits.
 
 use super::math::{MAX_BITS, any_of, ceil, checked, float, floor, greatest, least, small};
 use super::{MAX_HASH_FUNCS, SizingError};
@@ -22,7 +22,7 @@ pub struct Size {
 /// Returns the smallest filter for `n` keys with a rate of at most `fpr`.
 ///
 /// The number of hash functions is log2(1/p) rounded up or down, whichever needs fewer bits. Zero
-/// keys need as much as one key.
+/// keys need as many bits as one key.
 ///
 /// # Errors
 /// Returns an error if `fpr` is not between 0 and 1, if the rate would need more than
@@ -139,14 +139,14 @@ pub(crate) fn share(num_set: u64, num_bits: u64) -> f64 {
     float(num_set) / float(num_bits.max(1))
 }
 
-/// Returns the probability that the hash of a key outside the set, `bits` wide, equals that of one
-/// of `len` keys.
+/// Returns the probability that the hash of a key outside the set, `bits` wide, equals the hash of
+/// one of `len` keys.
 pub(crate) fn hash_fpr(len: u64, bits: u32) -> f64 {
     any_of(float(len), libm::exp2(-f64::from(bits)))
 }
 
-/// Estimates how many distinct keys have set `num_set` bits: `-m/k·ln(1 - X/m)`. Infinite if all
-/// bits are set.
+/// Estimates how many distinct keys have set `num_set` bits: `-m/k·ln(1 - X/m)`. The estimate is
+/// infinite if all bits are set.
 pub fn estimated_len(num_set: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     let (set, m) = (float(num_set), float(num_bits.max(1)));
     if num_set == 0 { 0.0 } else { -m / f64::from(hash_funcs.max(1)) * libm::log1p(-set / m) }
@@ -157,8 +157,8 @@ pub fn estimated_len(num_set: u64, num_bits: u64, hash_funcs: u32) -> f64 {
 ///
 /// With probability `d(j)`, the `k` positions of a queried key are `j` distinct positions. With
 /// probability `g(j, t)`, `j` given positions are all set after `t` throws. The first throw hits
-/// one of them or none, so `g(j, t+1) = (1 - j/m)·g(j, t) + j/m·g(j-1, t)`. The rate is the sum of
-/// `d(j)·g(j, nk)` over all `j`.
+/// one of these `j` positions or none, so `g(j, t+1) = (1 - j/m)·g(j, t) + j/m·g(j-1, t)`. The rate
+/// is the sum of `d(j)·g(j, nk)` over all `j`.
 pub(super) struct Exact {
     /// The values `j/m`.
     shares: [f64; TERMS],

@@ -13,11 +13,12 @@ use super::{SizingError, blocked, classic, cuckoo, fixed, partitioned, split_blo
 pub struct Cost {
     /// Size of the filter in bits, without the header of its encoded form.
     ///
-    /// The size of Bloom, split-block and counting filters is exact. That of rolling, cuckoo and
-    /// compressed filters is within 0.2 %, and that of fuse and scalable filters within 2 %, from
-    /// 10⁴ keys on. That of ribbon filters is an [upper bound](Self::is_upper_bound).
+    /// The size of Bloom, split-block and counting filters is exact. From 10⁴ keys on, the size of
+    /// rolling, cuckoo and compressed filters is accurate to 0.2 %, and the size of fuse and
+    /// scalable filters to 2 %. The size of ribbon filters is an [upper
+    /// bound](Self::is_upper_bound).
     pub num_bits: u64,
-    /// `true` if the size is an upper bound: for ribbon filters, which take 2 to 8 % less. For
+    /// `true` if the size is an upper bound, as for ribbon filters, which take 2 to 8 % less. For
     /// example, 10⁶ keys at a rate of 0.1 % take 10.24 bits per key, and the bound is 10.50.
     pub is_upper_bound: bool,
     /// Bits per key: `num_bits` divided by the number of keys.
@@ -62,8 +63,9 @@ impl Cost {
         }
     }
 
-    /// Creates the cost of a filter that tests positions like a classic one. `size` gives its
-    /// positions, `num_bits` its memory, and `held` the number of keys that determines the rate.
+    /// Creates the cost of a filter that tests positions as a classic filter does. `size` contains
+    /// the numbers of positions and of hash functions, `num_bits` is the memory, and `held` is the
+    /// number of keys that determines the rate.
     fn of_places(n: u64, num_bits: u64, size: classic::Size, held: u64) -> Self {
         let fpr = classic::fpr(held, size.num_bits, size.hash_funcs);
         let fill = classic::fill(held, size.num_bits, size.hash_funcs);
@@ -95,8 +97,8 @@ fn lines_until_empty(fill: f64, hash_funcs: u32) -> f64 {
     (0..hash_funcs).map(|asked| libm::pow(fill, f64::from(asked))).sum()
 }
 
-/// Rounds the number of bits up to whole words. The bits up to the end of the last word are used as
-/// well.
+/// Rounds the number of bits up to whole words. The filter also uses the bits up to the end of the
+/// last word.
 pub(crate) fn in_words(size: classic::Size) -> classic::Size {
     classic::Size { num_bits: size.num_bits.next_multiple_of(64), ..size }
 }
@@ -210,7 +212,7 @@ pub(crate) fn scalable(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     let stages = stages::scalable(n, fpr, n / GROWN, 2, stages::TIGHTENING)?;
     let (mut bits, mut left) = (0u64, n);
     let (mut absent, mut present, mut ln_found_by_none) = (0.0, 0.0, 0.0);
-    // The stages are ordered from the oldest to the newest. Queries go in the opposite direction.
+    // The stages are ordered from the oldest to the newest. Queries search the newest stage first.
     for (capacity, size) in stages {
         let held = capacity.min(left);
         left -= held;

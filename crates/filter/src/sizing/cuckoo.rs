@@ -21,7 +21,7 @@ pub const MAX_LOAD: f64 = 0.94;
 /// Least planned load. A lower load gives a lower rate, but a table emptier than this wastes too
 /// much memory, so such a rate is rejected.
 const MIN_LOAD: f64 = 0.25;
-/// Greatest number of buckets. No memory is larger.
+/// Greatest number of buckets. No memory has more buckets.
 const MAX_BUCKETS: u64 = 1 << 50;
 
 /// Returns the rate of a filter with `n` keys in `num_buckets` buckets.

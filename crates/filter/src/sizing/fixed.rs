@@ -1,12 +1,13 @@
 //! Sizes of layouts whose rate depends only on the width of their fingerprints: binary fuse and
-//! ribbon filters, and hash tables of tags. Also the lower bound for all filters.
+//! ribbon filters, and hash tables of tags. This module also computes the lower bound for all
+//! filters.
 
 use super::SizingError;
 use super::math::{ceil, checked, float, floor, small};
 
 /// Returns the number of slots of a 3-wise binary fuse filter for `n` keys, as the code of its
-/// authors computes it. From about a million keys on there are 1.125 slots per key, and more for
-/// fewer keys.
+/// authors computes it. Sets of about a million keys or more have 1.125 slots per key, and smaller
+/// sets have more slots per key.
 ///
 /// Construction fails with a certain probability even for distinct hashes, and is then repeated
 /// with another seed. Near n = 11,500, 20 to 40 % of the attempts fail with these sizes
@@ -56,8 +57,8 @@ pub fn ribbon_rows(n: u64) -> u64 {
 }
 
 /// Returns the size in bytes of a hash table of 64-bit tags for `n` keys, in the layout of
-/// `hashbrown`: a power of two of buckets, at most seven eighths of them taken, and one control
-/// byte beside each tag.
+/// `hashbrown`: a power of two of buckets, of which at most seven eighths are taken, and one
+/// control byte for each bucket.
 pub fn exact_table_bytes(n: u64) -> u64 {
     let buckets = match n {
         0 => return 0,

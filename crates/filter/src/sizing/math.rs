@@ -2,7 +2,7 @@
 
 use super::SizingError;
 
-/// Greatest number of bits that the searches try. No memory is larger.
+/// Greatest number of bits that the searches try. No memory has more bits.
 pub(super) const MAX_BITS: u64 = 1 << 56;
 
 /// Converts a count to a float. The result is exact below 2^53. Larger counts are rounded, which
@@ -51,7 +51,7 @@ pub(super) fn any_of(n: f64, p: f64) -> f64 {
 }
 
 /// Estimates how many distinct keys occupy the fraction `fill` of all positions, if each key
-/// occupies a position with probability `chance`. `None` if all positions are occupied.
+/// occupies a position with probability `chance`. Returns `None` if all positions are occupied.
 pub(crate) fn distinct(fill: f64, chance: f64) -> Option<f64> {
     (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-chance))
 }
@@ -60,7 +60,7 @@ pub(crate) fn distinct(fill: f64, chance: f64) -> Option<f64> {
 /// fit too. The search starts near `guess` and tries few numbers.
 pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let guess = guess.clamp(1, most);
-    // The stride doubles until the range has one end that fits and one that does not.
+    // The stride doubles until one end of the range fits and the other end does not.
     let mut stride = guess / 1024 + 1;
     let (mut below, mut fitting);
     if fits(guess) {
@@ -101,7 +101,7 @@ pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option
 /// Returns the greatest number up to `most` for which `fits` is true, or 0 if none fits. Every
 /// smaller number must fit too.
 pub(super) fn greatest(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
-    // One less than the least number that does not fit.
+    // The result is one less than the least number that does not fit.
     least(guess, most, |n| !fits(n)).map_or(most, |n| n - 1)
 }
 

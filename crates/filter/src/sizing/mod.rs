@@ -17,14 +17,15 @@
 //!
 //! All formulas assume random hash functions, and keys that nobody chose with knowledge of the
 //! hash. A 64-bit hash adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). The rates are averages over all
-//! hash functions. The rate of one particular small filter is higher or lower.
-//! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes it from the filter's own bits.
+//! hash functions. A particular small filter may have a higher or a lower rate.
+//! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes the rate of one filter from its
+//! own bits.
 //!
 //! These formulas correct four errors that are common in tutorials. The formula `(1 - e^(-kn/m))^k`
-//! is too low. The number of hash functions must be whole, and the better neighbour of the real
-//! optimum is not always the nearer one. Rounding the size up to a power of two costs up to twice
-//! the memory. A blocked filter that was sized by the classic formula can have five times the
-//! requested rate.
+//! gives too low a rate. The number of hash functions must be a whole number, and the better
+//! neighbour of the real optimum is not always the nearer one. Rounding the size up to a power of
+//! two costs up to twice the memory. A blocked filter that was sized by the classic formula can
+//! have five times the requested rate.
 
 pub mod blocked;
 pub mod classic;
@@ -74,7 +75,7 @@ pub enum SizingError {
         /// The requested rate.
         fpr: f64,
     },
-    /// A relative error, or a probability of one, is not between 0 and 1.
+    /// A relative error, or the probability of such an error, is not between 0 and 1.
     #[error("{what} of {value}: it must be between 0 and 1, both excluded")]
     Share {
         /// Name of the argument.

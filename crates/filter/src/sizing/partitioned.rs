@@ -1,9 +1,9 @@
 //! Sizes of partitioned Bloom filters: `k` slices, and each key sets one bit in each slice.
 //!
 //! In a slice of `s` bits, the mean fraction of set bits is `1 - (1 - 1/s)^n`. Slices are
-//! independent of each other, so the rate is the `k`th power of this fraction: exact, for any size.
-//! The rate is slightly above that of a classic filter with as many bits, because two positions of
-//! a key never coincide.
+//! independent of each other, so the rate is exactly the `k`th power of this fraction, for any
+//! size. The rate is slightly above that of a classic filter with as many bits, because two
+//! positions of a key never coincide.
 
 use super::SizingError;
 use super::classic::{checked_hash_funcs, smaller};
@@ -26,8 +26,8 @@ impl Size {
     }
 }
 
-/// Returns the smallest filter for `n` keys with a rate of at most `fpr`. Zero keys need as much as
-/// one key.
+/// Returns the smallest filter for `n` keys with a rate of at most `fpr`. Zero keys need as many
+/// bits as one key.
 ///
 /// # Errors
 /// Returns the same errors as [`classic::size`](super::classic::size).

@@ -6,14 +6,14 @@
 //! power of this fraction. `j` is binomially distributed, because `n` keys are spread over the
 //! blocks, and the rate of the filter is the mean over `j`.
 //!
-//! The classic formula assumes the mean load for every block. The result is too low, because full
-//! blocks raise the rate more than empty blocks lower it (Putze, Sanders, Singler 2007). Filters
-//! sized by that formula have up to 5 times the requested rate.
+//! The classic formula assumes the mean load for every block. The resulting rate is too low,
+//! because full blocks raise the rate more than empty blocks lower it (Putze, Sanders, Singler
+//! 2007). Filters sized by the classic formula have up to 5 times the requested rate.
 //!
 //! The formula ignores keys with equal hashes, and hash bits that a layout does not use. Parquet's
 //! layout computes the positions in a block from 32 bits of the hash, so keys of one block that
-//! agree in these bits have equal positions. This adds `load·2⁻³²` to the rate, which matters for
-//! rates below 10⁻⁸.
+//! agree in these bits have equal positions. Such keys add `load·2⁻³²` to the rate, which matters
+//! for rates below 10⁻⁸.
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest, least, mean_over_load};
@@ -21,7 +21,7 @@ use crate::words::NoMemory;
 
 /// Number of words in a block, and number of bits that a key sets.
 const WORDS: u32 = 8;
-/// Greatest number of blocks. No memory is larger.
+/// Greatest number of blocks. No memory has more blocks.
 const MAX_BLOCKS: u64 = 1 << 50;
 
 /// Returns the rate of a filter with `n` distinct keys in `num_blocks` blocks of eight words.
@@ -32,7 +32,7 @@ pub fn fpr(n: u64, num_blocks: u64, word_bits: u32) -> f64 {
 }
 
 /// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`. Zero keys need
-/// as much as one key.
+/// as many blocks as one key.
 ///
 /// # Errors
 /// Returns an error if `fpr` is not between 0 and 1, or if the filter would be larger than any

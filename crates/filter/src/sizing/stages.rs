@@ -14,7 +14,7 @@ use crate::words::NoMemory;
 pub const TIGHTENING: f64 = 0.8;
 
 /// Returns the false-positive rate of stage `stage` of a scalable filter, where 0 is the first
-/// stage: `fpr·(1 - r)·r^stage`, with `r` the tightening ratio.
+/// stage: `fpr·(1 - r)·r^stage`, where `r` is the tightening ratio.
 ///
 /// A key that is not in the set is a false positive if any stage reports it, so the rates of the
 /// stages add up. With this formula the sum is at most `fpr` for any number of stages. Several
@@ -89,9 +89,10 @@ impl Rolling {
 /// `fpr`.
 ///
 /// The filter stores three generations of `n/2` keys. When the oldest generation is dropped, the
-/// `n` keys after it are still stored. The filter stores at most 1.5·n keys, and the rate is
-/// computed for that number. The layout is that of Bitcoin Core's `CRollingBloomFilter`. The sizes
-/// are slightly smaller than Core's, because the rates are computed exactly.
+/// `n` keys inserted after that generation are still stored. The filter stores at most 1.5·n keys,
+/// and the rate is computed for that number. The layout is that of Bitcoin Core's
+/// `CRollingBloomFilter`. The sizes are slightly smaller than Core's, because the rates are
+/// computed exactly.
 ///
 /// # Errors
 /// Returns the same errors as [`classic::size`].
@@ -118,13 +119,14 @@ pub fn compressed(n: u64, fpr: f64, hash_funcs: u32) -> Result<(Size, f64, u64),
     Ok((Size { num_bits, hash_funcs }, code * density * float(num_bits), parameter))
 }
 
-/// Returns the best Rice parameter for the gaps between set bits of this density, at most 32.
+/// Returns the best Rice parameter, at most 32, for the gaps between set bits, where `density` is
+/// the fraction of bits that are set.
 pub(crate) fn rice_parameter(density: f64) -> u8 {
     u8::try_from(rice_code(density).0.min(32)).unwrap_or(0)
 }
 
-/// Returns the best Rice parameter for the gaps between set bits of this density, and the mean
-/// length of a code in bits.
+/// Returns the best Rice parameter for the gaps between set bits, and the mean length of a code in
+/// bits, where `density` is the fraction of bits that are set.
 fn rice_code(density: f64) -> (u64, f64) {
     let length = |b: u64| {
         let step = libm::exp2(float(b)) * libm::log1p(-density.clamp(0.0, 1.0));

@@ -172,7 +172,8 @@ fn bits_per_key_of_the_rest() {
     }
 }
 
-/// A filter of the computed size has the requested rate, and no smaller filter has.
+/// A filter of the computed size has at most the requested rate, and every smaller filter has a
+/// higher rate.
 #[test]
 fn sizes_are_the_smallest() {
     for n in [1, 2, 7, 300, 1_000_000, 3_000_000_000] {
@@ -274,8 +275,8 @@ fn the_stages_of_a_scalable_filter_keep_the_rate() {
         let all = stages::compound_fpr(rates);
         assert!(all <= 1e-3 && all > 0.8e-3, "{tightening}: {all}");
     }
-    // A first stage with the whole rate, as in growable-bloom-filter, ends at up to 6.7 times the
-    // promised rate.
+    // If the first stage has the whole rate, as in growable-bloom-filter, the total rate grows to
+    // up to 6.7 times the promised rate.
     let forever = stages::compound_fpr((0..200).map(|stage| 1e-3 * 0.85f64.powi(stage)));
     close(forever, 6.65e-3, 0.01);
 }

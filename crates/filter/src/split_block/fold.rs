@@ -11,15 +11,15 @@ use crate::membership::{Filter as _, Fold};
 use crate::words::{NoMemory, Words, unite};
 
 impl<B: BlockShape> Fold for SplitBlockFilter<B> {
-    /// Computes the rate after a fold. `None` if the number of blocks is odd.
+    /// Computes the rate after a fold. Returns `None` if the number of blocks is odd.
     fn fpr_folded(&self) -> Option<f64> {
         let num_blocks = self.num_blocks();
         let halves = self.blocks().as_chunks::<2>().0.iter().map(union::<B>);
         num_blocks.is_multiple_of(2).then(|| fpr::<B>(halves, num_blocks / 2, self.len()))
     }
 
-    /// Folds the filter. All keys stay in the filter, and the rate rises. `None` if the number of
-    /// blocks is odd.
+    /// Folds the filter. All keys stay in the filter, and the rate rises. Returns `None` if the
+    /// number of blocks is odd.
     fn folded(&self) -> Result<Option<Self>, NoMemory> {
         if !self.num_blocks().is_multiple_of(2) {
             return Ok(None);

@@ -27,7 +27,8 @@ pub trait Layout: Sized + Send + Sync + 'static {
 
     /// Returns `true` if all eight bits of a key are set.
     fn may_contain(block: &Self::Block, low: u32) -> bool;
-    /// Sets the eight bits of a key. Returns `true` if at least one of them was not set before.
+    /// Sets the eight bits of a key. Returns `true` if at least one of these bits was not set
+    /// before.
     fn insert(block: &mut Self::Block, low: u32) -> bool;
     /// Returns how many of all `WORD_BITS^8` selections of eight bits have all their bits set: the
     /// product of the numbers of set bits in the eight words.

@@ -3,8 +3,8 @@
 //!
 //! The high half of a key's hash selects the block, and the low half selects the eight bits. A
 //! query reads one cache line, whether or not the key is in the set, and tests the eight bits at
-//! once without a branch. So it takes a tenth to a third of the time of a classic Bloom filter, for
-//! a few more bits:
+//! once without a branch. So a query takes a tenth to a third of the time of a query in a classic
+//! Bloom filter. The filter needs a few more bits per key:
 //!
 //! | bits per key at a rate of | 1 % | 0.1 % | 0.01 % | 0.001 % |
 //! |---|---|---|---|---|
@@ -19,10 +19,10 @@
 //! crate. Filters can be merged by OR, and a filter that turns out too large can be folded. Choose
 //! blocks of 512 bits. Blocks of 256 bits are for Parquet.
 //!
-//! **When not to use it.** For rates below about 0.1 %: some blocks get more keys than others, they
-//! determine the rate, and the filter needs more and more bits. A cuckoo filter is smaller there,
-//! and supports removal. For sets that never change, a ribbon filter is smaller at every rate, if a
-//! query may take ten times as long. For a few thousand keys, an exact table is as fast.
+//! **When not to use it.** For rates below about 0.1 %: some blocks get more keys than others and
+//! determine the rate, so the filter needs more and more bits. A cuckoo filter is smaller at such
+//! rates, and supports removal. For sets that never change, a ribbon filter is smaller at every
+//! rate, if a query may take ten times as long. For a few thousand keys, an exact table is as fast.
 //!
 //! `true` means that eight bits are set, by the key or by other keys of its block. `false` is
 //! certain. The rate is the mean over all blocks, and fuller blocks have a higher rate. Therefore
@@ -56,12 +56,12 @@ use super::sizing::{self, SizingError, classic, distinct, float};
 use super::words::{Words, count_ones, unite};
 
 /// Greatest number of blocks. With this limit, each block is selected by at least 16 of the 2³²
-/// values of the hash's high half. The numbers of values differ by at most one, so no block gets
-/// many more keys than others.
+/// values of the hash's high half. The numbers of values that select each block differ by at most
+/// one, so no block gets many more keys than others.
 const MAX_BLOCKS: u64 = 1 << 28;
 /// Lowest rate that `with_fpr` accepts. At this rate a block has about ten keys, so equal low
-/// halves of hashes (ten times 2⁻³²) add a fiftieth to the rate. At lower rates they would add
-/// more.
+/// halves of hashes (ten times 2⁻³²) add a fiftieth to the rate. At lower rates, equal low halves
+/// would add a greater share.
 const LEAST_FPR: f64 = 1e-7;
 
 /// The shape of a block: [`Bits512`] or [`Bits256`].
@@ -125,11 +125,11 @@ impl<B: BlockShape> SplitBlockFilter<B> {
     }
 
     /// Creates the smallest filter for `capacity` keys with a mean rate of at most `fpr`. More keys
-    /// can be inserted, and then raise the rate.
+    /// than `capacity` can be inserted, but they raise the rate.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, or is below 10⁻⁷, where keys with equal
-    /// low halves of the hash would exceed the rate. Also returns the errors of
+    /// low halves of the hash would add too much to the rate. Also returns the errors of
     /// [`with_blocks`](Self::with_blocks).
     pub fn with_fpr(capacity: u64, fpr: f64, hasher: KeyHasher) -> Result<Self, SizingError> {
         if fpr > 0.0 && fpr < LEAST_FPR {
@@ -148,7 +148,7 @@ impl<B: BlockShape> SplitBlockFilter<B> {
         let mut filter = Self::from_words(words, 0, hasher);
         let least = filter.ones().div_ceil(8);
         // Rounding must not go below the least number of keys that can have set the bits. The
-        // estimate itself does not, because `-ln(1 - x)` is at least `x`.
+        // estimate itself is not below this number, because `-ln(1 - x)` is at least `x`.
         filter.len = filter.estimated_len().map_or(least, |len| least.max(libm::round(len) as u64));
         filter
     }
@@ -181,8 +181,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> SplitBlockFilter<B, S> {
         self.blocks().len() as u64
     }
 
-    /// Prefetches the cache line that [`contains_hash`](Filter::contains_hash) will read. Used by
-    /// watch sets.
+    /// Prefetches the cache line that [`contains_hash`](Filter::contains_hash) will read. Watch
+    /// sets use this method.
     #[cfg(feature = "std")]
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
@@ -242,8 +242,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> Filter for SplitBlockFilter<B, S> {
     }
 
     /// Estimates the number of distinct keys from the fraction of bits that are not set. After `n`
-    /// keys its expected value is `(1 - 1/m)^n`: if the words of all blocks are stacked in eight
-    /// rows of `m` bits, each key sets one bit in each row.
+    /// keys the expected value of this fraction is `(1 - 1/m)^n`: if the words of all blocks are
+    /// stacked in eight rows of `m` bits, each key sets one bit in each row.
     fn estimated_len(&self) -> Option<f64> {
         distinct(self.fill(), 1.0 / float(self.num_blocks() * u64::from(B::WORD_BITS)))
     }

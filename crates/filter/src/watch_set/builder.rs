@@ -92,8 +92,8 @@ impl WatchSetBuilder {
     ///
     /// A shard is split when its number of keys is between `keys` and five thirds of `keys`. An
     /// addition that rebuilds a shard takes about a tenth of a microsecond for each of the shard's
-    /// keys. Each shard also takes some hundred bytes of memory, so small shards cost more. The
-    /// number is limited to the range from 16 to 2²⁴.
+    /// keys. Each shard also takes some hundred bytes of memory, so small shards cost more memory
+    /// per key. The number is limited to the range from 16 to 2²⁴.
     #[must_use]
     pub const fn shard_keys(mut self, keys: u64) -> Self {
         self.shard_keys = match keys {

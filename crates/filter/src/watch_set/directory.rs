@@ -128,19 +128,20 @@ impl<T> Directory<T> {
         prefix_range((self.stripe as u64) << depth | prefix, STRIPE_BITS + depth)
     }
 
-    /// Returns the first hash of the upper half of the part. `None` if the part must not be split
-    /// further.
+    /// Returns the first hash of the upper half of the part. Returns `None` if the part must not be
+    /// split further.
     pub(super) fn middle(&self, cell: CellId) -> Option<u64> {
         let Cell { depth, .. } = self.cells[cell.0];
         let range = self.range(cell);
         (depth < MAX_DEPTH).then(|| range.start() + (range.end() - range.start()) / 2 + 1)
     }
 
-    /// Splits a part: `lower` gets the hashes below its middle, and `upper` gets the others.
+    /// Splits a part: `lower` gets the hashes below the middle of the part, and `upper` gets the
+    /// others.
     pub(super) fn split(&mut self, cell: CellId, lower: T, upper: T) {
         if self.cells[cell.0].depth == self.bits {
-            // The part is already addressed by all bits of the directory. So the directory doubles,
-            // with one bit more.
+            // The part is already addressed by all bits of the directory. So the directory is
+            // doubled, and is then addressed by one more bit.
             self.slots = self.slots.iter().flat_map(|slot| [*slot, *slot]).collect();
             self.bits += 1;
         }
@@ -155,7 +156,7 @@ impl<T> Directory<T> {
     }
 
     /// Returns the buddy of a part: the part whose hashes differ only in the last shared bit.
-    /// `None` if these hashes are divided among several parts.
+    /// Returns `None` if the hashes of the buddy are divided among several parts.
     pub(super) fn buddy(&self, cell: CellId) -> Option<CellId> {
         let Cell { depth, prefix, .. } = self.cells[cell.0];
         let slot = (prefix ^ 1) << (self.bits - depth);

@@ -9,8 +9,8 @@ use chainsieve_lanes::names;
 pub enum WatchAnswer {
     /// The key is certainly not in the set.
     No,
-    /// The key may be in the set. The filters can't tell more, but the key store can
-    /// ([`confirm`](super::WatchSet::confirm)).
+    /// The key may be in the set. The filters can't decide whether the key is in the set, but the
+    /// key store can ([`confirm`](super::WatchSet::confirm)).
     Maybe,
     /// The key is certainly in the set.
     Yes,

@@ -4,21 +4,22 @@ use core::ops::RangeInclusive;
 
 /// The keys of a [`WatchSet`](super::WatchSet), with a reference count for each key.
 ///
-/// The set changes the store first and then follows its answer: a key is inserted into the filters
-/// when its count rises from zero to one, and removed from them when the count falls from one to
-/// zero. So the filters never insert a key twice, and never remove a key that they do not contain.
+/// The set changes the store first and then follows the store's answer: a key is inserted into the
+/// filters when its count rises from zero to one, and removed from the filters when the count falls
+/// from one to zero. So the filters never insert a key twice, and never remove a key that they do
+/// not contain.
 ///
 /// The set owns its store and calls it from several threads. The set makes no two concurrent calls
 /// of [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the
-/// top six bits of the hash divide all hashes into 64 stripes. The set also makes neither call
-/// while it [visits](Self::visit) a range of that stripe to build filters. [`holds`](Self::holds),
-/// [`len`](Self::len) and the visit of all hashes for an export may be called at any time, also
-/// during changes. If somebody else changes the store, the set may give wrong answers until it is
-/// [rebuilt](super::WatchSet::rebuild).
+/// top six bits of the hash divide all hashes into 64 stripes. While the set [visits](Self::visit)
+/// a range of a stripe to build filters, it calls neither of these two methods for that stripe.
+/// [`holds`](Self::holds), [`len`](Self::len) and the visit of all hashes for an export may be
+/// called at any time, even during changes. If somebody else changes the store, the set may give
+/// wrong answers until it is [rebuilt](super::WatchSet::rebuild).
 ///
 /// If a store panics, the set assumes that the requested change may have been made. The set then
-/// queries the store for every answer in that stripe, until the next change there rebuilds the
-/// filters.
+/// answers all queries for keys of that stripe from the store, until the next change in the stripe
+/// rebuilds the filters.
 ///
 /// Hashes are computed by the [`KeyHasher`](crate::KeyHasher) of the set. A store that survives a
 /// restart and finds its keys by these hashes needs a hasher with an explicit key.
@@ -26,8 +27,8 @@ pub trait KeyStore: Sync {
     /// The error type of the store.
     type Error;
 
-    /// `true` if [`holds`](Self::holds) answers from memory. A small set then queries the store
-    /// directly. Otherwise a small set stores a copy of the keys.
+    /// `true` if [`holds`](Self::holds) answers from memory. If the value is `true`, a small set
+    /// queries the store directly. If the value is `false`, a small set stores a copy of the keys.
     const IN_MEMORY: bool = false;
 
     /// Increments the reference count of a key.
@@ -76,8 +77,8 @@ pub trait KeyStore: Sync {
 pub enum Kept<'k> {
     /// The bytes of the key.
     Key(&'k [u8]),
-    /// Only the hash of the key. A hash is sufficient to rebuild filters, but neither for an exact
-    /// table nor for an export under another hasher.
+    /// Only the hash of the key. A hash is sufficient to rebuild filters, but not to build an exact
+    /// table or to export the set under another hasher.
     Hash(u64),
 }
 

@@ -13,7 +13,7 @@ pub(super) const MAX_KEY_BYTES: usize = u16::MAX as usize;
 const MANY: u8 = u8::MAX;
 /// A length byte for all lengths of 255 and above, which are stored in the next two bytes.
 const LONG: u8 = u8::MAX;
-/// Number of bytes of removed keys that does not justify a compaction.
+/// Greatest number of bytes of removed keys for which a table is never compacted.
 const FEW_BYTES: usize = 4096;
 
 /// The reason why a key can't be stored.
@@ -245,7 +245,7 @@ impl KeyTable {
         copy
     }
 
-    /// Adds the keys of a table that has no key in common with this one.
+    /// Adds the keys of another table, which has no key in common with this table.
     pub(super) fn append(
         &mut self,
         other: &Self,

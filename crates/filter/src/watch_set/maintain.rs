@@ -1,8 +1,8 @@
 //! Building, growing, shrinking and rebuilding the shards of a watch set.
 //!
-//! All of these run under the writer lock of the stripe, and read the keys from the store.
-//! Meanwhile readers query the old filters. Readers are blocked only while the new filters replace
-//! the old ones.
+//! All of these operations run under the writer lock of the stripe, and read the keys from the
+//! store. Meanwhile readers query the old filters. Readers are blocked only while the new filters
+//! replace the old ones.
 #![expect(clippy::cast_precision_loss, reason = "counts become shares")]
 
 use alloc::vec::Vec;
@@ -49,8 +49,8 @@ impl<S: KeyStore> Drop for Writing<'_, S> {
 impl<S: KeyStore> WatchSet<S> {
     /// Returns `true` if a shard with this many keys must be split.
     ///
-    /// The threshold is between one and five thirds of `shard_keys` and depends on the shard's
-    /// range. So shards that grow evenly are not all split at the same time.
+    /// The threshold is between `shard_keys` and five thirds of `shard_keys`, and depends on the
+    /// shard's range. So shards that grow evenly are not all split at the same time.
     fn is_too_large(&self, keys: u64, range: &RangeInclusive<u64>) -> bool {
         let least = self.shard_keys as f64;
         keys as f64 > least + least * stagger(range) * (2.0 / 3.0)
@@ -73,7 +73,7 @@ impl<S: KeyStore> WatchSet<S> {
     /// Takes the lock that the writers of a stripe need.
     ///
     /// If a writer panicked (in the store), the store answers the stripe's queries until the stripe
-    /// was rebuilt. This method rebuilds it.
+    /// is rebuilt. This method rebuilds such a stripe.
     pub(super) fn lock(&self, stripe: usize) -> Result<Writing<'_, S>, WatchError<S::Error>> {
         let locked = self.stripes[stripe].writer.lock();
         let (is_poisoned, guard) = match locked {
@@ -117,8 +117,8 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(hashes)
     }
 
-    /// Copies the store's keys of a stripe into a table. `None` if the store provides only hashes,
-    /// or if a key does not fit.
+    /// Copies the store's keys of a stripe into a table. Returns `None` if the store provides only
+    /// hashes, or if a key does not fit into the table.
     fn table(&self, stripe: usize) -> Result<Option<KeyTable>, WatchError<S::Error>> {
         let (range, hasher) = (stripe_range(stripe), self.shape.hasher);
         let (mut table, mut is_whole) = (KeyTable::default(), true);

@@ -6,9 +6,9 @@
 //! readers and one for its writers. Further bits select one of the stripe's shards (extendible
 //! hashing), of about 25,000 keys each. A shard has two filters: a
 //! [`SplitBlockFilter512`](super::split_block::SplitBlockFilter512), called the gate, and a
-//! [`CuckooFilter16`](super::cuckoo::CuckooFilter16). The gate reads one cache line and rejects
+//! [`CuckooFilter16`](super::cuckoo::CuckooFilter16). The gate reads one cache line, and rejects
 //! 99 % of the keys that are not in the set. The cuckoo filter reads two cache lines and rejects
-//! all but one in ten thousand of the others.
+//! all but one in ten thousand of the keys that pass the gate wrongly.
 //!
 //! Each of the two filters hashes the key's hash again, in a different way. The bits that selected
 //! the shard are equal for all of its keys, so they must not be used within the shard. If both
@@ -17,16 +17,17 @@
 //!
 //! The keys of a filter can't be listed, so a filter can't grow by itself. Instead, a shard is
 //! rebuilt from its keys in the store with another size. Meanwhile readers query the old shard.
-//! Then the new shard replaces it.
+//! Then the new shard replaces the old shard.
 //!
 //! # Why a "no" is certain
-//! A cuckoo filter wrongly answers "no" after the removal of a key that was not in it, and when a
-//! key is inserted more often than it has slots for. Here the store's reference count determines
-//! what is inserted (when the count rises from zero to one) and removed (when it falls from one to
-//! zero), under one lock with the filters. Everything that can fail is done before the store
-//! changes, or its failure does no harm: a hash that does not fit into the cuckoo filter is stored
-//! beside it. If a store panics during a change, the set queries the store directly from that
-//! moment on, until the filters are rebuilt.
+//! A cuckoo filter wrongly answers "no" after the removal of a key that was not in it, and after a
+//! key was inserted more often than there are slots for it. In a watch set, the store's reference
+//! count determines when a key is inserted into the filters (when the count rises from zero to one)
+//! and when it is removed (when the count falls from one to zero). The store and the filters change
+//! under one lock. Everything that can fail is done before the store changes, or its failure does
+//! no harm: a hash that does not fit into the cuckoo filter is stored beside the filter. If a store
+//! panics during a change, the set queries the store directly from that moment on, until the
+//! filters are rebuilt.
 
 mod builder;
 mod directory;
@@ -64,22 +65,22 @@ use shard::{SHRUNK, Shape, Shard};
 ///
 /// - **Small sets** (by default up to 100,000 keys) are exact tables. The answers of a small set
 ///   are [`WatchAnswer::Yes`] or [`WatchAnswer::No`], and [`is_exact`](Self::is_exact) returns `true`.
-/// - **Large sets** are filters. [`WatchAnswer::No`] is certain. [`WatchAnswer::Maybe`] is wrong for about
-///   one in a million of the keys that are not in the set. The filters take 27 to 30 bits per key
-///   in addition to the keys, whether the set was built at once, grew or shrank.
-///   [`confirm_batch`](Self::confirm_batch) looks up the keys that the filters may contain, and so
-///   is exact.
+/// - **Large sets** are filters. [`WatchAnswer::No`] is certain. [`WatchAnswer::Maybe`] is wrong
+///   for about one in a million of the keys that are not in the set. The filters take 27 to 30 bits
+///   per key in addition to the keys, whether the set was built at once, grew or shrank.
+///   [`confirm_batch`](Self::confirm_batch) looks up the keys that the filters may contain, so its
+///   answers are exact.
 /// - **Keys** are reference-counted: a key that was added twice must be removed twice. The keys are
-///   stored in the set ([`KeptKeys`]: their bytes and about ten more per key) or by the caller
-///   ([`KeyStore`]).
+///   stored in the set ([`KeptKeys`]: their bytes and about ten more bytes per key) or by the
+///   caller ([`KeyStore`]).
 /// - **Threads**: every method takes `&self`. The readers of a stripe share a lock. A writer takes
 ///   this lock exclusively for one insertion or one replacement of filters. Up to 64 writers work
 ///   at the same time. A key that stays in the set is found at every moment.
 /// - **Pauses**: an addition that rebuilds a shard takes one or two milliseconds. Readers do not
-///   wait for it.
+///   wait for this rebuild.
 /// - **Removals** leave bits in the gates. So more keys pass a gate wrongly, but the cuckoo filters
-///   still reject them. A gate is rebuilt before three times as many keys pass it wrongly as pass a
-///   full gate.
+///   still reject them. A gate is rebuilt before the number of keys that pass it wrongly is three
+///   times that of a full gate.
 ///
 /// **When to use it.** If the keys change, most queries are for keys that are not in the set, and
 /// each false positive costs a database look-up.
@@ -111,7 +112,7 @@ pub struct WatchSet<S: KeyStore = KeptKeys> {
     exact_up_to: u64,
     /// Number of keys up to which a shard is not split.
     shard_keys: u64,
-    /// `true` if stripes are to be rebuilt as exact ones.
+    /// `true` if stripes are to be rebuilt as exact tables.
     is_small: AtomicBool,
     /// Lock for changing `is_small` and then all stripes.
     mode: Mutex<()>,
@@ -128,7 +129,7 @@ struct Stripe {
 
 /// The structure that answers the queries of a stripe.
 enum Body {
-    /// No structure of its own: the store answers.
+    /// The stripe has no structure of its own: the store answers the queries.
     InStore,
     /// An exact copy of the store's keys, for stores that are not in memory.
     Exact(KeyTable),
@@ -155,7 +156,7 @@ impl Default for WatchSet {
 }
 
 impl WatchSet<KeptKeys> {
-    /// Returns the reference count of a key: the number of its additions minus that of its
+    /// Returns the reference count of a key: the number of its additions minus the number of its
     /// removals.
     pub fn count(&self, key: &[u8]) -> u64 {
         self.store.count(key)
@@ -245,8 +246,8 @@ impl<S: KeyStore> WatchSet<S> {
                 if let Body::Exact(table) = body
                     && table.push(hash, key, 1, hash_of).is_err()
                 {
-                    // The table can't take the key. The store has the key, so it answers from now
-                    // on.
+                    // The table can't store the key. The store has the key, so the store answers
+                    // from now on.
                     *body = Body::InStore;
                 }
             }
@@ -276,7 +277,7 @@ impl<S: KeyStore> WatchSet<S> {
         let _writer = self.lock(stripe)?;
         match self.store.release(hash, key).map_err(WatchError::Store)? {
             Released::Unknown => return Err(WatchError::Unknown),
-            // Other references to the key remain, so the filters must still contain it.
+            // Other references to the key remain, so the filters must still contain the key.
             Released::StillHeld => return Ok(Removed::StillHeld),
             Released::Last => {}
         }
@@ -288,8 +289,8 @@ impl<S: KeyStore> WatchSet<S> {
             Body::Shards(shards) => {
                 let cell = shards.cell_of(hash);
                 let shard = shards.part_mut(cell);
-                // If the filters do not contain the key, somebody changed the store without the
-                // set. Rebuilding the shard makes the filters correct again.
+                // If the filters do not contain the key, somebody changed the store directly, and
+                // not through the set. Rebuilding the shard makes the filters correct again.
                 let is_unknown = shard.remove(hash).is_err();
                 let keys = shard.keys();
                 is_spoiled = is_unknown || shard.is_spoiled();
@@ -312,7 +313,7 @@ impl<S: KeyStore> WatchSet<S> {
         self.ask(key).may_contain()
     }
 
-    /// Queries a key. The answer tells whether it is certain.
+    /// Queries a key. The answer is certain, except for [`WatchAnswer::Maybe`].
     pub fn ask(&self, key: &[u8]) -> WatchAnswer {
         self.ask_hashed(self.shape.hasher.hash(key), key)
     }

@@ -17,7 +17,7 @@ const CHUNK: usize = 32;
 pub struct Hit {
     /// Index of the key in the batch.
     pub index: usize,
-    /// `true` if the key is certainly in the set. `false` if it may be in the set.
+    /// `true` if the key is certainly in the set, `false` if the key may be in the set.
     pub is_certain: bool,
 }
 
@@ -46,8 +46,8 @@ impl Probe {
 }
 
 impl<S: KeyStore> WatchSet<S> {
-    /// Queries a batch of keys, and returns the keys that may be in the set, ordered by index. All
-    /// other keys are certainly not in the set.
+    /// Queries a batch of keys, and returns the keys that may be in the set, ordered by index. Keys
+    /// that are not returned are certainly not in the set.
     ///
     /// On large sets a batch is much faster than single queries: every lock is taken once, and the
     /// memory of later keys is prefetched while earlier keys are tested.
@@ -144,7 +144,7 @@ impl<S: KeyStore> WatchSet<S> {
             if hit.is_certain {
                 return true;
             }
-            // Every hit that stays was confirmed by the store.
+            // Every hit that is kept has been confirmed by the store.
             hit.is_certain = true;
             match self.store.holds(hashes[hit.index], keys[hit.index].as_ref()) {
                 Ok(holds) => holds,
@@ -175,8 +175,8 @@ fn sort_by_stripe(hashes: &[u64], order: &mut Vec<u32>) -> [usize; STRIPES] {
     for count in &mut ends {
         end += core::mem::replace(count, end);
     }
-    // `ends` now contains the start of each group. Each start advances with every index, and
-    // finally becomes the end.
+    // `ends` now contains the start of each group. The start of a group advances with every index
+    // that is written, and finally is the end of the group.
     order.clear();
     order.resize(hashes.len(), 0);
     for (index, hash) in (0..len).zip(hashes) {

@@ -19,15 +19,15 @@ const HEADROOM: f64 = 0.1;
 /// Number of gate bits per key of the capacity. Together with the 17.02 bits of the cuckoo filter
 /// and the headroom, a shard takes at most 29.2 bits per key.
 const GATE_BITS: f64 = 9.5;
-/// Least fraction of the capacity that is used, below which a shard is rebuilt smaller. With this
-/// value a shard takes at most 29.8 bits per key.
+/// Least number of keys as a fraction of the capacity: a shard with fewer keys is rebuilt with a
+/// smaller capacity. With this value a shard takes at most 29.8 bits per key.
 const MIN_FILL: f64 = 0.89;
 /// Fraction of the usual headroom for a shard that is rebuilt because it shrank. The small headroom
 /// lets the shard shrink further for a while before the next rebuild.
 pub(super) const SHRUNK: f64 = 0.25;
-/// Least capacity of a shard. A smaller one would save too little memory.
+/// Least capacity of a shard. A smaller capacity would save too little memory.
 const MIN_CAPACITY: u64 = 64;
-/// Number of stashed hashes that does not justify a rebuild.
+/// Greatest length of a stash that never causes a rebuild.
 const SHORT_STASH: usize = 8;
 /// Number of attempts to build filters without a long stash.
 const BUILDS: u32 = 3;
@@ -83,8 +83,8 @@ impl Shard {
         let mut capacity = ((len + len * HEADROOM * headroom).ceil() as u64).max(MIN_CAPACITY);
         let mut built = Self::build_with(hashes, capacity, shape)?;
         for _ in 1..BUILDS {
-            // Queries search the stash one hash after another. A short stash costs little. For a
-            // longer one, the filters are built again with more room.
+            // Queries search the stash one hash after another. A short stash costs little. If the
+            // stash is longer, the filters are built again with more room.
             if built.stash.len() <= SHORT_STASH {
                 break;
             }
@@ -127,8 +127,8 @@ impl Shard {
         }
         let mut next = 0;
         while let Err(full) = shard.cuckoo.insert_batch(&mixed[next..]) {
-            // The hash that does not fit goes to the stash, and the insertion continues with the
-            // next one.
+            // The hash that does not fit is stored in the stash, and the insertion continues with
+            // the next hash.
             next += full.inserted;
             shard.stash.push(hashes[next]);
             next += 1;
@@ -252,8 +252,7 @@ impl Shard {
         self.gate.as_ref().map_or(1.0, Filter::expected_fpr)
     }
 
-    /// Returns the fraction of the keys that passed the gate wrongly which the cuckoo filter
-    /// accepts as well.
+    /// Returns the probability that the cuckoo filter accepts a key that passed the gate wrongly.
     pub(super) fn cuckoo_fpr(&self) -> f64 {
         self.cuckoo.expected_fpr()
     }

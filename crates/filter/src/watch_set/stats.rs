@@ -26,24 +26,25 @@ pub struct WatchStats {
     pub cuckoo_bits: u64,
     /// Size in bits of everything but the store: filters, copied keys and directories.
     pub total_bits: u64,
-    /// Total capacity of all shards in keys. If all shards fill evenly, no shard grows before the
+    /// Total capacity of all shards, in keys. If all shards fill evenly, no shard grows before the
     /// set has this many keys.
     pub capacity: u64,
     /// Number of removed keys whose bits are still in the gates.
     pub stale: u64,
     /// Number of hashes that did not fit into the cuckoo filters.
     pub stashed: u64,
-    /// Mean load of the cuckoo filters, weighted by their size. 0 if the set has none.
+    /// Mean load of the cuckoo filters, weighted by their size. The load is 0 if the set has no
+    /// cuckoo filters.
     pub load: f64,
-    /// Fraction of the keys outside the set that pass the gates. 0 if the set is exact.
+    /// Fraction of the keys outside the set that pass the gates, or 0 if the set is exact.
     pub gate_fpr: f64,
-    /// False-positive rate: the fraction of the keys outside the set that are reported as hits. 0
-    /// if the set is exact.
+    /// False-positive rate: the fraction of the keys outside the set that are reported as hits, or
+    /// 0 if the set is exact.
     pub fpr: f64,
 }
 
 impl WatchStats {
-    /// Returns the memory beside the store, in bits per key.
+    /// Returns the memory of everything but the store, in bits per key.
     pub fn bits_per_key(&self) -> f64 {
         self.total_bits as f64 / self.keys.max(1) as f64
     }
@@ -167,8 +168,8 @@ impl<S: KeyStore> WatchSet<S> {
         stats
     }
 
-    /// Returns the statistics of every shard, in the order of their hashes. Empty if the set is
-    /// exact.
+    /// Returns the statistics of every shard, in the order of their hashes. The result is empty if
+    /// the set is exact.
     pub fn shard_stats(&self) -> Vec<ShardStats> {
         (0..STRIPES).flat_map(|stripe| self.stripe_stats(stripe)).collect()
     }

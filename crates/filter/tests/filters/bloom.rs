@@ -246,7 +246,7 @@ fn batches_answer_as_one_by_one() {
         assert_eq!(filter, by_one);
         sliced.insert_batch(&keys).unwrap();
         wider.insert_batch(&keys.iter().map(|key| wide(*key)).collect::<Vec<_>>()).unwrap();
-        // Alternate keys and strangers, in every length around the chunk length of the batch.
+        // Keys and strangers alternate, in batches of every length around the length of a chunk.
         let mixed: Vec<u64> = keys.iter().zip(&others).flat_map(|(a, b)| [*a, *b, !*a]).collect();
         for len in (0..200).chain([1_000, mixed.len()]) {
             let batch = &mixed[..len];
@@ -263,7 +263,8 @@ fn batches_answer_as_one_by_one() {
     }
 }
 
-/// Filters larger than the CPU's caches are queried in rounds; the answers must be the same.
+/// Filters larger than the CPU's caches are queried in rounds; the answers must be the same as
+/// those of single queries.
 #[test]
 fn batches_of_large_filters_answer_as_one_by_one() {
     for (hash_funcs, keys) in [(1, 500_000), (7, 2_000_000), (10, 1_500_000), (17, 800_000)] {
@@ -309,9 +310,9 @@ fn an_empty_filter_is_empty() {
     assert!(<BloomFilter>::with_bits(64, u32::MAX, HASHER).is_err());
     assert!(<PartitionedBloomFilter>::with_slices(0, 3, HASHER).is_err());
     assert!(<AtomicBloomFilter>::with_bits(0, 3, HASHER).is_err());
-    // A filter sized for no keys still has room for one.
+    // A filter sized for no keys still has room for one key.
     assert!(<BloomFilter>::with_fpr(0, 0.01, HASHER).unwrap().num_bits() >= 10);
-    // With every bit set, everything may be in the filter, and the number of keys can't be
+    // With every bit set, every key may be in the filter, and the number of keys can't be
     // estimated.
     let mut full = <BloomFilter>::with_bits(8, 2, HASHER).unwrap();
     full.insert_batch(&hashes(1, 1_000)).unwrap();
@@ -351,7 +352,8 @@ fn counts_are_estimated() {
             assert!((estimate / at as f64 - 1.0).abs() < 0.02, "{estimate} of {at}");
         }
         filter.insert_hash(key).unwrap();
-        // Insert the key again: `len` counts it twice, the estimate from the bits counts it once.
+        // The key is inserted again: `len` counts the key twice, but the estimate from the bits
+        // counts it once.
         filter.insert_hash(key).unwrap();
     }
     let estimate = filter.estimated_len().unwrap();

@@ -121,14 +121,14 @@ fn hostile_bytes_are_refused_or_a_filter() {
     });
 }
 
-/// Impossible parameters are rejected with their own error, before any memory is allocated.
+/// Impossible parameters are rejected with a specific error, before any memory is allocated.
 #[test]
 fn impossible_parameters_are_refused() {
     let bytes = classic().encode().unwrap();
     let decode = |params| <BloomFilter>::decode(&with_params(&bytes, params));
     let (bits, k) = (classic().num_bits(), u64::from(classic().hash_funcs()));
     assert_eq!(decode([bits, k, 0]), Ok(classic()));
-    // Zero bits: Bitcoin Core once divided by this number (CVE-2013-5700).
+    // A filter of zero bits: Bitcoin Core once divided by the number of bits (CVE-2013-5700).
     assert!(matches!(decode([0, k, 0]), Err(DecodeError::Parameter { value: 0, .. })));
     // Numbers of hash functions that overflow when one is added, as happened in `fastbloom`.
     for hash_funcs in [0, 129, u32::MAX.into(), 1 << 32, (1 << 32) | k, u64::MAX] {
@@ -146,14 +146,14 @@ fn impossible_parameters_are_refused() {
     }
     assert!(matches!(decode([bits - 64, k, 0]), Err(DecodeError::TooLong { .. })));
     assert!(matches!(decode([bits, k, 1]), Err(DecodeError::NotZero(_))));
-    // All bits of the last word are set here. If the header claims a few bits fewer, set bits
-    // follow the end.
+    // All bits of the last word are set here. If the header claims a few bits fewer, there are set
+    // bits after the claimed end.
     let mut full = <BloomFilter>::with_bits(128, 2, HASHER).unwrap();
     full.insert_batch(&hashes(1, 2_000)).unwrap();
     let error = <BloomFilter>::decode(&with_params(&full.encode().unwrap(), [120, 2, 0]));
     assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
-    // Numbers of keys: 0 and 1 are too few to have set these bits. An empty filter must claim no
-    // keys.
+    // The header claims different numbers of keys: 0 and 1 keys are too few to have set these bits.
+    // An empty filter must claim no keys.
     for (len, is_right) in [(0, false), (1, false), (99, true), (u64::MAX, true)] {
         let mut bytes = bytes.clone();
         bytes[32..40].copy_from_slice(&u64::to_le_bytes(len));
@@ -190,7 +190,7 @@ fn kinds_and_hashes_are_not_mixed_up() {
 }
 
 /// A few bytes that decode to an enormous filter are decompressed only if the caller's limit allows
-/// it.
+/// so large a filter.
 #[test]
 fn codes_are_no_bombs() {
     let bytes = CompressedBloomFilter::of(&sparse()).encode().unwrap();
@@ -203,8 +203,8 @@ fn codes_are_no_bombs() {
     let huge = CompressedBloomFilter::decode(&huge).expect("only sparser");
     assert_eq!(huge.num_bits(), 1 << 50);
     assert!(huge.open(1 << 40).is_err() && huge.coded_bits() < 2_000);
-    // More set bits than are coded, and more than the filter has bits; a Rice parameter that is too
-    // large.
+    // The header claims more set bits than the code contains, or more set bits than the filter has
+    // bits, or a Rice parameter that is too large.
     for num_set in [params[2] + 1, 6_101, 6_102, u64::MAX] {
         let bytes = with_params(&bytes, [6_101, params[1], num_set]);
         let error = CompressedBloomFilter::decode(&bytes);
@@ -224,7 +224,7 @@ fn codes_are_no_bombs() {
             CompressedBloomFilter::decode(&with_params(&bytes, [6_101, shape, params[2]])).is_err()
         );
     }
-    // Only ones: a unary number that does not end.
+    // The code has only ones, which are a unary number that does not end.
     let mut ones = bytes;
     let end = ones.len() - 8;
     ones[64..end].fill(0xff);
@@ -280,7 +280,7 @@ fn slices_of_wide_hashes_are_not_read_as_of_narrow_ones() {
     parameter(PartitionedBloomFilterRef::<u64>::view(view).map(drop));
 }
 
-/// A key count from untrusted bytes does not wrap when keys are added.
+/// A number of keys from untrusted bytes does not overflow when keys are added.
 #[test]
 fn shared_filters_count_to_the_end() {
     let mut bytes = classic().encode().unwrap();
@@ -306,7 +306,7 @@ fn codes_end_with_the_last_gap() {
     mend(&mut hidden);
     let error = CompressedBloomFilter::decode(&hidden);
     assert!(matches!(error, Err(DecodeError::NotZero(_))), "{error:?}");
-    // One extra word of zeros, and a length that includes it.
+    // The code has an extra word of zeros, and its length includes this word.
     let mut longer = bytes;
     let end = longer.len() - 8;
     longer.splice(end..end, [0; 8]);

@@ -12,13 +12,13 @@ use crate::key_families::{Family, SEEDS};
 use testkit::assert_rate;
 use testkit::split_mix;
 
-/// Returns keys of a family that are not among the inserted ones.
+/// Returns keys of a family that are not among the inserted keys.
 fn strangers(family: Family, seed: u64, count: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..count).map(move |at| family.key(seed, (1 << 40) + at))
 }
 
-/// Each instance has its own set bits and so its own rate. Given those bits, the number of hits is
-/// binomial.
+/// Each instance has its own set bits and so its own rate. For an instance with given set bits, the
+/// number of hits is binomially distributed.
 #[test]
 fn rates_are_those_of_the_bits() {
     for (n, fpr, probes) in [(50, 0.02, 6_000), (3_000, 0.01, 10_000), (20_000, 0.001, 100_000)] {
@@ -174,8 +174,8 @@ impl Set for DoubleHashing {
     }
 }
 
-/// Returns the mean rate that random positions would have with as many bits set, and the hits and
-/// probes over all instances.
+/// Returns the mean rate that random positions would have with as many bits set, and the total
+/// numbers of hits and probes of all instances.
 fn simulate<S: Set>(
     hash_funcs: u32,
     keys: u64,
@@ -197,8 +197,8 @@ fn simulate<S: Set>(
     (rates / instances as f64, hits, instances * probes)
 }
 
-/// The positions behave like random ones in small filters, where double hashing does not. The same
-/// test rejects double hashing.
+/// In small filters, the positions behave like random positions, unlike those of double hashing.
+/// The same test rejects double hashing.
 #[test]
 fn positions_are_as_good_as_random() {
     for (m, k, n, probes) in [
@@ -225,8 +225,8 @@ fn positions_are_as_good_as_random() {
                 is_odd,
             });
             let fits = std::panic::catch_unwind(|| assert_rate("", double.0, double.1, double.2));
-            // An odd step avoids the progressions that repeat early: with few positions per key it
-            // passes the test.
+            // An odd step avoids the progressions that repeat early: with few positions per key,
+            // double hashing with an odd step passes the test.
             assert!(
                 fits.is_err() || is_odd && k < 14,
                 "m = {m}, k = {k}, odd {is_odd}: {double:?}"

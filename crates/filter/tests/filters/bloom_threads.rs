@@ -50,7 +50,8 @@ fn threads_insert_into_the_same_words() {
 }
 
 /// When several threads insert the same key, each bit is set by exactly one of them. So at least
-/// one thread learns that the key is new. Once the key is present, no thread does.
+/// one thread learns that the key is new. Once the key is present, no thread is told that the key
+/// is new.
 #[test]
 fn a_key_is_new_once() {
     for round in 0..300 {
@@ -68,7 +69,7 @@ fn a_key_is_new_once() {
             });
             news.into_iter().filter(|is_new| *is_new).count()
         };
-        // A key has four bits, so at most four threads set one first.
+        // A key has four bits, so at most four threads can be the first to set one of its bits.
         assert!((1..=4).contains(&told(&filter)));
         assert_eq!(told(&filter), 0);
     }
@@ -114,8 +115,8 @@ fn a_shared_filter_is_emptied() {
     assert!(!filter.contains(b"key") && filter.is_empty() && filter.fill() == 0.0);
 }
 
-/// A filter that is encoded or copied while another thread inserts can be decoded: its count is at
-/// least the number of keys that its bits require.
+/// A filter that is encoded or copied while another thread inserts can be decoded: the count of the
+/// copy is at least the number of keys that the set bits require.
 #[test]
 fn filters_are_encoded_while_threads_insert() {
     for round in 0..400 {

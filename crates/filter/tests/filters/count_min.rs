@@ -1,5 +1,5 @@
-//! Count-Min sketches: estimates are never too low, and too high as rarely as theory predicts; and
-//! their bytes.
+//! Count-Min sketches: estimates are never too low, and are too high as rarely as theory predicts.
+//! The encoded bytes are also tested.
 
 use std::collections::HashMap;
 
@@ -123,7 +123,8 @@ fn strangers_are_too_high_as_often_as_theory_says() {
         for key in 0..5_000_u64 {
             ours.add(&key.to_le_bytes(), 1);
         }
-        // The share of counters that are not zero, and the rate that this sketch has because of it.
+        // The share of counters that are not zero, and the false-positive rate of this sketch that
+        // follows from the share.
         let occupied = (ours.fill() * 3_000.0).round();
         let fill = 1.0 - (5_000.0 * (-0.001_f64).ln_1p()).exp();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -149,8 +150,8 @@ fn strangers_are_too_high_as_often_as_theory_says() {
     }
 }
 
-/// The bound that the type promises: of 20,000 keys, at most a share of `δ` is too high by more
-/// than `ε` times the total. With rows one tenth as wide, the bound is broken.
+/// The bound that the type promises: of 20,000 estimates, at most a share of `δ` is too high by
+/// more than `ε` times the total. With rows one tenth as wide, the bound is broken.
 #[test]
 fn the_error_is_within_its_bound() {
     for update in UPDATES {
@@ -174,7 +175,7 @@ fn the_error_is_within_its_bound() {
 }
 
 /// Keys whose counts are just above the bound make a stranger's error as likely as possible. In
-/// each row its chance is 1 - (1 - 1/272)^90 = 28 %, and theory allows 1/e.
+/// each row the chance of such an error is 1 - (1 - 1/272)^90 = 28 %, and theory allows 1/e.
 #[test]
 fn errors_are_nearly_as_likely_as_the_theory_allows() {
     for update in UPDATES {
@@ -234,8 +235,8 @@ fn a_plain_merge_is_the_sketch_of_both_streams() {
     }
 }
 
-/// A conservative merge differs from the sketch of both streams. The estimates of the merged sketch
-/// lie between the count and the estimate of plain updates.
+/// A conservative merge differs from the sketch of both streams. Each estimate of the merged sketch
+/// lies between the true count and the estimate with plain updates.
 #[test]
 fn a_conservative_merge_stays_an_upper_bound() {
     let [mut ours, mut theirs, mut both] = [(); 3].map(|()| sketch(200, 4, UPDATES[1]));
@@ -367,8 +368,8 @@ fn hostile_bytes() {
         [269, 5 | conservative << 1, 0],
         [269, u64::MAX, 0],
         [269, 5 | conservative, 1],
-        // Claiming plain updates: then every addition is counted in every row, which these counters
-        // contradict.
+        // The header claims plain updates, which count every addition in every row. The counters
+        // contradict this claim.
         [269, 5, 0],
     ] {
         let error = decode(params).expect_err("other parameters");
@@ -380,7 +381,7 @@ fn hostile_bytes() {
         assert!(matches!(error, DecodeError::Truncated { .. }), "{params:?}: {error:?}");
     }
     assert!(matches!(decode([269, 4 | conservative, 0]), Err(DecodeError::TooLong { .. })));
-    // Other totals of the counts, and bits after the last counter.
+    // The header claims other sums of the counts, or bits after the last counter are set.
     let changed = |at: usize, value: u32| {
         let mut bytes = bytes.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

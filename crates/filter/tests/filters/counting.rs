@@ -56,7 +56,7 @@ fn rates() {
     {
         let size = size(n, fpr);
         let design = design_fpr(n, size);
-        // Small filters have few sizes to choose from.
+        // For few keys there are few possible sizes to choose from.
         let least = if n < 1_000 { 0.85 } else { 0.99 };
         assert!(design <= fpr && design > fpr * least, "{size:?} has {design}");
         for family in Family::ALL {
@@ -71,7 +71,8 @@ fn rates() {
                 expected += filter.expected_fpr() / SEEDS.len() as f64;
             }
             assert_rate(&format!("{family:?} of {n} at {fpr}"), expected, hits, total);
-            // Filters of a few hundred keys differ from each other, large ones hardly.
+            // Filters of a few hundred keys differ from each other, but large filters hardly
+            // differ.
             let tolerance = if n < 1_000 { 0.15 } else { 0.03 };
             let off = (expected / design - 1.0).abs();
             assert!(off < tolerance, "{family:?} of {n}: {expected} by bits, {design} by design");
@@ -97,8 +98,9 @@ fn sizing_is_exact_for_small_filters() {
 
 #[test]
 fn sizes() {
-    // Computed by a separate program: a Poisson mixture over 128 positions. The classic formula
-    // gives 38.4, 57.5 and 76.7 bits; blocks need more.
+    // These figures were computed by a separate program as a Poisson mixture over 128 positions.
+    // The classic formula gives 38.4, 57.5 and 76.7 bits per key, but filters with blocks need
+    // more.
     let table = [
         (1e-2, 43.389_26, 6),
         (1e-3, 76.046_82, 8),
@@ -147,8 +149,9 @@ fn all_keys_out_is_empty_again() {
     assert_eq!((filter.len(), filter.fill(), filter.expected_fpr()), (0, 0.0, 0.0));
 }
 
-/// A counter that had reached its limit must not count down again: in a version of
-/// `fastfilter_java` it did, and keys that were present were no longer found.
+/// A counter that has reached its limit must not be decremented again: in a version of
+/// `fastfilter_java` such counters were decremented, and keys that were present were no longer
+/// found.
 #[test]
 fn counters_stay_at_fifteen() {
     let hasher = KeyHasher::xxh3(5);
@@ -235,8 +238,8 @@ fn an_absent_key_is_refused_and_nothing_changes() {
     assert_eq!(filter, before);
 }
 
-/// Compares the predicted number of counters at fifteen with filters that are overfull enough to
-/// have some.
+/// Compares the predicted number of counters at fifteen with the measured number, in filters that
+/// are overfull enough to have such counters.
 #[test]
 fn overflow_is_as_expected() {
     let size = (400, 4);
@@ -253,7 +256,7 @@ fn overflow_is_as_expected() {
             })
             .sum();
         let counters = 4 * size.0 * 128;
-        // The counters of a block are not fully independent, but nearly enough for this test.
+        // The counters of a block are not fully independent, but independent enough for this test.
         let share = expected / (size.0 * 128) as f64;
         assert_rate(&format!("{n} keys"), share, found, counters);
     }

@@ -25,7 +25,7 @@ fn with_buckets<const BITS: u32>(buckets: u64) -> CuckooFilter<BITS> {
     CuckooFilter::with_buckets(buckets, hasher()).expect("memory")
 }
 
-/// Few buckets, so that sequences also reach a full filter.
+/// Runs the laws on a filter with few buckets, so that some sequences fill the filter.
 fn laws_hold<const BITS: u32>(buckets: u64, keys: u16, most_copies: u32) {
     Laws::new(move || with_buckets::<BITS>(buckets))
         .keys(keys)
@@ -48,7 +48,7 @@ fn the_laws_hold() {
     laws_hold::<16>(50, 12, 8);
 }
 
-/// The load that sizes are planned for is reached without a spare bucket and without a refused key.
+/// The planned load of 94 % is reached without spare buckets, and no key is refused.
 #[test]
 fn a_load_of_94_percent_is_reached() {
     fn fill<const BITS: u32>(n: u64, seed: u64) {
@@ -70,7 +70,8 @@ fn a_load_of_94_percent_is_reached() {
     for n in [1_000, 10_000, 100_000, 1_000_000] {
         for seed in SEEDS {
             fill::<16>(n, seed);
-            // The widths differ in the fingerprints that can be moved, not in how they are moved.
+            // The width determines which fingerprints can be moved, but not how fingerprints are
+            // moved.
             if n <= 100_000 {
                 fill::<8>(n, seed);
                 fill::<12>(n, seed);
@@ -90,7 +91,8 @@ fn every_capacity_is_reached() {
     }
 }
 
-/// A full filter refuses a key and changes nothing. Another package drops some other key instead.
+/// A full filter refuses a key and changes nothing. Another package drops a different key instead
+/// of refusing the new one.
 #[test]
 fn a_refused_key_costs_no_other() {
     fn fill<const BITS: u32>(buckets: u64, seed: u64) -> f64 {
@@ -99,7 +101,7 @@ fn a_refused_key_costs_no_other() {
         let inserted = keys.iter().take_while(|key| filter.insert_hash(**key).is_ok()).count();
         let load = filter.fill();
         let before = filter.encode().expect("no secret key");
-        // Insert the refused key and others again: those that fail change not a single byte.
+        // Insert the refused key and others again: insertions that fail change not a single byte.
         let mut refused = 0;
         for key in keys[inserted..].iter().take(50) {
             let mut copy = filter.clone();
@@ -130,8 +132,8 @@ fn rate<const BITS: u32>(inside: &[u64], outside: &[u64]) -> f64 {
     hits as f64 / outside.len() as f64
 }
 
-/// Wider fingerprints have lower rates. Some packages have only 8 bits, whatever rate the user asks
-/// for.
+/// Wider fingerprints have lower rates. Some packages have only fingerprints of 8 bits, whatever
+/// rate the user asks for.
 #[test]
 fn wider_fingerprints_are_rarer() {
     let (inside, outside) = (hashes(1, 0..50_000), hashes(2, 0..1_000_000));
@@ -163,8 +165,8 @@ fn rates_asked_for_are_kept() {
         let mut filter = CuckooFilter8::with_fpr(n, fpr, hasher()).expect("a size");
         filter.insert_batch(&hashes(3, 0..n)).expect("room");
         assert!(filter.expected_fpr() <= fpr, "{n}, {fpr}: {}", filter.expected_fpr());
-        // No more slots than needed: a load of 94 % or the rate determines the number, plus at most
-        // twenty buckets.
+        // There are no more slots than needed: the load of 94 % or the rate determines the number
+        // of slots, and at most twenty buckets are added.
         let slots = (n as f64 / 0.94).max(8.0 * n as f64 / (255.0 * fpr));
         assert!((filter.num_slots() as f64) < slots * 1.02 + 80.0, "{n}, {fpr}");
     }
@@ -255,8 +257,8 @@ fn merged_filters_hold_both_sets() {
     }
     assert_eq!(merged, with_buckets(1000));
 
-    // One key more than there are slots, and one fewer, for which moving fingerprints finds no
-    // room.
+    // First there is one key more than there are slots. Then there is one key fewer than there are
+    // slots, but no moves of fingerprints make room for every key.
     for len in [2_001, 1_999] {
         let mut full = filled(&left);
         let before = full.encode().expect("no secret key");

@@ -37,7 +37,8 @@ fn golden_files_are_read_and_written() {
     check_golden("cuckoo16", Kind::Cuckoo16, &golden::<16>(27, sip));
 }
 
-/// Computes the body of a filter of one key from the documentation, bit by bit, and compares it.
+/// Computes the body of a filter of one key from the documentation, bit by bit, and compares it
+/// with the encoded body.
 #[test]
 fn places_are_where_the_documents_say() {
     for bits in [8, 12, 16_u32] {
@@ -139,7 +140,8 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         flipped[at] ^= 1;
         assert!(decode(&flipped).is_err(), "byte {at}");
     }
-    // Only the seed may have another value. The second half of the key must be zero for XXH3.
+    // In the header, only the seed may have another value. The second half of the key must be zero
+    // for XXH3.
     for at in (0..HEADER).filter(|at| !(16..24).contains(at)) {
         for bit in 0..8 {
             let result = decode(&changed(&bytes, at, |byte| byte ^ 1 << bit));
@@ -171,7 +173,7 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         let error = decode(&with_word(&bytes, at, 1)).expect_err("no third parameter");
         assert!(matches!(error, DecodeError::NotZero(_)), "{error}");
     }
-    // One more or one fewer occupied slot than the number of keys.
+    // Changed bytes that have one occupied slot more or fewer than the number of keys are refused.
     for at in HEADER..bytes.len() - 8 {
         let emptied = decode(&changed(&bytes, at, |_| 0));
         let filled = decode(&changed(&bytes, at, |_| 0xff));
@@ -182,7 +184,7 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         assert!(filled.is_err() || same_len(&filled), "byte {at}");
         assert!(BITS != 8 || emptied.is_err() || bytes[at] == 0, "byte {at}");
     }
-    // Bits after the last bucket.
+    // Bits after the last bucket must not be set.
     let used = usize::try_from((buckets * u64::from(4 * BITS)).div_ceil(8)).expect("few");
     for at in HEADER + used..bytes.len() - 8 {
         let error = decode(&changed(&bytes, at, |_| 1));

@@ -1,6 +1,6 @@
 //! Rates of cuckoo filters: they match the formula for every width, many sizes and all key
-//! families. Filters with few buckets differ by chance, so each of those is compared with its own
-//! exact rate.
+//! families. Filters with few buckets differ by chance, so each of these filters is compared with
+//! its own exact rate.
 
 use chainsieve_filter::cuckoo::{CuckooFilter, CuckooFilter16};
 use chainsieve_filter::{Filter, Insert, KeyHasher};
@@ -42,7 +42,8 @@ fn rates<const BITS: u32>(n: u64, strangers: u64, design: f64) {
         let probes = strangers * SEEDS.len() as u64;
         assert_rate(&format!("{BITS} bits, {n} keys, {load}"), fpr, all_hits, probes);
         assert!(all_hits > 3_600 / 2 || load < 0.9, "{all_hits} show too little");
-        // The figures in textbooks and in this library's tables, within two per cent.
+        // The rate agrees with the figures in textbooks and in this library's tables within two per
+        // cent.
         assert!((fpr / (design * load / 0.94) - 1.0).abs() < 0.02, "{fpr}");
     }
 }
@@ -97,7 +98,8 @@ fn rates_of_families_of_keys() {
 fn one_for_each_place(buckets: u64, bits: u32) -> Vec<u64> {
     let fingerprints = (1_u64 << bits) - 1;
     let scaled = |at: u64, of: u64, width: u32| {
-        // The middle of the range of hashes that map to `at` of `of`.
+        // Returns the middle of the range of hashes that are scaled to the number `at`, out of `of`
+        // numbers.
         u64::try_from((u128::from(at) * 2 + 1 << width) / (u128::from(of) * 2)).expect("below `of`")
     };
     let high = |bucket| scaled(bucket, buckets, 64) & !0xffff_ffff;
@@ -107,8 +109,8 @@ fn one_for_each_place(buckets: u64, bits: u32) -> Vec<u64> {
 }
 
 /// Checks small filters against their exact rate: the share of (bucket, fingerprint) pairs that the
-/// filter reports as present. Strangers have that rate, and its mean over filters is that of the
-/// formula.
+/// filter reports as present. Strangers are reported at this rate, and the mean of the exact rates
+/// of many filters is the rate of the formula.
 fn small<const BITS: u32>(buckets: u64, len: u64) {
     let (places, mut exact_sum, mut fpr) = (one_for_each_place(buckets, BITS), 0.0, 0.0);
     let mut filters = 0;

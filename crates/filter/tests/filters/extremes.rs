@@ -31,8 +31,8 @@ const RATES: [f64; 12] = [
     1.0,
 ];
 
-/// Returns the result of `compute`. Panics if it takes longer than 30 seconds, which no search for
-/// a size takes.
+/// Returns the result of `compute`. Panics if the computation takes longer than 30 seconds, because
+/// no search for a size takes so long.
 #[track_caller]
 fn soon<T: Send + 'static>(what: &str, compute: impl FnOnce() -> T + Send + 'static) -> T {
     let (send, receive) = mpsc::channel();

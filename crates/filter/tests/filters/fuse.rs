@@ -140,7 +140,7 @@ fn the_empty_set() {
 
 #[test]
 fn sizes_where_segments_change() {
-    // The last size with one segment length, and the first with the next: 3.33^(k + 0.75).
+    // The segment length changes near the sizes 3.33^(k + 0.75).
     for step in [27, 91, 303, 1009, 3361, 11_192, 37_272, 124_117] {
         for count in step - 1..step + 3 {
             let keys = hashes(count, count);
@@ -153,7 +153,7 @@ fn sizes_where_segments_change() {
 #[test]
 fn keys_that_come_twice_count_once() {
     for copies in [2, 63, 64, 65, 255, 256, 257, 1000] {
-        // One key repeated more often than a counter of six bits can count.
+        // One key is repeated more often than a counter of six bits can count.
         let mut keys = hashes(1, 500);
         keys.extend(std::iter::repeat_n(keys[7], copies - 1));
         let filter = build::<u16>(&keys, 3);
@@ -294,7 +294,7 @@ fn bytes_in_shards_that_lie() {
     golden::mutants(&filter.encode().expect("a filter"), |bytes| read::<u8>(bytes).map(drop));
 }
 
-/// A directory that contradicts the body, with a corrected checksum.
+/// A directory that contradicts the body is refused, although the checksum is corrected.
 #[test]
 fn directories_that_lie() {
     let bytes = golden_fuse::<u16>().encode().expect("a filter");
@@ -350,7 +350,7 @@ fn directories_that_lie() {
 fn what_stands_behind_the_fingerprints_is_zero() {
     let filter = build::<u8>(&hashes(1, 3), 1);
     let bytes = filter.encode().expect("a filter");
-    // 24 fingerprints, padded to 64 bytes.
+    // The body has 24 fingerprints and is padded to 64 bytes.
     for at in 64 + 24..128 {
         let mut bytes = bytes.clone();
         bytes[at] = 1;

@@ -42,8 +42,8 @@ pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes `bytes` cut at every length, and with every byte changed. Checks that nothing panics,
-/// and that a wrong length or a wrong checksum is always an error.
+/// Decodes `bytes` cut off after every length, and also with every single byte changed. Checks that
+/// nothing panics, and that a wrong length or a wrong checksum is always an error.
 #[track_caller]
 pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeError>) {
     assert_eq!(decode(bytes), Ok(()), "the bytes as they are");
@@ -60,7 +60,7 @@ pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeE
             assert!(decode(&changed).is_err(), "byte {at} changed by {flip:#x}");
             if at < bytes.len() - 8 {
                 mend(&mut changed);
-                // The result may be another valid filter; the caller's `decode` checks it.
+                // The result may be another valid filter; the caller's `decode` checks that filter.
                 let _ = decode(&changed);
                 changed[bytes.len() - 8..].copy_from_slice(&bytes[bytes.len() - 8..]);
             }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use chainsieve_filter::{AnyFilter, Kind};
 
-/// Number of keys of the golden files. The strangers are the numbers after them. All are keys of 8
-/// bytes, little-endian.
+/// Number of keys in each golden file. The keys are consecutive numbers from 0, and the strangers
+/// are the numbers after the keys. All of these numbers have 8 bytes, little-endian.
 const KEYS: usize = 100;
 const STRANGERS: usize = 20_000;
 

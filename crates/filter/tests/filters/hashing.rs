@@ -22,7 +22,7 @@ fn fmix64(mut k: u64) -> u64 {
 
 #[test]
 fn fnv_1a_is_that_of_its_authors_and_mixed() {
-    // From the test vectors of Fowler, Noll and Vo.
+    // These values are from the test vectors of Fowler, Noll and Vo.
     for (key, value) in [
         ("", 0xcbf2_9ce4_8422_2325),
         ("a", 0xaf63_dc4c_8601_ec8c),

@@ -39,7 +39,7 @@ where
     filter.into()
 }
 
-/// Returns one small filter of every kind: each of its bytes is changed.
+/// Returns one small filter of every kind. The tests change each byte of these filters.
 fn victims() -> Vec<Victim> {
     let hasher = KeyHasher::siphash_1_3([1, 2]);
     let keys: Vec<[u8; 8]> = (0..70_u64).map(u64::to_le_bytes).collect();
@@ -206,7 +206,7 @@ fn parameters_may_be_anything() {
                 let _ = survives(&mended(bytes), &format!("{kind:?}, {value:#x} at {field}"));
             }
         }
-        // Several parameters at once, with bodies of a few words.
+        // Several parameters are changed at once, in filters with bodies of a few words.
         for seed in 0..600_u64 {
             let words = usize::from(split_mix(seed).to_le_bytes()[0] % 20);
             let mut bytes = bytes[..HEADER].to_vec();

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! After each step every key of the model must be found, one by one and in a batch, and `len` must
-//! be the number that the model counts. A sequence that fails is shrunk.
+//! be the number that the model counts. A sequence that fails is shrunk to a shorter one.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -65,8 +65,8 @@ impl Model {
     }
 }
 
-/// One operation of a sequence. A step that the filter can't take does nothing, as shrinking may
-/// produce such steps.
+/// One operation of a sequence. A step that is impossible in the current state does nothing,
+/// because shrinking may produce such steps.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u16),
@@ -78,7 +78,7 @@ enum Step {
     Merge(Vec<u16>),
     Recode,
     Clear,
-    /// Runs one of the test's own steps: its index, and a random number for it.
+    /// Runs one of the test's own steps: the index of the step, and a random number for the step.
     Owners(usize, u16),
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct Laws<F: Filter> {
 }
 
 impl<F: Insert> Laws<F> {
-    /// Tests filters that `make` creates; they must be empty.
+    /// Tests filters that `make` creates; these filters must be empty.
     pub(crate) fn new(make: impl Fn() -> F + 'static) -> Self {
         Self {
             make: Box::new(make),
@@ -128,7 +128,7 @@ impl<F: Insert> Laws<F> {
         Self { most_copies, ..self }
     }
 
-    /// For filters whose `len` does not count keys that may have been present before.
+    /// Tests a filter whose `len` does not count keys that may have been present before.
     pub(crate) fn counting_new_keys_only(self) -> Self {
         Self { counts_all: false, ..self }
     }
@@ -298,7 +298,7 @@ impl<F: Insert> Laws<F> {
         }
     }
 
-    /// Returns the answer for every key, after comparing each way to query, and `len`.
+    /// Returns the answer for every key, and `len`. All ways to query must give the same answers.
     fn answers(&self, filter: &F, hashes: &[F::Hash]) -> (Vec<bool>, u64) {
         let one_by_one: Vec<_> = hashes.iter().map(|hash| filter.contains_hash(*hash)).collect();
         let mut in_a_batch = vec![false; hashes.len()];

@@ -1,4 +1,4 @@
-//! Names of enum values are read as they are written.
+//! The name of an enum value, as it is displayed, is parsed as the same value.
 
 use core::fmt::{Debug, Display};
 use core::str::FromStr;

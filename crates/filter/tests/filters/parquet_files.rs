@@ -1,5 +1,5 @@
-//! Parquet's Bloom filters: we read what the crate of Apache Arrow writes, the crate reads what we
-//! write; and malformed bytes.
+//! Parquet's Bloom filters: we read what the crate of Apache Arrow writes, and the crate reads what
+//! we write. Malformed bytes are refused.
 
 use ::parquet::bloom_filter::Sbbf;
 use chainsieve_filter::interop::parquet::{
@@ -11,7 +11,8 @@ use chainsieve_filter::{Filter, Insert, KeyHasher};
 
 use crate::key_families::Family;
 
-/// The end of field 1, a 32-bit number, and three unions whose field 1 is an empty struct.
+/// The bytes of a header after the 32-bit number of field 1: three unions whose field 1 is an empty
+/// struct, and the end of the header.
 const UNIONS: [u8; 13] = [0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0x1c, 0x1c, 0, 0, 0];
 
 fn keys(family: Family, range: std::ops::Range<u64>) -> Vec<Vec<u8>> {
@@ -86,8 +87,8 @@ fn a_filter_of_parquet_mr() {
     assert_eq!(HASHER.hash::<u64>(b""), 0xef46_db37_51d8_e999);
 }
 
-/// If they are sized by the formula of classic filters, Parquet's filters have twice the requested
-/// rate. The test uses a number of keys for which rounding up to a power of two adds almost no
+/// Parquet's filters have twice the requested rate if they are sized by the formula of classic
+/// filters. The test uses a number of keys for which rounding up to a power of two adds almost no
 /// space, because more space would hide the difference.
 #[test]
 fn the_classic_formula_undersizes_and_ours_does_not() {
@@ -164,7 +165,7 @@ fn lengths_that_lie() {
     // The header claims 2^31 - 32 bytes: no memory is allocated for them.
     let error = decode(&with_length(&[0xc0, 0xff, 0xff, 0xff, 0x0f], 64)).map(drop);
     assert_eq!(error, Err(DecodeError::Truncated { found: 64, needed: (1 << 31) - 32 }));
-    // A length of 2^31, and numbers that do not end.
+    // The field has a length of 2^31, or is a number that does not end.
     for bytes in [vec![0x80, 0x80, 0x80, 0x80, 0x10], vec![0xff; 9], vec![0xff; 11]] {
         let error = decode(&with_length(&bytes, 64)).map(drop);
         assert!(matches!(error, Err(DecodeError::Thrift(ThriftError::TooLarge(_)))), "{error:?}");
@@ -187,7 +188,7 @@ fn headers_of_another_kind() {
         let mut changed = bytes.clone();
         changed[at] = 0x2c;
         assert_eq!(decode(&changed).map(drop), Err(DecodeError::Unknown { what, id: 2 }));
-        // No field of the union is set: two bytes fewer.
+        // If no field of the union is set, the header has two bytes fewer.
         let mut unset = bytes.clone();
         unset.drain(at..at + 2);
         assert_eq!(decode(&unset).map(drop), Err(DecodeError::Missing(what)));

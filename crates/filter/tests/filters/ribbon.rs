@@ -46,8 +46,8 @@ fn rates_are_as_asked() {
                 let name = format!("{family:?}, seed {seed}, {count} keys at {fpr}");
                 assert_eq!(hits(&filter, &keys[..count]), count as u64, "{name}");
                 let expected = filter.expected_fpr();
-                // Filters have whole blocks. A small filter has few of them, so that its rate may
-                // be well below the one asked for.
+                // Filters have whole blocks. A small filter has few blocks, so its rate may be well
+                // below the requested one.
                 let least = if count < 3000 { 0.5 } else { 0.94 };
                 assert!((fpr * least..=fpr * 1.000_001).contains(&expected), "{name}: {expected}");
                 assert_rate(&name, expected, hits(&filter, &strangers), PROBES);
@@ -234,7 +234,7 @@ fn bytes_in_shards_that_lie() {
     let bytes = filter.encode().expect("a filter");
     assert_eq!(read(&bytes).as_ref(), Ok(&filter));
     let len = bytes.len();
-    // Every bit of the directory, except those of the ordinals of the seeds.
+    // Change every bit of the directory, except the bits of the ordinals of the seeds.
     for at in len - 24..len - 8 {
         for bit in 0..8 {
             let mut changed = bytes.clone();

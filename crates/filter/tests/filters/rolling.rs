@@ -58,12 +58,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 0..120)
 }
 
-/// Keys that must be found: those that have seen at most two rotations. A generation that was
-/// nearly full ends at the next insertion, and later ones end after each `n/2` insertions. So
-/// without manual rotations, the newest key and the `n` before it must be found.
+/// Keys that must be found: the keys that were inserted at most two rotations ago. A generation
+/// that was nearly full ends at the next insertion, and later ones end after each `n/2` insertions.
+/// So without manual rotations, the newest key and the `n` before it must be found.
 struct Promised {
     generation_len: usize,
-    /// The newest first, each with the number of manual rotations since its insertion.
+    /// The keys, the newest first, each with the number of manual rotations since the key's
+    /// insertion.
     keys: VecDeque<(u16, usize)>,
 }
 
@@ -126,7 +127,7 @@ proptest! {
                     for _ in 0..1_000 {
                         filter.insert(&key.to_le_bytes()).expect("never full");
                     }
-                    // Only the first of the thousand insertions counts.
+                    // Only the first of the thousand insertions is counted.
                     promised.insert(key);
                     inserted += 1;
                 }
@@ -160,8 +161,8 @@ proptest! {
     }
 }
 
-/// Distinct keys one after another. Keys older than `1.5·n` insertions are forgotten, except for
-/// false positives at the design's rate. No key is forgotten earlier than promised.
+/// Distinct keys are inserted one after another. Keys older than `1.5·n` insertions are forgotten,
+/// except for false positives at the design's rate. No key is forgotten earlier than promised.
 #[test]
 fn older_keys_are_forgotten_at_the_rate() {
     let cases = [(100, 0.05, 30_000, 4), (4_000, 0.01, 100_000, 4), (20_000, 1e-3, 400_000, 2)];
@@ -170,7 +171,7 @@ fn older_keys_are_forgotten_at_the_rate() {
             let (mut hits, mut total, mut expected) = (0, 0, 0.0);
             for seed in SEEDS {
                 let mut filter = rolling(n, fpr, seed);
-                // Three whole generations, and some that were dropped.
+                // Three whole generations are kept, and earlier generations are dropped.
                 let inserted = 3 * n;
                 for at in 0..inserted {
                     filter.insert(&family.key(seed, at)).expect("never full");
@@ -195,7 +196,7 @@ fn older_keys_are_forgotten_at_the_rate() {
     }
 }
 
-/// `len` is at most 1.5·n: with as many distinct keys, three whole generations.
+/// `len` is at most 1.5·n, which is the number of keys in three whole generations.
 #[test]
 fn len_and_estimate() {
     let mut filter = rolling(10_000, 1e-3, 4);
@@ -205,8 +206,8 @@ fn len_and_estimate() {
         assert!(counted <= 15_000 && counted > at.min(10_000), "{counted} at {at}");
     }
     assert_eq!(filter.len(), 15_000);
-    // A false positive in the newest generation alone is not counted. Newer keys take over
-    // positions of older ones, so the estimate includes all generations.
+    // A key that is a false positive in the newest generation alone is not counted. Newer keys take
+    // over positions of older ones, so the estimate includes all generations.
     let estimated = filter.estimated_len().expect("not full");
     assert!((estimated / 15_000.0 - 1.0).abs() < 0.02, "{estimated}");
 }
@@ -259,7 +260,7 @@ fn sizes_against_core() {
         assert!((0.995 - rest..=1.0005 + rest).contains(&ratio), "{n} at {fpr}: {ratio} of Core's");
         let size = ours.size();
         // We take the number of hash functions that gives the smaller filter; Core rounds to the
-        // nearest.
+        // nearest whole number.
         let off = f64::from(size.hash_funcs) - k;
         assert!(off.abs() <= 1.0, "{} hash functions, Core has {k}", size.hash_funcs);
         assert!(size.fpr() <= fpr && size.fpr() > fpr * 0.97, "{}", size.fpr());
@@ -352,8 +353,8 @@ fn hostile_bytes() {
     }
     let vast = decode(&golden::with_params(&bytes, [per_generation, 1 << 54, 7]));
     assert!(matches!(vast, Err(DecodeError::Truncated { .. })), "{vast:?}");
-    // The state line has the newest generation, three counts and zeros. The header has the count of
-    // keys.
+    // The first eight words of the body contain the newest generation, three counts and zeros. The
+    // number of keys is in the header.
     for (at, value) in
         [(64, 0), (64, 4), (64, 1 << 32), (72, 31), (80, 0), (96, 1), (120, 9), (32, 71)]
     {

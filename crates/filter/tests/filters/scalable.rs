@@ -1,4 +1,4 @@
-//! Scalable filters: the compound rate holds after growth; stages, limits, bytes.
+//! Scalable filters: the compound rate after growth, stages, limits, bytes.
 
 use chainsieve_filter::encoding::DecodeError;
 use chainsieve_filter::scalable::ScalableBloomFilter;
@@ -38,7 +38,7 @@ fn laws() {
 /// is at most the rate promised.
 #[test]
 fn the_compound_rate_holds() {
-    // With a first rate this high, stages that are not independent would be noticed.
+    // The first rate is high enough to show whether the stages are independent.
     let cases = [
         (500, 0.6, 150, 20_000),
         (100, 0.02, 100, 80_000),
@@ -65,10 +65,10 @@ fn the_compound_rate_holds() {
             }
             let name = format!("{family:?}, {growth} times {capacity} at {fpr}");
             assert_rate(&name, expected, hits, total);
-            // Rates by bits and by formula: single filters differ from the formula, the mean of ten
-            // seeds hardly.
+            // Rates by bits and by formula: single filters differ from the formula, but the mean of
+            // ten seeds hardly differs.
             let off = (expected / design - 1.0).abs();
-            // The formula does not know of keys that were false positives, and so set no bit.
+            // The formula does not consider that keys which were false positives have set no bit.
             let tolerance = if fpr > 0.1 { 0.1 } else { 0.05 };
             assert!(off < tolerance, "{name}: {expected} by bits, {design} by formula");
             assert!(hits as f64 / total as f64 <= fpr, "{name}: {hits} of {total}");
@@ -97,7 +97,8 @@ fn the_bound_by_computation() {
     }
     // The rule of growable-bloom-filter: the first stage takes the whole rate, and each further
     // stage takes 0.85 times the previous rate. After a hundredfold growth by doubling (seven
-    // stages) its rate is over four times the promise, and in the end over six times.
+    // stages) its rate is over four times the promised rate, and finally over six times the
+    // promised rate.
     let theirs = |stages| {
         let rates = (0..stages).map(|stage| {
             let rate = 0.001 * 0.85_f64.powi(stage);
@@ -231,7 +232,7 @@ fn hostile_bytes() {
         [0, num_stages, num_words],
         [f64::NAN.to_bits(), num_stages, num_words],
         [1.0_f64.to_bits(), num_stages, num_words],
-        // A lower rate than the stages were made for.
+        // The header claims a lower rate than the one for which the stages were created.
         [1e-9_f64.to_bits(), num_stages, num_words],
         [fpr, 24 << 32, num_words],
         [fpr, 2 | 24 << 32, num_words],
@@ -249,8 +250,8 @@ fn hostile_bytes() {
     }
     let vast = decode(&golden::with_params(&bytes, [fpr, num_stages, 1 << 48]));
     assert!(matches!(vast, Err(DecodeError::Truncated { .. })), "{vast:?}");
-    // The lines of the stages start at 64, 128 and 192: keys, capacity, bits per slice, slices,
-    // zeros.
+    // The entries of the stages start at bytes 64, 128 and 192: keys, capacity, bits per slice,
+    // slices, zeros.
     for (at, value) in [
         (64, 14),
         (64, u64::MAX),

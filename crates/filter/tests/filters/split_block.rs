@@ -207,8 +207,8 @@ fn folding_to_a_rate_stops_at_the_last_that_keeps_it() {
         assert!(folded.expected_fpr() <= target || folds == 0);
         assert!(folded.num_blocks() == 1 || folded.fpr_folded().expect("even") > target);
     }
-    // The mean fill to the eighth power is lower than the real rate. Judged by it, this filter
-    // would be folded once more, to a rate above the target.
+    // The mean fill to the eighth power is lower than the real rate. If the mean fill decided, this
+    // filter would be folded once more, to a rate above the target.
     let mut filter = filled::<Bits256>(1 << 10, &hashes(13, 8000));
     let folded = filter.folded().expect("memory").expect("even");
     let by_mean_fill = folded.fill().powi(8);
@@ -299,8 +299,8 @@ fn keys_are_estimated_by_the_bits() {
 fn figures_of_few_keys() {
     let filter = filled::<Bits512>(4, &hashes(41, 1));
     assert_eq!(filter.fill(), 8.0 / 2048.0);
-    // The block matches with one in four. Then one bit in 64 matches in each of eight words, or the
-    // low halves of the hashes are equal.
+    // A stranger has the block of the key with a probability of one in four. A false positive then
+    // needs a match of one bit in 64 in each of the eight words, or equal low halves of the hashes.
     let expected = (64_f64.powi(-8) + 2_f64.powi(-32)) / 4.0;
     assert!((filter.expected_fpr() / expected - 1.0).abs() < 1e-12);
     assert_eq!(filled::<Bits256>(4, &[]).expected_fpr(), 0.0);

@@ -163,7 +163,7 @@ fn bytes_that_are_not_aligned_are_not_read_in_place() {
     assert_eq!(SplitBlockFilter512::decode(shifted), Ok(golden_512()));
 }
 
-/// A claimed number of keys in a filter without set bits.
+/// A filter without set bits is refused if it claims to have keys.
 #[test]
 fn keys_without_bits_are_refused() {
     let empty = SplitBlockFilter512::with_blocks(2, KeyHasher::xxh3(7)).expect("small");

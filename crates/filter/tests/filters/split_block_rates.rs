@@ -92,7 +92,7 @@ fn rates_are_those_planned_256() {
     rates_are_those_planned::<Bits256>(32, 300_000, 0.0001, 4_000_000);
 }
 
-/// Filters far fuller than planned, and folded ones.
+/// Filters that are far fuller than planned, and folded filters.
 #[test]
 fn rates_beyond_capacity_and_after_folding() {
     for seed in SEEDS {

@@ -38,7 +38,7 @@ fn check<F: FuseFingerprint + std::fmt::Debug>(name: &str, surplus: usize) {
 #[test]
 fn bytes_of_pyfusefilter() {
     check::<u8>("xor_singleheader_fuse8.bin", 0);
-    // The length function of xor_singleheader counts a field that is not written.
+    // The length function of xor_singleheader includes a field that is not written.
     check::<u16>("xor_singleheader_fuse16.bin", 4);
 }
 
@@ -152,7 +152,8 @@ fn answers_of_xorf() {
     against_xorf!(BinaryFuse16, BinaryFuse16, BinaryFuse16Ref);
 }
 
-/// With the first seed of `xorf`, and a size that both split alike, seed and shape are the same.
+/// A filter that is built with the first seed of `xorf` has the same seed and shape, if both
+/// libraries choose the same segments for its size.
 #[test]
 fn shapes_of_xorf() {
     let keys = hashes(1, 1000);

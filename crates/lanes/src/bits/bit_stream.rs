@@ -2,13 +2,14 @@
 
 use alloc::vec::Vec;
 
-/// Number of bits that every window shows at least. A window is a 64-bit word loaded at a byte, and
-/// its first bit may be any of the eight bits of that byte, so that up to 7 bits are lost.
+/// Number of bits that every window shows at least. A window is loaded as a 64-bit word from whole
+/// bytes. Its first bit may be any of the eight bits of the first byte, so up to 7 bits of the word
+/// are lost.
 pub const WINDOW_BITS: u32 = 57;
 
 /// Returns the bits of `bytes` from bit `position` on, at the top of a word: at least
 /// [`WINDOW_BITS`] bits, followed by zeros. Returns `None` if fewer than 8 bytes remain from the
-/// byte of `position`.
+/// byte that contains bit `position`.
 #[inline(always)]
 pub fn window_at(bytes: &[u8], position: u64) -> Option<u64> {
     let byte = usize::try_from(position / 8).ok()?;
@@ -20,7 +21,7 @@ pub fn window_at(bytes: &[u8], position: u64) -> Option<u64> {
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
-    /// Bits from the start of `bytes`; at most their length in bits.
+    /// Position in bits from the start of `bytes`, at most the number of bits in `bytes`.
     position: u64,
 }
 
@@ -44,7 +45,7 @@ impl<'a> BitReader<'a> {
         self.bytes.len() as u64 * 8 - self.position
     }
 
-    /// Returns the [`window_at`] the current position.
+    /// Returns the window at the current position, as [`window_at`] does.
     #[inline(always)]
     pub fn window(&self) -> Option<u64> {
         window_at(self.bytes, self.position)
@@ -69,8 +70,8 @@ impl<'a> BitReader<'a> {
         self.position += u64::from(bits);
     }
 
-    /// Reads a unary number: counts the ones before the next zero, and consumes both. Returns
-    /// `None` if the bytes end before the zero.
+    /// Reads a unary number: counts the ones before the next zero, and skips the ones and the zero.
+    /// Returns `None` if the bytes end before the zero.
     #[inline]
     pub fn take_unary(&mut self) -> Option<u64> {
         let mut ones = 0;

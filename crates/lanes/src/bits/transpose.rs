@@ -35,7 +35,7 @@ pub fn transpose(backend: Backend, rows: &[&Row; ROWS], columns: &mut [Column; B
 }
 
 #[cfg(any(test, feature = "std"))]
-/// The columns of one bit of `N` times [`ROWS`] rows, one after the other.
+/// The column of one bit for each of `N` groups of [`ROWS`] rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(align(64))] // vectors that straddle two lines of the cache take twice as long
 pub struct Strip<const N: usize>(pub [Column; N]);
@@ -151,7 +151,8 @@ fn exchange<const STEP: usize>(matrices: &mut [[u32; 4]; 32]) {
 }
 
 trait TransposeLanes: Lanes {
-    /// Transposes sixteen matrices of 32 rows: those of the 64 bytes number `part` of each row.
+    /// Transposes sixteen matrices of 32 rows, which are stored in the 64-byte block with index
+    /// `part` of each row.
     #[inline(always)]
     fn transpose_matrices(
         self,
@@ -217,7 +218,7 @@ trait TransposeLanes: Lanes {
         }
     }
 
-    /// Loads the 64 bytes number `part` of a row.
+    /// Loads the 64-byte block with index `part` of a row.
     #[inline(always)]
     fn part(self, row: &Row, part: usize) -> Self::V {
         let (parts, _) = row.as_chunks::<64>();

@@ -1,7 +1,8 @@
 //! Keccak-256 as Ethereum uses it: the padding of the Keccak submission, not that of SHA-3.
 //!
 //! Single messages are hashed by `tiny-keccak`, which is also the scalar version of the batch
-//! function. With messages in lanes, four or eight permutations cost little more than one.
+//! function. With one message in each lane, four or eight permutations together cost little more
+//! than one.
 //!
 //! Source: Yellow Paper, appendix B; The Keccak reference, version 3.0.
 
@@ -38,9 +39,9 @@ pub fn keccak256_each(backend: Backend, messages: &[&[u8]]) -> Vec<[u8; 32]> {
 /// Bytes of a message that one permutation absorbs: Keccak's rate for hashes of 256 bits.
 const BLOCK: usize = 136;
 
-/// With fewer busy lanes than this, hashing one message after the other is faster. A permutation of
-/// four lanes takes 1.3 times as long as a scalar one, a permutation of eight lanes about as long
-/// (Zen 5).
+/// Number of busy lanes below which it is faster to hash one message after the other. On Zen 5, a
+/// permutation of four lanes takes 1.3 times as long as a scalar permutation. A permutation of
+/// eight lanes takes about as long as a scalar one.
 const BUSY_LANES: usize = 2;
 
 struct HashEach<'a> {
@@ -51,8 +52,8 @@ struct HashEach<'a> {
 #[derive(Clone, Copy)]
 struct Underway<'a> {
     message: usize,
-    /// The bytes that are not absorbed yet. If they are less than a block, the next block is the
-    /// last one, with the padding.
+    /// The bytes that are not absorbed yet. If `rest` is shorter than a block, the next block is
+    /// the last one, and contains the padding.
     rest: &'a [u8],
 }
 
@@ -124,7 +125,8 @@ impl Kernel for HashEach<'_> {
     }
 }
 
-/// Writes the last block of a message: its last bytes, fewer than a block, and the padding.
+/// Writes the last block of a message: the last bytes of the message, which are fewer than a block,
+/// and the padding.
 #[inline(always)]
 fn pad(rest: &[u8], block: &mut [u8; BLOCK]) {
     *block = [0; BLOCK];
@@ -210,8 +212,8 @@ fn absorb<L: Lanes>(
 /// row y.
 #[inline(always)]
 fn permute<L: Lanes>(lanes: L, mut state: [L::W; 25]) -> [L::W; 25] {
-    // A round writes its results to other registers than it reads. Two rounds per iteration are
-    // faster than one.
+    // The registers that a round writes are not those that it reads. So two rounds per iteration
+    // are faster than one.
     for pair in ROUND_CONSTANTS.as_chunks::<2>().0 {
         state = round(lanes, round(lanes, state, pair[0]), pair[1]);
     }

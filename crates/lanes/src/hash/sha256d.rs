@@ -49,7 +49,8 @@ impl Kernel for HashEach<'_> {
             self.messages.iter().map(num_blocks).zip(0..).collect();
         waiting.sort_unstable();
         let mut total: usize = waiting.iter().map(|(blocks, _)| blocks).sum();
-        // A message that would run much longer than all others is faster alone.
+        // A message that is much longer than all others is hashed alone, because most lanes would
+        // be empty at its end.
         while let Some(&(blocks, i)) = waiting.last()
             && blocks * BUSY_LANES > total
         {
@@ -66,7 +67,7 @@ impl Kernel for HashEach<'_> {
     }
 }
 
-/// With fewer busy lanes than this, hashing one message after the other is faster.
+/// Number of busy lanes below which it is faster to hash one message after the other.
 const BUSY_LANES: usize = 13;
 
 /// A message that is being hashed in a lane.
@@ -154,7 +155,8 @@ fn second_hashes<L: Lanes>(lanes: L, group: &[usize], hashes: &mut [[u8; 32]]) {
         words[word] = lanes.load(&states[word]);
         initial[word] = lanes.splat(INITIAL[word]);
     }
-    // The padding of a 32-byte message: a one bit, zeros, and the length of 256 bits.
+    // The padding of a 32-byte message: one bit that is set, then zeros, and the message length
+    // (256 bits).
     words[8] = lanes.splat(0x8000_0000);
     words[15] = lanes.splat(256);
     let state = compress(lanes, &initial, &mut words);
@@ -192,8 +194,8 @@ fn length(message: &Message<'_>) -> usize {
     message[0].len() + message[1].len() + message[2].len()
 }
 
-/// Returns the number of 64-byte blocks with the padding, which has one byte 0x80 and eight of
-/// length.
+/// Returns the number of 64-byte blocks of the padded message. The padding has at least nine bytes:
+/// one byte 0x80, and eight bytes with the length.
 fn num_blocks(message: &Message<'_>) -> usize {
     (length(message) + 9).div_ceil(64)
 }
@@ -215,7 +217,7 @@ fn block(message: &Message<'_>, index: usize) -> [u8; 64] {
     assemble(message, start)
 }
 
-/// Returns a block that crosses parts or reaches into the padding.
+/// Returns a block that contains bytes of several parts or of the padding.
 #[cold]
 fn assemble(message: &Message<'_>, start: usize) -> [u8; 64] {
     let mut block = [0; 64];

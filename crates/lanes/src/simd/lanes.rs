@@ -52,8 +52,8 @@ pub trait Lanes: Lanes64 {
     fn test_bit(self, a: Self::V, position: Self::V) -> u16;
     /// Returns `a` in the lanes where the mask is set, and `b` in the others.
     fn select(self, mask: u16, a: Self::V, b: Self::V) -> Self::V;
-    /// Writes the lanes of the mask one after the other to the start of `to`. The rest of `to` is
-    /// unspecified afterwards.
+    /// Writes the lanes whose bit is set in the mask one after the other to the start of `to`. The
+    /// rest of `to` is unspecified afterwards.
     fn compress(self, mask: u16, value: Self::V, to: &mut [u32; 16]);
 
     /// Sixty-four words in registers, or in memory for [`look_up`](Self::look_up).
@@ -84,7 +84,7 @@ pub trait Lanes: Lanes64 {
     fn load_long_halves(self, first: &[u64; 4], second: &[u64; 4]) -> Self::V;
     /// Returns `first` in lanes 0 to 7, and `second` in the others.
     fn splat_halves(self, first: u32, second: u32) -> Self::V;
-    /// Returns for lanes 0 to 7, and for lanes 8 to 15, `true` if every bit set in `a` is set in
-    /// `of`.
+    /// Returns one result for lanes 0 to 7, and one for lanes 8 to 15: `true` if every bit that is
+    /// set in these lanes of `a` is also set in `of`.
     fn are_subsets(self, a: Self::V, of: Self::V) -> [bool; 2];
 }

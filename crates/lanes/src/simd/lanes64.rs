@@ -1,7 +1,7 @@
 //! Operations of a vector unit on 64-bit lanes.
 
-/// [`LANES`](Self::LANES) lanes of `u64`: the number of lanes that is fastest for a state of many
-/// words.
+/// [`LANES`](Self::LANES) lanes of `u64`: the number of lanes with which algorithms with a large
+/// state are fastest.
 ///
 /// In memory they are `[u64; 8]`, of which only the first `LANES` are read and written.
 pub trait Lanes64: Copy {
@@ -66,8 +66,8 @@ pub trait Lanes64: Copy {
     /// `i`.
     fn test_bit_64(self, a: Self::W, position: Self::W) -> u8;
 
-    /// Returns the register of a CRC-32C, in the low 32 bits, after the eight bytes of `word`,
-    /// lowest byte first.
+    /// Updates the register `crc` of a CRC-32C with the eight bytes of `word`, lowest byte first,
+    /// and returns the new register in the low 32 bits.
     fn crc32c(self, crc: u64, word: u64) -> u64;
 
     // Operations for bit streams.

@@ -2,9 +2,9 @@
 //!
 //! This module defines the vector operations, not the algorithms. An algorithm is a [`Kernel`]:
 //! safe code in two versions. The scalar version is the oracle of the tests. The vector version
-//! uses lanes: sixteen of 32 bits, four or eight of 64. [`Backend`] chooses one version for each
-//! batch. A vector backend is only created by detection, so a value of it proves that the CPU has
-//! the instructions.
+//! uses sixteen lanes of 32 bits, or four or eight lanes of 64 bits. [`Backend`] chooses one
+//! version for each batch. Only detection creates a vector backend, so any existing vector backend
+//! proves that the CPU has its instructions.
 
 mod lanes;
 mod lanes64;
@@ -69,7 +69,7 @@ impl Backend {
     pub const SCALAR: Self = Self(Choice::Scalar);
 
     /// Returns the fastest backend of this CPU. With feature `std` the CPU is asked at run time;
-    /// without it, the features decide that the crate was compiled for.
+    /// without `std`, the result follows from the CPU features for which the crate was compiled.
     #[inline]
     pub fn best() -> Self {
         #[cfg(target_arch = "x86_64")]

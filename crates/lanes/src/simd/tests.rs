@@ -24,7 +24,7 @@ fn samples() -> impl Iterator<Item = (Sixteen, Sixteen)> {
     })
 }
 
-/// Defines a test of one operation, in its scalar and its vector form.
+/// Defines a test that compares the scalar form and the vector form of one operation.
 macro_rules! operation {
     ($name:ident, |$a:ident, $b:ident| $plain:expr, |$lanes:ident| $vector:expr) => {
         #[test]
@@ -79,7 +79,7 @@ operation!(or, |a, b| a | b, |lanes| lanes.or(a, b));
 operation!(swap_bytes, |a, b| a.swap_bytes(), |lanes| lanes.swap_bytes(a));
 operation!(rotate_left, |a, b| a.rotate_left(13), |lanes| lanes.rotate_left::<13>(a));
 
-/// Operations with masks and gathers, as `(mask, selected, compressed, gathered)`.
+/// The results of operations with masks and of gathers: `(mask, selected, compressed, gathered)`.
 struct Masked<'a>(Sixteen, Sixteen, &'a [u8]);
 
 impl Kernel for Masked<'_> {
@@ -117,7 +117,7 @@ fn masks_and_gathers() {
     for (mut a, b) in samples() {
         for length in [4, 5, 7, 64, 256] {
             let bytes = &bytes[..length];
-            // Half of the offsets are usually inside, half past the end.
+            // Usually, half of the offsets are inside the bytes, and half are past the end.
             a.iter_mut().step_by(2).for_each(|offset| *offset %= 256);
             let expected = Masked(a, b, bytes).scalar();
             for backend in Backend::available() {

@@ -20,7 +20,7 @@ fn both() -> EventDecoder {
 }
 
 /// The `Transfer` events of EIP-20 and EIP-721 have the same first topic. The number of topics
-/// distinguishes them.
+/// distinguishes the two events.
 #[test]
 fn two_events_of_one_topic_are_told_apart() {
     let events = both();

@@ -87,8 +87,8 @@ impl CursorFile {
 
     /// Replaces the file by `cursor`. The new contents are durable when this returns.
     ///
-    /// The contents are synced under another name, and then renamed. So a crash leaves the old or
-    /// the new cursor, never a part of one.
+    /// The new contents are written to another file and synced. This file then replaces the old
+    /// one. So a crash leaves the old or the new cursor, never a part of a cursor.
     pub(crate) fn write(&self, cursor: &Cursor) -> Result<(), CursorFileError> {
         let write = || {
             let new = beside(&self.path, ".new");

@@ -75,9 +75,9 @@ impl Driver {
         loop {
             if !has_stopped && self.is_stopping() {
                 has_stopped = true;
-                // Acknowledgements that were sent before the stop are still stored: without them,
-                // the next run would deliver the same updates again. All other pending actions are
-                // dropped.
+                // Acknowledgements that were sent before the stop are still stored: without these
+                // acknowledgements, the next run would deliver the same updates again. All other
+                // pending actions are dropped.
                 if let Some(id) = self.shared.take_acknowledged() {
                     actions.extend(self.handle(Event::Acknowledged(id)));
                 }
@@ -212,7 +212,7 @@ impl Driver {
             }
             Question::ReceiptsEachWay(at) => {
                 let mut actions = Vec::new();
-                // All methods of the other nodes are tried too: another node may have the right
+                // All methods of all nodes are tried, because another node may have the right
                 // receipts.
                 for (index, node) in self.provider.nodes().to_vec().into_iter().enumerate() {
                     self.asked = index;
@@ -263,8 +263,8 @@ impl Driver {
     }
 
     /// Asks the nodes in turn, beginning with the current one, and returns the first answer found.
-    /// The node that has it becomes the current one. If no node has an answer, returns the result
-    /// of the first node.
+    /// The node that gave this answer becomes the current node. If no node has an answer, returns
+    /// the result of the first node.
     fn first_that_has<T>(
         &mut self,
         ask: impl Fn(&Node) -> Result<Option<T>, RpcError>,

@@ -158,7 +158,7 @@ impl Provider {
 }
 
 impl FollowBuilder {
-    /// Sets the first block, which replaces that of the query.
+    /// Sets the first block to follow, which replaces the first block of the query.
     pub fn start_at(mut self, block: impl Into<BlockTag>) -> Self {
         self.adjust.query = self.adjust.query.from_block(block);
         self
@@ -226,7 +226,8 @@ impl FollowBuilder {
     }
 
     /// Sets the number of wrong or missing answers in a row after which the follower ends with an
-    /// error (default: 10). Failed connections count only with [`once`](Self::once).
+    /// error (default: 10). With [`once`](Self::once), failed connections are counted too.
+    /// Otherwise they are not counted.
     pub fn tries(mut self, tries: u32) -> Self {
         self.adjust.tries = tries;
         self
@@ -351,8 +352,8 @@ impl Following {
 
     fn end(&mut self) -> Result<(), FollowError> {
         self.stop.set();
-        // The follower's thread wakes tasks, and a woken task may own this handle. On that thread,
-        // joining would wait for itself for ever.
+        // The follower's thread wakes tasks, and a woken task may own this handle. If that thread
+        // joined itself, it would wait for ever.
         let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
         let thread = self.thread.take().filter(|thread| !is_own(thread));
         if thread.is_some_and(|thread| thread.join().is_err()) {

@@ -1,5 +1,5 @@
-//! The state that a follower's thread shares with its readers: an update out, its acknowledgement
-//! back.
+//! The state that a follower's thread shares with its readers: an update for the readers, and their
+//! acknowledgement for the thread.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -28,7 +28,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     state: Mutex<State>,
-    /// Wakes readers: notified on an update, and at the end.
+    /// Wakes readers: notified when there is an update, and when the follower ends.
     reader: Condvar,
 }
 
@@ -91,7 +91,8 @@ impl Shared {
         self.state().acknowledged.take()
     }
 
-    /// Waits for the next update. Returns `None` if the follower has ended or the deadline is over.
+    /// Waits for the next update. Returns `None` if the follower has ended or the deadline has
+    /// passed.
     pub(super) fn next(&self, deadline: Option<Instant>) -> Option<LogUpdate> {
         let mut state = self.state();
         loop {
@@ -129,7 +130,8 @@ impl Shared {
     #[cfg(feature = "tokio")]
     pub(super) fn remove_reader(&self, number: u64) {
         let task = self.state().tasks.remove(&number);
-        // The task may own another reader, whose drop takes the lock. So the lock is free here.
+        // The task may own another reader, whose drop takes the lock. So this function does not
+        // hold the lock while it drops the task.
         drop(task);
     }
 

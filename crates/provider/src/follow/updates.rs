@@ -32,7 +32,7 @@ impl LogUpdates {
     /// Waits at most `timeout` for the next update.
     ///
     /// Returns `None` if the timeout has passed or if the follower has ended;
-    /// [`Following::is_running`](super::Following::is_running) distinguishes the two.
+    /// [`Following::is_running`](super::Following::is_running) distinguishes the two cases.
     #[must_use = "an update that was taken is not delivered again in this run"]
     pub fn next_within(&mut self, timeout: Duration) -> Option<LogUpdate> {
         self.shared.next(Instant::now().checked_add(timeout))

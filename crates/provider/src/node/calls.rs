@@ -94,8 +94,8 @@ impl Caller {
         self.call_while(RpcError::is_transient, call, read)
     }
 
-    /// Sends one call that the caller can split. The call is not retried after a timeout, because a
-    /// smaller request is more likely to succeed.
+    /// Sends one call. After a timeout, the call is not retried, because the caller can split it,
+    /// and a smaller request is more likely to succeed.
     pub(super) fn call_of_parts<T>(
         &self,
         call: &Call,
@@ -198,7 +198,8 @@ impl Caller {
             let methods: Vec<_> = open.iter().map(|&at| calls[at].method).collect();
             let posted = self.transport.post(&methods, &format!("[{}]", requests.join(",")));
             let body = posted.map_err(|error| match error {
-                // A timeout counts as a limit of the batch, because fewer calls take less time.
+                // A timeout is reported as an exceeded limit, so that smaller batches are tried:
+                // fewer calls take less time.
                 RpcError::Timeout { .. } => {
                     RpcError::LimitExceeded { limit: Limit::Time, message: error.to_string() }
                 }

@@ -159,13 +159,13 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Returns the URL for requests. The URL contains secrets: only the transport may use it.
+    /// Returns the URL for requests. The URL contains secrets: only the transport may use this URL.
     pub(super) fn url(&self) -> &str {
         &self.url
     }
 
     /// Returns the headers of each request. The headers are secrets: only the transport may use
-    /// them.
+    /// these headers.
     pub(super) fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
@@ -200,7 +200,7 @@ impl Endpoint {
         text
     }
 
-    /// Adds a word that may be a key to the secrets.
+    /// Adds a word to the secrets, because the word may be a key.
     fn hide_word(&mut self, word: &str) {
         self.hide(word, SHORTEST_SEGMENT);
         for word in [word.to_owned(), percent_decoded(word)] {

@@ -44,7 +44,7 @@ pub enum RpcError {
         /// Message of the node's error, cut to 300 characters.
         message: String,
     },
-    /// The node does not serve the method, or not for this user.
+    /// The node does not serve the method, or does not allow it for this user.
     #[error("the node does not serve {method}")]
     MethodMissing {
         /// Name of the JSON-RPC method.

@@ -17,8 +17,8 @@ use crate::in_order::in_order;
 type Answers = Vec<Result<Option<HeaderBuf>, RpcError>>;
 
 /// The method that is preferred for headers by number: its answer is the RLP that the block hash
-/// commits to. The JSON of a block also lists the hashes of all its transactions, and the RLP must
-/// be rebuilt from it. Many nodes do not serve this method.
+/// commits to. The JSON of a block also lists the hashes of all its transactions, and the RLP of
+/// the header must be rebuilt from the JSON. Many nodes do not serve this method.
 const RAW: &str = "debug_getRawHeader";
 
 impl Node {
@@ -48,8 +48,8 @@ impl Node {
     }
 
     /// Requests the header of the block that a tag or number currently names; returns `None` if
-    /// there is no such block. Nodes say so by a result of `null`, geth also by error −39001,
-    /// "unknown block".
+    /// there is no such block. In this case, most nodes answer with `null`. geth answers with error
+    /// −39001, "unknown block", if no block is finalised yet.
     ///
     /// # Errors
     /// Returns an [`RpcError`] if the request fails, or if the answer has another number.
@@ -159,7 +159,7 @@ impl Node {
     }
 
     /// Requests headers by `debug_getRawHeader`. Returns `None` if the node does not serve this
-    /// method, or does not serve it for all of these blocks.
+    /// method, or does not return a header for each of these blocks.
     fn raw_headers(&self, numbers: &[u64]) -> Result<Option<Answers>, RpcError> {
         let call = |number: &u64| Call::new(RAW, &json!([format!("{number:#x}")]));
         let ask = |numbers: &[u64]| {
@@ -182,7 +182,8 @@ impl Node {
             }
             return Ok(None);
         }
-        // A missing header may be a fault of this method only: all are requested as JSON instead.
+        // A missing header may be a fault of this method only: all headers are requested as JSON
+        // instead.
         if answers.iter().any(|answer| {
             matches!(answer, Ok(None) | Err(RpcError::Node { .. } | RpcError::Http { .. }))
         }) {

@@ -1,4 +1,4 @@
-//! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check them.
+//! Requests logs by `eth_getLogs`. The answers are returned unverified: audits check the answers.
 
 use std::ops::RangeInclusive;
 use std::sync::PoisonError;
@@ -139,7 +139,8 @@ impl Node {
     }
 }
 
-/// Returns the limit that an error reports, if a smaller window may stay within it.
+/// Returns the limit that an error reports, if a request for fewer blocks may stay within this
+/// limit.
 fn limit_of(error: &RpcError) -> Option<Limit> {
     match error.origin() {
         RpcError::LimitExceeded { limit, .. } if !error.origin().is_transient() => {

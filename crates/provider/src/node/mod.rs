@@ -35,7 +35,8 @@ pub(crate) use transport::unix_time;
 /// Callback that receives each note, and the endpoint of the node that the note is about.
 type OnNote = dyn Fn(&Endpoint, &Note) + Send + Sync;
 
-/// Wrapper of the callback for notes that implements `Debug`, which functions do not.
+/// Wrapper of the callback for notes. The wrapper implements `Debug`, because functions do not
+/// implement it.
 #[derive(Clone)]
 pub(crate) struct NoteSink(pub(crate) Arc<OnNote>);
 
@@ -66,7 +67,7 @@ pub(crate) struct Options {
     pub(crate) budget: Option<Budget>,
     /// Handle that stops requests and waits.
     pub(crate) stop: Stop,
-    /// Callback for notes. The threads that send requests run it.
+    /// Callback for notes. The threads that send requests run this callback.
     pub(crate) on_note: Option<NoteSink>,
 }
 
@@ -94,7 +95,8 @@ impl Options {
     }
 }
 
-/// One node. Clones share its connections, its budget and what was learnt about it.
+/// One node. Clones share its connections, its budget, and the methods and limits that were learnt
+/// from its errors.
 #[derive(Debug, Clone)]
 pub struct Node {
     caller: Caller,
@@ -178,7 +180,7 @@ pub(crate) fn named(tag: BlockTag) -> String {
     }
 }
 
-/// Records if a node serves an optional method: unknown, missing or present.
+/// Records whether a node serves an optional method: unknown, missing or present.
 #[derive(Debug, Default)]
 struct Served(AtomicU8);
 

@@ -15,8 +15,8 @@ use super::{Node, Note};
 use crate::in_order::in_order;
 
 /// The methods for receipts, the best first. A request by hash is safer than one by number: a node
-/// on another branch cannot answer with receipts of another block. `Raw` takes a hash too. `Each`
-/// comes last, because it makes one call for each transaction.
+/// on another branch cannot answer with receipts of another block. `Raw` requests receipts by hash
+/// too. `Each` comes last, because it makes one call for each transaction.
 const METHODS: [Method; 4] = [Method::ByHash, Method::Raw, Method::ByNumber, Method::Each];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl Node {
     ///
     /// The methods are tried in this order: `eth_getBlockReceipts` by hash, `debug_getRawReceipts`,
     /// `eth_getBlockReceipts` by number, and `eth_getTransactionReceipt` for each transaction. The
-    /// first one that the node serves is remembered for the node and its clones.
+    /// first method that the node serves is remembered for the node and its clones.
     ///
-    /// The receipts are not verified here: the caller must check them against the receipts root of
-    /// the block's header.
+    /// The receipts are not verified here: the caller must check the receipts against the receipts
+    /// root of the block's header.
     ///
     /// # Errors
     /// Returns an [`RpcError`] if all methods fail: the error of the first method tried.
@@ -110,11 +110,11 @@ impl Node {
     /// Requests all receipts of a block by every method in turn, even by those that have failed
     /// before.
     ///
-    /// `take` receives the name of the method and the result. `take` returns `true` to end the
-    /// loop.
+    /// After each method, `take` receives the name of the method and the result. If `take` returns
+    /// `true`, no further method is tried.
     ///
-    /// The call blocks until then, or until all methods were tried. Each method makes one call, except
-    /// that the last one makes a call for each transaction.
+    /// Each method makes one call, except that the last one makes a call for each transaction. This
+    /// function returns when the last of these calls has ended.
     pub fn receipts_by_each_method(
         &self,
         block: BlockRef,
@@ -160,7 +160,8 @@ impl Node {
             serde_json::from_str(result).map_err(|error| malformed(number, &error))
         })?;
         let Some(Block { transactions }) = block else { return Ok(None) };
-        // An invented list of transactions would cause one call for each of them.
+        // A node could invent a long list of transactions, which would cause one call for each
+        // entry.
         if transactions.len() > MAX_TRANSACTIONS {
             return Err(malformed(number, &format!("{} transactions", transactions.len())));
         }

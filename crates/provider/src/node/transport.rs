@@ -57,8 +57,8 @@ impl Transport {
         let timeout = options.timeout;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            // Redirects are not followed: they would send the key in the URL or in a header to
-            // another host.
+            // Redirects are not followed: a redirect would send the key in the URL or in a header
+            // to another host.
             .max_redirects(0)
             .timeout_global(Some(timeout))
             .timeout_connect(Some(timeout.min(LONGEST_CONNECT)))
@@ -98,7 +98,7 @@ impl Transport {
     }
 
     /// Posts `json` once, as soon as the budget allows. `methods` are the methods of the calls in
-    /// it, which determine the cost.
+    /// `json`. They determine the cost of the request.
     pub(super) fn post(&self, methods: &[&str], json: &str) -> Result<Body, RpcError> {
         if let Some(spending) = &self.spending {
             let mut spending = spending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ impl Transport {
         self.retried_while(RpcError::is_transient, once)
     }
 
-    /// The same as [`retried`](Self::retried), with `may_pass` to decide which errors are
+    /// The same as [`retried`](Self::retried), but the callback `may_pass` decides which errors are
     /// transient.
     pub(super) fn retried_while<T>(
         &self,

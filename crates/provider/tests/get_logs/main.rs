@@ -1,6 +1,6 @@
 //! Runs every filter of the corpus through a provider, for the semantics of go-ethereum and of
-//! alloy. The logs read from receipts must be those that the semantics selects, and an answer of
-//! `eth_getLogs` by the same semantics must be proven complete.
+//! alloy. For each of the two semantics, the logs that the provider reads from receipts must be the
+//! expected ones. An answer of `eth_getLogs` with these logs must be proven complete.
 
 mod server;
 
@@ -89,7 +89,8 @@ fn every_filter_by_either_reading() {
                 assert_eq!(found_at, *places, "{at}");
                 proven += 1;
                 // Some answers have megabytes of logs. If both semantics select the same logs, only
-                // one of the two is audited, in turn.
+                // one of the two answers is audited: that of geth for one filter, that of alloy for
+                // the next.
                 let is_turn = index.is_multiple_of(2) == (semantics == Semantics::Geth);
                 if case.alloy.is_none() && !is_turn {
                     continue;

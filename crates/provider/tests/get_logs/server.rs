@@ -64,7 +64,8 @@ impl Server {
         format!("http://{}", self.address)
     }
 
-    /// Sets the logs for later answers. Each answer contains those in the requested range.
+    /// Sets the logs for later answers. Each answer contains the set logs that are in the requested
+    /// range.
     pub(super) fn answer(&self, places: &[[u64; 2]]) {
         *self.shared.answer.lock().expect("no panic holds it") = places.to_vec();
     }

@@ -76,7 +76,7 @@ impl Steps<'_> {
     }
 }
 
-/// Follows until it is killed.
+/// Follows logs until the process is killed.
 pub(crate) fn follow(task: &Task) {
     let (records, cursor) = Records::open(&task.records(), task.keeper);
     let mut steps = Steps { task, records, taken: 0, rng: Rng::new(task.seed) };

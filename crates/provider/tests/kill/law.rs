@@ -100,7 +100,8 @@ impl Reader<'_> {
                 self.last = (rest != NONE).then(|| block(rest));
                 self.is_whole = true;
                 if let Some(last) = self.last.filter(|_| word == BLOCKS) {
-                    // Logs of blocks that left the chain were removed before.
+                    // When new blocks are delivered, the logs of all blocks that left the chain
+                    // were already removed.
                     let number = |key: &Key| self.world.blocks[&key.0].at.number;
                     self.unsure.retain(|key| number(key) > last.number);
                 }
@@ -111,7 +112,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Begins an update, unless one is being read. The update before it was acknowledged.
+    /// Begins an update, unless the records of an update are still being read. The beginning of an
+    /// update shows that the previous update was acknowledged.
     fn begin(&mut self) {
         if std::mem::take(&mut self.is_whole) {
             for key in self.update.drain() {
@@ -147,8 +149,8 @@ impl Reader<'_> {
         self.update.insert(key);
     }
 
-    /// Checks that the delivered and not removed logs are those of the chain up to the last block,
-    /// except for logs that are still unsure.
+    /// Checks the logs that were delivered and not removed. They must be the logs of the chain up
+    /// to the last block, except for logs that are still unsure.
     fn compare(&self) {
         let Some(first) = self.first else { panic!("logs before the first block is known") };
         let expected = self.last.map(|last| self.world.logs_up_to(last, first)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Kills a process that follows logs at random moments, while the chain grows and is reorganised.
+//! At random moments, kills a process that follows logs, while the chain grows and is reorganised.
 //!
 //! The next process resumes at the stored cursor. Every log must be delivered at least once, no log
 //! may be invented, and logs of blocks that left the chain must be delivered as removed. If the
@@ -25,10 +25,11 @@ use testkit::Rng;
 
 /// Number of delivered blocks that the follower remembers: more than a reorganisation removes.
 const KEEP: usize = 16;
-/// Number of chains on which each way of storing the cursor is tested, and of kills on each chain.
+/// Number of chains on which each way of storing the cursor is tested. `KILLS`: number of kills on
+/// each chain.
 const CHAINS: u64 = 3;
 const KILLS: usize = 21;
-/// Number of steps of the process within which it may halt.
+/// If the process halts, it halts before one of this many first steps.
 const HALT: usize = 60;
 /// Timeout of each wait, far longer than a step takes.
 const PATIENCE: Duration = Duration::from_secs(3 * 60);
@@ -46,7 +47,7 @@ fn cursor_that_the_reader_keeps() {
     chains(Keeper::Reader);
 }
 
-/// Follows until it is killed.
+/// Follows logs until the process is killed.
 #[test]
 #[ignore = "a process of other tests"]
 fn follower_process() {
@@ -62,7 +63,8 @@ fn chains(keeper: Keeper) {
             run.life();
         }
         let tally = run.end();
-        // At least one log was delivered each time that the process caught up.
+        // The process catches up with the chain before every fifth kill, and at least one log was
+        // delivered each time.
         assert!(tally.delivered > KILLS / 5 && tally.removed > 0, "{tally:?}");
         sum.started += tally.started;
         sum.delivered += tally.delivered;
@@ -115,9 +117,10 @@ impl Run {
         self.task.halt = (kind == 3).then(|| self.rng.below(HALT));
         let mut process = self.start();
         match kind {
-            // A kill before the first request of the process, or shortly after it.
+            // The process is killed before its first request or shortly after this request.
             0 => self.pause(20_000),
-            // A kill before a random step. The chain changes until the process has reached it.
+            // The process is killed before a random step. The chain changes until the process has
+            // reached this step.
             3 => {
                 let halted = self.task.halted();
                 while !halted.exists() {
@@ -197,7 +200,7 @@ impl Run {
     }
 }
 
-/// This program run as another process, which executes [`follower_process`].
+/// A second process of this program, which executes [`follower_process`].
 struct Process {
     child: Child,
     stderr: PathBuf,
@@ -216,7 +219,7 @@ impl Process {
         Self { child, stderr }
     }
 
-    /// Waits until `is_there` returns `true`. Panics if the process ends before that.
+    /// Waits until `is_there` returns `true`. Panics if the process ends while this function waits.
     fn wait_until(&mut self, is_there: impl Fn() -> bool) {
         let began = Instant::now();
         while !is_there() {

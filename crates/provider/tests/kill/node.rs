@@ -24,7 +24,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Changes the chain at random: it grows or is reorganised.
+    /// Changes the chain at random: the chain grows or is reorganised.
     pub(crate) fn change(&mut self) {
         match self.rng.below(8) {
             0..4 => {
@@ -36,7 +36,7 @@ impl Chain {
                 if deepest > 0 {
                     let depth = 1 + self.rng.below(deepest.min(6));
                     self.reorganise(depth);
-                    // The new branch may be one block shorter at first.
+                    // At first, the new branch may be one block shorter than the old one.
                     let count = (depth + self.rng.below(4)).saturating_sub(1);
                     self.mine(count);
                 }
@@ -69,8 +69,8 @@ impl Chain {
         self.world.revert(depth);
     }
 
-    /// Extends the chain beyond its highest head ever. The last block with enough confirmations has
-    /// logs.
+    /// Extends the chain beyond its highest head ever. The newest block that has enough
+    /// confirmations contains logs.
     pub(crate) fn outgrow(&mut self, confirmations: u64) {
         self.world.outgrow(0);
         self.world.mine(WITH_LOGS);

@@ -76,7 +76,7 @@ fn a_node_that_refuses_or_talks_nonsense_is_passed_over() {
                 assert_eq!(numbers(&proven.logs), every_fourth(20));
                 let scan = provider.scan(&query()).expect("scanned");
                 assert_eq!(scan.candidates.len(), 5);
-                // An audit needs the answer of the bad node too, which fails.
+                // The audit fails, because it also needs the answer of the bad node.
                 match provider.audit(&query()) {
                     Err(FetchError::Rpc { node, .. }) => assert_eq!(node, bad),
                     other => panic!("{other:?}"),
@@ -145,7 +145,8 @@ fn one_node_that_has_the_last_block_is_enough_for_logs() {
         // The tag `latest` still means the newest block that all nodes have.
         let from_newest = LogQuery::new().address(ASKED).from_block(BlockTag::Latest).to_block(35);
         assert_eq!(provider.logs(&from_newest).expect("proven").blocks, 20..=35);
-        // An audit needs each node's answer, and one node cannot have the blocks.
+        // The audit fails: it needs an answer of each node, and the head of one node is before the
+        // range's last block.
         let beyond = |last, head| FetchError::Blocks(ResolveError::BeyondHead { last, head });
         assert_eq!(provider.audit(&query).err(), Some(beyond(35, 20)));
         let query = query.to_block(41);
@@ -179,7 +180,8 @@ fn the_chain_is_that_of_the_highest_anchor() {
             let headers = provider.headers(0..=35).expect("headers");
             assert_eq!(headers.block(35).map(|block| block.hash), Some(right.hash(35)));
         }
-        // No node can be anchored higher, so that the first node's chain is used.
+        // The anchor is on both chains, so no node's chain contains a higher anchor, and the first
+        // node's chain is used.
         let provider = provider(&urls).anchor(low).build().expect("it is set up");
         match provider.logs(&query().to_block(25)) {
             Err(LogsError::Incomplete(incomplete)) => {
@@ -204,7 +206,7 @@ fn a_block_by_its_hash_comes_from_the_node_that_has_it() {
         let candidates = provider.scan(&query).expect("scanned").candidates;
         assert_eq!(candidates.iter().map(|block| block.hash).collect::<Vec<_>>(), [hash]);
     }
-    // A node that has a block of another branch, but only by its hash.
+    // This node returns a block of another branch, but only if the block is requested by its hash.
     let not_on_chain = FetchError::Audit(AuditError::NotOnChain { hash });
     let remembers = honest(&Chain { others: right.blocks, ..parted });
     let provider = build(&[&remembers]);
@@ -306,7 +308,7 @@ fn a_fault_names_the_node_that_answered_last() {
 
 #[test]
 fn an_operation_holds_no_more_than_it_may() {
-    // There are five logs. Each counts as more than 300 and less than 400 bytes.
+    // There are five logs. The estimated size of each log is more than 300 and less than 400 bytes.
     let url = honest(&Chain::of(&world(20)));
     let few = || provider(&[&url]).max_held(1_500);
     let is_of = |what: &str, error: &FetchError| match error {
@@ -330,7 +332,8 @@ fn an_operation_holds_no_more_than_it_may() {
 
 #[test]
 fn receipts_without_logs_are_held_as_well() {
-    // 120 receipts without logs, in 40 blocks whose filters rule nothing out.
+    // The 40 blocks have 120 receipts without logs. Their filters rule nothing out, because the
+    // chain's profile says that filters are unsound.
     let mut world = World::new();
     (0..40).for_each(|_| world.mine(3));
     let url = honest(&Chain::of(&world));

@@ -1,4 +1,4 @@
-//! Checks for each kind of BIP37 oracle case, against the slow matcher and against the library.
+//! Functions that check the slow matcher and the library against each kind of BIP37 oracle case.
 //!
 //! The tests with the corpus and those with its subset in `fixtures/` share these checks, so that
 //! they can't expect different results.
@@ -108,8 +108,8 @@ fn matching(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) {
     }
 }
 
-/// Checks that exactly the transactions named by the case are missed by the same filter without
-/// insertions of outpoints. The cases of kind `update` are made for that.
+/// Checks a case of kind `update`. The case names the transactions that the filter would miss if it
+/// inserted no outpoints: without insertions, it must miss exactly these.
 fn only_by_inserted_outpoint(case: &Case, filterload: &[u8], block: &TestBlock) {
     let mut without_updates = SlowFilter::from_payload(filterload);
     without_updates.flags = 0;

@@ -30,8 +30,7 @@ pub fn asked_of_bitcoin(
     (any.ok(), all.ok())
 }
 
-/// Returns the two answers that are already decided by the values before the end of the bytes,
-/// whatever follows.
+/// Returns each of the two answers if the values before the end of the bytes already decide it.
 fn settled_early(
     coding: Coding,
     count: u64,

@@ -38,7 +38,8 @@ enum Kind {
     /// The script `DROP 1`, spent by a push that looks like the script inside P2SH-P2WPKH. With an
     /// invented witness, the input would look like proof of that script.
     DropProgram,
-    /// An empty script: anyone can spend it, and block filters leave it out.
+    /// An empty script: anyone can spend such an output, and block filters leave the empty script
+    /// out.
     Empty,
     /// A script that starts with `OP_RETURN`: block filters leave out such outputs.
     OpReturn,
@@ -78,8 +79,8 @@ fn key(rng: &mut Rng) -> PublicKey {
     PublicKey::new(secret.public_key(&Secp256k1::signing_only()))
 }
 
-/// Returns coins of all kinds for six keys that are not the wallet's. Few keys, as they are
-/// expensive to make.
+/// Returns coins of all kinds for six keys that are not the wallet's. There are only six, because
+/// it takes long to make a key.
 pub fn strangers(rng: &mut Rng) -> Vec<Coin> {
     let coins = |_| {
         let key = key(rng);
@@ -88,7 +89,7 @@ pub fn strangers(rng: &mut Rng) -> Vec<Coin> {
     (0..6).flat_map(coins).collect()
 }
 
-/// Returns the coins of a wallet, each of another kind and key.
+/// Returns the coins of a wallet. No two of them have the same kind or the same key.
 pub fn wallet(rng: &mut Rng) -> Vec<Coin> {
     WALLET_KINDS.iter().map(|&kind| Coin { kind, key: key(rng) }).collect()
 }

@@ -83,7 +83,7 @@ fn raw_tx_by_tx(filter: BloomFilter, block: &TestBlock) -> Outcome {
     })
 }
 
-/// Returns a bank of twenty filters, in which the filter is that of peer 7.
+/// Returns a bank with the filters of twenty peers, in which peer 7 has the given filter.
 fn bank(filter: &BloomFilter) -> FilterBank<u32> {
     let mut bank = FilterBank::new();
     for peer in 0..20 {

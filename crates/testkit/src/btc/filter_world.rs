@@ -18,7 +18,7 @@ use crate::btc::regtest;
 
 /// A time after the time of every block.
 pub const NOW: Duration = Duration::from_secs(1_700_000_000);
-/// Largest number of outputs that are kept for spending; the others are never spent.
+/// Largest number of outputs that are kept for spending; all other outputs are never spent.
 const UNSPENT: usize = 24;
 
 /// A block with its filter, its parent and the outputs that can be spent after it.
@@ -82,7 +82,8 @@ impl World {
         self.add(block, parent, &prevouts, unspent)
     }
 
-    /// Returns a random coin: with a chance of one in 16 the wallet's, otherwise a stranger's.
+    /// Returns a random coin. With a chance of one in 16 it is a coin of the wallet, otherwise a
+    /// coin of a stranger.
     fn coin(&mut self) -> Coin {
         let to = if self.rng.one_in(16) { &self.own } else { &self.strangers };
         self.rng.pick(to).clone()
@@ -105,8 +106,8 @@ impl World {
         regtest::coinbase(height, self.rng.array::<4>(), output)
     }
 
-    /// Returns a transaction that spends one to three outputs, also of the same block. While few
-    /// outputs exist, the transaction spends outputs of invented transactions.
+    /// Returns a transaction that spends one to three outputs of earlier blocks or of the same
+    /// block. While few outputs exist, the transaction spends outputs of invented transactions.
     fn transaction(
         &mut self,
         unspent: &mut Vec<(OutPoint, Coin)>,

@@ -10,11 +10,11 @@ use chainsieve::btc::bip158::{BlockFilter, BuildError};
 use crate::btc::bitcoin_sets::{Flaws, written_by_bitcoin};
 use crate::btc::naive_gcs::{Coding, basic_elements};
 
-/// Takes a coding from the first six bytes.
+/// Reads a coding from the first six bytes.
 fn coding(data: &[u8]) -> Option<(Coding, &[u8])> {
     let ([p, key, m @ ..], rest) = data.split_first_chunk::<6>()?;
     let p = p % 33;
-    // Mostly an M of the size that suits P.
+    // For most values of P, M is limited to the size that suits P.
     let most = if p < 28 { 16 << p } else { u32::MAX };
     let m = u32::from_le_bytes(*m).checked_rem(most).map_or(1, |m| m.max(1));
     Some((Coding { k0: u64::from(*key), k1: u64::MAX - u64::from(*key), p, m }, rest))
@@ -31,8 +31,9 @@ fn pieces(mut data: &[u8]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// Treats the bytes as a set. Reads it in the strict way, in Core's way, and with `bitcoin` and its
-/// flaws, and runs three queries on it. Returns the number of values if Core accepts the set.
+/// Treats the bytes as a set. Reads the set by the strict rules, by Core's rules, and with the
+/// `bitcoin` crate, whose known flaws are allowed. Runs three queries on the set. Returns the
+/// number of values if Core accepts the set.
 pub fn set_is_read_alike(data: &[u8]) -> Option<usize> {
     let (coding, bytes) = coding(data)?;
     let queries = [b"one".to_vec(), b"".to_vec(), b"a third, of more than eight bytes".to_vec()];
@@ -46,9 +47,9 @@ pub fn set_is_read_alike(data: &[u8]) -> Option<usize> {
     Some(reading.values.len())
 }
 
-/// Treats the bytes as elements and queries. Checks that the elements are encoded as by the text
-/// and by `bitcoin`, and that reading finds every element. Returns the number of queries that
-/// match.
+/// Treats the bytes as elements and queries. Checks that the library encodes the elements as the
+/// BIP's text and the `bitcoin` crate do, and that every element is found in the encoded set.
+/// Returns the number of queries that match.
 pub fn elements_come_back(data: &[u8]) -> Option<usize> {
     let (coding, rest) = coding(data)?;
     let pieces = pieces(rest);
@@ -65,7 +66,8 @@ pub fn elements_come_back(data: &[u8]) -> Option<usize> {
 }
 
 /// Treats the bytes as a raw block, followed by scripts that it spends from other blocks. Checks
-/// that its filter is the one that the text and `bitcoin` give. Returns the number of elements.
+/// that the library builds the same filter of the block as the BIP's text and the `bitcoin` crate
+/// do. Returns the number of elements.
 pub fn block_has_its_filter(data: &[u8]) -> Option<usize> {
     let (mut block, used) = deserialize_partial::<Block>(data).ok()?;
     if !block.coinbase().is_some_and(Transaction::is_coinbase) {

@@ -48,7 +48,7 @@ fn chain() -> &'static Chain {
     })
 }
 
-/// A connection of the sync, and the requests that it was sent.
+/// A peer of the sync, and the requests that were sent to this peer.
 struct Peer {
     id: PeerId,
     connected: bool,
@@ -171,10 +171,10 @@ fn twisted(message: NetworkMessage, a: u8, b: u8) -> NetworkMessage {
     }
 }
 
-/// Treats the bytes as the behaviour of four peers towards a sync, three bytes per step. The first
-/// peer is honest, but may be late: it must never be blamed for anything but delay. The sync must
-/// not scan a block of another chain, and its requests must follow Core's rules. Returns the
-/// numbers of filters and blocks that the sync handed over.
+/// Runs a sync with four peers whose behaviour the bytes determine, three bytes for each step. The
+/// first peer is honest, but may be late: the honest peer must never be blamed for anything but
+/// delay. The sync must not scan a block of another chain, and its requests must follow Core's
+/// rules. Returns the numbers of filters and blocks that the sync handed over.
 pub fn sync_keeps_its_word(data: &[u8]) -> (usize, usize) {
     let chain = chain();
     let (setting, steps) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));

@@ -1,5 +1,5 @@
-//! Checks for each kind of oracle case about Golomb-coded sets and basic filters, against the naive
-//! coder and against the library.
+//! Functions that check the naive coder and the library against each kind of oracle case about
+//! Golomb-coded sets and basic filters.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -86,8 +86,8 @@ fn large_set(case: &Case) {
     assert_eq!(set.values.len(), case.number("distinct") as usize, "{case}");
 }
 
-/// Asserts that every writer produces Core's bytes, and that every element is found in them.
-/// Returns the bytes.
+/// Asserts that every writer produces the same bytes as Core, and that every element is found in
+/// these bytes. Returns the bytes.
 fn encoded(case: &Case, coding: Coding, elements: &[Vec<u8>]) -> Vec<u8> {
     case.assert_bytes("the naive coder", "encoded", &coding.encode(elements));
     let bytes = coding.written(elements);
@@ -111,8 +111,8 @@ fn basic_filter(case: &Case, (block, spent): &SpentBlock) {
     assert_eq!(set.num_elements(), case.number("elements"), "{case}");
 }
 
-/// Builds the filter of a block in both ways, from a list of spent scripts and from a callback, and
-/// compares it with the naive coder.
+/// Builds the filter of a block in both ways, from a list of spent scripts and from a callback.
+/// Compares both filters with the one that the naive coder builds.
 pub fn basic_filter_of(block: &TestBlock, spent: &[ScriptBuf]) -> BlockFilter {
     let from_raw = BlockFilter::from_raw_block(&block.raw, spent);
     let block = &block.block;

@@ -33,7 +33,7 @@ pub fn cases(text: &str) -> impl Iterator<Item = Case> {
     })
 }
 
-/// Runs `check` on all cases of `text`. Returns the number of cases of each kind for which it
+/// Runs `check` on all cases of `text`. Returns for each kind the number of cases for which `check`
 /// returned `true`.
 pub fn count_kinds(text: &str, mut check: impl FnMut(&Case) -> bool) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
@@ -82,8 +82,8 @@ impl Case {
         self.list(field).iter().map(|value| index(value).expect("an index")).collect()
     }
 
-    /// Asserts that `got` equals the field, which is the bytes in full or, for long values, their
-    /// SHA-256 and length.
+    /// Asserts that `got` has the bytes that the field describes. The field has all bytes or, for
+    /// long values, their SHA-256 and length.
     pub fn assert_bytes(&self, who: &str, field: &str, got: &[u8]) {
         let (got, expected) = match self.at(field) {
             Value::String(hex) => (hex::encode(got), hex.clone()),

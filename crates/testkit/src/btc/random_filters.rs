@@ -31,7 +31,7 @@ pub fn elements(rng: &mut Rng, block: &TestBlock, n: usize) -> Vec<Vec<u8>> {
     all
 }
 
-/// Returns named filters with flags 0 for this block, with sizes from nothing to the limit.
+/// Returns named filters with flags 0 for this block, with sizes from zero to the limit.
 pub fn filters(rng: &mut Rng, block: &TestBlock) -> Vec<(&'static str, SlowFilter)> {
     let transactions = block.block.txdata.len();
     let few = elements(rng, block, 3 + transactions);

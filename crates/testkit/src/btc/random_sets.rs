@@ -24,8 +24,8 @@ pub fn coding(rng: &mut Rng) -> Coding {
     Coding { k0: rng.u64(), k1: rng.u64(), p, m }
 }
 
-/// Returns elements with lengths around the words of the hash and of common scripts; some occur
-/// twice.
+/// Returns elements with lengths around multiples of the hash function's word size, and with
+/// lengths of common scripts. Some elements occur twice.
 pub fn elements(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     const LENGTHS: [usize; 16] = [1, 2, 7, 8, 9, 15, 16, 22, 23, 25, 34, 35, 67, 105, 256, 300];
     let mut elements: Vec<Vec<u8>> = Vec::new();
@@ -46,7 +46,7 @@ pub fn elements(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     elements
 }
 
-/// Returns up to `most` queries: some of them are `elements`, the others strangers.
+/// Returns up to `most` queries: some of them are in `elements`, the others are random.
 pub fn queries(rng: &mut Rng, elements: &[Vec<u8>], most: usize) -> Vec<Vec<u8>> {
     let count = rng.below(most + 1);
     let strangers = self::elements(rng, count);

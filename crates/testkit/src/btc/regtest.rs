@@ -10,7 +10,8 @@ use chainsieve::bitcoin::{
     TxMerkleNode, TxOut, Witness, transaction,
 };
 
-/// Signals readiness for segregated witness, so that nodes that need the signal activate it.
+/// The version signals readiness for segregated witness. Some nodes activate segregated witness
+/// only after this signal.
 const VERSION: i32 = 0x2000_0003;
 
 /// Returns the header of the genesis block.

@@ -1,4 +1,4 @@
-//! Checks for oracle cases of kind `tree`.
+//! A function that checks oracle cases of kind `tree`.
 
 use std::str::FromStr as _;
 

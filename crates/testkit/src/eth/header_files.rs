@@ -57,7 +57,7 @@ fn concatenated(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) ->
     form
 }
 
-/// As [`concatenated`], and also complete without the last line break.
+/// The same as [`concatenated`], but the file is also complete without its last line break.
 fn lines(name: &'static str, format: FileFormat, pieces: Vec<Vec<u8>>) -> Form {
     let mut form = concatenated(name, format, pieces);
     let without = form.cuts[1..].iter().map(|(end, count)| (end - 1, *count)).collect::<Vec<_>>();

@@ -20,7 +20,7 @@ impl HttpRpc {
         Self::to(format!("http://127.0.0.1:{port}"))
     }
 
-    /// Returns the endpoint at any address.
+    /// Returns the endpoint with the address `url`.
     pub fn to(url: String) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)

@@ -29,8 +29,8 @@ pub struct Session {
     pub tip: Option<B256>,
     /// Each state, with the number of storage operations done before it.
     states: Vec<(usize, Option<B256>)>,
-    /// The number of operations done when each sync returned, and the index of the state it
-    /// acknowledged.
+    /// For each sync: the number of operations that were done when it returned, and the index of
+    /// the state that it acknowledged.
     acknowledged: Vec<(usize, usize)>,
     branch: u64,
 }
@@ -45,7 +45,7 @@ impl Session {
         Ok(Self { recorder, writer, first, tip, states, acknowledged, branch: 0 })
     }
 
-    /// Drops the writer, without the changes that were not synced, and opens another one.
+    /// Drops the writer and its changes that were not synced, and opens another writer.
     pub fn reopen(self) -> Result<Self, IndexError> {
         let Self { recorder, writer, first, mut states, acknowledged, branch, .. } = self;
         drop(writer);
@@ -101,7 +101,8 @@ impl Session {
         );
     }
 
-    /// Returns the last blocks that an index may have if a crash came after `done` operations.
+    /// Returns the possible last blocks of an index after a crash that came after `done`
+    /// operations.
     pub fn allowed(&self, done: usize) -> Vec<Option<B256>> {
         let known = self.acknowledged.iter().rfind(|(before, _)| *before <= done);
         let (_, from) = *known.expect("the state at the start");
@@ -125,7 +126,7 @@ pub fn check_reader<S: Storage>(index: &Index<S>, first: u64, tip: B256, blocks:
 }
 
 /// Opens the files that a crash left, checks that they are in one of the allowed states, and
-/// continues from there. Returns the session, which has synced three more blocks.
+/// continues with these files. Returns the session, which has synced three more blocks.
 pub fn recovered(
     disk: &Disk,
     first: u64,
@@ -150,8 +151,8 @@ pub fn recovered(
     session
 }
 
-/// Opens the files of a session after its sync. Checks that all blocks are there, and that no
-/// unused file is.
+/// Opens the files of a session after its sync. Checks that the files contain all blocks, and that
+/// no file is unused.
 pub fn check_synced(session: Session, blocks: &Blocks) {
     let (first, tip) = (session.first, session.tip);
     let session = session.reopen().expect("opens");

@@ -127,7 +127,7 @@ impl Corpus {
         });
         let chain = Chain::of(blocks.collect::<Vec<_>>());
         assert!(bodies.next().is_none(), "{name}: as many blocks in either file");
-        // Compare with the call that set the node's head.
+        // The chain's last block must be the head that the recorded call `headfcu.json` sets.
         let call: Value = serde_json::from_str(&self.text(&format!("chains/{name}/headfcu.json")))
             .expect("a call");
         assert_eq!(call["params"][0]["headBlockHash"], chain.run.tip().to_string(), "{name}");

@@ -7,7 +7,8 @@ use chainsieve::eth::header::LinkedHeaders;
 
 use crate::eth::linked_headers::linked_headers;
 
-/// Value that the bloom of every seventh block contains. `SELDOM`: value of every hundredth block.
+/// Value that the bloom of every seventh block contains. `SELDOM`: value that the bloom of every
+/// hundredth block contains.
 pub const OFTEN: [u8; 20] = [0x07; 20];
 pub const SELDOM: [u8; 20] = [0x64; 20];
 
@@ -34,8 +35,8 @@ fn filter(mark: u64) -> Bloom {
 struct Made {
     number: u64,
     parent: B256,
-    /// For each value: the last block, up to and including this one, whose bloom contains it by
-    /// alloy.
+    /// For each value: the last block, up to and including this one, whose bloom contains the
+    /// value, as computed by alloy.
     found: [Option<B256>; 2],
 }
 

@@ -12,14 +12,14 @@ pub fn query(rng: &mut Rng, logs: &[NaiveLog]) -> NaiveQuery {
     let base = rng.pick(logs);
     match rng.below(10) {
         0..=5 => around(rng, logs, base),
-        // Up to the largest number of positions, with "any" in the last ones.
+        // A query with up to four positions, of which the last ones accept any topic.
         6 | 7 => {
             let mut query = around(rng, logs, base);
             let more = rng.below(5 - query.positions.len());
             query.positions.resize(query.positions.len() + more, Vec::new());
             query
         }
-        // Values of several logs, with topics at other positions than in the logs.
+        // A query with values of several logs. The positions of its topics are random.
         8 => {
             let addresses = (0..rng.below(3)).map(|_| rng.pick(logs).address).collect();
             let positions = (0..rng.below(5)).map(|_| {
@@ -28,7 +28,7 @@ pub fn query(rng: &mut Rng, logs: &[NaiveLog]) -> NaiveQuery {
             });
             NaiveQuery { addresses, positions: positions.collect() }
         }
-        // One value that no log has.
+        // A query in which one position or the address has a value that no log has.
         _ => {
             let mut query = around(rng, logs, base);
             let at = rng.below(query.positions.len() + 1);

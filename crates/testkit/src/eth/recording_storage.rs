@@ -11,14 +11,14 @@ use crate::Rng;
 
 type FileId = usize;
 
-/// A recorded operation. A file that is created again is a new file of the same name.
+/// A recorded operation. If a name is created again, it links to a new file.
 #[derive(Debug, Clone)]
 enum Op {
     Link(String, FileId),
     Unlink(String),
     Append(FileId, Arc<[u8]>),
     Sync(FileId),
-    /// A failed sync: the appended data counts as written, but never becomes durable.
+    /// A failed sync: readers see the appended data, but it never becomes durable.
     Lost(FileId),
     SyncNames,
 }
@@ -147,8 +147,8 @@ impl Recorder {
         self.state().now.clone()
     }
 
-    /// Returns the states that a power failure after `done` operations may leave. There are at most
-    /// `limit`: all states if there are so few, otherwise states chosen with `rng`.
+    /// Returns the states that a power failure after `done` operations may leave. If there are at
+    /// most `limit` states, returns all of them, otherwise `limit` states that `rng` chooses.
     pub fn crashes(&self, done: usize, limit: usize, rng: &mut Rng) -> Vec<Disk> {
         let state = self.state();
         let mut disk = state.start.clone();
@@ -203,14 +203,14 @@ impl Recorder {
 #[derive(Debug, Default)]
 struct Volatile {
     durable: Arc<Vec<u8>>,
-    /// Each write, and `true` if a later sync makes it durable.
+    /// Each write that is not durable yet, and `true` if a later sync makes it durable.
     unsynced: Vec<(Arc<[u8]>, bool)>,
 }
 
-/// Cut positions in bytes: at and around the size of a slot, of the header before the slots, and
-/// sums of them.
+/// Cut positions in bytes. Most are at or next to the size of a slot, the size of the header before
+/// the slots, or sums of these sizes.
 const CUTS: [usize; 11] = [1, 12, 95, 96, 97, 327, 328, 329, 96 + 328, 2 * 328, 512];
-/// Number of contents after a cut: nothing, zeros, or garbage.
+/// Number of variants of the bytes after a cut: no bytes, zeros, or garbage.
 const BEHIND: usize = 3;
 /// Number of variants in which some sectors were written and others were not.
 const SECTORS: usize = 6;

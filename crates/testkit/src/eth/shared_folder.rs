@@ -21,7 +21,7 @@ pub struct SharedFolder {
 }
 
 impl SharedFolder {
-    /// Returns the same folder, with sealed files read as slices or not.
+    /// Returns the same folder. If `slices` is `true`, sealed files are read as slices.
     #[must_use]
     pub fn read_as_slices(&self, slices: bool) -> Self {
         Self { files: Arc::clone(&self.files), slices }

@@ -184,7 +184,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Applies an update; a kill may interrupt it after `most` logs.
+    /// Applies an update, but only its first `most` logs, as if a kill had interrupted the reader
+    /// there.
     pub fn read(&mut self, update: &Update, most: usize) {
         let (logs, last) = match update {
             Update::Removed(removed) => {

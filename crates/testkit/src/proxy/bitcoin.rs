@@ -49,7 +49,7 @@ pub enum Fate {
 
 type Rule = Arc<Mutex<dyn FnMut(&Letter<'_>) -> Fate + Send>>;
 
-/// A running proxy; its connections close when it is dropped.
+/// A running proxy; dropping the proxy closes its connections.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 
 use crate::eth::http_rpc::HttpRpc;
 
-/// The action of the proxy on a request. The first call of the request whose fate is not
-/// [`Fate::Answered`] decides.
+/// The action of the proxy on a request. Each call of the request has a fate. The request gets the
+/// first fate that is not [`Fate::Answered`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// The answer is sent as it is after the changes.
+    /// The answer is sent, with the changes that the callback made.
     Answered,
     /// An HTTP status is sent without an answer.
     Status(u16),
@@ -33,7 +33,7 @@ const TICK: Duration = Duration::from_millis(50);
 /// Largest body of a request, in bytes.
 const MAX_REQUEST: usize = 16 << 20;
 
-/// The running proxy; its threads end when it is dropped.
+/// The running proxy; dropping the proxy ends its threads.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,

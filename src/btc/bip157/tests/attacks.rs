@@ -102,8 +102,8 @@ fn anchored(chain: &TestChain) -> HeaderChain {
     headers
 }
 
-/// A hit is scanned even if the peer that sent the filter has left and another peer's claim has
-/// replaced its claim.
+/// A hit is scanned even if the sender of the filter has left and the accepted claim is now that of
+/// another peer.
 #[test]
 fn a_hit_that_is_found_late() {
     let chain = TestChain::new(60);
@@ -189,7 +189,7 @@ fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
     lacks_a_block(0);
 }
 
-/// The same, with a clock that is set back in between.
+/// A peer that did not have a block is asked again later, even if the clock is set back in between.
 #[test]
 fn waiting_goes_on_from_where_the_clock_is_set_back() {
     lacks_a_block(1_000_000);
@@ -253,7 +253,8 @@ fn vouchers_are_bounded() {
     for (_, interval) in world.sync.claims().intervals() {
         assert_eq!(interval.vouchers().len(), MAX_VOUCHERS);
     }
-    // Peers that are only counted may be among those that are remembered, so they are not added up.
+    // The counted peers and the remembered peers may be the same peers, so the two numbers are not
+    // added.
     assert_eq!(world.grade(11), Some(Grade::Peers(200 - 32)));
     assert_eq!(world.sync.answered_to(), Some(1_010));
     world.assert_complete(&chain);

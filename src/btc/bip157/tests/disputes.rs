@@ -41,7 +41,8 @@ fn what_the_block_does_not_decide_is_scanned() {
         assert!(undecided.iter().all(|finding| world.findings().contains(finding)));
         assert_eq!(world.reasons(), []);
         assert_eq!(world.grade(27), Some(Grade::Scanned));
-        // Above the first dispute their headers differ, but the hashes of their filters agree.
+        // Above the first dispute, the filter headers of the peers differ, but their filter hashes
+        // agree.
         assert_eq!(world.grade(1_500), Some(Grade::Peers(2)));
         // No filter of the disputed heights is kept as evidence.
         let without_filter = world.actions.iter().filter_map(|action| match action {
@@ -61,7 +62,7 @@ fn what_the_block_does_not_decide_is_scanned() {
 #[test]
 fn what_the_block_refutes_convicts() {
     let chain = TestChain::new(1_050);
-    // An empty filter, malformed bytes, and the filter of another block.
+    // The lies are an empty filter, malformed bytes, and the filter of another block.
     let lies = [empty(), vec![1, 2, 3], chain.filters[17].clone()];
     for lie in lies {
         for liar in [1, 2] {
@@ -107,7 +108,8 @@ fn one_honest_peer_is_enough() {
         world.settle();
         world.assert_complete(&chain);
         assert_eq!(world.reasons().len(), 1, "the block does not refute the other liars");
-        // One block for each height, and again those that were in flight from the convicted liar.
+        // Each block was requested once, except that the blocks in flight from the convicted liar
+        // were requested again.
         let disputed = world.scanned(ScanReason::Disputed);
         assert_eq!(disputed.iter().collect::<BTreeSet<_>>().len(), disputed.len());
         let blocks = world.sent(|message| matches!(message, Message::GetBlocks(_)));
@@ -115,7 +117,7 @@ fn one_honest_peer_is_enough() {
     }
 }
 
-/// Claiming a hash costs nothing, so a peer that claims one must send its filter.
+/// Claiming a hash costs nothing, so a peer that claims a hash must send its filter.
 #[test]
 fn a_claim_without_its_filter_costs_no_block() {
     let chain = TestChain::new(1_050);
@@ -193,7 +195,8 @@ fn a_filter_outlives_its_sender() {
 fn a_lying_block_server_convicts_nobody_else() {
     let chain = TestChain::new(60);
     let lies = [(27, chain.without_prevouts(27))];
-    // Too few transactions, a changed transaction, and a duplicate transaction.
+    // The false blocks have too few transactions, a changed transaction, or a duplicate
+    // transaction.
     let twists: [fn(&mut bitcoin::Block); 3] = [
         |block| block.txdata.truncate(1),
         |block| block.txdata[0].output[0].value = bitcoin::Amount::from_sat(51),

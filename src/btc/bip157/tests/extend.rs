@@ -27,7 +27,8 @@ fn asked(world: &World) -> Vec<u32> {
 #[test]
 fn an_earlier_birthday() {
     let chain = TestChain::new(3_400);
-    // Extensions within one interval, to the start of another, across several, and to genesis.
+    // The extensions stay within one interval, reach the start of another, cross several intervals,
+    // or reach the genesis block.
     for (first, lower) in [(2_500, 2_200), (2_500, 2_001), (2_001, 1_001), (3_100, 700), (1_500, 0)]
     {
         let mut world = from(&chain, first);
@@ -58,7 +59,7 @@ fn an_earlier_birthday() {
             let height = height / 10 * 10 + 1;
             assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
         }
-        // Extending to the same height again, or to a higher one, has no effect.
+        // Extending to the same height again, or to a higher height, has no effect.
         world.actions.clear();
         world.event(Event::Extend(lower));
         world.event(Event::Extend(first));
@@ -157,7 +158,8 @@ fn a_last_height() {
         }
         world.settle();
         assert_eq!(world.sync.settled_to(), Some(last.min(2_050)));
-        // Ten more blocks, then a reorganisation across the last height.
+        // The chain grows by ten blocks. Then a reorganisation replaces blocks across the last
+        // height.
         let longer = {
             let mut longer = chain.clone();
             longer.grow(10, 1);

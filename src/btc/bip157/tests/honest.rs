@@ -83,8 +83,8 @@ fn mainnet_0_to_255() {
     }
 }
 
-/// Each peer is asked for checkpoints. One of them is asked for the hashes of each complete
-/// interval, and every peer for the hashes after the last checkpoint.
+/// Each peer is asked for checkpoints. Only one peer is asked for the hashes of each complete
+/// interval, but every peer is asked for the hashes after the last checkpoint.
 #[test]
 fn peers_that_agree_share_the_work() {
     let chain = TestChain::new(2_100);
@@ -211,7 +211,7 @@ fn answers_to_a_chain_that_is_gone() {
             }
         }
         world.move_to(&fork);
-        // The requests of before the reorganisation are answered for the old chain.
+        // The requests from before the reorganisation are answered with data of the old chain.
         let old: Vec<_> = world.queue.drain(..).collect();
         for (peer, message) in old {
             for event in world.nodes[&peer].clone().answer(peer, &message) {
@@ -229,7 +229,7 @@ fn answers_to_a_chain_that_is_gone() {
 }
 
 /// A node may answer a stale request for filters with the blocks as they were, or never. Neither
-/// these answers nor those to a later overlapping request convict the peer.
+/// these answers nor the answers to a later overlapping request convict the peer.
 #[test]
 fn a_stale_request_for_filters_convicts_nobody() {
     let chain = TestChain::new(1_300);
@@ -241,7 +241,8 @@ fn a_stale_request_for_filters_convicts_nobody() {
         let mut stale = Vec::new();
         while let Some((peer, message)) = world.queue.pop_front() {
             let answer = world.nodes[&peer].answer(peer, &message);
-            // The last interval, which no checkpoint ends.
+            // The answer about the last interval, which does not end at a checkpoint, is kept for
+            // later.
             if is_filters(&message) && answer.len() == 300 {
                 stale = answer;
             } else {

@@ -40,13 +40,14 @@ fn a_run_goes_on() {
     world.connect(3, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    // Peer 3 may be one of the two of the earlier run.
+    // Peer 3 may be one of the two peers of the earlier run.
     assert_eq!(world.grade(11), Some(Grade::Peers(2)));
     assert_eq!(world.grade(1_101), Some(Grade::OnePeer));
     assert_eq!(world.sent(is_filters), 1);
 }
 
-/// More peers than in earlier runs count. Earlier peers that did not come back are not added.
+/// The grade is the larger of two numbers: the peers of this run, and the peers of earlier runs.
+/// The two numbers are not added.
 #[test]
 fn the_larger_number_of_peers_counts() {
     let chain = TestChain::new(1_100);
@@ -61,7 +62,7 @@ fn the_larger_number_of_peers_counts() {
     assert_eq!(world.grade(11), Some(Grade::Peers(3)));
 }
 
-/// A peer that comes back in each run is no second peer.
+/// A peer that comes back in each run is not counted as a second peer.
 #[test]
 fn one_peer_in_three_runs_stays_one_peer() {
     let chain = TestChain::new(1_100);
@@ -78,7 +79,8 @@ fn one_peer_in_three_runs_stays_one_peer() {
 #[test]
 fn liars_of_an_earlier_run() {
     let chain = TestChain::new(1_200);
-    // A lie that the block refutes, at a height without a hit, and a lie that hides a hit.
+    // The block refutes the first lie, which is at a height without a hit. The second lie hides a
+    // hit.
     let lies = [(1_021, vec![0]), (27, chain.without_prevouts(27))];
     let mut world = World::new(&chain, World::config());
     world.connect(1, Node::lying(&chain, &lies));

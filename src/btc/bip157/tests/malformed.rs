@@ -66,7 +66,7 @@ fn checkpoints_that_were_not_asked_for() {
     assert_eq!(checkpoints(&chain, |m| m.stop_hash = BlockHash::all_zeros()), wrong);
     let other = Reason::Violation(Violation::FilterType(1));
     assert_eq!(checkpoints(&chain, |m| m.filter_type = 1), other);
-    // A filter header to which the peer's own hashes do not lead.
+    // The claimed filter header does not follow from the peer's own hashes.
     let reason = checkpoints(&chain, |m| m.filter_headers[1] = FilterHeader::all_zeros());
     let Reason::ContradictsItself(Contradiction::Headers { height, claimed, sent }) = reason else {
         panic!("{reason:?}")
@@ -101,7 +101,7 @@ fn hashes_that_were_not_asked_for() {
     );
 }
 
-/// A later answer that does not continue the earlier one convicts the peer.
+/// A later answer that does not continue the earlier answer convicts the peer.
 #[test]
 fn hashes_that_do_not_link() {
     let chain = TestChain::new(1_010);

@@ -87,7 +87,7 @@ fn late_answers_count() {
     assert_eq!(world.grade(1), Some(Grade::Peers(2)));
 }
 
-/// A request for 1,000 filters may take longer than one for headers, as long as filters keep
+/// A request for 1,000 filters may take longer than a request for headers, as long as filters keep
 /// arriving.
 #[test]
 fn filters_may_take_their_time() {
@@ -130,8 +130,8 @@ fn a_clock_set_back() {
     assert_eq!(world.findings(), [Finding::Slow(PeerId(1), Duration::from_secs(2))]);
 }
 
-/// Fetches all wanted blocks from one peer, with the time `every` for each. Returns the maximum
-/// number of blocks in flight, and the maximum number requested in one message.
+/// Fetches all wanted blocks from one peer, which takes the time `every` for each block. Returns
+/// the maximum number of blocks in flight, and the maximum number requested in one message.
 fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize) {
     let mut in_flight = std::collections::VecDeque::new();
     let (mut most, mut most_at_once) = (0, 0);
@@ -156,8 +156,8 @@ fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize
     }
 }
 
-/// A history of many small blocks does not wait for one round trip per block. A peer that keeps
-/// sending blocks is not overdue with the last ones.
+/// A history of many small blocks does not wait for one round trip per block. A peer that sends
+/// blocks fast enough is not overdue with the last blocks.
 #[test]
 fn many_small_blocks_are_in_flight() {
     let chain = TestChain::new(2_900);
@@ -169,14 +169,14 @@ fn many_small_blocks_are_in_flight() {
         assert!(found.0 == 64 && (24..=40).contains(&found.1), "{found:?}");
         let messages = world.sent(|message| matches!(message, Message::GetBlocks(_)));
         let blocks = chain.truth().len();
-        // Four blocks are in flight at first. More follow as the estimated block size falls.
+        // Four blocks are in flight at first. The number grows as the estimated block size falls.
         assert!(messages < 30 + blocks / 32, "{messages} for {blocks}");
         assert_eq!(world.findings().is_empty(), !is_slow, "{millis} ms: {:?}", world.findings());
         world.assert_complete(&chain);
     }
 }
 
-/// A block that a peer leaves out, while it sends later ones, becomes overdue.
+/// A block that a peer leaves out, while it sends later blocks, becomes overdue.
 #[test]
 fn a_block_left_out_is_overdue() {
     let chain = TestChain::new(600);

@@ -16,8 +16,8 @@ fn is_filters(message: &Message) -> bool {
     matches!(message, Message::GetCFilters(_))
 }
 
-/// Returns the filter of a block as if the block paid one more script. The filter matches wherever
-/// the true one does, and the block refutes it.
+/// Returns the filter of a block as if the block paid one more script. The filter matches every
+/// script that the true filter matches, and the block refutes it.
 fn with_another(chain: &TestChain, height: u32) -> Vec<u8> {
     let mut block = chain.blocks[height as usize].clone();
     let mut more = block.txdata[0].output[0].clone();
@@ -121,7 +121,8 @@ fn a_hit_convicts_those_who_never_disagree() {
     world.connect(3, Node::honest(&chain));
     world.settle();
     world.assert_complete(&chain);
-    // The heights 27 and 1,015, and those that had no answer when the liars were disconnected.
+    // Filters are requested for the heights 27 and 1,015, and for the heights that had no answer
+    // when the liars were disconnected.
     assert!(world.sent(is_filters) - filters <= 10, "{}", world.sent(is_filters) - filters);
     assert_eq!(world.grade(28), Some(Grade::OnePeer));
 }

@@ -39,9 +39,9 @@ fn script(salt: u8, height: u32) -> ScriptBuf {
 /// A chain of blocks with their true filters.
 ///
 /// Each block pays to one script. Blocks at heights 5 modulo 10 pay the wallet. Blocks at heights 7
-/// modulo 10 spend that output, so their filters contain the wallet's script only as a spent
-/// script. Blocks at heights 3 modulo 10 spend a stranger's output. All other blocks spend nothing,
-/// so their filters can be audited.
+/// modulo 10 spend an output of the wallet, so their filters contain the wallet's script only as a
+/// spent script. Blocks at heights 3 modulo 10 spend a stranger's output. All other blocks spend
+/// nothing, so their filters can be audited.
 #[derive(Debug, Clone)]
 pub(super) struct TestChain {
     pub(super) blocks: Vec<Block>,

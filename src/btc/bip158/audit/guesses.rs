@@ -27,7 +27,8 @@ pub(super) fn verdict(
     let mut suspicious = Vec::new();
     for KnownInput { index, vin, input, .. } in inputs.iter().filter(|i| !i.script.is_known()) {
         unknown.inputs += 1;
-        // Only for usual spends is a missing guess remarkable. Other inputs decide nothing.
+        // If the input is a usual spend, it is suspicious that the filter lacks all guessed
+        // scripts. For other inputs, a missing script proves nothing.
         if !is_guess_plausible(input) {
             continue;
         }

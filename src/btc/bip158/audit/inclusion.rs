@@ -18,8 +18,8 @@ use crate::btc::proof_of_work::check_proof_of_work;
 /// transaction and of the coinbase. The coinbase's path proves the height of the merkle tree.
 ///
 /// Without the height, an inner node could be passed off as a transaction, or a transaction of 64
-/// bytes as an inner node (CVE-2017-12842). To do the same with a coinbase, an attacker must find a
-/// hash with 224 given bits.
+/// bytes as an inner node (CVE-2017-12842). To pass off an inner node as a coinbase, an attacker
+/// must find a hash with 224 given bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProvenTransaction {
     /// The header of the block.
@@ -77,7 +77,7 @@ impl ProvenTransaction {
         let height = coinbase.path.siblings.len();
         self.check_path(coinbase, height)?;
         let Some(other) = other else { return Ok(&coinbase.transaction) };
-        // Position 0 is the coinbase's.
+        // Position 0 belongs to the coinbase.
         if other.path.index == 0 {
             return Err(ProofError::NotTheCoinbase);
         }

@@ -161,7 +161,8 @@ pub(super) fn is_consistent(
     let unknown = inputs.len() - known.len();
     let elements = distinct(block, &known);
     let count = set.num_elements() as usize;
-    // Each unknown script adds at most one element: it may be empty, or equal to a known one.
+    // Each unknown script adds at most one element: it adds none if it is empty or equal to a known
+    // script.
     if !(elements.len()..=elements.len() + unknown).contains(&count) {
         return false;
     }

@@ -1,9 +1,9 @@
 //! Audits whether a filter is the filter of its block, and builds a proof for others if it is not.
 //!
 //! Filter headers are not part of consensus, so a block does not commit to its filter. The block
-//! still reveals most elements of the filter: it contains the scripts of its outputs. For the
-//! outputs that it spends, it contains only the outpoints, not the scripts. The table shows the
-//! verdict if an element is missing:
+//! still reveals most elements of the filter, because the block contains the scripts of its
+//! outputs. Of the outputs that the block spends, it contains only the outpoints, not the scripts.
+//! The table shows the verdict if an element is missing:
 //!
 //! | element of the filter | known from | verdict if it is missing |
 //! |---|---|---|
@@ -17,9 +17,9 @@
 //!
 //! The number of elements is bounded too. The lower bound is the number of distinct known scripts.
 //! The upper bound adds one for each input whose script is unknown. A filter outside these bounds
-//! is `Invalid`, so it can contain at most as many extra elements as the block has such inputs. If
-//! all scripts are known, the filter is computed from them, and only identical bytes are
-//! [`Valid`](Verdict::Valid).
+//! is `Invalid`, so the number of extra elements in a filter is at most the number of inputs whose
+//! script is unknown. If all scripts are known, the filter is computed from them, and only
+//! identical bytes are [`Valid`](Verdict::Valid).
 //!
 //! # What a proof assumes
 //! A proof assumes that the block is in the chain. The proof shows the header's work, and the
@@ -52,14 +52,15 @@ use crate::btc::names::names;
 #[derive(Clone, Copy, Default)]
 #[non_exhaustive]
 pub enum Prevouts<'a> {
-    /// The caller knows nothing about them.
+    /// The caller knows nothing about the spent outputs.
     #[default]
     None,
     /// The scripts of the spent outputs, from a trusted source: the caller's own node, or undo
     /// data. The function returns `None` for an unknown script.
     Trusted(&'a dyn Fn(&OutPoint) -> Option<ScriptBuf>),
-    /// The transactions that created them, in any order. Some may be missing, and superfluous ones
-    /// are ignored. No trust is needed: the ids of the transactions are checked.
+    /// The transactions that created the spent outputs, in any order. Some transactions may be
+    /// missing, and superfluous transactions are ignored. No trust is needed: the ids of the
+    /// transactions are checked.
     ByTransactions(&'a [Transaction]),
 }
 
@@ -96,7 +97,7 @@ pub enum Verdict {
     Undecidable(Unknown),
 }
 
-/// The evidence besides the block that shows a filter to be valid.
+/// The data that shows a filter to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
     /// Scripts of spent outputs from a trusted source.
@@ -229,7 +230,7 @@ pub fn audit(block: &BoundBlock<'_>, filter: &[u8], prevouts: Prevouts<'_>) -> V
 }
 
 /// Returns the outputs that `block` spends and whose scripts are unknown, in the order of the
-/// inputs. With the transactions that created them, the audit can decide.
+/// inputs. With the transactions that created these outputs, the audit can decide.
 ///
 /// # Cost
 /// One look-up for each input.
@@ -265,7 +266,7 @@ impl<'a> Audit<'a> {
         }) {
             return self.proven(evidence);
         }
-        // Without trusted scripts, so that the result can be proven to others.
+        // This check uses no trusted scripts, so that the result can be proven to others.
         if !is_consistent(self.block, &set, self.filter, &inputs, false) {
             return self.proven(self.unequal(&set, &inputs));
         }
@@ -308,7 +309,8 @@ impl<'a> Audit<'a> {
 
     /// Returns the whole block as evidence, with the previous transactions only if they are needed.
     fn unequal(&self, set: &GcsFilter<'_>, inputs: &[KnownInput<'_>]) -> FilterEvidence {
-        // If the block alone contradicts the filter, the proof is smaller without them.
+        // If the block alone contradicts the filter, the previous transactions are left out, and
+        // the proof is smaller.
         let alone = known_inputs(self.block, &Sources::new(self.block, Prevouts::None));
         let previous = if is_consistent(self.block, set, self.filter, &alone, false) {
             self.sources.shown_and_spent(inputs)

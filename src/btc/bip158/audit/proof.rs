@@ -40,7 +40,7 @@ pub struct InvalidFilter {
     pub block_hash: BlockHash,
     /// The bytes that are not the block's filter.
     pub filter: Vec<u8>,
-    /// The evidence that they are not.
+    /// The evidence that the bytes are not the block's filter.
     pub evidence: FilterEvidence,
 }
 
@@ -63,7 +63,8 @@ pub enum FilterEvidence {
         spending: ProvenTransaction,
         /// The index of the input in its transaction.
         vin: u32,
-        /// The transaction that created the output, in any block. The input names its id.
+        /// The transaction that created the output, in any block. The input contains the id of this
+        /// transaction.
         previous: Transaction,
     },
     /// The filter lacks the script of a spent output. The script is P2SH of the witness program in
@@ -76,8 +77,8 @@ pub enum FilterEvidence {
         /// The path of the spending transaction in the merkle tree of the witness hashes.
         witness_path: MerklePath,
     },
-    /// The filter has more or fewer elements than the block can have, or, with all spent scripts
-    /// known, other bytes. This evidence is large: a whole block.
+    /// The filter has more or fewer elements than the block can have. Or all spent scripts are
+    /// known, and the block's filter has other bytes. This evidence is large: a whole block.
     Unequal {
         /// The whole block.
         block: Block,
@@ -97,8 +98,8 @@ impl InvalidFilter {
     /// provided that this block is in the chain.
     ///
     /// # Errors
-    /// Returns an error if an honest node's filter could meet the evidence, or if the proof
-    /// contains unnecessary data.
+    /// Returns an error if the same evidence could exist against an honest node's filter, or if the
+    /// proof contains unnecessary data.
     ///
     /// # Cost
     /// Decodes the filter, and hashes the data of the evidence.
@@ -132,8 +133,7 @@ impl InvalidFilter {
                 spending.check_without_witness()?;
                 check_without_witness(previous)?;
                 let txid = previous.compute_txid();
-                // The id in the input is what proves the previous transaction, in whatever block it
-                // is.
+                // The id in the input proves the previous transaction, whatever block contains it.
                 if txid != outpoint.txid {
                     return Err(ProofError::OtherPrevious { outpoint, txid });
                 }
@@ -153,8 +153,8 @@ impl InvalidFilter {
                 previous.iter().try_for_each(check_without_witness)?;
                 let sources = Sources::new(&block, Prevouts::ByTransactions(previous));
                 let inputs = known_inputs(&block, &sources);
-                // Each proof has one form: no transaction that the block does not spend from, none
-                // twice.
+                // Each proof has one form: it contains only transactions that the block spends
+                // from, and none of them twice.
                 if sources.shown_and_spent(&inputs) != *previous {
                     return Err(ProofError::PreviousNotNeeded);
                 }

@@ -35,11 +35,11 @@
 //! | 36 | `n` | the filter, as in a `cfilter` message |
 //! | 36 + `n` | 4 | CRC of the block's height, as 4 bytes, followed by all bytes before in the record |
 //!
-//! The CRC detects accidental damage, not malicious changes. Whether the filters are the true ones
-//! is checked by comparing their hashes with filter headers ([`Header::commitment`]). Filter
-//! headers do not commit to block hashes, and the true filter matches nothing under a false block
-//! hash. The block hashes of a file from someone else must therefore be compared with a chain of
-//! block headers.
+//! The CRC detects accidental damage, not malicious changes. To check that the filters are the true
+//! ones, their hashes are compared with filter headers ([`Header::commitment`]). Filter headers do
+//! not commit to block hashes, and the true filter matches nothing under a false block hash. The
+//! block hashes of a file from someone else must therefore be compared with a chain of block
+//! headers.
 //!
 //! Files are only appended to, so the header does not contain the number of records. A file that is
 //! truncated between two records is a valid shorter file. A file that is truncated or damaged
@@ -110,7 +110,8 @@ impl Header {
         if magic != MAGIC {
             return Err(ContainerError::NotAContainer(magic));
         }
-        // The version comes before the checksum: a later version may have another header.
+        // The version is checked before the checksum, because a later version may have another
+        // header.
         let version = u16::from_le_bytes(field(&mut rest));
         if version != VERSION {
             return Err(ContainerError::Version(version));
@@ -136,7 +137,8 @@ impl Header {
     }
 
     /// Returns the commitment that the filter at `height` must meet. `headers` are the filter
-    /// headers from the file's first height on. Returns `None` for heights that they do not cover.
+    /// headers from the file's first height on. Returns `None` for heights that `headers` do not
+    /// cover.
     ///
     /// # Examples
     /// ```no_run

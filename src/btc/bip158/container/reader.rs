@@ -8,7 +8,7 @@ use crate::btc::bip158::scan::FilterItem;
 
 /// Number of bytes before a filter in its record: the length and the block hash.
 pub(super) const FRONT: usize = 36;
-/// Number of bytes of a record besides the filter: those before it, and the checksum.
+/// Number of bytes of a record without its filter: the bytes before the filter, and the checksum.
 pub(super) const AROUND: u64 = FRONT as u64 + 4;
 
 /// Encodes the bytes before a filter of `length` bytes.
@@ -48,7 +48,7 @@ impl Intact {
 
     /// Returns the height of the next record.
     pub fn next_height(&self) -> u32 {
-        // Never saturates: records are counted only up to the maximum height.
+        // The addition never saturates, because records are counted only up to the maximum height.
         self.header.start_height.saturating_add(self.records)
     }
 

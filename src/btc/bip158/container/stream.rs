@@ -59,7 +59,7 @@ impl Batch {
 }
 
 impl<R: Read> BatchReader<R> {
-    /// Creates a reader for the file that `from` yields from its first byte on.
+    /// Creates a reader for a container file. `from` must yield the file from its first byte on.
     ///
     /// # Errors
     /// Returns the errors of [`Header::from_bytes`], the I/O errors of `from`, and an error if

@@ -41,9 +41,10 @@ impl<W: Write> Writer<W> {
     /// Appends the filter of the next height.
     ///
     /// # Errors
-    /// Returns an error, with nothing written, if the filter or its height exceeds the limit.
-    /// Returns I/O errors of the stream too. The record may then be partly written, so the file
-    /// must be truncated to its intact part before it is continued.
+    /// Returns an error if the filter or its height exceeds the limit; nothing is written in this
+    /// case. Also returns the I/O errors of the stream. After an I/O error, the record may be
+    /// partly written, so the file must be truncated to its intact part before filters are appended
+    /// again.
     pub fn append(&mut self, block_hash: &BlockHash, content: &[u8]) -> Result<(), ContainerError> {
         let place = self.intact.next_place()?;
         let front = front(check_length(place, content.len() as u64)?, block_hash);

@@ -77,7 +77,7 @@ pub fn encode_on<'e>(
         return Err(EncodeError::TooLong(bits));
     }
     let length = usize::try_from(bits.div_ceil(8)).expect("at most 2^29");
-    // The count takes at most 5 bytes, and the writer's last word 4.
+    // The count takes at most 5 bytes, and the last word of the writer takes 4 bytes.
     let mut bytes = Vec::with_capacity(5 + length + 4);
     put_length(&mut bytes, values.len());
     let mut writer = BitWriter::behind(bytes);
@@ -109,7 +109,7 @@ fn distinct_hashes(
     if count > MAX_SIZE { Err(EncodeError::TooMany(count)) } else { Ok(distinct) }
 }
 
-/// Returns the number of distinct elements among those with the same hash.
+/// Returns the number of distinct elements among the elements with the same hash.
 pub(super) fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
     let mut same: Vec<&[u8]> = same.iter().map(|&(_, index)| elements[index]).collect();
     same.sort_unstable();

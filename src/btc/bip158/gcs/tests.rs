@@ -31,7 +31,7 @@ fn whole_sets() {
         assert_eq!(decode(&[0], acceptance), Ok(alloc::vec![]));
         // The value 3 is encoded as 0 11. The difference 12 to the value 15 is 1110 00.
         assert_eq!(decode(&[2, 0b0111_1100, 0], acceptance), Ok(alloc::vec![3, 15]));
-        // The same value twice.
+        // The set contains the same value twice.
         assert_eq!(decode(&[2, 0b1001_0000], acceptance), Ok(alloc::vec![5, 5]));
         // The value 5 is encoded as 10 01, and the difference 6 as 10 10. There is no padding.
         assert_eq!(decode(&[2, 0b1001_1010], acceptance), Ok(alloc::vec![5, 11]));
@@ -57,7 +57,8 @@ fn faults_that_core_refuses_too() {
         refused(&[0, 0], GcsError::TrailingBytes(1));
         refused(&[2, 0b0111_1100, 0, 0], GcsError::TrailingBytes(1));
         refused(&[2, 0b0111_1100, 0, 1, 2, 3], GcsError::TrailingBytes(3));
-        // First 0 11 and then ones to the end; then 0 11, 1110 0 and no more bits.
+        // The first set has the bits 0 11 and then only ones. The second set has the bits 0 11 and
+        // 1110 0, and the last bit is missing.
         refused(&[2, 0b0111_1111], GcsError::Truncated { index: 1, count: 2 });
         refused(&[2, 0b0111_1100], GcsError::Truncated { index: 1, count: 2 });
         refused(&[1, 0xff], GcsError::Truncated { index: 0, count: 1 });
@@ -66,7 +67,8 @@ fn faults_that_core_refuses_too() {
 
 #[test]
 fn faults_that_core_accepts() {
-    // The values 3 and 3 + 13 = 16, which is the end of the range.
+    // The set contains the values 3 and 3 + 13 = 16. The value 16 is the exclusive end of the
+    // range.
     let over_range = [2, 0b0111_1100, 0b1000_0000];
     let error = GcsError::ValueOverRange { index: 1, value: 16, range: 16 };
     assert_eq!(decode(&over_range, Acceptance::Strict), Err(error));
@@ -88,7 +90,7 @@ fn faults_that_core_accepts() {
 #[test]
 fn a_quotient_of_millions() {
     let params = GcsParams::new(32, u32::MAX).unwrap();
-    // The count, eight million ones, a zero, the remainder 0, and seven padding bits.
+    // The bytes are the count, eight million ones, a zero, the remainder 0, and seven padding bits.
     let mut bytes = alloc::vec![0xff; 1_000_006];
     bytes[0] = 1;
     bytes[1_000_001..].fill(0);

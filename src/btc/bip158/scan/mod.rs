@@ -9,18 +9,19 @@
 //! | stop and resume | [`ScanCursor`] |
 //!
 //! # What an answer is worth
-//! If a block is not a candidate for a wallet and its filter is the true one, the block contains
-//! none of the wallet's scripts. A filter that meets a [`Commitment`] is as trustworthy as that
-//! commitment. A filter without commitment is only its sender's claim; [`Statistics::unverified`]
-//! is the number of such filters. A filter that is malformed or does not meet its commitment makes
-//! its block a candidate, never a "no".
+//! If a block is not a candidate for a wallet and its filter is correct, the block contains none of
+//! the wallet's scripts. A filter that meets a [`Commitment`] is as trustworthy as that commitment.
+//! A filter without commitment is only its sender's claim; [`Statistics::unverified`] is the number
+//! of such filters. A filter that is malformed or does not meet its commitment makes its block a
+//! candidate, never a "no".
 //!
 //! # Look-ahead
 //! When a candidate is reported, the caller may add scripts, as a wallet does when it reveals
 //! addresses. The same filter is then matched with the new scripts, repeatedly until none are
-//! added. All later filters are matched with them too, including those that other cores have
-//! already matched. Earlier filters are not. A wallet that finds its addresses in chain order needs
-//! nothing more; other wallets [rewind](FilterScan::rewind).
+//! added. All later filters are matched with the new scripts too, including filters that other
+//! cores have already matched. Earlier filters are not matched with the new scripts. A wallet that
+//! finds its addresses in chain order needs nothing more; other wallets
+//! [rewind](FilterScan::rewind).
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -88,7 +89,8 @@ pub enum Commitment {
 }
 
 impl Commitment {
-    /// Returns `true` if this commits to the filter with the given [hash](super::filter_hash).
+    /// Returns `true` if this is a commitment to the filter with the given
+    /// [hash](super::filter_hash).
     pub fn is_met_by(&self, hash: &FilterHash) -> bool {
         match self {
             Self::Hash(committed) => committed == hash,

@@ -12,8 +12,8 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 /// A resumable scan of the filters of a chain.
 ///
 /// The invariant: the candidates of each filter from the cursor on are the same as if the filter
-/// was matched with all scripts that the wallets have at that time, and again whenever its
-/// candidates add scripts.
+/// was matched with all scripts that the wallets have when the filter is reported, and matched
+/// again whenever its candidates add scripts.
 ///
 /// # Examples
 /// ```
@@ -62,7 +62,7 @@ pub struct FilterScan {
     pub(super) cursor: ScanCursor,
     pub(super) statistics: Statistics,
     pub(super) backend: Backend,
-    /// One matcher for each parallel task. A scan on one core uses the first.
+    /// One matcher for each parallel task. A scan on one core uses only the first matcher.
     pub(super) matchers: Vec<Matcher>,
 }
 
@@ -107,7 +107,7 @@ impl FilterScan {
     ///
     /// Two reasons to rewind: a reorganisation replaced the blocks from `height` on, or these
     /// blocks must be matched with new scripts. The caller must drop all candidates from `height`
-    /// on; the valid ones are reported again. Wallets keep their scripts.
+    /// on; the valid candidates are reported again. Wallets keep their scripts.
     ///
     /// If `height` is not below the cursor, nothing changes.
     pub fn rewind(&mut self, height: u32) {
@@ -122,14 +122,14 @@ impl FilterScan {
     /// `found` is called once for each wallet whose scripts the filter may contain. Scripts that
     /// `found` adds are matched with the same filter too, and reported by another call.
     ///
-    /// The scan stops when `found` breaks, or when `items` ends. If `found` breaks, its block
-    /// counts as not scanned: all candidates of the block are reported again when the scan resumes.
-    /// Up to 32 filters are taken from `items` before they are reported. After a break,
+    /// The scan stops when `found` breaks, or when `items` ends. If `found` breaks, its block is
+    /// treated as not scanned: all candidates of the block are reported again when the scan
+    /// resumes. Up to 32 filters are taken from `items` before they are reported. After a break,
     /// [`cursor`](Self::cursor) returns the height to begin with.
     ///
     /// # Errors
-    /// Returns an error if a filter does not have the expected height. The filters before it are
-    /// scanned, and the cursor is after them.
+    /// Returns an error if a filter does not have the expected height. The filters before that
+    /// filter are scanned, and the cursor is after them.
     ///
     /// # Cost
     /// Decodes each filter and hashes all scripts for it. A commitment adds a double SHA-256 of the
@@ -147,8 +147,8 @@ impl FilterScan {
         })
     }
 
-    /// Reports the answer of a filter, matches the filter with scripts that this adds, and moves
-    /// the cursor after the filter.
+    /// Reports the answer of a filter. If the caller then adds scripts, matches the filter with the
+    /// new scripts. At the end, moves the cursor after the filter.
     pub(super) fn settle<B>(
         &mut self,
         item: &FilterItem<'_>,

@@ -37,7 +37,8 @@ impl Question<'_> {
         if scripts.is_empty() {
             return;
         }
-        // Only in the first pass over a window: later passes have the same filters.
+        // Commitments are checked only in the first pass over a window, because later passes have
+        // the same filters.
         if asked_before == 0 {
             self.check_commitments(items, answers);
         }

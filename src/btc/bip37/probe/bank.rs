@@ -1,8 +1,8 @@
 //! Probing of a few elements in many filters, with filters in SIMD lanes.
 //!
 //! The mixed blocks of an element are the same for all filters; seeds and sizes differ from lane to
-//! lane. The first hash function of an element is computed for all filters without a branch. Half
-//! of the filters remain if they are half full. The remaining filters are compacted, and the next
+//! lane. The first hash function of an element is computed for all filters without a branch. If the
+//! filters are half full, half of them remain. The remaining filters are compacted, and the next
 //! hash function is computed for them, and so on until no filter or no hash function is left.
 
 #![expect(
@@ -31,7 +31,8 @@ const TOGETHER: usize = 4;
 /// are fewer rounds.
 const FEW: usize = 64;
 /// Number of 16-lane groups probed in parallel when at most [`FEW`] filters remain. Two groups with
-/// two hash functions each are as many hashes at a time as [`TOGETHER`] groups with one.
+/// two hash functions each compute as many hashes at a time as [`TOGETHER`] groups with one hash
+/// function.
 const FEW_TOGETHER: usize = 2;
 /// Number of 16-lane groups in a full shard.
 const GROUPS: usize = SHARD / 16;
@@ -128,7 +129,7 @@ impl Shard {
         self.compact();
     }
 
-    /// Replaces a filter by one without data whose lane is never probed.
+    /// Replaces a filter by a filter without data. The lane of such a filter is never probed.
     fn forget(&mut self, number: usize) {
         let (params, _) = self.get(number);
         self.waste += params.reduction.num_bytes as usize;
@@ -245,7 +246,8 @@ impl Kernel for Probe<'_> {
         let Self { shard, elements, hits, .. } = self;
         for number in 0..shard.len {
             let (group, lane) = (number / 16, number % 16);
-            // Unused lanes, and filters that match everything: the result is known without probing.
+            // The result for unused lanes, and for filters that match everything, is known without
+            // probing.
             if shard.groups[group].live >> lane & 1 == 0 {
                 continue;
             }

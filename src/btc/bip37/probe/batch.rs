@@ -44,8 +44,9 @@ pub(in crate::btc::bip37) struct Prober<'a> {
     /// Numbers of the elements that the filter may contain.
     pub(in crate::btc::bip37) contained: Vec<u32>,
     /// For each element that the filter does not contain, by number: the first clear bit that the
-    /// element selects, in the order of the hash functions. Written only if the vector is not
-    /// empty. The vector must then have space for all numbers and [`OVERRUN`] more.
+    /// element selects, in the order of the hash functions. These bits are written only if the
+    /// vector is not empty. The vector must then have space for all numbers and for [`OVERRUN`]
+    /// further entries.
     pub(in crate::btc::bip37) first_clear: Vec<u32>,
 }
 

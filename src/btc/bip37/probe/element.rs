@@ -6,7 +6,7 @@ use chainsieve_lanes::simd::{Backend, Kernel, Lanes};
 use super::{FilterView, MurmurLanes as _, Params, SEED_STEP, first_lanes};
 
 /// Returns the bit positions of hash functions `i` to `i + N - 1`. The hashes are computed in
-/// parallel: two or four take little longer than one.
+/// parallel: two or four hashes take little longer than one hash.
 #[inline(always)]
 fn bits<const N: usize>(params: Params, element: &[u8], i: u32) -> [u32; N] {
     let (blocks, tail) = element.as_chunks::<4>();
@@ -27,7 +27,7 @@ fn bits<const N: usize>(params: Params, element: &[u8], i: u32) -> [u32; N] {
 /// Returns the bit positions of hash functions `i` to `i + 15`, one per lane.
 #[inline(always)]
 fn bits_in_lanes<L: Lanes>(lanes: L, params: Params, element: &[u8], i: u32) -> L::V {
-    // The seed of each lane, relative to the first lane's.
+    // The difference between the seed of each lane and the seed of the first lane.
     const STEPS: [u32; 16] = {
         let mut steps = [0; 16];
         let mut lane = 1;
@@ -59,8 +59,8 @@ pub(in crate::btc::bip37) fn first_clear(
     if view.params.hash_funcs == 0 {
         return None;
     }
-    // One scalar probe rejects half of the absent elements of a half-full filter, and most of those
-    // of a sparse filter.
+    // One scalar probe rejects half of the absent elements if the filter is half full, and most
+    // absent elements if the filter is sparse.
     let [bit] = bits(view.params, element, 0);
     if !view.is_set(bit) {
         return Some(bit);

@@ -53,7 +53,7 @@ impl Advance {
     }
 
     /// Records that the keychain has received its scripts. Returns the lowest block that was
-    /// answered without them.
+    /// answered without these scripts.
     pub(super) fn scripts_came(&mut self, keychain: u32) -> Option<BlockAt> {
         self.awaiting.remove(&keychain).flatten()
     }

@@ -15,7 +15,7 @@ use crate::btc::bip37::{BloomFilter, MerkleBlock};
 const MAX_PASSED_OVER: usize = 1_000;
 
 /// The latest answers that can be used as evidence, and the state that decides if later answers can
-/// be.
+/// be used too.
 ///
 /// An honest node must not be accused. An answer is therefore usable only if it is certain which
 /// request, and so which filter, it answers.
@@ -28,7 +28,7 @@ pub(super) struct Answers {
     /// Blocks whose request was skipped on this connection: a late answer could be mistaken for the
     /// answer to another request.
     passed_over: BTreeSet<BlockHash>,
-    /// `true` if the node did not answer each request once on this connection.
+    /// `true` if the node did not answer each request exactly once on this connection.
     is_out_of_turn: bool,
 }
 
@@ -123,8 +123,8 @@ impl Answers {
     /// Stores an answer, and drops the oldest answers that exceed the limits.
     pub(super) fn keep(&mut self, answer: Answer) {
         self.kept.push_back(answer);
-        // From the latest answer back to the oldest. Answers for one filter share it, so it is
-        // counted once.
+        // Sizes are added from the latest answer back to the oldest. Answers to one filter share
+        // this filter, so its size is counted once.
         let (mut bytes, mut keep) = (0, 0);
         let mut filter = None;
         for answer in self.kept.iter().rev().take(self.max_kept) {

@@ -38,13 +38,13 @@ pub struct Limits {
     /// [`Finding::Stalled`](super::Finding::Stalled); 60 s by default.
     pub timeout: Duration,
     /// Largest size of the cache of received transactions, in bytes. A transaction that was
-    /// received outside of a block may replace one that a block's answer lacks. The default is
-    /// 4 MiB.
+    /// received outside of a block may replace a transaction that a block's answer lacks. The
+    /// default is 4 MiB.
     pub cached_bytes: usize,
     /// Largest number of stored answers that can be used as evidence; 1,000 by default.
     pub answers: usize,
-    /// Largest total size of those answers and of the filters that they answer, in bytes; 16 MiB by
-    /// default.
+    /// Largest total size of the stored answers and of the filters that they answer, in bytes. The
+    /// default is 16 MiB.
     pub answer_bytes: usize,
     /// Largest number of undelivered transactions that are remembered because they may arrive late;
     /// 10,000 by default.

@@ -26,7 +26,7 @@ use crate::btc::wallet::{Relevance, WatchItem, WatchedItems, WatchedScript};
 /// assert_eq!(element_of(Script::from_bytes(&[0x51])), None);
 /// ```
 pub fn element_of(script: &Script) -> Option<&[u8]> {
-    // One push is enough for a match, and the longest one has the fewest accidental matches.
+    // One push is enough for a match, and the longest push has the fewest accidental matches.
     pushes(script.as_bytes()).max_by_key(|data| data.len())
 }
 
@@ -45,7 +45,8 @@ pub fn is_watchable(item: &WatchItem) -> bool {
 #[derive(Debug, Clone)]
 pub(super) struct FilterElements {
     insert_keys: bool,
-    /// The elements, each with `true` if it is a key's hash or a script's push, and so an address.
+    /// The elements. The value is `true` if the element is an address: the hash of a key, or a push
+    /// of a script.
     is_address: BTreeMap<Vec<u8>, bool>,
     /// The number of elements that are addresses.
     addresses: usize,
@@ -59,7 +60,8 @@ impl FilterElements {
         if policy.insert_null_outpoint {
             elements.insert_outpoint(&OutPoint::null());
         }
-        // Scripts that were not added themselves are covered by the elements of their key.
+        // Only scripts that the caller added need elements of their own. The elements of keys cover
+        // all other scripts.
         for (_, script) in watch.scripts().filter(|(_, script)| script.is_named()) {
             elements.insert_script(script.script());
         }
@@ -89,8 +91,8 @@ impl FilterElements {
         }
     }
 
-    /// Adds the outpoints of a confirmed transaction's outputs that `watch` has learnt. Returns
-    /// those whose spend a filter matches only by the outpoint.
+    /// Adds the outpoints of a confirmed transaction's outputs that `watch` has learnt. Returns the
+    /// outpoints that a filter must contain to match their spends.
     pub(super) fn learn(
         &mut self,
         watch: &WatchedItems,
@@ -136,7 +138,7 @@ impl FilterElements {
         self.insert(element, true)
     }
 
-    /// Returns `true` if the element is new. An element that is an address stays one.
+    /// Returns `true` if the element is new. An element that is an address stays an address.
     fn insert(&mut self, element: &[u8], is_address: bool) -> bool {
         if let Some(known) = self.is_address.get_mut(element) {
             self.addresses += usize::from(is_address && !*known);
@@ -157,7 +159,7 @@ impl FilterElements {
     }
 
     /// Returns the number of keys and scripts that the filter can distinguish. P2PKH and P2WPKH of
-    /// one key count once.
+    /// one key are counted as one.
     pub(super) fn num_addresses(&self) -> usize {
         self.addresses
     }

@@ -27,7 +27,7 @@ pub enum Event {
     /// The wallet watches more items. After [`Finding::KeychainAdvanced`], add all new scripts of
     /// that keychain in one event.
     Watch(Vec<WatchItem>),
-    /// The wallet requests these blocks filtered, in this order.
+    /// The wallet requests these blocks as filtered blocks, in this order.
     Request(Vec<BlockAt>),
     /// The height of the best header. This height lets proofs state how many confirmations a block
     /// has.
@@ -41,8 +41,8 @@ pub enum Event {
     /// The wallet knows that this index of a keychain, and all indices before it, are used.
     Used(Label),
     /// The wallet stops watching scripts and outpoints: the scripts with these indices of
-    /// [`Session::watch`], with their outputs, and the given outpoints. The node's filter contains
-    /// their elements until [`Event::Refresh`].
+    /// [`Session::watch`], with their outputs, and the given outpoints. The elements of these
+    /// scripts and outpoints stay in the node's filter until [`Event::Refresh`].
     ///
     /// [`Session::watch`]: super::Session::watch
     Unwatch {
@@ -55,7 +55,8 @@ pub enum Event {
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction. The witnesses are dropped, because nodes send none here.
+    /// The node sent a transaction. Its witnesses are dropped, because in BIP37 nodes send
+    /// transactions without witnesses.
     Tx(Transaction),
     /// The node sent a `pong`. A `pong` to a ping of the caller's own is ignored.
     Pong(u64),
@@ -197,13 +198,14 @@ pub enum Finding {
     /// Answers that no `pong` has confirmed yet, and all later answers on this connection, are not
     /// used as evidence against the node.
     Unrequested(BlockHash),
-    /// The node skipped a request, as a later `pong` shows. The request is closed. Not reported if
-    /// the answer would be invalid anyway, because the block will be requested again.
+    /// The node skipped a request, as a later `pong` shows. The request is closed. This finding is
+    /// left out if the answer would be invalid anyway, because the block will then be requested
+    /// again.
     Unanswered(BlockHash),
     /// The oldest request is overdue: it has waited for this long.
     Stalled(BlockHash, Duration),
-    /// A script of a keychain is used whose index is higher than all used before. Derive further
-    /// scripts and add them.
+    /// A script with a higher index than all used scripts of its keychain was used. Derive further
+    /// scripts of the keychain and add them.
     KeychainAdvanced {
         /// The keychain and the index of the used script.
         label: Label,
@@ -215,8 +217,8 @@ pub enum Finding {
     Refilter(BlockAt),
     /// A new filter should be loaded ([`Event::Refresh`]).
     RefreshAdvised(RefreshReason),
-    /// The information that the new filter reveals to an observer. Reported for the first filter of
-    /// a session, and whenever the filter's parameters change.
+    /// The information that the new filter reveals to an observer. This finding is reported for the
+    /// first filter of a session, and whenever the filter's parameters change.
     Privacy(PrivacyReport),
     /// BIP37 cannot watch this script, because it pushes no data. [`is_watchable`] tests that
     /// without a session.
@@ -229,7 +231,7 @@ pub enum Finding {
     LimitReached(usize),
     /// An answer omitted a transaction that matches the filter.
     ///
-    /// The answer was given on the connection with this number, which may be an earlier one,
+    /// The answer was given on the connection with this number, which may be an earlier connection,
     /// because answers outlive their connection. See
     /// [`Session::connection`](super::Session::connection).
     Omission {

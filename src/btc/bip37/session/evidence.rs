@@ -7,8 +7,8 @@
 //! merkle path.
 //!
 //! The evidence proves that *this answer to this filter* is false. The evidence does not prove that
-//! a certain node was sent the filter and gave the answer: messages are not signed, so that is the
-//! receiver's claim.
+//! a certain node was sent the filter and gave the answer: messages are not signed, so only the
+//! receiver claims this.
 //!
 //! Node implementations differ in rare cases, and an honest node must never be accused. A match is
 //! therefore accepted only if every implementation finds it: by txid, by outpoint, or by a push of
@@ -99,8 +99,8 @@ impl OmissionEvidence {
     /// fewer transactions than the block has, at the same height, is therefore also refuted.
     ///
     /// # Errors
-    /// Returns an error for anything that could also be presented against an honest answer. No
-    /// evidence against an honest node's answer to the filter that it was sent is accepted.
+    /// Returns an error for anything that could also be presented against an honest answer. So an
+    /// honest answer to the filter that the node was sent can never be refuted.
     pub fn verify(&self, network: Network) -> Result<Omission, EvidenceError> {
         let Self { filter, merkle_block, omitted } = self;
         if !is_read_alike(filter) {
@@ -166,7 +166,8 @@ impl HeightEvidence {
         if coinbase.transaction.base_size() == 64 {
             return Err(EvidenceError::TransactionOf64Bytes);
         }
-        // Only a coinbase at position 0 proves a height: an inner node cannot be presented as one.
+        // Only a coinbase at position 0 proves a height: an inner node cannot be presented as a
+        // coinbase transaction there.
         if !coinbase.transaction.is_coinbase() || coinbase.path.index != 0 {
             return Err(EvidenceError::NotTheCoinbase);
         }

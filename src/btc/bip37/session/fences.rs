@@ -7,15 +7,16 @@ use core::ops::Range;
 #[derive(Debug, Clone)]
 pub(super) struct Fences(Range<u64>);
 
-/// An odd number (2^64 divided by the golden ratio), and its inverse modulo 2^64. The first spreads
-/// consecutive fences over all nonces, and the second turns a nonce back into its fence. The second
-/// is also the mask of all nonces, so that fence 0 does not have nonce 0.
+/// An odd number (2^64 divided by the golden ratio), and its inverse modulo 2^64. The odd number
+/// spreads consecutive fences over all nonces, and the inverse turns a nonce back into its fence.
+/// The inverse is also the mask of all nonces, so that fence 0 does not have nonce 0.
 const NONCE_FACTOR: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xf1de_83e1_9937_733d];
 
 /// Returns the nonce of a fence's ping.
 ///
-/// Fences are consecutive and often start at 0, and the nonces of the caller's own pings may be
-/// too. The multiplication spreads the nonces over all 64-bit numbers and can be inverted.
+/// Fences are consecutive and often start at 0, and the nonces of the caller's own pings may also
+/// be such numbers. The multiplication spreads the nonces over all 64-bit numbers and can be
+/// inverted.
 pub(super) fn ping_nonce(fence: u64) -> u64 {
     fence.wrapping_mul(NONCE_FACTOR[0]) ^ NONCE_FACTOR[1]
 }

@@ -126,8 +126,8 @@ impl Session {
     /// before the first connection.
     ///
     /// Findings about an answer contain the number of the connection on which the answer was
-    /// received. Record which node each connection was to, because answers that can be used as
-    /// evidence outlive their connection.
+    /// received. The caller should record the node of each connection, because answers that can be
+    /// used as evidence outlive their connection.
     pub fn connection(&self) -> u64 {
         self.connections
     }
@@ -153,9 +153,9 @@ impl Session {
     /// `now` is the [current time](crate#time).
     ///
     /// # Cost
-    /// In proportion to the event: the tree and the transactions of an answer, or the path of a
-    /// claim. Loading a filter inserts all watched elements. Adding watched items compares the
-    /// stored transactions that were received outside of blocks.
+    /// The cost is proportional to the event: the tree and the transactions of an answer, or the
+    /// path of a claim. Loading a filter inserts all watched elements. Adding watched items
+    /// compares them with the stored transactions that were received outside of blocks.
     #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let now = self.clock.read(now);
@@ -239,15 +239,15 @@ impl Session {
             if new_element {
                 self.filter.set_behind();
             }
-            // Blocks are filtered again even if the filter had the element before. Payments to the
-            // new script were then taken for foreign ones. If the script was known only from its
-            // coin, they did not count as a use of the keychain.
+            // Blocks are filtered again even if the filter already contained the element, because
+            // payments to the new script were treated as foreign. If the script was known only from
+            // its coin, payments to the script did not advance the keychain.
             keychains.extend(label.filter(|_| is_new).map(|label| label.keychain));
             is_any_new |= is_new;
         }
         for keychain in keychains {
-            // Blocks were answered since the keychain advanced. The node matched them without these
-            // scripts.
+            // Blocks were answered since the keychain advanced. The node matched these blocks
+            // without the new scripts.
             if let Some(block) = self.advance.scripts_came(keychain) {
                 self.requests.refilter_from(block);
             }
@@ -358,8 +358,8 @@ impl Session {
             Err(error) => return report(actions, Finding::InvalidMerkleBlock(hash, error)),
         };
         // If a filter was sent between request and answer, it is unknown which of the two filters
-        // the node used. Such an answer is not used as evidence, nor is one that may belong to
-        // another request.
+        // the node used. Such an answer is not used as evidence, nor is an answer that may belong
+        // to another request.
         let is_held =
             request.generation() == self.filter.generation() && self.answers.is_in_turn(&hash);
         let held_against = self.filter.sent().filter(|_| is_held).cloned();
@@ -458,8 +458,8 @@ impl Session {
             let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
-        // Also for keychains that earlier blocks or unconfirmed transactions advanced: their
-        // scripts are still awaited.
+        // The block is recorded also for keychains that earlier blocks or unconfirmed transactions
+        // advanced, because their scripts are still awaited.
         if request.counts() {
             self.advance.answered(block);
         }
@@ -496,7 +496,7 @@ impl Session {
         // If the block is requested again, the node may not send the transaction again.
         self.recent.insert(txid, &transaction, standing);
         if relevance.is_empty() {
-            // With the null outpoint in the filter, each coinbase matches on purpose.
+            // With the null outpoint in the filter, each coinbase is expected to match.
             let is_null_outpoint = self.filter.policy().insert_null_outpoint && index == 0;
             if !is_null_outpoint {
                 self.stats.count_false_positive();
@@ -579,7 +579,7 @@ impl Session {
     fn advance(&mut self, relevance: &Relevance, block: Option<BlockAt>, actions: &mut Actions) {
         let block = block.map(|block| block.hash);
         for label in relevance.received.iter().filter_map(|received| received.label) {
-            // Only an index above all used ones makes the caller derive further scripts.
+            // Only an index above all used indices makes the caller derive further scripts.
             if self.advance.note(label) {
                 report(actions, Finding::KeychainAdvanced { label, block });
             }
@@ -622,7 +622,7 @@ impl Session {
         }
     }
 
-    /// Returns a stored transaction, as it is stored.
+    /// Returns a received transaction in the form in which the session stores it.
     #[cfg(test)]
     pub(super) fn kept(&self, txid: &Txid) -> Option<&Transaction> {
         self.recent.get(txid)

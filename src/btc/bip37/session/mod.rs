@@ -3,14 +3,14 @@
 //! A [`Session`] takes events: what the wallet watches, the blocks to filter, the node's messages,
 //! and the time. The session returns actions: messages to send, and findings.
 //!
-//! A session owns a [`WatchedItems`](crate::btc::wallet::WatchedItems) and builds the filter by a
-//! [`FilterPolicy`]. The session verifies every answer as [`Proof`](super::Proof) does under the
-//! strict policy, and compares every transaction exactly with what is watched.
+//! A session owns a [`WatchedItems`](crate::btc::wallet::WatchedItems) and builds the filter
+//! according to a [`FilterPolicy`]. The session verifies every answer as [`Proof`](super::Proof)
+//! does under the strict policy, and compares every transaction exactly with what is watched.
 //!
 //! # What a finding is worth
-//! A relevant transaction is in its block as far as the block's proof shows. That the block
-//! contains no other relevant transaction is only the node's claim, because a merkle block proves
-//! inclusion only.
+//! The proof of a block states how certain it is that a relevant transaction is in the block. That
+//! the block contains no other relevant transaction is only the node's claim, because a merkle
+//! block proves inclusion only.
 //!
 //! Anyone who has the block can prove that the node left a transaction out ([`OmissionEvidence`]).
 //! Other irregularities prove nothing, because they also happen with honest nodes: a transaction
@@ -24,7 +24,7 @@
 //!
 //! An answer is used as evidence against a node only with the filter as it was loaded, and only
 //! under three conditions. No filter was sent between request and answer. The node answered every
-//! request once. A `pong` shows that the node had finished all its answers.
+//! request exactly once. A `pong` shows that the node had finished all its answers.
 //!
 //! # Starting over
 //! A transaction can be missed in two ways, and both lead to [`Finding::Refilter`]:

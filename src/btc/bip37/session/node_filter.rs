@@ -29,8 +29,8 @@ pub(super) struct NodeFilter {
 struct Loaded {
     /// The filter as it was sent.
     sent: Arc<BloomFilter>,
-    /// The filter with the outpoints that the node has inserted since, as far as blocks show: a
-    /// lower bound.
+    /// The filter `sent`, with the outpoints that the node has inserted for transactions in blocks.
+    /// The node may have inserted more, so the mirror is a lower bound.
     mirror: BloomFilter,
 }
 
@@ -157,7 +157,7 @@ impl NodeFilter {
         let mut added = Vec::new();
         for element in elements.iter() {
             // An element that the mirror contains need not be sent. The node's filter contains at
-            // least as much.
+            // least the elements of the mirror.
             if !mirror.contains(element)
                 && let Ok(data) = AddedData::new(element)
             {

@@ -6,7 +6,7 @@ use crate::btc::bip37::UpdateMode;
 ///
 /// Two filters of one wallet that differ in tweak or size have different false positives, so a
 /// transaction that matches both filters almost certainly belongs to the wallet. Keep `tweak`
-/// permanently, and restore `capacity` with it. Both belong in the wallet's file.
+/// permanently, and restore `capacity` with it. Store both values in the wallet's file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FilterPolicy {

@@ -4,7 +4,8 @@ use core::fmt;
 
 use crate::btc::bip37::BloomFilter;
 
-/// Number of addresses with a balance, as a round number. False positives are drawn from them.
+/// Number of addresses with a balance, as a round number. False positives are assumed to be among
+/// these addresses.
 pub const ADDRESS_POPULATION: f64 = 5e7;
 
 /// The information that a filter reveals to everyone who sees the filter.
@@ -15,8 +16,8 @@ pub const ADDRESS_POPULATION: f64 = 5e7;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PrivacyReport {
-    /// Number of the wallet's keys and scripts. Those that push the same data, such as P2PKH and
-    /// P2WPKH of one key, count once.
+    /// Number of the wallet's keys and scripts. Scripts that push the same data, such as P2PKH and
+    /// P2WPKH of one key, are counted as one.
     pub own: usize,
     /// Expected number of addresses of others that match.
     pub others: f64,
@@ -36,10 +37,10 @@ impl PrivacyReport {
     /// Returns the report for `filter` with `own` addresses of the wallet. `population` is the
     /// number of addresses that could match, for example [`ADDRESS_POPULATION`].
     ///
-    /// [`others`](Self::others) is the filter's current false-positive rate times `population`.
-    /// `own` must count what shows the filter the same data once, such as P2PKH and P2WPKH of one
-    /// key. A filter alone does not show the two flags: both are `false`, and a caller that knows
-    /// better sets them.
+    /// [`others`](Self::others) is the filter's current false-positive rate times `population`. In
+    /// `own`, scripts that push the same data, such as P2PKH and P2WPKH of one key, must be counted
+    /// as one. The two flags of the report cannot be derived from a filter: both are `false`, and a
+    /// caller that knows their values sets them.
     pub fn new(filter: &BloomFilter, own: usize, population: f64) -> Self {
         let others = filter.false_positive_rate() * population;
         Self { own, others, parameters_changed: false, keys_inserted: false }

@@ -62,7 +62,7 @@ impl Recent {
         // A transaction takes at most a few times its size in memory. The overhead bounds the
         // number of small transactions too.
         let size = tx.base_size() + 200;
-        // A transaction larger than the cache would only evict all others.
+        // A transaction larger than the cache would only evict all other transactions.
         if size > self.max_bytes {
             return;
         }

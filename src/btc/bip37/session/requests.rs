@@ -108,8 +108,8 @@ impl Requests {
 
     /// Returns the block from which to filter again, if transactions may have been missed.
     ///
-    /// Drops all requests that are not answered yet, so the block is the lowest one of these and of
-    /// the recorded block.
+    /// Drops all requests that are not answered yet. The returned block is the lowest of the
+    /// dropped blocks and the recorded block.
     pub(super) fn take_refilter(&mut self) -> Option<BlockAt> {
         let mut from = self.refilter.take()?;
         let sent = self.sent().filter(|request| request.counts()).map(Request::block);
@@ -132,7 +132,8 @@ impl Requests {
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();
-        // One message for half of the limit, instead of one for each answered block.
+        // One message then requests at least half of the limit, instead of one message for each
+        // answered block.
         if room * 2 < self.max_in_flight {
             return blocks;
         }

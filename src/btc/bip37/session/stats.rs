@@ -98,8 +98,8 @@ impl Stats {
         let expected = expected_match_rate(base);
         let observed = self.matches.observed_rate();
         // Fewer than ten false positives are too small a sample, and less than ten times the
-        // expected rate may be chance. A mirror with more than ten times the false-positive rate
-        // has filled up, whatever was observed.
+        // expected rate may be chance. If the false-positive rate of the mirror is more than ten
+        // times the base rate, the filter is too full, whatever was observed.
         if self.matches.false_positives >= 10 && observed > 10.0 * expected {
             Some(RefreshReason::Observed { observed, expected })
         } else if mirrored_fpr > 10.0 * base {
@@ -121,8 +121,8 @@ impl Stats {
 )]
 pub enum RefreshReason {
     /// More foreign transactions match than the filter explains. Either the node has inserted many
-    /// elements, or the node chooses what it sends. Given from 10 false positives on, if they are
-    /// more than 10 times the expected number.
+    /// elements, or the node chooses what it sends. The session gives this reason if there are at
+    /// least 10 false positives and their rate is more than 10 times the expected rate.
     Observed {
         /// Observed number of false positives per foreign transaction.
         observed: f64,

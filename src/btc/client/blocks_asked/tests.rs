@@ -100,7 +100,7 @@ fn who_is_overdue_is_let_go_and_another_is_asked() {
 #[test]
 fn a_block_that_one_peer_lacks_is_asked_of_the_next() {
     let (mut world, _, hash) = asked_of_one();
-    // A `notfound` counts only from the peer that was asked.
+    // A `notfound` from a peer that was not asked is ignored.
     world.asked.missing(PeerId(2), &hash);
     assert_eq!(world.next(), []);
     world.asked.missing(PeerId(1), &hash);
@@ -129,7 +129,7 @@ fn a_block_without_its_witnesses_is_asked_of_the_next() {
         tx.input[0].witness = Witness::new();
     }
     assert_eq!(stripped.block_hash(), hash);
-    // From another peer, it does not end the request to the peer that was asked.
+    // If another peer sends the block without witnesses, the request to the asked peer stays open.
     assert_eq!(world.take(2, &stripped), None);
     assert_eq!(world.next(), []);
     assert_eq!(world.take(1, &stripped), None);
@@ -154,7 +154,7 @@ fn only_so_many_are_asked_for_at_a_time() {
     }
     let last = hashes[MAX_OPEN];
     assert_eq!(world.ask(last), failed(last, BlockError::TooMany));
-    // A block that is requested already takes no further room.
+    // A second request for the same block does not add a pending download.
     assert_eq!(world.ask(hashes[0]), []);
     assert_eq!(world.next().len(), MAX_OPEN);
     world.asked.missing(PeerId(1), &hashes[0]);

@@ -187,13 +187,13 @@ fn three_are_told_at_first_and_are_sent_it_on_request() {
         assert_eq!(message.cmd(), "inv");
         assert_eq!(payload(message), inventory(MSG_TX, txid.as_byte_array()));
     }
-    // With and without the flag of BIP144. Core requests witnesses only from a peer that offers
-    // them, but needs them in any case.
+    // Peer 1 requests the transaction without the flag of BIP144, and peer 2 requests it with the
+    // flag. Core requests witnesses only from a peer that offers them, but needs them in any case.
     world.get(1, &tx);
     world.take(2, &NetworkMessage::GetData(std::vec![Inventory::WitnessTransaction(txid)]));
     assert_eq!(world.answered(&tx), ids([1, 2]));
     assert_eq!(world.news(), [News::Requested(PeerId(1)), News::Requested(PeerId(2))]);
-    // A peer that had the announcement gets no second one.
+    // A peer that had the announcement gets no second announcement.
     world.pass(4);
     assert_eq!(world.told(&tx).len(), 3);
 }
@@ -217,8 +217,8 @@ fn who_was_not_told_is_sent_nothing() {
     world.news();
     world.get(4, &tx);
     assert_eq!((world.answered(&tx), world.news()), (ids([]), std::vec![]));
-    // The request of peer 4 does not count as a request either: no peer with the announcement has
-    // requested the transaction. So after 30 seconds the transaction is announced to all peers.
+    // The request of peer 4 is not recorded: no peer with the announcement has requested the
+    // transaction. So after 30 seconds the transaction is announced to all peers.
     world.pass(31);
     assert_eq!(world.told(&tx), ids(1..=4));
 }
@@ -248,7 +248,7 @@ fn a_transaction_is_sent_once_a_message_and_seldom_to_one_peer() {
     world.offer(&second, None);
     world.news();
     let (one, two) = (first.compute_txid(), second.compute_txid());
-    // The longest message that a node accepts, with both kinds of item.
+    // This is the longest message that a node accepts, with both kinds of item.
     let mut items = std::vec![Inventory::Transaction(one); MAX_INV_SIZE - 2];
     items.extend([Inventory::WitnessTransaction(one), Inventory::WitnessTransaction(two)]);
     world.take(1, &NetworkMessage::GetData(items.clone()));
@@ -278,13 +278,13 @@ fn many_offers_go_in_one_message_in_their_order() {
         assert_eq!(world.sent, [(PeerId(id), NetworkMessage::Inv(items))]);
         world.sent.clear();
     }
-    // All of them are sent, in the order of the request.
+    // All requested transactions are sent, in the order of the request.
     let order: Vec<_> = all.iter().rev().cloned().collect();
     let items = order.iter().map(|tx| Inventory::Transaction(tx.compute_txid())).collect();
     world.take(1, &NetworkMessage::GetData(items));
     let sent: Vec<_> = order.into_iter().map(|tx| (PeerId(1), NetworkMessage::Tx(tx))).collect();
     assert_eq!(world.sent, sent);
-    // The other peer is also probed in one message.
+    // The peer without an announcement is also probed in one message.
     world.connect(3);
     world.connect(4);
     world.sent.clear();
@@ -327,12 +327,13 @@ fn who_was_not_told_is_asked_for_it() {
         assert_eq!(payload(message), expected);
     }
     world.sent.clear();
-    // Peers 4 and 5 have it: one shows it by `tx` and `inv`, the other by `inv`.
+    // Peers 4 and 5 have the transaction: peer 4 shows this by `tx` and `inv`, and peer 5 by `inv`.
     world.take(4, &NetworkMessage::Tx(tx.clone()));
     world.take(4, &NetworkMessage::Tx(tx.clone()));
     world.announce(4, &tx);
     world.announce(5, &tx);
-    // An announcement by a peer that was told proves no relay.
+    // If a peer that got the announcement announces the transaction itself, this does not prove a
+    // relay.
     world.announce(1, &tx);
     assert_eq!(world.news(), [News::Seen(PeerId(4)), News::Seen(PeerId(5))]);
     // Peer 6 is probed again after the two minutes of Core, but not for ever.
@@ -358,7 +359,8 @@ fn other_transactions_say_nothing_of_an_offer() {
 fn peers_that_ask_and_do_not_relay_cannot_keep_it_from_the_others() {
     let tx = tx(1);
     let mut world = World::asked(8, &tx);
-    // The first probe, the second after the two minutes of Core, and 30 seconds to answer.
+    // In this time, the first probe is sent, the second probe is sent after the two minutes of
+    // Core, and 30 seconds pass for an answer.
     world.pass(5 + 130 + 30);
     assert_eq!((world.probed(&tx).len(), world.told(&tx)), (10, ids([])));
     world.pass(1);
@@ -388,14 +390,14 @@ fn a_question_that_nobody_got_counts_for_nothing() {
 
 #[test]
 fn who_takes_no_such_fee_is_not_told_until_it_does() {
-    // BIP133 gives rates per 1,000 virtual bytes: 5 sat/vB are 5,000.
+    // BIP133 gives rates per 1,000 virtual bytes: 5 sat/vB are 5,000 in this unit.
     let rate = FeeRate::from_sat_per_vb(5).unwrap();
     let tx = tx(1);
     let mut world = World::new(0);
     world.take(1, &NetworkMessage::FeeFilter(6_000));
     // A rate equal to the minimum is accepted.
     world.take(2, &NetworkMessage::FeeFilter(5_000));
-    // A negative rate is no amount; Core ignores it.
+    // A negative rate is not a valid amount, and Core ignores it.
     world.take(3, &NetworkMessage::FeeFilter(-1));
     world.take(5, &NetworkMessage::FeeFilter(i64::MAX));
     world.peers = ids(1..=5).into_iter().collect();
@@ -418,7 +420,7 @@ fn who_takes_no_such_fee_is_not_told_until_it_does() {
     );
     world.get(1, &tx);
     assert_eq!(world.answered(&tx), ids([1]));
-    // Peer 1 has had the announcement and gets no second one.
+    // Peer 1 has had the announcement and gets no second announcement.
     world.take(1, &NetworkMessage::FeeFilter(6_000));
     world.take(1, &NetworkMessage::FeeFilter(1_000));
     assert_eq!((world.told(&tx).len(), world.news()), (4, [News::Requested(PeerId(1))].into()));
@@ -437,7 +439,7 @@ fn a_lower_fee_filter_is_of_no_account_where_three_are_told_or_no_rate_is_known(
     world.take(1, &NetworkMessage::FeeFilter(1_000_000));
     world.offer(&other, None);
     assert_eq!(world.told(&other), ids(1..=3));
-    // A fee filter ends with its connection.
+    // A fee filter is valid only for its connection.
     world.disconnect(1);
     world.connect(1);
     world.offer(&last, FeeRate::from_sat_per_vb(1));
@@ -537,8 +539,8 @@ fn another_is_told_for_one_that_leaves_and_who_returns_is_new() {
     assert_eq!(world.told(&tx), ids([4]));
     world.get(2, &tx);
     assert_eq!(world.answered(&tx), []);
-    // The earlier request still counts after its peers have left: the peer without an announcement
-    // is probed.
+    // The earlier request is still remembered after its peers have left: the peer without an
+    // announcement is probed.
     for id in [1, 3, 4] {
         world.disconnect(id);
     }
@@ -556,7 +558,8 @@ fn another_is_told_for_one_that_leaves_and_who_returns_is_new() {
     world.connect(7);
     world.announce(7, &tx);
     assert_eq!(world.news(), [News::Seen(PeerId(7)), News::Seen(PeerId(7))]);
-    // The transaction counts as relayed even if the peers that had it leave.
+    // The transaction is still treated as relayed after the peers that had the transaction have
+    // left.
     world.pass(3_600);
     assert_eq!(world.told(&tx), []);
 }

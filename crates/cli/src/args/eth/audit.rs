@@ -125,7 +125,8 @@ pub(crate) struct AuditArgs {
     /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
-    // Before the groups: the heading of a group applies to all arguments after it.
+    // These arguments come before the groups, because the heading of a group applies to all
+    // arguments after the heading.
     #[command(flatten)]
     pub(crate) overwrite: OverwriteArgs,
     #[command(flatten)]
@@ -221,7 +222,7 @@ pub(crate) struct VerifyCertificateArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// What the user vouches for, without proof.
+/// Facts that the user vouches for, without proof.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "What you trust")]
 pub(crate) struct TrustArgs {

@@ -89,7 +89,8 @@ pub(crate) struct FollowArgs {
     pub(crate) csv: bool,
     /// An index of the chain, with --block-hashes
     ///
-    /// Past blocks are looked up in the index, not in headers, except its last --keep blocks
+    /// Past blocks are looked up in the index instead of headers, except the last --keep blocks of
+    /// the index
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
     /// Print a block when this many blocks follow it
@@ -104,7 +105,7 @@ pub(crate) struct FollowArgs {
     /// Seconds between requests for the provider's head
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub(crate) poll: f64,
-    // Last, because a heading applies to all arguments after it.
+    // These arguments come last, because their heading applies to all arguments after the heading.
     #[command(flatten)]
     pub(crate) rpc: RpcArgs,
     #[command(flatten)]

@@ -100,7 +100,7 @@ pub(crate) struct BuildArgs {
     pub(crate) block_hashes: bool,
     #[command(flatten)]
     pub(crate) adding: AddingArgs,
-    // Last, because a heading applies to all arguments after it.
+    // These arguments come last, because their heading applies to all arguments after the heading.
     #[command(flatten)]
     pub(crate) headers: AddedHeaders,
 }

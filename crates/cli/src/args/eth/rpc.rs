@@ -83,7 +83,7 @@ impl RpcArgs {
         }
     }
 
-    /// Returns one provider or two; the second one gets `headers_of_second`.
+    /// Returns one provider or two; `headers_of_second` are the HTTP headers of the second one.
     pub(crate) fn endpoints(&self, headers_of_second: &[Secret]) -> anyhow::Result<Vec<Endpoint>> {
         match self.rpc.as_slice() {
             [] => bail!(MISSING),
@@ -102,8 +102,8 @@ impl RpcArgs {
 
 const MISSING: UsageError = UsageError("--rpc is missing: give the URL of a provider");
 
-/// Returns a provider with its HTTP headers. No error contains the URL or a header: both may be
-/// keys.
+/// Returns a provider with its HTTP headers. No error contains the URL or a header, because either
+/// may contain a key.
 fn with_headers(url: &Secret, headers: &[Secret]) -> anyhow::Result<Endpoint> {
     let of_file = url.0.strip_prefix('@').map(fs::read_to_string).transpose();
     let of_file = of_file.map_err(|error| anyhow!("--rpc @…, a file with the URL: {error}"))?;

@@ -91,7 +91,7 @@ fn warnings(filter: &BloomFilter, trailing: usize) -> Vec<String> {
     } else if filter.false_positive_rate() > 0.1 {
         warnings.push("the false-positive rate is above 1 in 10".into());
     }
-    // BIP37 and Bitcoin Core define the values 0, 1 and 2.
+    // BIP37 and Bitcoin Core define only the values 0, 1 and 2 of the flags.
     if filter.flags() > 2 {
         warnings.push(format!(
             "flags {:#04x}: nodes use the two low bits only, which mean update {}",

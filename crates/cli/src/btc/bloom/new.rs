@@ -14,16 +14,15 @@ use crate::input::{Reader, write};
 use crate::output::{Page, Report, count, grouped, rate};
 use crate::source::stdin_is_piped;
 
-/// Shortest push of a script, in bytes, that bitcoinj matches; shorter ones are in too many
-/// scripts.
+/// Minimum length in bytes of a script's push that bitcoinj matches; shorter pushes occur in too
+/// many scripts.
 const SHORT_PUSH: usize = 8;
 /// Number of table rows that fit on a screen.
 const MAX_ROWS: usize = 20;
-/// Number of elements that a filter is sized for beyond those inserted, as in the library's filter
-/// policy.
+/// Number of further elements that a filter has room for, as in the library's filter policy.
 ///
-/// Each match inserts an outpoint, also each false positive. Without this room, a small filter
-/// fills up within one block and then matches everything after it.
+/// Each match inserts an outpoint, even if the match is a false positive. Without this room, a
+/// small filter fills up within one block and then matches everything after it.
 const ROOM: u32 = 100;
 
 pub(crate) fn run(args: &NewArgs) -> anyhow::Result<Report> {
@@ -269,15 +268,15 @@ fn warnings(
     warnings
 }
 
-/// Returns the number of scripts on which the wallet receives.
+/// Returns the number of scripts to which the wallet can receive payments.
 fn addresses(items: &[Item]) -> usize {
     let receiving =
         items.iter().filter(|item| !matches!(item.kind, Kind::Outpoint | Kind::Txid | Kind::Data));
     receiving.map(|item| if item.kind == Kind::Key { 1 } else { item.elements.len() }).sum()
 }
 
-/// Returns the warning about how spends are found. An input contains only a signature and a key,
-/// and with segwit both are in the witness, which filters do not match.
+/// Returns the warning about how spends are found. An input contains only a signature and a key.
+/// With segwit both are in the witness, which nodes do not match against filters.
 fn spends(update: UpdateMode) -> &'static str {
     match update {
         UpdateMode::All => {

@@ -104,7 +104,7 @@ fn filter(argument: &str, block: BlockHash, reader: &Reader) -> anyhow::Result<V
     }
     let input = reader.raw(argument, "filter")?;
     let place = || format!("filter, {}", input.source);
-    // A file of filters that was given through a pipe.
+    // The input is a file of filters that was read from a pipe.
     if input.bytes.starts_with(&MAGIC) {
         for item in Records::new(&input.bytes).with_context(place)? {
             let item = item.with_context(place)?;

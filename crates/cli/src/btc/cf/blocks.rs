@@ -1,4 +1,5 @@
-//! Reads blocks in order, each with the scripts that it spends, if its source contains them.
+//! Reads blocks in order, each with the scripts of the outputs that it spends, if the source
+//! contains these scripts.
 
 use std::io::{BufRead, BufReader};
 
@@ -22,7 +23,7 @@ pub(crate) struct SourcedBlock {
     /// The height, if the source contains it.
     pub(crate) height: Option<u32>,
     /// The scripts of the outputs that the block spends, in the order of the inputs without the
-    /// coinbase's, if the source contains them.
+    /// coinbase's input; `None` if the source does not contain the scripts.
     pub(crate) prevout_scripts: Option<Vec<ScriptBuf>>,
 }
 

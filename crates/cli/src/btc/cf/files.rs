@@ -87,9 +87,9 @@ impl FilterFiles {
     /// Calls `take` with batches of filters, their filter headers, and the number of bytes read so
     /// far, until `take` returns `Break`.
     ///
-    /// Damage ends the reading, since no height may be missing. Returns a description of damage in
-    /// the last file; all filters before it were passed to `take`. Damage in another file is an
-    /// error.
+    /// Reading stops at damaged data, since no height may be missing. If the last file is damaged,
+    /// a description of the damage is returned, and all filters before the damage were passed to
+    /// `take`. Damage in any other file is an error.
     pub(crate) fn for_each_batch(
         mut self,
         mut take: impl FnMut(&Batch, &[FilterHeader], u64) -> anyhow::Result<ControlFlow<()>>,

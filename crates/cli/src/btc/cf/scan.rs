@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         bail!(UsageError("--birthday is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    // The gap limit counts from the first index: without this extension, a script after --range but
-    // within the gap limit would be missed.
+    // The gap limit applies from the first index on: without this extension, a script after --range
+    // but within the gap limit would be missed.
     let range = args.watch.range.0.clone();
     let end =
         args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
@@ -70,7 +70,7 @@ struct Look<'a> {
     /// The height after the last one that was read.
     next: u32,
     filter_header: Option<FilterHeader>,
-    /// Heights of given filter headers that equal the computed ones.
+    /// Heights at which the filter header that the user gave equals the computed one.
     compared: Vec<u32>,
     hits: u64,
     damage: Option<String>,

@@ -17,14 +17,14 @@ use crate::source::stdin_is_piped;
 #[derive(Debug, Clone)]
 pub(crate) struct WatchedScript {
     pub(crate) item: String,
-    /// Position in a multipath descriptor: 1 stands for the change path of `<0;1>`.
+    /// Index of the path in a multipath descriptor: 1 is the change path of `<0;1>`.
     pub(crate) path: Option<u32>,
     /// The index in a ranged descriptor.
     pub(crate) index: Option<u32>,
     pub(crate) script: ScriptBuf,
 }
 
-/// Returns the scripts of all items; a repeated item counts once.
+/// Returns the scripts of all items; a repeated item is ignored.
 pub(crate) fn read(
     args: &WatchArgs,
     range: &Range,
@@ -34,7 +34,7 @@ pub(crate) fn read(
     read_items(args, reader, |kind, text| expand(kind, text, network, range))
 }
 
-/// Applies `expand` to every item of the command line; a repeated item counts once.
+/// Applies `expand` to every item of the command line; a repeated item is ignored.
 pub(crate) fn read_items<T>(
     args: &WatchArgs,
     reader: &Reader,

@@ -33,7 +33,7 @@ enum State {
 impl Target {
     /// Returns a target for a file that must not exist yet.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Self> {
-        // A dangling link counts as existing.
+        // A link whose target is missing is treated as an existing file.
         ensure!(
             path.symlink_metadata().is_err(),
             "{}: the file exists; --append continues after its last filter",
@@ -42,11 +42,11 @@ impl Target {
         Ok(Self { path: path.to_owned(), state: State::New })
     }
 
-    /// Opens a file with filters. Also returns its intact part, and the number of trailing bytes of
-    /// an incomplete record, which the first filter that is appended overwrites.
+    /// Opens a file with filters. Also returns the intact part of the file, and the number of bytes
+    /// of an incomplete last record. The first filter that is appended overwrites these bytes.
     ///
-    /// Only an incomplete last record may follow the intact part. Anything else is damage to a
-    /// record that was complete, and cutting it off would lose what comes after it.
+    /// Only an incomplete last record may follow the intact part. Any other bytes are a damaged
+    /// record, and the records after it would be lost if the file were truncated there.
     pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact, u64)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         lock(&file)?;

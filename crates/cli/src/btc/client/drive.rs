@@ -35,7 +35,7 @@ pub(super) enum Ending {
     CaughtUp,
     Interrupted,
     GaveUp(String),
-    /// No peer was connected.
+    /// No peer was ever connected.
     Unreachable(String),
     /// The program that reads the output closed the pipe.
     Closed,
@@ -72,8 +72,8 @@ pub(super) struct Ended {
 
 /// Returns why the run must end, if it must.
 ///
-/// `waited` is the time without progress. `give_up` is its limit; a run with a limit also ends when it
-/// has caught up. Without a limit, the run follows new blocks for ever.
+/// `waited` is the time without progress. `give_up` is the limit of this time. A run with a limit
+/// also ends when it has caught up; a run without a limit follows new blocks for ever.
 fn reason(
     give_up: Option<Duration>,
     status: &Status,
@@ -101,10 +101,10 @@ fn reason(
         return None;
     }
     let waited = format!("{} s", waited.as_secs());
-    // No peer ever completed the handshake.
+    // No peer is connected now.
     if status.peers.iter().all(|peer| peer.claims.is_none()) {
         let why = format!("no peer was connected for {waited}");
-        // A peer that was reached and left is not unreachable.
+        // If a peer was connected before, the peers are not reported as unreachable.
         let ending = if was_connected { Ending::GaveUp(why) } else { Ending::Unreachable(why) };
         return Some(ending);
     }
@@ -170,8 +170,8 @@ fn read(
                 client.acknowledge(update);
             }
         }
-        // The client waits for a slow reader of the output, so printing does not count as a lack of
-        // progress.
+        // The client waits for a slow reader of the output, so the time of printing is not part of
+        // the time without progress.
         since += printing.elapsed();
         bar.show(|| {
             let progress = &status.progress;

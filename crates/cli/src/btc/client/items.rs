@@ -39,7 +39,7 @@ pub(super) fn read(
     if read.is_empty() {
         bail!(UsageError("nothing to watch: give items, --file or -; see --help"));
     }
-    // Two texts may stand for the same item, which a client accepts only once.
+    // Two different texts may mean the same item, and a client accepts an item only once.
     let mut known = std::collections::HashSet::new();
     let distinct = read.into_iter().filter(|(item, _)| known.insert(item.clone()));
     let (items, names) = distinct.unzip();
@@ -74,7 +74,8 @@ fn item(
     })
 }
 
-/// Parses a coin: `TXID:VOUT` or `TXID:VOUT=SCRIPT`. BIP157 needs the script.
+/// Parses a coin: `TXID:VOUT` or `TXID:VOUT=SCRIPT`. The protocol BIP157 needs the script of the
+/// coin.
 fn coin(text: &str, network: Network, protocol: Protocol) -> anyhow::Result<Item> {
     let name = || name(Kind::Outpoint, text);
     let (outpoint, script) = match text.split_once('=') {

@@ -21,13 +21,13 @@ pub(super) struct Printer {
     json: bool,
     network: Network,
     wallet: WalletId,
-    /// The items as they were typed, by their numbers.
+    /// The items as they were typed, indexed by their numbers in the wallet.
     names: Vec<String>,
     /// A reorganisation, kept until all its withdrawn hits have arrived.
     reorganization: Option<Reorganization>,
     /// Number of new hits that were printed.
     pub(super) hits: usize,
-    /// Number of printed hits that may have been printed before.
+    /// Number of printed hits that an earlier run may have printed already.
     pub(super) again: usize,
     /// Number of withdrawn hits that were printed.
     pub(super) withdrawn: usize,
@@ -171,7 +171,7 @@ impl Printer {
     fn finding(&mut self, finding: &Finding) -> anyhow::Result<()> {
         let at = finding.at();
         match finding {
-            // Nothing would ever be found.
+            // The run would never find anything, so it ends with an error.
             Finding::NoFilter(_) | Finding::ItemRefused { .. } => anyhow::bail!("{finding}"),
             Finding::FirstUnknown(_) => {}
             _ if at.is_none() => {
@@ -210,7 +210,7 @@ impl Printer {
         Ok(self.lines.print(&text)?)
     }
 
-    /// Returns the item of an owner, as it was typed.
+    /// Returns the item that `owner` refers to, as the user typed it.
     fn item(&self, owner: &Owner) -> &str {
         self.names.get(owner.item as usize).map_or("", |name| name)
     }

@@ -54,7 +54,7 @@ fn known_work(network: Network) -> Option<Work> {
 /// Returns warnings about what a chain of headers does not prove.
 fn chain_warnings(network: Network, work: Work) -> Vec<String> {
     let mut warnings = Vec::new();
-    // Peers that withhold the real chain can serve an old or a cheaply made one.
+    // Peers that withhold the real chain can serve an old chain, or a chain that was cheap to make.
     if known_work(network).is_some_and(|known| work < known) {
         warnings.push(format!(
             "the chain has less work than {network} had in September 2025: the peers withhold \

@@ -46,8 +46,8 @@ impl Job<'_> {
         if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
             bail!(UsageError("--checkpoint is for --protocol bip157"));
         }
-        // With a birthday, the user vouches that no item was used before it. The start of a rescan
-        // does not imply that.
+        // A birthday means that no item was used before that block. The first block of a rescan has
+        // no such meaning.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap_limit);
@@ -55,7 +55,8 @@ impl Job<'_> {
         // From here on, Ctrl-C ends the run and the state is stored; it does not kill the process.
         stop::on_signals()?;
         let network = self.look.watch.network;
-        // The folder's name contains the digest of the items, so other items start over.
+        // The folder's name contains the digest of the items, so a run with other items starts from
+        // the beginning.
         let mut id = hex::encode(wallet.digest());
         id.truncate(16);
         let name = self.folder(protocol, &id);

@@ -1,7 +1,7 @@
 //! The polled folder: files of blocks, and `mempool/` with files of transactions.
 //!
-//! A truncated file may still be under construction. It is read again when it changes, and is
-//! reported as damaged once it has not changed for a while.
+//! A truncated file may still be under construction. Such a file is read again when it changes. It
+//! is reported as damaged if it has not changed for a while.
 
 use std::collections::HashMap;
 use std::fs::{self, Metadata};

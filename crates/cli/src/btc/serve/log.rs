@@ -112,7 +112,7 @@ impl Log {
         self.event("warning", json!({ "text": text }), &format!("warning: {text}"));
     }
 
-    /// Prints a line: `members` as JSON, else `text`.
+    /// Prints one line: `members` if the format is JSON, otherwise `text`.
     fn event(&self, kind: &str, members: Value, text: &str) {
         if self.json {
             return self.print(&json_line(kind, members));

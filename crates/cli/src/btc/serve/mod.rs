@@ -94,7 +94,7 @@ struct Watcher {
     log: Arc<Log>,
     /// `true` once the first line was printed; only later changes of the chain get their own lines.
     is_announced: bool,
-    /// The last error, to print a repeated one only once.
+    /// The last error, stored so that a repeated error is printed only once.
     complaint: String,
     /// Number of blocks whose parent is missing.
     waiting: usize,
@@ -106,8 +106,8 @@ impl Watcher {
         Self { folder, log, is_announced: false, complaint: String::new(), waiting: 0 }
     }
 
-    /// Polls the folder and updates the chain: the chain of the node, whose peers wait meanwhile,
-    /// or the chain that the node will start with.
+    /// Polls the folder and updates the chain. This is the chain of the running node, whose peers
+    /// wait meanwhile, or the chain with which the node will start.
     fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
     where
         C: DerefMut<Target = ServedChain>,
@@ -154,7 +154,7 @@ impl Watcher {
         self.waiting = waiting;
     }
 
-    /// Prints an error, unless it is the last one again.
+    /// Prints an error, unless it is the same as the last one.
     fn complain(&mut self, complaint: String) {
         if complaint != self.complaint {
             self.log.warning(&complaint);

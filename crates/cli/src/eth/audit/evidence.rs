@@ -21,11 +21,11 @@ const MAX_BODY: u64 = 64 << 20;
 /// Maximum number of files that a warning names.
 const NAMED: usize = 3;
 
-/// Finds the blocks of receipts among the blocks that an audit needs receipts of.
+/// Finds the blocks to which receipts belong, among the blocks whose receipts an audit needs.
 struct Missing<'a> {
     chain: &'a LinkedHeaders,
     by_root: HashMap<B256, Vec<B256>>,
-    /// Descriptions of receipts that belong to none of these blocks.
+    /// Descriptions of receipts that belong to no block whose receipts are needed.
     strangers: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Missing<'a> {
         }
     }
 
-    /// Returns the blocks that need these receipts.
+    /// Returns the blocks to which these receipts belong and whose receipts are still needed.
     fn blocks(
         &mut self,
         audit: &Audit<'_>,
@@ -76,10 +76,11 @@ impl<'a> Missing<'a> {
         blocks
     }
 
-    /// Returns a warning about useless receipts, if receipts of some block are still missing.
+    /// Returns a warning about receipts that were not needed, if receipts of some block are still
+    /// missing.
     fn warning(&self, audit: &Audit<'_>) -> Option<String> {
-        // If nothing is missing, the useless receipts are of blocks that the filter rules out: no
-        // warning is needed.
+        // If no receipts are missing, the receipts that were not needed belong to blocks that the
+        // filter rules out, so no warning is needed.
         if self.strangers.is_empty() || !self.wants(audit, Whose::Unknown) {
             return None;
         }

@@ -132,8 +132,8 @@ fn embed(
     Ok(certificate)
 }
 
-/// Links all headers from block `from` on: those of the range and those up to an anchor. Also
-/// returns their RLP if `keep` is `true`.
+/// Links all headers from block `from` on: the headers of the range and the headers up to an
+/// anchor. Also returns the RLP of these headers if `keep` is `true`.
 pub(crate) fn read_chain(
     arguments: &[String],
     format: HeaderFormat,
@@ -159,10 +159,11 @@ pub(crate) fn read_chain(
     Ok((chain, rlp))
 }
 
-/// Returns the query with explicit blocks, and these blocks.
+/// Returns the query with an explicit range of blocks, and this range.
 ///
-/// An open range of flags means the blocks of the given headers. An open range or a tag of
-/// `--query` means what it means to a node whose head is the last header.
+/// Without `--query`, the first and the last header replace a missing `--from` or `--to`. In the
+/// object of `--query`, a missing bound or a tag such as `latest` has the same meaning as for a
+/// node whose head is the last header.
 pub(crate) fn resolve(
     mut query: LogQuery,
     args: &QueryArgs,

@@ -73,7 +73,8 @@ fn judge(
     let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
     if let Some(error) = fetched.unreachable {
         let error = in_words_of_the_command(error);
-        // Something is proven already, so it is reported although the provider is unreachable now.
+        // If a report already proves something, the reports are returned although the provider
+        // fails now.
         if !reports.iter().any(is_of_use) {
             return Err(error);
         }
@@ -181,16 +182,16 @@ fn of_tip(tip: &Tip, provider: &Provider) -> Vec<String> {
     warnings
 }
 
-/// Returns the index of the answer that a certificate commits to: the first complete one, or the
-/// first.
+/// Returns the index of the answer that a certificate commits to: the first complete answer, or the
+/// first answer if none is complete.
 fn certified(reports: &[AuditReport]) -> usize {
     reports.iter().position(|report| report.status() == Status::Complete).unwrap_or(0)
 }
 
 /// Returns the final report.
 ///
-/// With one provider, the JSON is that of an audit of files with additional members. With two, the
-/// JSON of both audits is in `audits`.
+/// With one provider, the JSON is the same as for an audit of files, with additional members. With
+/// two providers, the member `audits` contains the JSON of both audits.
 fn outcome(
     args: &AuditArgs,
     answers: &FetchedAnswers,

@@ -52,8 +52,8 @@ impl Shown<'_> {
         Report::new(self.page(), self.json(), exit)
     }
 
-    /// Returns the last block that the user's anchors authenticate; a provider's own block is not
-    /// one of them.
+    /// Returns the last block that the user's anchors authenticate; a block that the provider names
+    /// is not such an anchor.
     fn anchored_to(&self) -> Option<u64> {
         let own = self.provider.is_some_and(|provider| provider.own_anchor);
         self.report.anchored_to.filter(|_| !own)
@@ -107,7 +107,8 @@ impl Shown<'_> {
                 let proofs = || self.report.findings.iter().filter(|finding| finding.is_proof());
                 let is_omitted = |kind: &FindingKind| matches!(kind, FindingKind::OmittedLog(_));
                 let omitted = proofs().filter(|finding| is_omitted(&finding.kind)).count();
-                // A log may have several findings, so logs are counted, not findings.
+                // One log may have several findings, so the number of logs is shown, not the number
+                // of findings.
                 let others = proofs().filter_map(Finding::at).collect::<BTreeSet<_>>().len();
                 let what = match (omitted, others) {
                     (0, others) => format!("{} wrong or not requested", count(others, "log")),
@@ -233,7 +234,7 @@ impl Shown<'_> {
     }
 
     /// Returns a finding in JSON, with members that readers would otherwise have to derive: whether
-    /// it is a proof, its description, and its log of the answer.
+    /// the finding is a proof, its description, and the log of the answer that it concerns.
     fn finding(&self, finding: &Finding) -> Value {
         let at = finding.at();
         let mut json = json!(finding);

@@ -1,4 +1,4 @@
-//! Candidates among past blocks, and their hashes, from an index.
+//! Reads candidates among past blocks, and the hashes of these blocks, from an index.
 
 use std::ops::RangeInclusive;
 use std::path::Path;

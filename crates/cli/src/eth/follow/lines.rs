@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::output::{count, grouped, json_line, printable};
 
-/// The member `evidence` of a log: logs are read from verified receipts.
+/// Value of the member `evidence` of a log; all logs are read from verified receipts.
 const EVIDENCE: &str = "receipts";
 
 /// The format of the lines.
@@ -138,8 +138,8 @@ impl Lines {
             topic(3),
             log.log.data.data,
         );
-        // With `--abi`, the header line has these columns (`head`). Each row needs as many fields,
-        // even if its log could not be decoded.
+        // With `--abi`, `head` adds these columns to the header line. Each row needs the same
+        // number of fields as the header line, even if the log of the row could not be decoded.
         if self.events.is_some() {
             let event = decoded.map_or("", |decoded| &decoded.event.name);
             text += ",";
@@ -160,7 +160,7 @@ impl Lines {
 type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
 
 fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
-    // An object that is not empty: its members are taken out of their braces.
+    // The log is a JSON object that is not empty. The braces around its members are removed.
     let log = log.to_json();
     let members = log.strip_prefix('{').and_then(|log| log.strip_suffix('}')).unwrap_or(&log);
     let decoded = match decoded {

@@ -21,7 +21,7 @@ use crate::exit::Exit;
 use crate::output::{self, Page, Report, count, duration, grouped, print_note};
 use crate::stop;
 
-/// Number of blocks to link from which a progress bar is shown.
+/// Minimum number of blocks to link for which a progress bar is shown.
 const SHOW: u64 = 8192;
 
 pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
@@ -45,7 +45,8 @@ pub(crate) fn run(args: &FollowArgs, json: bool) -> anyhow::Result<Report> {
         Ok((follow.start().map_err(in_words_of_follow)?, warnings))
     });
     let (following, warnings) = match started {
-        // Ctrl-C before the first line: the requests failed because they were stopped.
+        // If Ctrl-C was pressed before the first line, the requests failed because they were
+        // stopped.
         Err(_) if stop.is_set() => return Ok(nothing()),
         started => started?,
     };

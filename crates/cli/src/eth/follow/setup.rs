@@ -41,8 +41,8 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
     let chain_id = provider.chain_id().map_err(in_words_of_the_command)?;
     let mut warnings = Vec::new();
     let profile = chain_profile(args, chain_id, &mut warnings)?;
-    // Receipts prove logs only for the headers that the provider sends, which it could have made
-    // up.
+    // Receipts prove logs only for the headers that the provider sends, and the provider could have
+    // invented these headers.
     if args.trust.anchor.is_empty() {
         warnings.push(format!(
             "no --anchor: nothing is authenticated, and only {} claims that these blocks are the \
@@ -122,7 +122,7 @@ fn chain_profile(
     chain_id: u64,
     warnings: &mut Vec<String>,
 ) -> anyhow::Result<ChainProfile> {
-    // What the user states about the chain takes precedence over the known profiles. A `--chain`
+    // The user's statements about the chain take precedence over the known profiles. A `--chain`
     // that contradicts the provider's chain id is an error.
     if profile::is_of_user(&args.trust) {
         return profile::of_provider(&args.trust, chain_id);

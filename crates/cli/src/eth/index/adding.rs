@@ -151,11 +151,11 @@ impl<'a> Adding<'a> {
         Ok(())
     }
 
-    /// Removes the blocks of the index that are not on the branch of `chain`. The parent of block
-    /// `number` is known to differ from the index's block.
+    /// Removes the blocks of the index that are not on the branch of `chain`. The caller has found
+    /// that the parent of block `number` differs from the block of the index at that height.
     fn roll_back(&mut self, number: u64, chain: &LinkedHeaders) -> anyhow::Result<()> {
         let writer = self.writer.as_mut().expect("opened before");
-        // The parent of block `number` is removed, and the parent's parent stays.
+        // Block `number` - 1 is removed, and block `number` - 2 stays.
         let last = number.checked_sub(2).with_context(|| {
             format!("{}: block 0 differs, so the headers are of another chain", named(self.path))
         })?;
@@ -194,7 +194,8 @@ impl<'a> Adding<'a> {
         self.writer.as_ref()?.hash(number)
     }
 
-    /// Returns the lowest block from `number` downwards whose hash is known.
+    /// Goes down from block `number` while the hash of the previous block is known, and returns the
+    /// block that it reaches.
     pub(super) fn first_known(&self, mut number: u64) -> u64 {
         while number.checked_sub(1).is_some_and(|before| self.hash(before).is_some()) {
             number -= 1;
@@ -202,7 +203,7 @@ impl<'a> Adding<'a> {
         number
     }
 
-    /// Makes added and removed blocks durable, and prints a JSON line about it.
+    /// Makes added and removed blocks durable, and prints a JSON line about these changes.
     pub(super) fn sync(&mut self) -> anyhow::Result<()> {
         self.synced = Instant::now();
         let Some(writer) = self.writer.as_mut().filter(|_| self.changed) else { return Ok(()) };

@@ -87,8 +87,7 @@ impl Source {
             let to = self.target()?;
             self.take_back(adding, to)?;
             let next = adding.last().map_or(first, |(last, _)| last + 1);
-            // The index already reaches the target, from an earlier run or after blocks were
-            // removed.
+            // No header is left to fetch, because the index already reaches the target.
             if next > to {
                 // An empty index whose first block is above the target would stay empty.
                 if adding.last().is_none() {
@@ -162,7 +161,8 @@ impl Source {
             let theirs = self.hashes(start..=end)?;
             let is_common = |(number, theirs): &(u64, B256)| adding.hash(*number) == Some(*theirs);
             match (start..=end).zip(theirs).filter(is_common).last() {
-                // A provider whose head is below the end of the index lags, on the same branch.
+                // The index and the provider agree on the last block that is compared, so nothing
+                // is removed. The head of a provider may be below the end of the index.
                 Some((common, _)) if common == last.min(to) => return Ok(()),
                 Some((common, _)) => return adding.cut(common),
                 None if start == lowest => break lowest,

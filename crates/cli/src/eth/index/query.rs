@@ -17,7 +17,7 @@ use crate::output::{
     Lines, Page, Report, duration, estimate, float, grouped, json_line, share, span,
 };
 
-/// Number of bytes of lines that are printed at once.
+/// Number of bytes that are collected before lines are printed.
 const PRINTED: usize = 64 << 10;
 
 pub(super) fn run(args: &QueryIndexArgs, json: bool) -> anyhow::Result<Report> {

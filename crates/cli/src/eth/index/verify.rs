@@ -15,7 +15,8 @@ use crate::input::Reader;
 use crate::output::{Page, Report, bytes, count, float, span};
 use crate::progress::Progress;
 
-/// The result of the check of the index itself, and of the comparison with the given headers.
+/// The result of the check of the index itself, and the result of the comparison with the given
+/// headers, if any.
 type Outcome = (Checked, Option<Verified>);
 
 pub(super) fn run(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
@@ -28,7 +29,8 @@ pub(super) fn run(args: &VerifyIndexArgs) -> anyhow::Result<Report> {
     match checked {
         Ok(outcome) => Ok(report(args, index, Ok(&outcome))),
         Err(error) => match error.downcast_ref() {
-            // These errors are the verdict of the command; other errors end it.
+            // These errors mean that the index is damaged or wrong, which is a result of the
+            // command; any other error ends the command.
             Some(
                 found @ (IndexError::Damaged { .. }
                 | IndexError::Differs { .. }

@@ -22,7 +22,7 @@ fn a_build_that_fails_leaves_nothing_or_what_it_printed() {
     let args = ["--height", "170", "--previous-header", &header, "--out", &out];
     fails(&[&["btc", "cf", "build", &first], &args[..]].concat(), b"", BAD_INPUT, &[]);
     assert!(!Path::new(&out).exists());
-    // An input without blocks.
+    // The input contains no blocks.
     let none = folder.write("none.json", "[]");
     fails(&["btc", "cf", "build", &none, "--out", &out], b"", BAD_INPUT, &["no block"]);
     assert!(!Path::new(&out).exists());
@@ -57,7 +57,7 @@ fn a_filter_is_in_the_file_when_its_line_is_printed() {
         .expect("it starts");
     let mut stdin = build.stdin.take().expect("piped");
     let blocks = blocks();
-    // Two blocks, so that the command can tell the input's format.
+    // The command needs two blocks to detect the format of its input.
     writeln!(stdin, "{}\n{}", blocks[0], blocks[1]).expect("it reads");
     stdin.flush().expect("it reads");
     let mut lines = BufReader::new(build.stdout.take().expect("piped")).lines();
@@ -81,15 +81,15 @@ fn appending_loses_nothing_that_is_intact() {
     let out = folder.path("filters.cbf");
     let next = folder.write("next.hex", blocks[100..].join("\n"));
     let append = ["btc", "cf", "build", &next, "--out", &out, "--append"];
-    // Damage in the middle: the data after it must not be cut off.
+    // The file is damaged in the middle. The data after the damage must not be cut off.
     let mut damaged = golden();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
     fs::write(&out, &damaged).expect("written");
     fails(&append, b"", BAD_INPUT, &["is damaged", "intact filters", "truncate the file to"]);
     assert!(fs::read(&out).expect("there") == damaged);
-    // A truncated file: blocks that do not follow its last filter change nothing. Then a file with
-    // only a header.
+    // First the file is truncated: blocks that do not follow its last filter change nothing. Then
+    // the file contains only a header.
     let cut = golden()[..6_000].to_vec();
     fs::write(&out, &cut).expect("written");
     fails(&append, b"", BAD_INPUT, &["the block has parent"]);

@@ -36,8 +36,8 @@ fn filters_come_through_pipes() {
         let report = audit(bytes, &["btc", "cf", "audit", &fifo, BLOCK_757753], YES);
         assert_eq!(report["verdict"], "valid");
     }
-    // A whole file of filters is not itself the filter to audit: that would accuse an honest
-    // server.
+    // A whole file of filters must not be audited as if it were one filter. Such an audit would
+    // accuse an honest server.
     let rows = fixture("mainnet_0-255.json");
     let args = ["btc", "cf", "audit", &fifo, text(&rows[255]["block"])];
     assert_eq!(audit(golden(), &args, YES)["verdict"], "valid");
@@ -171,7 +171,8 @@ fn filters_of_other_blocks_are_refused() {
     );
     assert_eq!(scan(GOLDEN, &[&raw[..], &["--birthday", "9"]].concat(), YES).0, found);
 
-    // The genuine filters, but one under the hash of another block: the filter headers still match.
+    // The file contains the genuine filters, but one of them is stored with the hash of another
+    // block. The filter headers still match.
     let mut file = Vec::new();
     let records = Records::new(golden().leak()).expect("a file of filters");
     let mut writer = Writer::create(&mut file, *records.header()).expect("in memory");

@@ -151,13 +151,13 @@ fn missing_receipts_are_asked_for() {
     // A wrong log in a checked block is found, even if receipts of other blocks are missing.
     let json = case.audit_with(&answer()[1..], &more, WRONG);
     assert_eq!(json["blocks"]["undecidable"], 1);
-    // Receipts of another block are no evidence, and are no fault of the provider.
+    // Receipts of another block are no evidence, and they do not prove a fault of the provider.
     let other = Block::read("mainnet_14764013");
     let other = TempFile::new("other.receipts.rlp", other.receipts_rlp());
     let more = ["--anchor", &case.anchor, "--receipts", other.path()];
     let json = case.audit_with(&answer(), &more, UNDECIDED);
     assert!(text(&json["warnings"][0]).contains("other.receipts.rlp"), "{json}");
-    // A legacy receipt, claimed to be from before Byzantium, which this block is not.
+    // The file claims that one legacy receipt is the list of all receipts of the block.
     let legacy = first.receipts.iter().find(|receipt| receipt[0] >= 0xc0).expect("a legacy one");
     let claimed = json!({ "hash": first.hash, "receipts": [hex0x(legacy)] });
     let claimed = TempFile::new("claimed.json", claimed.to_string());
@@ -177,7 +177,7 @@ fn without_an_anchor_nothing_is_proven() {
         (&Value::Null, &json!("unanchored"))
     );
     assert!(text(&json["warnings"][0]).contains("no --anchor"));
-    // Without an anchor, an omission that only these headers show is not proven either.
+    // Without an anchor, these headers alone do not prove an omission either.
     let json = case.audit_with(&answer()[1..], &receipts, UNDECIDED);
     assert_eq!(findings(&json)[0]["grounds"], "unanchored");
     // An anchor authenticates the headers up to its block, and none after it.
@@ -231,7 +231,8 @@ fn receipts_in_every_form() {
     }
     let more = ["--anchor", &case.anchor, "--receipts", folder.path()];
     assert_eq!(case.audit_with(&answer(), &more, YES)["warnings"], json!([]));
-    // A damaged file that was only found in a folder is skipped with a warning.
+    // A damaged file is skipped with a warning if the command line names only its folder, and not
+    // the file itself.
     let damaged = folder.0.join("damaged.era1");
     fs::write(&damaged, &write::ere(&blocks)[..500]).expect("a file");
     let warnings = case.audit_with(&answer(), &more, YES)["warnings"].to_string();
@@ -308,8 +309,8 @@ fn slips_in_audits_exit_with_1_or_2() {
         &["within the length of a list"],
     );
     fails(&["eth", "audit", case.headers.path(), "--chain", "1"], b"", USAGE, &["--logs"]);
-    // A chain whose blooms prove nothing: every block must be checked, and its receipts need not
-    // contain all logs.
+    // The blooms of this chain prove nothing, so every block must be checked, and its receipts need
+    // not contain all logs.
     let assumed = ["--assume-bloom", "unsound", "--receipts", case.receipts.path()];
     let args = [&base[..], &QUERY, &assumed, &["--anchor", &case.anchor]].concat();
     let json = json_of(&args, UNDECIDED);

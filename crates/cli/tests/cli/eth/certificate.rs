@@ -6,7 +6,7 @@ use super::*;
 /// Flags with the block range of the query.
 const RANGE: [&str; 4] = ["--from", "17686111", "--to", "17686112"];
 
-/// An audit with a certificate, and the flags to verify it.
+/// An audit that issues a certificate, and the flags to verify the certificate.
 struct Issued {
     case: Case,
     certificate: TempFile,
@@ -50,7 +50,7 @@ fn a_certificate_with_its_evidence_proves_the_logs() {
     }
     let page = run(&issued.args(&QUERY));
     assert!(page.stdout.starts_with("complete: the result is proven"), "{}", page.stdout);
-    // Another query than the certified one, other rules, no anchor.
+    // The verifier has another query than the certified one, then other rules, then no anchor.
     let other = issued.args(&["--address", WETH]);
     assert!(text(&json_of(&other, WRONG)["error"]).contains("another query"));
     let alloy = issued.verify(&["--semantics", "alloy"], WRONG);

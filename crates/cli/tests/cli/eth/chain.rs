@@ -21,7 +21,7 @@ fn stats_of_two_blocks() {
     close(&json["fill"]["min"], fills[0].min(fills[1]));
     close(&json["fill"]["max"], fills[0].max(fills[1]));
     for (index, bits) in [3, 6, 9].into_iter().enumerate() {
-        // The mean of the rates of the blocks, not the rate of the mean fill.
+        // The expected rate is the mean of the blocks' rates, not the rate for the mean fill.
         close(&json["rates"][index], f64::midpoint(fills[0].powi(bits), fills[1].powi(bits)));
         close(&json["buckets"][1]["rates"][index], fills[1].powi(bits));
     }

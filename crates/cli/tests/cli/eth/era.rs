@@ -46,7 +46,7 @@ fn hostile_records() {
         &file(&[huge.clone()]),
         &["byte 8", "4294967295 bytes, and the input ends after 16"],
     );
-    // Read from a pipe, so the total length is unknown.
+    // The archive is read from a pipe, so its total length is unknown.
     let piped = run_with(&["eth", "stats", "-"], &file(&[huge]));
     assert_eq!(piped.code, BAD_INPUT);
     assert!(piped.stderr.contains("4294967295 bytes, the limit is"), "{}", piped.stderr);
@@ -78,7 +78,7 @@ fn hostile_records() {
 
 #[test]
 fn transactions_of_an_archive_show_the_hashes() {
-    // An answer that names a transaction hash, and an archive whose bodies are not those of the
+    // The answer names a transaction hash, and the archive contains other bodies than those of the
     // blocks.
     let block = Block::read(FIRST);
     let case = audit::Case::new("transactions");

@@ -52,12 +52,12 @@ fn scans_find_the_blocks_that_alloy_finds() {
     let rate = lines[0]["rate"].as_f64().expect("a rate");
     let expected = f64::midpoint(fills[0].powi(3), fills[1].powi(3));
     assert!((rate / expected - 1.0).abs() < 1e-9, "{rate} {expected}");
-    // A disjunction of both addresses, from a file with comments.
+    // The query matches either address. Both addresses are in a file with comments.
     let list = TempFile::new("addresses.txt", format!("# two\n{one}\n\n{none} # the other\n"));
     let lines = scan(&["--address", &format!("@{}", list.path())], YES);
     assert_eq!(lines[1]["query"]["address"].as_array().map(Vec::len), Some(2));
     assert_eq!(lines[1]["candidates"], 1);
-    // The same query as JSON, with either rules.
+    // The same query is given as JSON, with each choice of the rules.
     let query = json!({ "address": [one, none], "fromBlock": "0x10dde60" });
     let query = TempFile::new("query.json", query.to_string());
     for semantics in ["geth", "alloy"] {
@@ -117,7 +117,7 @@ fn headers_that_are_no_chain() {
     let far = bytes(&far["header"]);
     let words = ["gap.rlp", "byte 564", "block 19426587 comes after block 17686111"];
     drop(refused("gap.rlp", &[&first[..], &far].concat(), &words));
-    // The gap is also found between two files.
+    // A gap between the headers of two files is found too.
     let [a, b] = [TempFile::new("a.rlp", &first), TempFile::new("b.rlp", &far)];
     let args = ["eth", "scan", a.path(), b.path(), "--address", WETH];
     let output = run(&args);
@@ -164,7 +164,7 @@ fn slips_in_queries() {
     refused(&["--topic1", unpadded], BAD_INPUT, &["--topic1", "write address:0x7a25"]);
     refused(&["--address", &WETH.replace("C02a", "C12a")], BAD_INPUT, &["checksum"]);
     refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, but an address has 20"]);
-    // A type that the ABI does not know is a slip, in a signature and in a declaration.
+    // A type that the ABI does not know is refused, both in a signature and in a declaration.
     for (event, words) in [
         ("Deposit(address,unit256)", "\"unit256\" at 16"),
         ("Deposit(address,uint7)", "uint7"),
@@ -209,7 +209,8 @@ fn forecasts_count_and_say_what_selects_nothing() {
         (&json!("topic0"), &json!(true))
     );
     assert!(text(&json["warnings"][0]).contains("topic0 excludes few blocks"));
-    // The estimated number of receipts is within the documented bounds of the block's own.
+    // The estimated number of receipts is within the documented bounds around the block's actual
+    // number.
     let receipts = json["receipts"].as_f64().expect("an estimate");
     let actual = f64::from(u32::try_from(Block::read(FIRST).receipts.len()).expect("few"));
     assert!((0.38..1.54).contains(&(receipts / actual)), "{receipts} of {actual}");
@@ -219,7 +220,7 @@ fn forecasts_count_and_say_what_selects_nothing() {
     assert_eq!((&all["share"], &all["clauses"]), (&json!(1.0), &json!([])));
 }
 
-/// An event may be written as Solidity declares it.
+/// An event may be given in the form of its declaration in Solidity.
 #[test]
 fn events_are_taken_as_solidity_declares_them() {
     let headers = both_headers("declared.rlp");

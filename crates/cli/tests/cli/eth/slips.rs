@@ -56,7 +56,7 @@ fn fields_that_a_node_would_pass_over() {
         let words = ["fields.json", "unknown field", field, "address, topics, fromBlock"];
         fails(&["eth", "scan", &header, "--query", file.path()], b"", BAD_INPUT, &words);
     }
-    // All known fields, and a byte order mark.
+    // The file contains a byte order mark and an object with all known fields.
     let query = json!({ "address": WETH, "topics": [], "fromBlock": "0x0", "toBlock": "latest" });
     let file = TempFile::new("known.json", format!("\u{feff}{query}"));
     let output = run(&["eth", "scan", &header, "--query", file.path()]);
@@ -164,9 +164,9 @@ fn verdicts_count_logs_and_not_findings() {
     let receipts = TempFile::new("counts.receipts", first.receipts_rlp());
     let mut logs: Vec<_> =
         first.logs().into_iter().filter(|log| log["address"] == WETH.to_lowercase()).collect();
-    // This log is not on the chain, and its address was not queried: two findings for one log.
+    // This log is not on the chain, and its address was not queried, so the log has two findings.
     logs[0]["address"] = json!("0x0000000000000000000000000000000000000001");
-    // A genuine log of the chain, but outside the range.
+    // This log is genuine, but its block is outside the range.
     logs.push(second.logs().remove(0));
     let logs = TempFile::new("counts.logs", json!(logs).to_string());
     let mut args = vec!["eth", "audit", headers.path(), "--chain", "1", "--anchor", &second.hash];

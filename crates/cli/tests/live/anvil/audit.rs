@@ -59,7 +59,7 @@ pub(super) fn shapes(scene: &Scene, seed: u64) -> (Anvil, Chain) {
     shapes_of(scene, seed, &[])
 }
 
-/// Returns such a chain on a node that is started with these options.
+/// Returns a chain with blocks of every shape, on a node that is started with these options.
 pub(crate) fn shapes_of(scene: &Scene, seed: u64, options: &[&str]) -> (Anvil, Chain) {
     let node = Anvil::start(scene, options);
     let mut chain = Chain::begin(&node, seed);
@@ -94,8 +94,8 @@ fn truth(scene: &Scene) {
         let verified = verify(scene, certificate, &query, head, &anchor);
         assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
 
-        // Without an anchor the result rests on the provider's own chain, and the report names
-        // that.
+        // Without an anchor, the result depends on the provider's own chain, and the report says
+        // so.
         let ended = audit(scene, &[node.rpc().url()], &query, head, &[]);
         let report = ended.json();
         assert_eq!(

@@ -1,5 +1,6 @@
 //! A provider that invents a whole branch: the headers have valid hashes and links, one of them
-//! hides the logs of its block, and all answers fit. Only a trusted block hash reveals the lie.
+//! hides the logs of its block, and all answers are consistent with these headers. Only a trusted
+//! block hash reveals the lie.
 
 use std::collections::BTreeMap;
 
@@ -108,7 +109,8 @@ fn made_up(scene: &Scene) {
     for from in [number(&truth[0]["blockNumber"]), last] {
         let proxy = forger(&node, from);
         let url = proxy.url();
-        // The forged branch is consistent in itself. The report says whose claim it is.
+        // The forged branch is consistent in itself. The report names the provider that claims the
+        // branch.
         let ended = audit(scene, &[&url], &query, head, &[]);
         let story = || format!("from {from}: {}{}", ended.stdout, ended.stderr);
         assert_eq!(ended.code, 0, "{}", story());

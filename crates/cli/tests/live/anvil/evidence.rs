@@ -21,7 +21,7 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Changes the receipts of a block to a lie.
+/// Replaces the receipts of a block by false ones.
 pub(crate) type Lie = fn(receipts: &mut Vec<Value>);
 
 /// Name of the lie that needs two receipts.
@@ -88,7 +88,7 @@ fn receipts(scene: &Scene) {
                 {
                     lie(receipts);
                 }
-                // Otherwise the command would find the true receipts one by one.
+                // Without this, the command would fetch the true receipts one by one.
                 if method == "eth_getTransactionReceipt"
                     && answer["result"]["blockNumber"] == number
                 {
@@ -180,8 +180,8 @@ fn headers(scene: &Scene) {
     let query = Query::everything();
     for (at, field) in HASHED.into_iter().chain(["requestsHash", "hash"]).enumerate() {
         assert!(node.block(head).get(field).is_some(), "anvil's headers have no {field}");
-        // Each field is changed in another block: one of the first, one in the middle, or one of
-        // the last.
+        // The fields are changed in five blocks in turn: the first two, one in the middle, and the
+        // last two.
         let block = [0, 1, head / 2, head - 1, head][at % 5];
         let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
             let header = &mut answer["result"];

@@ -75,8 +75,8 @@ fn index(scene: &Scene) {
     compare(scene, &node, &chain, folder);
 }
 
-/// Checks that the candidates are exactly the blocks whose bloom, tested with alloy, may contain
-/// the query. The candidates include all blocks in which the node has logs.
+/// Checks that the candidates are exactly the blocks whose bloom may match the query, as tested
+/// with alloy. The candidates include all blocks in which the node has logs.
 fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
     let head = node.height();
     let bloom = |number| serde_json::from_value(node.block(number)["logsBloom"].clone());
@@ -107,7 +107,7 @@ fn compare(scene: &Scene, node: &Anvil, chain: &Chain, folder: &str) {
         let in_filter = blooms.iter().filter(|(_, bloom)| query.may_be_in(bloom));
         assert_eq!(candidates, in_filter.map(|(number, _)| *number).collect(), "{query:?}");
 
-        // The same candidates without an index, from the provider's headers.
+        // Without an index, a scan of the provider's headers finds the same candidates.
         let (url, anchor, head) =
             (node.rpc().url(), node.hash_at(head).to_string(), head.to_string());
         let asked = ["eth", "scan", "--rpc", url, "--from", "0", "--to", &head, "--unfinalized"];

@@ -22,13 +22,14 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Changes an answer that contains `log` to a lie.
+/// Changes an answer that contains `log` into a false answer.
 pub(crate) type Lie = fn(logs: &mut Vec<Value>, log: &Value);
 
 /// Name of the lie that repeats a log under another index.
 const TWIN: &str = "the same log again under another index";
 
-/// Lies about one log of an answer, each with the kinds of the expected findings.
+/// Cases of a false answer about one log, each with its name, the change, and the kinds of the
+/// expected findings.
 pub(crate) const LIES: [(&str, Lie, &[&str]); 17] = [
     ("left out", |logs, log| logs.retain(|other| other != log), &["omitted_log"]),
     (
@@ -221,7 +222,8 @@ fn about_logs(scene: &Scene) {
     }
 }
 
-/// Lies with genuine logs that were not asked for, and with logs of blocks that have none.
+/// Tests false answers with genuine logs that were not queried, and with invented logs of blocks
+/// that have no logs.
 fn about_the_question(scene: &Scene) {
     let (node, chain) = shapes(scene, 9);
     let head = node.height();

@@ -48,7 +48,7 @@ fn assert_is_at(report: &Value, node: &Bcoin) {
 fn headers(scene: &Scene) {
     let mut node = Bcoin::on_disk(scene, "chain");
     let mut branch = Branch::begin(&node);
-    // More headers than one message holds.
+    // The chain gets more headers than one message can contain.
     node.generate(1_700, Key::new(3).hash());
     branch.adopt(&node);
     let (data, peer) = (scene.path("data"), node.address().to_string());
@@ -60,7 +60,7 @@ fn headers(scene: &Scene) {
         // message.
         let killed = Running::start(scene, &arguments);
         for _ in 0..polls {
-            // The command runs on during one round trip to the node.
+            // The command continues to run during one round trip to the node.
             assert!(node.height() > 0);
         }
         killed.kill();
@@ -92,6 +92,7 @@ fn no_filters(scene: &Scene) {
     assert_eq!(ended.code, 4, "{}", ended.stderr);
     let report = ended.json();
     assert_eq!(report["ended"], "gave_up", "{report}");
-    // The genesis block's filter needs no peer: it may be answered before the command gives up.
+    // The filter of the genesis block needs no peer, so the command may process this block before
+    // it gives up.
     assert_eq!(report["answered_to"].as_u64().unwrap_or(0), 0, "{report}");
 }

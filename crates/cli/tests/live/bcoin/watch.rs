@@ -37,15 +37,15 @@ impl Purse {
         Self { key: Key::new(number), coins: Vec::new() }
     }
 
-    /// Returns a payment to one of its scripts.
+    /// Returns a payment to the purse's script of type `kind`.
     pub(crate) fn receive(&mut self, branch: &mut Branch, kind: Kind) -> Transaction {
         let paid = branch.pay(vec![self.key.output(kind, 100_000)]);
         self.coins.push(self.key.coin(&paid, 0));
         paid
     }
 
-    /// Returns a spend of its oldest coin: half goes to someone else, and the rest back to a script
-    /// of type `back`, if given.
+    /// Returns a spend of the purse's oldest coin: half of the value is paid to someone else. If
+    /// `back` is given, the rest is paid back to a script of this type.
     pub(crate) fn spend(&mut self, back: Option<Kind>) -> Option<Transaction> {
         let coin = (!self.coins.is_empty()).then(|| self.coins.remove(0))?;
         let left = coin.output.value.to_sat() - 1_000;
@@ -58,7 +58,8 @@ impl Purse {
         Some(spent)
     }
 
-    /// Writes a file with its scripts, as addresses where they have one.
+    /// Writes a file with the purse's scripts. A script that has an address is written as this
+    /// address.
     pub(crate) fn items(&self, scene: &Scene) -> PathBuf {
         let mut text = String::from("# every type of script\n");
         for kind in KINDS {
@@ -84,7 +85,7 @@ impl Purse {
 /// a coin that is paid and spent in this block.
 fn crowded(branch: &mut Branch, purse: &mut Purse, rng: &mut Rng) -> Vec<Transaction> {
     let mut transactions = branch.filler(95);
-    // The purse's transactions stay in order, at random positions among the others.
+    // The purse's transactions keep their order, at random positions among the other transactions.
     let mut ours: Vec<_> =
         KINDS.into_iter().filter_map(|kind| purse.spend(rng.one_in(2).then_some(kind))).collect();
     ours.extend(KINDS.map(|kind| purse.receive(branch, kind)));
@@ -213,7 +214,7 @@ fn by_key_and_outpoint(scene: &Scene) {
     let expected = expected.read(birthday, &blocks);
     assert_eq!(run("key", &[purse.key.public().to_string()]), expected);
 
-    // An outpoint item covers the coin, and nothing else of its script.
+    // An item for an outpoint reports this coin only, and no other coin of the same script.
     let item = format!(
         "outpoint:{}:{}={}",
         coin.outpoint.txid,
@@ -268,7 +269,7 @@ fn keeps_up(scene: &Scene) {
         check(&lines, &node, &purse, "live");
     }
 
-    // A payment that is first unconfirmed, and then in a block.
+    // A payment is first unconfirmed, and then in a block.
     let payment = purse.receive(&mut branch, Kind::P2wpkh);
     let txid = json!(node.send(&payment).to_string());
     let hit = watcher.wait_for("an unconfirmed hit", |line| {

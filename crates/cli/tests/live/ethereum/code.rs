@@ -89,8 +89,8 @@ pub(crate) fn script(logs: &[Log], reverts: bool) -> Bytes {
     creation_of(&code).into()
 }
 
-/// Returns the init code of a runner. A `strict` runner fails if its code reverts. Another runner
-/// continues, so that its transaction succeeds without the logs.
+/// Returns the init code of a runner. A `strict` runner fails if its code reverts. A runner that is
+/// not `strict` continues, so that its transaction succeeds without the logs.
 pub(crate) fn runner(strict: bool) -> Bytes {
     let mut code = vec![CALLDATASIZE, PUSH1, 0, PUSH1, 0, CALLDATACOPY];
     code.extend([CALLDATASIZE, PUSH1, 0, PUSH1, 0, CREATE]);

@@ -4,7 +4,8 @@ use alloy_rlp::{Decodable as _, Encodable as _, Header};
 use chainsieve::alloy_primitives::{Address, B256, Bytes, keccak256};
 use serde_json::Value;
 
-/// Returns the receipt at an index that a proof contains under a root, as encoded in the trie.
+/// Returns the receipt that a proof shows at an index of the trie with this root, as encoded in the
+/// trie.
 pub(crate) fn receipt_of_proof(root: B256, index: u64, nodes: &[Bytes]) -> Bytes {
     let mut key = Vec::new();
     index.encode(&mut key);

@@ -41,7 +41,7 @@ impl Query {
         Self::default()
     }
 
-    /// Returns `true` if a block's bloom may contain the query, tested with alloy.
+    /// Returns `true` if a block's bloom may match the query, as tested with alloy.
     pub(crate) fn may_be_in(&self, bloom: &Bloom) -> bool {
         let has = |item: &[u8]| bloom.contains_input(BloomInput::Raw(item));
         let addresses = &self.addresses;

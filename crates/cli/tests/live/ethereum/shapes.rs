@@ -109,7 +109,7 @@ impl Chain {
         *self.rng.pick(&self.runners)
     }
 
-    /// Sends the transactions of a step, and mines their block. Returns its number.
+    /// Sends the transactions of a step, and mines their block. Returns the number of the block.
     pub(crate) fn mine(&mut self, node: &Anvil, step: Step) -> u64 {
         self.hand_in(node, step);
         node.mine(1);
@@ -175,7 +175,8 @@ impl Chain {
 }
 
 /// Returns the logs of a range, collected from the receipts of its transactions one by one. The
-/// tests first compare `eth_getLogs` with them, so that two methods of the node check each other.
+/// tests first compare the answer of `eth_getLogs` with these logs, so that two methods of the node
+/// check each other.
 pub(crate) fn logs_of_receipts(node: &Anvil, blocks: std::ops::RangeInclusive<u64>) -> Vec<Value> {
     let mut logs = Vec::new();
     for number in blocks {

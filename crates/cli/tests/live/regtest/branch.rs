@@ -54,7 +54,7 @@ pub(crate) struct Branch {
     tip: BlockHash,
     height: u32,
     time: u32,
-    /// Makes the blocks of this branch differ from those of other branches.
+    /// Number of the branch, which makes its blocks differ from the blocks of other branches.
     number: u64,
 }
 
@@ -131,8 +131,8 @@ impl Branch {
         payment
     }
 
-    /// Returns transactions that do not concern any test wallet. Each moves a coin within the
-    /// purse, and pays a small amount to a script whose key nobody has.
+    /// Returns transactions that do not concern any test wallet. Each transaction moves a coin
+    /// within the purse, and pays a small amount to a script whose key nobody has.
     pub(crate) fn filler(&mut self, count: usize) -> Vec<Transaction> {
         let mut transactions = Vec::with_capacity(count);
         for _ in 0..count {
@@ -161,7 +161,7 @@ impl Branch {
     pub(crate) fn mine(&mut self, transactions: Vec<Transaction>) -> Block {
         self.height += 1;
         self.time += 1;
-        // One satoshi, so that halvings do not matter.
+        // The reward is one satoshi, so that halvings do not matter.
         let reward = self.stranger.output(Kind::P2pkh, 1);
         let coinbase = regtest::coinbase(self.height, self.number.to_le_bytes(), vec![reward]);
         let mut txdata = vec![coinbase];

@@ -43,7 +43,7 @@ struct Soak {
 struct State {
     branch: Branch,
     purse: Purse,
-    /// Sent to the node, and in no block of this chain.
+    /// Transactions that were sent to the node and are in no block of this chain.
     unconfirmed: Vec<Transaction>,
 }
 

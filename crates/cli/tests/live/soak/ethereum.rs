@@ -13,7 +13,7 @@ use crate::harness::Scene;
 use testkit::Rng;
 use testkit::proxy::json_rpc::{Fate, Proxy};
 
-/// One in this many requests fails.
+/// Number of requests of which one fails.
 const FAILING: u64 = 25;
 
 pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {

@@ -1,7 +1,8 @@
 //! Soak test: payments, reorganisations, broken connections, and kills of nodes and commands, drawn
 //! at random from a seed. At the end nothing is missing, and the memory of no command has grown.
 //!
-//! `CHAINSIEVE_SOAK_SECONDS` sets the duration (120 by default), `CHAINSIEVE_SOAK_SEED` the seed.
+//! `CHAINSIEVE_SOAK_SECONDS` sets the duration in seconds (120 by default). `CHAINSIEVE_SOAK_SEED`
+//! sets the seed.
 
 mod bitcoin;
 mod ethereum;
@@ -44,14 +45,14 @@ impl Times {
         self.start.elapsed() >= self.length
     }
 
-    /// Returns `true` in the first third, in which commands are killed. Afterwards they run on, and
-    /// their memory is measured.
+    /// Returns `true` in the first third, in which commands are killed. Afterwards, the commands
+    /// are not killed any more, and their memory is measured.
     fn is_first_third(&self) -> bool {
         self.start.elapsed() < self.length / 3
     }
 }
 
-/// Named counts of what happened.
+/// Counts of events in the soak, with their names.
 #[derive(Clone, Debug, Default)]
 struct Figures(Vec<(&'static str, u64)>);
 

@@ -12,7 +12,7 @@ pub(super) struct Watched {
     running: Option<Running>,
     /// The lines of the runs that were killed.
     before: Vec<Value>,
-    /// Memory at the first measurement; `most`: peak of all measurements. Both in KiB.
+    /// Memory at the first measurement, in KiB. `most` is the peak of all measurements, in KiB.
     first: Option<u64>,
     most: u64,
 }

@@ -153,8 +153,8 @@ fn the_book_is_bounded_and_tried_and_named_addresses_are_not_pushed_out() {
     assert_eq!(count(&book, Entry::is_automatic), MAX_ADDRESSES);
     assert_eq!(count(&book, |entry| entry.standing == Standing::Named), 2);
     assert!(honest.iter().all(|target| book.holds(target)));
-    // The source of these twenty has fewer addresses than each of the attacker's, so that none of
-    // the twenty is evicted.
+    // The source of these twenty addresses has fewer addresses than each of the attacker's sources,
+    // so none of the twenty is evicted.
     assert!(new_before.iter().all(|target| book.holds(target)));
     assert_eq!(book.entries.len(), book.places.len());
 }
@@ -189,7 +189,7 @@ fn terrible_addresses_make_room() {
     for _ in 0..3 {
         book.ended(bad, Duration::ZERO, false, at(0), &mut random);
     }
-    // These failures count as failures of our own network, so that the address is not terrible.
+    // These failures are attributed to our own network, so the address is not terrible.
     assert!(!book.hear(says(next.clone()), source(0), UNIX, &mut random));
     for _ in 0..3 {
         book.ended(bad, Duration::ZERO, true, at(0), &mut random);
@@ -290,7 +290,7 @@ fn tried_and_new_addresses_take_turns_and_services_count() {
         let only = v4(8, 0, 1, 1);
         book.hear(says(only.clone()), source(2), UNIX, &mut random);
         book.succeeded(place(&book, &only), ServiceFlags::NETWORK, None, UNIX);
-        // A peer that is said to lack the needed services.
+        // The source claims that this peer lacks the needed services.
         let lacks = Heard { services: ServiceFlags::BLOOM, ..says(v4(9, 0, 1, 1)) };
         book.hear(lacks, source(2), UNIX, &mut random);
         let due = book.due(at(0), wish(), &mut random).unwrap();
@@ -423,8 +423,8 @@ fn contents_that_nobody_writes() {
         for value in [0, 1, 2, 4, 0x7f, 0xff] {
             let mut changed = body.to_vec();
             changed[place] = value;
-            // The change gives another address or number, or an error. In any case the parts of the
-            // book are consistent.
+            // The changed file contains another address or number, or it is invalid. If it is
+            // valid, the parts of the book are consistent.
             if let Ok(book) = sealed(&changed) {
                 assert_eq!(book.entries.len(), book.places.len());
                 assert!(book.entries.len() <= 7);

@@ -75,8 +75,8 @@ fn a_length_over_the_limit_is_refused_before_the_payload() {
     header[16..20].copy_from_slice(&(MAX_PAYLOAD + 1).to_le_bytes());
     let error = read(&header).unwrap_err();
     assert_eq!(error.to_string(), "block of 4000001 bytes, the limit is 4000000");
-    // A payload of exactly the limit is accepted, and no memory is reserved for it: the error is
-    // the end of the stream.
+    // A payload length of exactly the limit is accepted, and no memory is reserved for the payload.
+    // The error is only the end of the stream.
     header[16..20].copy_from_slice(&MAX_PAYLOAD.to_le_bytes());
     assert!(matches!(read(&header).unwrap_err(), FrameError::Io(_)));
 }
@@ -129,7 +129,7 @@ fn payloads_that_end_early_or_late() {
     }
     let late = [&PING_PAYLOAD[..], &[0]].concat();
     assert!(matches!(read(&frame("ping", &late)), Err(FrameError::Malformed { .. })));
-    // A claimed count of 2^64 - 1 items, which the payload does not contain.
+    // The payload claims 2^64 - 1 items, but does not contain them.
     for command in ["inv", "headers", "block", "tx", "cfheaders", "merkleblock"] {
         let error = read(&frame(command, &[0xff; 200])).unwrap_err();
         assert!(matches!(error, FrameError::Malformed { .. }), "{command}: {error}");

@@ -150,7 +150,8 @@ fn a_peer_that_the_owner_drops_is_called_again() {
     let PoolEvent::Note(note) = pool.ready().unwrap() else { panic!() };
     let line = note.to_string();
     assert!(line.starts_with(&format!("peer {target}: disconnected: for a reason; again in")));
-    // The new connection has a new id, so that late messages of the old one are not assigned to it.
+    // The new connection has a new id, so that late messages of the old connection are not assigned
+    // to the new one.
     until(&mut pool, |event| matches!(event, PoolEvent::Connected(PeerId(2), _)));
     drop(pool);
     node.join().unwrap();
@@ -194,7 +195,7 @@ fn a_wait_ends_early_when_another_thread_says_so() {
         thread::sleep(Duration::from_millis(100));
         waker.wake();
     });
-    // Notes about further failed connections end waits too.
+    // Each note about a further failed connection also ends a wait.
     while pool.wait(limit()).is_some() {}
     thread.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
@@ -339,7 +340,8 @@ fn a_peer_that_tells_addresses_without_being_asked_tells_one() {
         port: 18_444,
     };
     let flood = NetworkMessage::AddrV2((0..200).map(entry).collect());
-    // Three of the four peers are asked for addresses. Of the fourth, one address is accepted.
+    // Three of the four peers are asked for addresses. From the fourth peer, one address is
+    // accepted.
     let says = vec![flood.clone(), flood, NetworkMessage::FeeFilter(1)];
     let nodes: Vec<_> = (0..4).map(|_| node(says.clone())).collect();
     let targets = nodes.iter().map(|(target, _)| target.clone()).collect();
@@ -354,7 +356,7 @@ fn a_peer_that_tells_addresses_without_being_asked_tells_one() {
         fees +=
             usize::from(matches!(event, Some(PoolEvent::Message(_, NetworkMessage::FeeFilter(1)))));
     }
-    // All 200 addresses are accepted from the peers that were asked, who may send 1,000 each.
+    // A peer that was asked may send 1,000 addresses, so all 200 addresses are accepted.
     assert_eq!(pool.peers.values().filter(|peer| peer.asked).count(), MAX_ASKED);
     assert_eq!(pool.book().len(), 4 + 200);
     let unasked = pool.peers.values().find(|peer| !peer.asked).unwrap();
@@ -380,8 +382,9 @@ fn proxies_that_lie_or_refuse_are_errors_and_the_peer_is_not_to_blame() {
         for reply in replies {
             let (mut stream, _) = listener.accept().unwrap();
             stream.write_all(reply).unwrap();
-            // The stream is read to its end. Otherwise a reset could discard the reply. Errors are
-            // ignored: the client may already have closed the connection at the first wrong byte.
+            // The stream is read to its end, because a reset could otherwise discard the reply.
+            // Errors are ignored: the client may already have closed the connection at the first
+            // wrong byte.
             drop(stream.shutdown(std::net::Shutdown::Write));
             drop(stream.set_read_timeout(Some(limit())));
             drop(stream.read_to_end(&mut Vec::new()));

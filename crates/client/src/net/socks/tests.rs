@@ -35,7 +35,8 @@ fn ask(target: &str, says: &[u8]) -> (Result<(), SocksError>, Vec<u8>, usize) {
 
 #[test]
 fn without_a_password() {
-    // The proxy connects from 1.2.3.4:5. The last two bytes are the first ones of the peer.
+    // The proxy connects from 1.2.3.4:5. The last two bytes are the first bytes that the peer
+    // sends.
     let says = [5, 0, 5, 0, 0, 1, 1, 2, 3, 4, 0, 5, 0xf9, 0xbe];
     let (result, told, left) = ask("9.8.7.6", &says);
     result.unwrap();

@@ -201,8 +201,8 @@ impl Fields {
     }
 }
 
-/// Writes an `i32` field. `step` is the difference of the field's number to that of the preceding
-/// field (0 for the first), from 1 to 15.
+/// Writes an `i32` field. `step` is the number of the field minus the number of the preceding field
+/// (0 for the first field), from 1 to 15.
 pub(super) fn write_i32_field(bytes: &mut Vec<u8>, step: u8, value: i32) {
     bytes.push(step << 4 | I32);
     let mut left = (value << 1 ^ value >> 31).cast_unsigned();

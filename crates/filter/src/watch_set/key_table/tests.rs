@@ -94,8 +94,8 @@ fn keys_take_little_more_than_their_bytes() {
         let key = [fmix64(index), index, 3, 4].map(u64::to_le_bytes).concat();
         table.push(hash_of(&key), &key, 1, hash_of).expect("short");
     }
-    // Per key 32 bytes, two more, and an eighth of spare room. The hash table has 32,768 slots of
-    // five bytes.
+    // The arena has 32 bytes for each key, two bytes for its count and length, and up to an eighth
+    // of spare room. The hash table has 32,768 slots of five bytes.
     let bytes = table.bytes();
     assert!((28_000 * 34..=28_000 * 34 * 9 / 8 + 28_000 * 6).contains(&bytes), "{bytes}");
 }

@@ -15,7 +15,7 @@ fn built(seed: u64, keys: u64) -> Shard {
 }
 
 /// Fails if the number of hits deviates from the rate by more than 4.9 standard deviations, which
-/// happens by chance about once in a million times.
+/// happens by chance about once in a million calls.
 #[track_caller]
 fn assert_rate(what: &str, rate: f64, hits: u64, probes: u64) {
     let expected = rate * probes as f64;
@@ -45,8 +45,8 @@ fn who_passes_one_filter_is_no_likelier_to_pass_the_other() {
     let (mut of_cuckoo, mut of_both, mut expected) = (0, 0, 0.0);
     for seed in 1..=4 {
         let mut shard = built(seed, 20_000);
-        // Other bits are set in the gate, until at least a fifth of the keys outside the set pass
-        // it.
+        // The bits of other keys are set in the gate, until at least a fifth of the keys outside
+        // the set pass the gate.
         let others: Vec<_> = hashes(seed + 100, 0..30_000).map(gate_hash).collect();
         let gate = shard.gate.as_mut().expect("a gate");
         gate.insert_batch(&others).expect("a Bloom filter is never full");

@@ -16,7 +16,7 @@ fn builder() -> WatchSetBuilder {
     WatchSetBuilder::new().hasher(HASHER).exact_up_to(100).shard_keys(16)
 }
 
-/// Returns `true` if `work` ends within a minute. If it does not, its thread keeps running.
+/// Returns `true` if `work` ends within a minute. If `work` does not end, its thread keeps running.
 fn ends(work: impl FnOnce() + Send + 'static) -> bool {
     let (done, is_done) = channel();
     thread::spawn(move || {

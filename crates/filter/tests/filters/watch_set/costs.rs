@@ -59,7 +59,7 @@ fn with_a_gate_a_stranger_in_a_million_is_a_hit() {
 
 #[test]
 fn thirty_bits_a_key_hold_through_growth() {
-    // Start from all keys at once, and add three times as many one by one.
+    // The set starts with all keys at once, and then three times as many keys are added one by one.
     for shard_keys in [4 << 10, 24 << 10] {
         let builder = WatchSetBuilder::new().shard_keys(shard_keys).exact_up_to(10_000);
         let first = Family::WitnessScripts.keys(1, 0..200_000);
@@ -87,7 +87,7 @@ fn thirty_bits_a_key_hold_through_growth() {
                 look(&set);
             }
         }
-        // Also while the set shrinks to less than at the start.
+        // The bound also holds while the set shrinks to fewer keys than at the start.
         for index in 0..650_000 {
             set.remove(&Family::WitnessScripts.key(1, index)).expect("it is there");
             if index % 20_000 == 0 {

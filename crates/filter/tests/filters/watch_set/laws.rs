@@ -20,7 +20,7 @@ use crate::key_families::Family;
 enum Step {
     Add(u64),
     Remove(u64),
-    /// Adds `n` keys from a number on: (first number, `n`).
+    /// Adds `n` keys with consecutive numbers. The fields are the first number and `n`.
     AddMany(u64, u64),
     RemoveMany(u64, u64),
     Rebuild,
@@ -134,7 +134,8 @@ fn run<S: KeyStore<Error: Debug + PartialEq>>(set: impl Fn() -> WatchSet<S>, is_
     let seen = std::cell::Cell::new([0; 2]);
     let families = (0..Family::ALL.len()).prop_map(|at| Family::ALL[at]);
     let law = |(steps, family): (Vec<Step>, Family)| {
-        // Strangers have indices beyond all members, as the sequential family ignores the seed.
+        // Strangers have indices beyond all members, because the sequential family ignores the
+        // seed.
         let mut watched = Watched::new(set(), family);
         watched.check();
         for step in &steps {

@@ -18,8 +18,8 @@ pub(crate) struct Tree {
     /// The data that `visit` passes on: hashes only, all keys whatever the range, or the keys in
     /// the range.
     pub(crate) shows: Shows,
-    /// `true` if the next visits and look-ups fail. `panics`: `true` if the next addition panics
-    /// after it changed the tree.
+    /// `true` if the next visits and look-ups fail. The field `panics` is `true` if the next
+    /// addition panics after it changed the tree.
     pub(crate) fails: AtomicBool,
     pub(crate) panics: AtomicBool,
 }

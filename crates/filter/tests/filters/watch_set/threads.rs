@@ -32,8 +32,8 @@ where
     let write = |writer: u64| {
         let base = (writer + 1) << 32;
         for round in 0..rounds {
-            // Up to some thousand keys and back to none: shards grow, split, collect stale bits,
-            // and join.
+            // The set grows to some thousand keys, and then shrinks to none: shards grow, split,
+            // collect stale bits, and join.
             let keys = Family::WitnessScripts.keys(2, base..base + 1_000 + 2_000 * (round % 3));
             for key in &keys {
                 set.add(key).expect("memory");

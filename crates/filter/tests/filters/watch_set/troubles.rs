@@ -32,7 +32,7 @@ fn removing_an_unknown_key_changes_nothing() {
         let builder = WatchSetBuilder::new().exact_up_to(exact_up_to);
         let set = builder.from_keys(&members, |_| ()).expect("memory");
         let before = set.stats();
-        // Enough strangers that some have the fingerprint and bucket of a member.
+        // There are enough strangers that some of them have the fingerprint and bucket of a member.
         for index in 0..200_000 {
             let stranger = Family::WitnessScripts.key(2, index);
             assert_eq!(set.remove(&stranger), Err(WatchError::Unknown));
@@ -195,9 +195,10 @@ fn a_store_that_others_change_is_read_anew_by_a_rebuild() {
 
 #[test]
 fn keys_that_collide_are_all_found() {
-    // FNV-1a has no secret key. These eight bytes take its state to zero, and zero bytes leave it
-    // there (www.isthe.com/chongo/tech/comp/fnv, "FNV hash history"). So an attacker can make any
-    // number of keys with one hash, while a cuckoo filter has eight slots for them.
+    // FNV-1a has no secret key. These eight bytes set the state of FNV-1a to zero, and zero bytes
+    // leave the state at zero (www.isthe.com/chongo/tech/comp/fnv, "FNV hash history"). So an
+    // attacker can make any number of keys with the same hash, but a cuckoo filter has only eight
+    // slots for such keys.
     let hasher = KeyHasher::new(HashFunction::Fnv1a);
     let zero = [0xd5, 0x6b, 0xb9, 0x53, 0x42, 0x87, 0x08, 0x36];
     let keys: Vec<_> = (0..300).map(|more| [&zero[..], &vec![0; more]].concat()).collect();

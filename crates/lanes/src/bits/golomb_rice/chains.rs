@@ -1,7 +1,7 @@
 //! Several parsers of one Golomb-Rice stream that advance together.
 //!
-//! Each parser depends on its own previous code only. So the CPU overlaps the parsers instead of
-//! waiting for one code to end before it reads the next.
+//! Each parser depends on its own previous code only. So the CPU can work on several parsers at the
+//! same time, and does not have to wait for the end of one code before it reads the next code.
 
 use super::in_window;
 use crate::bits::bit_stream::{WINDOW_BITS, window_at};
@@ -25,13 +25,14 @@ pub(super) trait Chains<const C: usize>: Copy {
     fn positions(&self) -> [u64; C];
 
     /// Reads one block of codes with each parser. Writes the running sum after each code to block
-    /// `at` of that parser's `sums`, and with `KEEP` the bit where each code ends to `ends`.
+    /// `at` of that parser's `sums`. With `KEEP`, also writes the bit position where each code ends
+    /// to `ends`.
     ///
-    /// `CAREFUL` is slower, and reads longer codes. Returns `false` if a code was longer than the
-    /// window. With `false`, all results are wrong.
+    /// With `CAREFUL`, the method is slower, but reads longer codes. Returns `false` if a code was
+    /// longer than the window. If the method returns `false`, all results are wrong.
     ///
-    /// The results are wrong, and `true` may still be returned, if a parser ends fewer than 8 bytes
-    /// before the end of the codes: the caller has to check the positions.
+    /// If a parser ends fewer than 8 bytes before the end of the codes, the results are wrong,
+    /// although the method may return `true`: the caller has to check the positions.
     fn take<const CAREFUL: bool, const KEEP: bool>(
         &mut self,
         scratch: &mut Self::Scratch,
@@ -140,7 +141,7 @@ pub(super) struct Rows {
 struct Code<L: Lanes> {
     quotient: L::W,
     value: L::W,
-    /// The window from the zero that ends the quotient on.
+    /// The rest of the window, which begins with the zero that ends the quotient.
     rest: L::W,
 }
 

@@ -6,9 +6,10 @@
 //! past the start of the next parser.
 //!
 //! The position where a parser stops is usually also the end of a code that the next parser has
-//! read. The codes that the next parser read before that position are wrong, and are dropped. If
-//! two neighbouring parsers never reach a common position, the attempt fails, and the caller parses
-//! the stream from its start with one parser.
+//! read. The codes that the next parser read before this common position are dropped: they are
+//! wrong, or the parser before it has read them too. If two neighbouring parsers never reach a
+//! common position, the attempt fails, and the caller parses the stream from its start with one
+//! parser.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -19,8 +20,8 @@ use super::take as one;
 use crate::bits::bit_stream::BitReader;
 
 /// Least number of codes that a parser reads past the start of the next parser. At 72 codes, one in
-/// thirty pairs of parsers has no common position yet. A longer overlap costs more than searching
-/// on for those pairs.
+/// thirty pairs of parsers has no common position yet. For such pairs, the search for a common
+/// position continues, which costs less than a longer overlap for all parsers.
 const OVERLAP: usize = 72;
 
 /// Number of blocks, around the overlap, for which the ends of the codes are kept.
@@ -41,7 +42,7 @@ pub(super) fn take_sums<const C: usize>(
     sums: &mut Vec<u64>,
 ) -> Option<u64> {
     let plan = Plan::new(C, codes, count)?;
-    // A tenth to a fifth more than there are codes, because of the overlaps.
+    // Because of the overlaps, `sums` usually gets more entries than there are codes.
     sums.resize(plan.each * C, 0);
     let mut starts = [0; C];
     for (start, index) in starts.iter_mut().zip(0..) {
@@ -49,7 +50,8 @@ pub(super) fn take_sums<const C: usize>(
     }
     let mut kept = [[[0; BLOCK]; C]; KEPT];
     let ends = parse(chains.at(&starts), &plan, sums, &mut kept)?;
-    // The windows were complete only if the last ones lay inside the bytes.
+    // A window that starts after this bit reaches past the end of the bytes, so its codes are
+    // unreliable.
     let last_window = (codes.len() as u64 - 8) * 8;
     if ends.iter().any(|&end| end > last_window) {
         return None;
@@ -73,13 +75,15 @@ impl Plan {
     /// too few codes for so many parsers, or if the codes are unusually long.
     pub(super) fn new(chains: usize, codes: &[u8], count: usize) -> Option<Self> {
         let bits = codes.len() as u64 * 8;
-        // The last parser has to stop before the end of the bytes: 8 bytes before, because of the
-        // window, and further by the error of an estimate from the mean code length. That error
-        // grows as the square root of the number of codes.
+        // The last parser has to stop at least 8 bytes before the end of the bytes, because it
+        // loads a window of 8 bytes. Its end is estimated from the mean code length, so the error
+        // of this estimate is added to the distance. The error grows as the square root of the
+        // number of codes.
         let goal = count.checked_sub(8 + count.isqrt() / 8)?;
         let each = (goal + (chains - 1) * OVERLAP).div_ceil(chains).next_multiple_of(BLOCK);
-        // A window rarely shows two long codes whole. No sum overflows: each is at most the number
-        // of bits times two to the power `p`.
+        // Unusually long codes are rejected, because a window rarely contains two whole codes of
+        // that length. No sum overflows: each is at most the number of bits times two to the power
+        // `p`.
         let is_usual = (count as u64..26 * count as u64).contains(&bits) && bits < 1 << 38;
         if each >= goal || !is_usual {
             return None;
@@ -130,7 +134,7 @@ fn parse<const C: usize, K: Chains<C>>(
 }
 
 /// Returns for each parser the number of its kept codes that end at or before the end of the
-/// previous parser; 0 if no kept code ends exactly there.
+/// previous parser; the number is 0 if no kept code ends exactly there.
 #[inline(always)]
 fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C] {
     let mut found = [0; C];
@@ -163,7 +167,7 @@ impl<const C: usize> Parsed<'_, C> {
     #[inline(always)]
     fn join(&self, count: usize, sums: &mut Vec<u64>) -> Option<u64> {
         let each = self.plan.each;
-        // Bounds the total work of searching on, for parsers without a common position.
+        // Bounds the total work of the search for common positions after the overlaps.
         let mut steps = count / 4;
         let mut length = each;
         for chain in 1..C {
@@ -177,7 +181,8 @@ impl<const C: usize> Parsed<'_, C> {
             if wrong > each || length + missing > from {
                 return None;
             }
-            // The sum of the wrong codes may be larger than the right sum, so the base wraps.
+            // The difference may be negative, because the wrong codes may have a larger sum. So the
+            // subtraction wraps.
             let of_wrong = if wrong == 0 { 0 } else { sums[from - 1] };
             for _ in 0..missing {
                 sums[length] = sums[length - 1] + one(&mut reader, self.p)?;

@@ -35,8 +35,8 @@ pub fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
 /// and the value is wrong.
 #[inline(always)]
 fn in_window(inverted: u64, p: u32) -> (u64, u32) {
-    // The lowest bit lies outside the [`WINDOW_BITS`] guaranteed bits. Setting it makes sure that a
-    // zero is found.
+    // The lowest bit lies outside the [`WINDOW_BITS`] guaranteed bits. The lowest bit is set, so
+    // that the search always finds the end of a quotient.
     let quotient = (inverted | 1).leading_zeros();
     // The zero and the remainder after it, both inverted.
     let rest = inverted << quotient >> (63 - p);
@@ -47,7 +47,7 @@ fn in_window(inverted: u64, p: u32) -> (u64, u32) {
 const BASIC_P: u32 = 19;
 
 /// Below this number of codes, four parsers are no faster than one: the overlaps are too large a
-/// part.
+/// part of the work.
 const PLAIN_CHAINS_FROM: usize = 600;
 
 /// Below this number of codes, sixteen parsers are no faster than four.
@@ -57,8 +57,7 @@ const LANE_CHAINS_FROM: usize = 1_100;
 /// Returns the bit where the last code ends. Sums saturate. Returns `None` if the bytes end first;
 /// `sums` then holds the sums before that point.
 ///
-/// Allocates memory for up to one and a half times `count` sums, so the caller has to bound
-/// `count`.
+/// Allocates memory for up to 2.1 times `count` sums, so the caller has to bound `count`.
 pub fn sums(
     backend: Backend,
     codes: &[u8],

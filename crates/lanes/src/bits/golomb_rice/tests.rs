@@ -78,7 +78,7 @@ fn sets_of_all_sizes_and_parameters() {
             let codes = encode(&distances, p);
             let what = alloc::format!("p {p}, m {m}, {count} values");
             assert!(check(&codes, p, distances.len(), &what));
-            // Also with a `count` below the number of codes in the bytes.
+            // The check also runs with a `count` that is below the number of codes in the bytes.
             for part in [distances.len() * 15 / 16, distances.len() * 9 / 10] {
                 assert!(check(&codes, p, part, &what));
             }
@@ -133,7 +133,7 @@ fn bytes_of_any_kind() {
             let byte = |_: u64| {
                 let a = random.u64();
                 let b = random.u64();
-                // From nearly all ones to nearly all zeros.
+                // The streams range from nearly all ones to nearly all zeros.
                 [a, a | b, a & b, a | b | b >> 32, a & b & b >> 32][usize::try_from(ones).unwrap()]
                     .to_le_bytes()[0]
             };
@@ -167,8 +167,8 @@ fn streams_on_which_parsers_never_meet() {
 }
 
 /// Bounds the work on a stream where the parsers never synchronise. Four parsers take as long as
-/// one parser takes for two fifths of the codes, sixteen as long as for a sixth. Then one parser
-/// reads the codes again.
+/// one parser takes for two fifths of all codes, and sixteen parsers as long as one takes for a
+/// sixth of them. After the failed attempt, one parser reads all codes again.
 #[test]
 fn parsers_read_little_more_than_there_is() {
     let all = alloc::vec![0; 30_000 * 21 / 8 + 1];

@@ -57,7 +57,8 @@ fn real_headers() {
     check(&messages, &hashes);
 }
 
-/// Every length up to beyond five blocks, in a batch of equal messages and among others.
+/// Messages of every length from 0 to more than five blocks, each length in a batch of equal
+/// messages and in a batch of all lengths.
 #[test]
 fn every_length() {
     let bytes: Vec<u8> = (0..=250).cycle().take(701).map(|byte: u8| byte ^ 0x5a).collect();

@@ -57,7 +57,7 @@ pub fn siphash_2_4(key: SipKey, bytes: &[u8]) -> u64 {
 
 /// Replaces `hashes` by the SipHash-2-4 of each message, in order.
 pub fn siphash_each(backend: Backend, key: SipKey, messages: &[&[u8]], hashes: &mut Vec<u64>) {
-    // Few enough messages that the packed words stay in the CPU's cache.
+    // The packed words of this many messages usually fit the CPU's cache.
     const AT_A_TIME: usize = 512;
     let mut packed = Packed::default();
     hashes.clear();
@@ -84,7 +84,8 @@ pub fn siphash_each(backend: Backend, key: SipKey, messages: &[&[u8]], hashes: &
 fn last_word(bytes: &[u8]) -> u64 {
     let bits = bytes.len() as u64 % 8 * 8;
     let rest = if let Some(end) = bytes.last_chunk() {
-        // The eight bytes include some of the previous word; the shift drops those at the bottom.
+        // The last eight bytes include some bytes of the previous word. The shift removes these,
+        // which are the lowest bytes.
         u64::from_le_bytes(*end) >> (63 - bits) >> 1
     } else {
         bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))

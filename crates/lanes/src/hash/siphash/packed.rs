@@ -72,10 +72,10 @@ impl Packed {
         self.long.clear();
     }
 
-    /// Hashes the messages with an index in `range` under `key`. Calls `take` with indices and
-    /// their hashes, at most [`AT_A_TIME`](Self::AT_A_TIME) per call, until it breaks. `message`
-    /// returns the bytes of the message with an index; it is called only for messages that are too
-    /// long to be packed.
+    /// Hashes the messages whose index is in `range` under `key`. Calls `take` with the indices of
+    /// messages and their hashes, at most [`AT_A_TIME`](Self::AT_A_TIME) per call, until `take`
+    /// breaks. The callback `message` gets the index of a message and returns its bytes. It is
+    /// called only for messages that are too long to be packed.
     pub fn hash_each<'m>(
         &self,
         backend: Backend,
@@ -109,7 +109,7 @@ impl Packed {
     }
 }
 
-/// Returns the positions of the indices of `range` in a list of ascending indices.
+/// Returns the range of positions in an ascending list at which the indices lie in `range`.
 fn positions(indices: &[u32], range: &Range<u32>) -> Range<usize> {
     let from = |bound: u32| match (indices.first(), indices.last()) {
         (Some(first), _) if bound <= *first => 0,
@@ -146,7 +146,7 @@ impl Kernel for HashBlocks<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(self, lanes: L) {
-        // As many states at a time as the registers can hold.
+        // The registers can hold this many states at a time.
         if L::LANES == 8 {
             self.interleaved::<L, 4>(lanes);
         } else {
@@ -165,8 +165,8 @@ impl HashBlocks<'_> {
         let initial = LaneStates::new(lanes, self.key);
         let mut first = 0;
         while first < num_vectors {
-            // Offsets of the words of the `N` vectors. After the last vector, that vector is
-            // repeated.
+            // Offsets of the words of the `N` vectors. If fewer than `N` vectors are left, the last
+            // vector is repeated.
             let mut at = [0; N];
             for i in 0..N {
                 let message = (first + i).min(num_vectors - 1) * L::LANES;

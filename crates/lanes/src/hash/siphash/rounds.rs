@@ -1,4 +1,4 @@
-//! SipHash states: of one message, and of one message per lane.
+//! SipHash states: a state of one message, and a state with one message in each lane.
 
 #![expect(
     clippy::needless_range_loop,

@@ -1,4 +1,5 @@
-//! Operations on blocks of bits: shifts of 64-bit words, and two halves at once.
+//! Operations on blocks of bits: shifts of 64-bit words, and operations on both halves of sixteen
+//! lanes at once.
 
 use super::super::{Backend, Kernel, Lanes};
 use super::samples;
@@ -24,8 +25,8 @@ impl Kernel for Shift {
     }
 }
 
-/// Loads two halves of four 64-bit words, fills two halves with one `u32` each, and returns for
-/// each half `true` if its bits are a subset.
+/// Loads two halves of four 64-bit words, and fills each half of a second vector with one `u32`.
+/// Returns for each half `true` if the bits of the first two halves are a subset of the others.
 struct Halves([u64; 8], [u64; 8], [u32; 2]);
 
 impl Kernel for Halves {
@@ -71,7 +72,8 @@ fn two_halves() {
         let a: [u64; 8] =
             core::array::from_fn(|lane| u64::from(a[lane]) << 32 | u64::from(a[lane + 8]));
         let mut of = core::array::from_fn(|lane| a[lane] | u64::from(b[lane]));
-        // By turns, neither, one or both of the halves lack one bit.
+        // The four rounds of a cycle remove one bit from neither half, from one half, from the
+        // other half, or from both.
         for half in 0..2 {
             let at = half * 4 + round / 4 % 4;
             if round >> half & 1 != 0 && a[at] != 0 {

@@ -1,4 +1,4 @@
-//! Operations on 64-bit words: as lanes, and in a checksum.
+//! Operations on 64-bit words: loads and stores of lanes, and a checksum.
 
 use super::super::{Backend, Kernel, Lanes};
 use super::Sixteen;
@@ -41,7 +41,8 @@ impl Kernel for Checksum<'_> {
     type Output = u64;
 
     fn scalar(self) -> u64 {
-        // Bit by bit with the polynomial of RFC 3720, B.4, lowest bit first.
+        // The checksum is computed bit by bit, lowest bit first, with the polynomial of RFC 3720,
+        // B.4.
         self.0.iter().fold(u64::from(u32::MAX), |crc, word| {
             (0..64).fold(crc, |crc, bit| crc >> 1 ^ ((crc ^ word >> bit) & 1) * 0x82f6_3b78)
         })

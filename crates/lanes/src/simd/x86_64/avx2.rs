@@ -39,7 +39,8 @@ macro_rules! both {
     };
 }
 
-/// For each mask of eight lanes, the numbers of the lanes that are set, in order, four bits each.
+/// An entry for each mask of eight lanes: the numbers of the lanes that are set in the mask,
+/// ascending, four bits for each number.
 static COMPRESS: [u32; 256] = {
     let mut table = [0; 256];
     let mut mask = 0;
@@ -241,8 +242,8 @@ impl Lanes for Avx2 {
     fn gather(self, bytes: &[u8], offsets: Self::V) -> Self::V {
         let last = self.splat(last_offset(bytes));
         let [low, high] = both!(_mm256_min_epu32(offsets, last));
-        // SAFETY: every offset is at most `bytes.len() - 4` after the minimum, and this bound fits
-        // a non-negative `i32`.
+        // SAFETY: the minimum instruction has limited every offset to `bytes.len() - 4`, and this
+        // bound fits a non-negative `i32`.
         let low = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), low) };
         // SAFETY: as above.
         let high = unsafe { _mm256_i32gather_epi32::<1>(bytes.as_ptr().cast(), high) };

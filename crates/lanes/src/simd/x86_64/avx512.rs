@@ -163,8 +163,8 @@ impl Lanes for Avx512 {
     #[inline(always)]
     fn gather(self, bytes: &[u8], offsets: __m512i) -> __m512i {
         let offsets = op!(_mm512_min_epu32(offsets, self.splat(last_offset(bytes))));
-        // SAFETY: every offset is at most `bytes.len() - 4` after the minimum, and this bound fits
-        // a non-negative `i32`.
+        // SAFETY: the minimum instruction has limited every offset to `bytes.len() - 4`, and this
+        // bound fits a non-negative `i32`.
         unsafe { _mm512_i32gather_epi32::<1>(offsets, bytes.as_ptr().cast()) }
     }
 

@@ -7,7 +7,7 @@ pub(super) use avx2::Avx2;
 pub(super) use avx512::Avx512;
 
 /// Returns `true` if the CPU has every one of the features. With `std` the CPU is asked at run
-/// time; without it, the features decide that the crate was compiled for.
+/// time; without `std`, the result is `true` if the crate was compiled for these features.
 macro_rules! cpu_has {
     ($($feature:tt),+) => {{
         #[cfg(feature = "std")]
@@ -18,7 +18,8 @@ macro_rules! cpu_has {
 }
 use cpu_has;
 
-/// Defines functions of two arguments that are one intrinsic each, with the macro `op` or `both`.
+/// Defines functions of two arguments. Each function calls one intrinsic through the macro `op` or
+/// `both`.
 macro_rules! binary {
     ($register:ty, $op:ident: $($name:ident = $intrinsic:ident,)+) => {$(
         #[inline(always)]

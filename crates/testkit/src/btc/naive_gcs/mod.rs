@@ -162,7 +162,8 @@ impl Coding {
         Ok(Reading { values, over_range, padding })
     }
 
-    /// Returns the count, and all values that the bytes contain completely, whatever follows.
+    /// Returns the count, and all values that are complete in the bytes. Ignores what follows these
+    /// values.
     pub fn prefix(self, bytes: &[u8]) -> Result<(u64, Vec<u128>), Fault> {
         let (count, codes) = take_count(bytes)?;
         Ok((count, self.whole_values(count, &mut Bits { bytes: codes, at: 0 })))

@@ -1,5 +1,5 @@
-//! Compares sets that the library reads and queries, on every backend and with both kinds of
-//! acceptance, with the reader written from the text.
+//! Functions that compare the library with the reader that is written from the BIP's text. The
+//! library reads and queries sets on every backend, with both kinds of acceptance.
 
 use chainsieve::btc::bip158::{
     Acceptance, DecodedFilter, GcsError, GcsFilter, GcsParams, Matcher, PreparedScripts, gcs,
@@ -92,8 +92,9 @@ impl Coding {
         expected
     }
 
-    /// Queries the set in `bytes` in every way, and asserts that each answer is the one by the
-    /// text. Returns that answer. Sets that cannot be read must give errors, never an answer.
+    /// Queries the set in `bytes` by every function of the library, and asserts that each answer is
+    /// correct by the BIP's text. Returns the correct answer. Sets that cannot be read must give
+    /// errors, never an answer.
     pub fn check_matching(self, bytes: &[u8], queries: &[Vec<u8>]) -> Option<Vec<usize>> {
         let reading = self.check_reading(bytes).ok();
         let expected = reading.as_ref().map(|reading| self.matching(reading, queries));
@@ -132,7 +133,8 @@ impl Coding {
     }
 }
 
-/// Returns the fault that an error stands for; `None` for errors that only strict acceptance has.
+/// Returns the fault of the bytes that an error reports; `None` for errors that only strict
+/// acceptance has.
 pub fn fault_of(error: &GcsError) -> Option<Fault> {
     assert!(!error.to_string().is_empty());
     match error {

@@ -79,8 +79,9 @@ impl SlowFilter {
     /// Tests one transaction, and inserts the outpoints that the flags ask for. Returns the reasons
     /// of the match; no reason means no match.
     ///
-    /// The reasons are those found in the prescribed order: the transaction id and one per matching
-    /// output, or, if there are none of these, that of the first matching input.
+    /// The reasons are in the prescribed order: first the transaction id, then one reason for each
+    /// matching output. Only if neither the id nor an output matches, the inputs are tested, and
+    /// the only reason is that of the first matching input.
     pub fn match_and_update(&mut self, tx: &Transaction) -> Vec<Reason> {
         if self.data.is_empty() {
             return vec![Reason::EmptyFilter];

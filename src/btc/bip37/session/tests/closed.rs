@@ -55,7 +55,7 @@ fn a_block_that_left_the_chain_does_not_count() {
     assert_eq!(world.count(|f| matches!(f, Finding::Unanswered(_))), 0);
 }
 
-/// A closed block names a transaction that was not delivered, and none that was delivered.
+/// A closed block names a transaction only if this transaction was not delivered.
 #[test]
 fn a_block_tells_what_did_not_come() {
     let (first, second) = (pay(0), tx(&[OutPoint::new(Txid::hash(b"two"), 0)], &[script(0)]));

@@ -68,7 +68,7 @@ fn no_evidence_against_an_honest_node() {
         let use_filteradd = rng.one_in(2);
         let update =
             [UpdateMode::All, UpdateMode::None, UpdateMode::P2PubkeyOnly][seed as usize % 3];
-        // A filter with a high false-positive rate, so that false positives are among the claims.
+        // The filter has a high false-positive rate, so that the claims include false positives.
         let fpr = 0.02;
         let mut world =
             World::new(FilterPolicy { use_filteradd, update, fpr, spare: 3, ..policy() }, blocks);

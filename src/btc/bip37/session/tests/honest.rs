@@ -40,8 +40,8 @@ fn everything_of_the_wallet_is_found() {
 
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
-    // One new index per block, two in some blocks, and five in the last block, which exceeds any
-    // look-ahead of 1.
+    // Each block uses one new index, some blocks use two, and the last block uses five, which
+    // exceeds a look-ahead of 1.
     let pay = |rng: &mut Rng, index| {
         let from = stranger(rng).input[0].previous_output;
         tx(&[from], &[script(index)])
@@ -101,7 +101,8 @@ fn blocks_close_with_what_came_before_them() {
     let mut world = World::new(FilterPolicy { insert_null_outpoint: true, ..policy() }, blocks);
     world.event(Event::Watch((0..4).map(watched).collect()));
     world.event(Event::Connected);
-    // Each of the wallet's transactions was relayed before. The answers for blocks then omit them.
+    // Each of the wallet's transactions was relayed before, so the answers for blocks omit these
+    // transactions.
     for tx in world.blocks.iter().flat_map(|b| b.txdata.clone()).collect::<Vec<_>>() {
         if own.binary_search(&tx.compute_txid()).is_ok() {
             world.event(Event::Tx(tx));
@@ -153,8 +154,8 @@ fn capacity_grows_by_steps_and_never_shrinks() {
         .iter()
         .filter_map(|f| if let Finding::Privacy(report) = f { Some(*report) } else { None })
         .collect();
-    // Reported once at first and once when the size changed, but not when a filter of the same size
-    // was sent again.
+    // The report was given once at first and once when the size changed, but not when a filter of
+    // the same size was sent again.
     assert_eq!(reports.iter().map(|r| r.parameters_changed).collect::<Vec<_>>(), [false, true]);
     assert!(reports[1].to_string().contains("changed"), "{}", reports[1]);
     assert!(reports[0].to_string().contains("fewer than 15"), "{}", reports[0]);
@@ -233,7 +234,7 @@ fn what_is_under_way_without_a_new_script_is_asked_for_again() {
     world.event(Event::Request(vec![world.at(3), world.at(1), world.at(2)]));
     world.event(Event::Watch(vec![watched(1)]));
     // The third block is in flight, and the queued blocks after it are dropped. The session
-    // restarts from the lowest of all.
+    // restarts from the lowest of these blocks.
     assert_eq!(world.findings.last(), Some(&Finding::Refilter(world.at(1))));
     assert_eq!(world.session.pending_requests(), 1);
     // Adding the same script again changes nothing.
@@ -278,7 +279,7 @@ fn requests_survive_a_connection_but_not_a_reorganization() {
         Finding::Block(closed) => Some(closed.proof().link != HeaderLink::Unlinked),
         _ => None,
     });
-    // Four requests were in flight. The block of the last one is no longer in the chain.
+    // Four requests were in flight. The block of the last request is no longer in the chain.
     assert_eq!(links.collect::<Vec<_>>(), [true, true, true, false]);
 }
 
@@ -306,7 +307,7 @@ fn messages_as_bitcoin_has_them() {
         sent.iter().map(NetworkMessage::cmd).collect::<Vec<_>>(),
         ["filterload", "getdata", "ping"]
     );
-    // The type of BIP37's filtered blocks, then the hash.
+    // An item of `getdata` contains the type of BIP37's filtered blocks, then the hash.
     let payload = bitcoin::consensus::serialize(&match &sent[1] {
         NetworkMessage::GetData(inventory) => inventory.clone(),
         other => panic!("{other:?}"),

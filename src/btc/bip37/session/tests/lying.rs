@@ -202,8 +202,8 @@ fn a_transaction_that_is_not_in_the_tree() {
         let forged = tx(&[OutPoint::new(block.txdata[0].compute_txid(), 9)], &[script(0)]);
         Some((merkle_block, [vec![forged], transactions].concat()))
     });
-    // A forged transaction can be distinguished from a relayed one only if it arrives while others
-    // are outstanding.
+    // A forged transaction can be distinguished from a relayed transaction only if it arrives while
+    // transactions of a block are outstanding.
     assert_eq!(world.count(|f| matches!(f, Finding::NotInTree { .. })), 2);
     assert_eq!(world.relevant().len(), 2, "the forged ones are unconfirmed");
     assert!(matches!(
@@ -231,7 +231,7 @@ fn invalid_unrequested_and_passed_over() {
     let hash = world.blocks[1].block_hash();
     assert!(world.findings.contains(&Finding::Unanswered(hash)));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // After a second request, an answer could also be the late answer to the first one. Such an
+    // After a second request, an answer could also be the late answer to the first request. Such an
     // answer proves inclusion, but is no evidence against the node.
     world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
@@ -289,14 +289,14 @@ fn corners_of_implementations_are_no_evidence() {
     let verify = |evidence: OmissionEvidence| evidence.verify(Network::Regtest);
     let push = [&[20][..], &[9; 20]].concat();
     assert!(verify(evidence(&push, &[9; 20])).is_ok());
-    // With a malformed push after the matching one, some implementations skip the whole script.
+    // With a malformed push after the matching push, some implementations skip the whole script.
     let malformed = [&push[..], &[5, 1]].concat();
     assert_eq!(verify(evidence(&malformed, &[9; 20])), Err(EvidenceError::NoMatch));
-    // A push of more than 520 bytes.
+    // This push has more than 520 bytes.
     let long = [&[0x4d, 0x09, 0x02][..], &[7; 521]].concat();
     assert_eq!(verify(evidence(&long, &[7; 521])), Err(EvidenceError::NoMatch));
-    // Filters that some implementations treat differently: 0 hash functions, no data, reserved
-    // flags.
+    // Implementations treat these filters differently: they have 0 hash functions, no data, or
+    // reserved flags.
     for payload in [
         &[&[2, 0xff, 0xff, 0, 0, 0, 0][..], &[0; 5]].concat(),
         &[&[0, 1, 0, 0, 0][..], &[0; 5]].concat(),
@@ -313,9 +313,9 @@ fn corners_of_implementations_are_no_evidence() {
     assert_eq!(verify(small), Err(EvidenceError::TransactionOf64Bytes));
 }
 
-/// A path that starts above or below the txids has another length than the tree of the honest
-/// answer has levels: two txids shown as a transaction one level up, or something below a real
-/// transaction.
+/// If a path starts above or below the txids, its length differs from the number of levels in the
+/// tree of the honest answer. Such a path presents two txids as a transaction one level up, or
+/// something below a real transaction.
 #[test]
 fn paths_that_start_elsewhere() {
     let mut world = run(|block, matched| Some(truth(block, matched)));
@@ -341,7 +341,7 @@ fn out_of_turn_once_is_out_of_turn_for_good() {
     world.lie = |block, _| Some(truth(block, &[]));
     world.event(Event::Request(vec![world.at(1)]));
     while world.node_step() {}
-    // The answer has arrived, and its pong has not.
+    // The answer has arrived, but its pong has not.
     assert!(world.session_step());
     let (surplus, _) = truth(&world.blocks[0], &[]);
     world.event(Event::MerkleBlock(surplus));

@@ -151,8 +151,8 @@ fn an_unconfirmed_transaction_before_its_script() {
     }
     world.event(Event::Watch((1..3).map(watched).collect()));
     assert_eq!([unconfirmed(&world, &pay(2)), unconfirmed(&world, &pay(3))], [1, 0]);
-    // The spend is foreign at first, because its coin arrived after it. When the spend is received
-    // again, it is the wallet's.
+    // The spend is foreign at first, because the coin that it spends arrives later. When the spend
+    // is received again, it is the wallet's.
     let spend = tx(&[OutPoint::new(child.compute_txid(), 0)], &[script(1_000_000)]);
     world.event(Event::Tx(spend.clone()));
     world.event(Event::Tx(child.clone()));

@@ -87,7 +87,8 @@ fn raw_blocks_and_hex_are_read_once_and_again_when_they_change() {
     let now = Instant::now();
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[..3]));
     assert!(nothing(&look(&mut folder, now + 2 * PATIENCE)));
-    // The file was appended to: the block that was read before is passed again, which is harmless.
+    // A block is appended to the file: the block that was read before is passed again, which is
+    // harmless.
     let text = format!("{}\n{}\n", serialize_hex(&blocks[2]), serialize_hex(&blocks[3]));
     place.put("b.hex", text);
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[2..]));
@@ -96,8 +97,8 @@ fn raw_blocks_and_hex_are_read_once_and_again_when_they_change() {
     assert_eq!(look(&mut folder, now).0, hashes(&blocks[2..]));
 }
 
-/// A file that is still being written is not reported as damaged, at any length, before it has
-/// stayed unchanged; in the end all of it is read.
+/// A file that is still being written is not reported as damaged, however short it is, until it has
+/// stayed unchanged for a while. The complete file is read in the end.
 #[test]
 fn a_file_that_is_being_written_is_not_damaged() {
     let blocks = mine(2);

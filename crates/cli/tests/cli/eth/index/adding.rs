@@ -68,7 +68,7 @@ fn a_killed_build_has_what_it_said_and_goes_on() {
         .spawn()
         .expect("it starts");
     let mut stdin = child.stdin.take().expect("piped");
-    // One batch, and part of the next one, for which the command waits.
+    // The command receives one batch and part of the next batch, and waits for the rest.
     stdin.write_all(&all[..8200].concat()).expect("it reads");
     stdin.flush().expect("it reads");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -125,7 +125,7 @@ fn headers_must_go_on_from_the_index() {
     let (_, summary) =
         lines_of(&["eth", "index", "append", &index, &of("next", &all[90..150])], YES);
     assert_eq!(summary["last"], 1149);
-    // Headers that start before the first block of the index.
+    // These headers start before the first block of the index.
     let below = made_up(START - 1, 3, B256::ZERO, 3);
     let (_, summary) = lines_of(&["eth", "index", "build", &index, &of("below", &below)], YES);
     assert_eq!(summary["added"], 0, "known blocks are skipped");
@@ -138,7 +138,7 @@ fn a_reorganisation_is_taken_back() {
     let headers = folder.write("headers.rlp", all.concat());
     let (index, _) = build(&folder, &headers, &[]);
     let hash = |headers: &[Vec<u8>], index: usize| keccak256(&headers[index]);
-    // A branch that replaces the chain from position 8,400 on, and is one block longer.
+    // This branch replaces the chain from position 8,400 on, and is one block longer.
     let fork = 8_400;
     let other = made_up(START + fork as u64, 101, hash(&all, fork - 1), 1);
     let branch = folder.write("branch.rlp", [&all[fork - 20..fork], &other].concat().concat());
@@ -189,7 +189,8 @@ fn a_reorganisation_that_reaches_too_far_changes_nothing() {
         let info = json_of(&["eth", "index", "info", &index], YES);
         assert_eq!(info["last_hash"], before["last_hash"]);
     };
-    // A branch that starts before the sealed blocks end, with and without the common headers.
+    // This branch starts before the last sealed block. The branch is given with and without the
+    // headers that it shares with the index.
     let deep = made_up(START + 8_000, 520, keccak256(&all[7_999]), 1);
     refused(&deep, &["blocks up to 9191 are sealed", "rebuild the index"]);
     refused(&deep[300..], &["the headers begin at block 9300", "the branches part"]);

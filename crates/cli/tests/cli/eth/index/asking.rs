@@ -128,15 +128,15 @@ fn explained_as_forecast_from_headers() {
             rows.map(|row| row["bytes"].as_u64().expect("a number")).sum()
         };
         assert_eq!(plan["bytes"], sum(&plan["rows"]));
-        // At most three rows per section for each value.
+        // A query reads at most three rows per section for each value.
         let values = query.iter().filter(|word| word.starts_with("--")).count() - range.len() / 2;
         let rows = plan["rows"].as_array().map_or(0, Vec::len);
         assert!(rows <= 3 * values && rows >= values, "{query:?}: {rows}");
         let [most, least] = [&explained, &forecast].map(|json| json["most_receipts"].as_u64());
         assert!(most >= least, "{query:?}");
     }
-    // Every second block contains the address, so the rows have at least that density, in ascending
-    // order.
+    // Every second block contains the address, so the density of each row is at least one half. The
+    // rows are sorted by ascending density.
     let args = ["eth", "index", "explain", &index, "--address", &two];
     let plan = json_of(&args, YES)["plan"].take();
     let density = plan["rows"].as_array().expect("rows").iter().map(|row| row["density"].as_f64());
@@ -227,7 +227,7 @@ fn slips() {
     let other = folder.path("nothing.rlp");
     fails(&["eth", "index", "build", &absent, &other], b"", BAD_INPUT, &["no such file"]);
     assert!(!Path::new(&absent).exists(), "nothing is made for headers that can't be read");
-    // Another chain, or another set of columns.
+    // The index is built again for another chain, then with another set of columns.
     let again = ["eth", "index", "build", &index, &headers];
     let words = ["the index is for chain mainnet, but chain sepolia was requested"];
     fails(&[&again[..], &["--label", "sepolia"]].concat(), b"", BAD_INPUT, &words);

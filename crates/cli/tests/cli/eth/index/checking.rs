@@ -19,7 +19,7 @@ fn an_index_is_compared_with_its_headers() {
             whole["compared"],
             json!({ "blocks": BLOCKS, "first": START, "last": START + BLOCKS - 1, "sections": 1 })
         );
-        // A part of the blocks, which contains no whole section.
+        // These headers cover a part of the blocks that contains no whole section.
         let part = folder.write("part.rlp", all[4_000..8_300].concat());
         fails(&[&verify[..], &[&part]].concat(), b"", BAD_INPUT, &["--part", "5000 to 9299"]);
         let some = json_of(&[&verify[..], &[&part, "--part"]].concat(), YES);
@@ -27,11 +27,11 @@ fn an_index_is_compared_with_its_headers() {
             (&some["compared"]["blocks"], &some["compared"]["sections"]),
             (&json!(4_300), &json!(0))
         );
-        // Blocks that the index does not have.
+        // These headers include blocks that the index does not have.
         let more = made_up(START + BLOCKS, 2, keccak256(all.last().expect("a header")), 0);
         let more = folder.write("more.rlp", [&all[..], &more].concat().concat());
         fails(&[&verify[..], &[&more]].concat(), b"", BAD_INPUT, &["the index has 1000 to 9499"]);
-        // Headers of another chain, for the whole range.
+        // These headers are of another chain and cover the whole range.
         let other = made_up(START, BLOCKS, B256::repeat_byte(7), 9);
         let other = folder.write("other.rlp", other.concat());
         let differs = json_of(&[&verify[..], &[&other]].concat(), WRONG);
@@ -41,7 +41,8 @@ fn an_index_is_compared_with_its_headers() {
             "{error}"
         );
         assert_eq!((&differs["valid"], &differs["compared"]), (&json!(false), &Value::Null));
-        // Headers of another chain for a part of the range: only bloom bits or hashes can differ.
+        // These headers are of another chain and cover a part of the range, so only bloom bits or
+        // hashes can differ.
         let other = folder.write("other.rlp", made_up(START + 5, 50, B256::ZERO, 9).concat());
         let differs = json_of(&[&verify[..], &[&other, "--part"]].concat(), WRONG);
         let error = text(&differs["error"]).to_owned();
@@ -78,8 +79,8 @@ fn damage_is_named() {
             damaged[at] ^= 0x10;
             fs::write(&path, &damaged).expect("written");
             let found = run(&["eth", "index", "verify", &index, "--json"]);
-            // An interrupted writer may leave a truncated tail. `verify` ignores an invalid end of
-            // a tail.
+            // An interrupted writer may leave a truncated tail file. `verify` ignores invalid bytes
+            // at the end of a tail file.
             let cut = found.code == YES && is_tail;
             assert!(cut || found.code == BAD_INPUT, "{name} {at}: {}", found.stderr);
             if !cut && !found.stdout.is_empty() {
@@ -93,7 +94,7 @@ fn damage_is_named() {
             assert!(!found.stderr.contains("panicked"), "{}", found.stderr);
         }
         assert!(named > 10 || is_tail, "{name}: {named}");
-        // A file that is cut off.
+        // The file is truncated.
         fs::write(&path, &whole[..whole.len() / 2]).expect("written");
         let found = run(&["eth", "index", "verify", &index]);
         assert_ne!(found.code, YES, "{name}");
@@ -120,7 +121,7 @@ fn damage_is_named() {
         "{}",
         page.stdout
     );
-    // A file that is no index, and a file of a later version.
+    // First the file is not part of an index, then it is of a later version.
     fs::write(&path, b"not an index, and long enough to be read as its first sixty-four bytes")
         .expect("written");
     let found = run(&["eth", "index", "query", &index]);

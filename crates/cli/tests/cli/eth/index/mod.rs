@@ -15,7 +15,7 @@ use testkit::eth::linked_headers::linked_rlp;
 use super::*;
 use crate::cf::Folder;
 
-/// Returns the lines of a command, with the last one separate.
+/// Returns the lines of a command: all lines before the last one, and the last line.
 fn lines_of(args: &[&str], code: i32) -> (Vec<Value>, Value) {
     let mut lines = json_lines(args, code);
     let last = lines.pop().expect("a summary");
@@ -63,7 +63,8 @@ fn made_up(first: u64, count: u64, parent: B256, salt: u64) -> Vec<Vec<u8>> {
 /// Number of the first block of simulated chains.
 const START: u64 = 1_000;
 
-/// A section of 8,192 blocks and 308 more, of which 256 are unconfirmed.
+/// Number of blocks: a section of 8,192 blocks, and 308 further blocks, of which 256 are
+/// unconfirmed.
 const BLOCKS: u64 = 8_500;
 
 fn chain() -> Vec<Vec<u8>> {
@@ -77,8 +78,8 @@ fn build(folder: &Folder, headers: &str, more: &[&str]) -> (String, Value) {
     (index, summary)
 }
 
-/// Asserts that the index returns the same candidates as a scan of the headers. Hashes are compared
-/// if the index has them. Returns the number of candidates and of compared hashes.
+/// Asserts that the index returns the same candidates as a scan of the headers. Block hashes are
+/// compared if the index stores them. Returns the number of candidates and of compared hashes.
 fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
     let scan = run(&[&["eth", "scan", headers, "--json"], query].concat());
     let code = scan.code;
@@ -104,7 +105,7 @@ fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
     let expected = of_scan["rate"].as_f64().expect("a number") * blocks;
     let stated = summary["expected_false"].as_f64().expect("a number");
     assert!((stated - expected).abs() <= expected * 1e-9, "{query:?}: {stated} {expected}");
-    // With `--count` only, the counts are the same.
+    // With `--count`, which prints only counts, the counts are the same.
     let (lines, counted) = lines_of(&[&args[..], &["--count"]].concat(), code);
     assert!(lines.is_empty());
     assert_eq!(counted["candidates"], summary["candidates"], "{query:?}");

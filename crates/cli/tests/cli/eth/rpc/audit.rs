@@ -46,7 +46,7 @@ fn without_an_anchor_it_is_the_providers_own_word() {
         "{}",
         output.stdout
     );
-    // An answer that contradicts the provider's own chain is wrong all the same.
+    // Even without an anchor, an answer that contradicts the provider's own chain is proven wrong.
     let liar = provider(Chain::real_and(0), |_, method, _| {
         (method == "eth_getLogs").then(|| Ok(json!(answer()[1..])))
     });

@@ -23,8 +23,8 @@ fn replaced() -> Chain {
     chain
 }
 
-/// A reader that goes away in the middle of a block has seen some of its logs. If the block leaves
-/// the chain, those logs must be withdrawn.
+/// A reader that closes the pipe in the middle of a block has seen some logs of this block. If the
+/// block leaves the chain, those logs must be withdrawn.
 #[test]
 fn what_a_reader_saw_who_went_away_is_taken_back() {
     let state = TempFile::absent("reader-gone.json");
@@ -93,7 +93,8 @@ fn a_file_that_is_cut_off_is_refused() {
 }
 
 /// The start block is stored before the first line is printed, however far the head has moved
-/// since. The same holds for start tags, and for lines that wait for confirmations.
+/// since. The start block is also stored first if the start is a tag, or if lines wait for
+/// confirmations.
 #[test]
 fn a_start_is_kept_before_anything_is_printed() {
     // The second real block and twelve empty blocks come after the start.
@@ -144,7 +145,8 @@ fn a_start_is_kept_before_anything_is_printed() {
     }
 }
 
-/// A cursor file is refused with another start block, or with an unsuitable end.
+/// A cursor file is refused if the command line has another start block, or an end block that does
+/// not fit.
 #[test]
 fn another_start_than_that_of_the_file_is_refused() {
     let state = TempFile::absent("other-start.json");

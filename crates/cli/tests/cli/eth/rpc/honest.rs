@@ -1,5 +1,5 @@
-//! An honest provider is never accused, whatever the other provider claims and whenever it is
-//! asked.
+//! An honest provider is never accused, whatever the other provider claims, and at whatever time
+//! the providers are asked.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,5 @@
-//! Malformed answers of providers: each is refused by name, and no secret is shown.
+//! Malformed answers of providers: each is refused with an error that describes it, and no secret
+//! is shown.
 
 use super::server::http;
 use super::*;
@@ -47,7 +48,8 @@ fn compressed_answers_are_read() {
     audit_fails(&broken, &[], BAD_INPUT, &["eth_chainId"]);
 }
 
-/// Returns a server that sends what `serve` returns; if `serve` returns `None`, it sends the truth.
+/// Returns a server that sends what `serve` returns; if `serve` returns `None`, the server sends
+/// the true answer.
 fn audit_of(serve: impl Fn(&Post) -> Option<Sent> + Send + Sync + 'static) -> Server {
     let chain = Chain::real_and(0);
     Server::start(move |post| {
@@ -123,7 +125,7 @@ fn what_is_no_answer_is_refused() {
         (
             "not allowed",
             |post| {
-                // A provider that repeats the request, which contains the secret.
+                // The provider repeats the request, which contains the secret.
                 Sent::Status(401, "", format!("no such key: {}", post.head))
             },
             "HTTP status 401",
@@ -236,7 +238,7 @@ fn headers_that_are_not_the_chains_are_refused() {
         assert_eq!((output.code, output.stdout.as_str()), (BAD_INPUT, ""), "{name}");
         assert!(output.stderr.contains(words), "{name}: {}", output.stderr);
     }
-    // A header with the right number but another parent, on every attempt.
+    // On every attempt, the provider returns a header with the right number but another parent.
     let forked = provider(Chain::real_and(2), |chain, method, params| {
         let stranger = chain::child(&chain::child(&chain.blocks[0], "x"), "y");
         (method == "eth_getBlockByNumber" && params[0] == "0x10dde61")

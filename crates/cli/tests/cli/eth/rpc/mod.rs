@@ -22,7 +22,8 @@ use server::{Answer, Post, Sent, Server, error, replies};
 /// Text that must never be printed.
 const SECRET: &str = "S3CR3T-k3y-0f-th3-us3r-";
 
-/// Returns a provider that answers call by call. If `lie` returns `None`, it sends the truth.
+/// Returns a provider that answers call by call. If `lie` returns `None`, the provider sends the
+/// true answer.
 fn provider(
     chain: Chain,
     lie: impl Fn(&Chain, &str, &Value) -> Option<Answer> + Send + Sync + 'static,

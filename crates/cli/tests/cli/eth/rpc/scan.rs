@@ -12,7 +12,8 @@ fn scan(server: &Server, more: &[&str], code: i32) -> Vec<Value> {
     output.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// `ETH_RPC_URL` names the provider of a command without a source. Headers or `--rpc` take its place.
+/// `ETH_RPC_URL` names the provider of a command if its arguments contain neither headers nor
+/// `--rpc`.
 #[test]
 fn the_environment_names_a_provider() {
     let server = honest(Chain::real_and(30));
@@ -68,7 +69,7 @@ fn candidates_are_those_of_files() {
     let summary = lines.last().expect("a summary");
     assert_eq!((&summary["blocks"], &summary["candidates"]), (&json!(32), &json!(2)));
     assert_eq!(summary["anchored_to"], 17_686_142);
-    // An anchor after the end of the range.
+    // The anchor is after the end of the range.
     let mut more = vec!["--from", "17686113", "--to", "17686115", "--anchor", &end];
     more.extend(QUERY);
     let lines = scan(&server, &more, NO);

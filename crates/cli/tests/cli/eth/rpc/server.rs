@@ -30,7 +30,7 @@ pub(super) enum Sent {
     Nothing,
 }
 
-/// A server on loopback, which ends with its test.
+/// A server on loopback, which stops at the end of its test.
 pub(crate) struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,

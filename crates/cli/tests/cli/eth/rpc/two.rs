@@ -79,7 +79,7 @@ fn the_chain_comes_from_the_one_that_has_the_anchor() {
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains("does not contain the anchor"), "{warnings}");
     assert!(warnings.contains("has another block 17686112"), "{warnings}");
-    // Without an anchor, the report names the provider whose claim the chain is.
+    // Without an anchor, the report names the provider that claims the chain.
     let json = audit(&[&right, &other], &[], UNDECIDED);
     let warnings = json["warnings"].to_string();
     assert!(warnings.contains(&format!("only {} claims", right.host())), "{warnings}");

@@ -1,5 +1,5 @@
-//! Four lanes of 64 bits in one register. Eight lanes in two registers make Keccak a tenth faster
-//! when all lanes are busy, but take twice as long when they are not.
+//! Four lanes of 64 bits in one register. Eight lanes in two registers would make Keccak a tenth
+//! faster if all lanes are busy, but would take twice as long if at most four lanes are busy.
 
 use core::arch::x86_64::{
     __m256i, _mm_crc32_u64, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256,
@@ -115,7 +115,7 @@ impl Lanes64 for Avx2 {
     #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m256i) -> __m256i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
-        // SAFETY: every index is at most `words.len() - 1` after the mask.
+        // SAFETY: the mask has limited every index to `words.len() - 1`.
         unsafe { _mm256_i64gather_epi64::<8>(words.as_ptr().cast(), indices) }
     }
 
@@ -135,8 +135,8 @@ impl Lanes64 for Avx2 {
 
     #[inline(always)]
     fn leading_zeros_64(self, mut a: __m256i) -> __m256i {
-        // AVX2 has no count of leading zeros: search by halves. The second step of 1 adds the 64th
-        // zero of a zero word.
+        // AVX2 has no count of leading zeros: so the leading zeros are counted in steps of 32, 16,
+        // 8, 4, 2 and 1 bits. A second step of 1 bit counts the 64th zero of a zero word.
         let mut zeros = self.splat_64(0);
         for half in [32, 16, 8, 4, 2, 1, 1] {
             let top = self.shr_each_64(a, self.splat_64(64 - half));
@@ -156,8 +156,8 @@ impl Lanes64 for Avx2 {
         let flip = self.splat_64(1 << 63);
         let is_past = op!(_mm256_cmpgt_epi64(self.xor_64(offsets, flip), self.xor_64(last, flip)));
         let offsets = op!(_mm256_blendv_epi8(offsets, last, is_past));
-        // SAFETY: every offset is at most `bytes.len() - 8` after the blend, so the eight bytes at
-        // it are inside `bytes`.
+        // SAFETY: the blend has limited every offset to `bytes.len() - 8`, so the eight bytes from
+        // each offset on are inside `bytes`.
         let words = unsafe { _mm256_i64gather_epi64::<1>(bytes.as_ptr().cast(), offsets) };
         op!(_mm256_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }

@@ -127,7 +127,7 @@ impl Lanes64 for Avx512 {
     #[inline(always)]
     fn gather_64(self, words: &[u64], indices: __m512i) -> __m512i {
         let indices = self.and_64(indices, self.splat_64(last_word_index(words)));
-        // SAFETY: every index is at most `words.len() - 1` after the mask.
+        // SAFETY: the mask has limited every index to `words.len() - 1`.
         unsafe { _mm512_i64gather_epi64::<8>(indices, words.as_ptr().cast()) }
     }
 
@@ -151,8 +151,8 @@ impl Lanes64 for Avx512 {
     fn gather_big_endian_64(self, bytes: &[u8], offsets: __m512i) -> __m512i {
         let last = self.splat_64(last_offset_64(bytes));
         let offsets = op!(_mm512_min_epu64(offsets, last));
-        // SAFETY: every offset is at most `bytes.len() - 8` after the minimum, so the eight bytes
-        // at it are inside `bytes`.
+        // SAFETY: the minimum instruction has limited every offset to `bytes.len() - 8`, so the
+        // eight bytes from each offset on are inside `bytes`.
         let words = unsafe { _mm512_i64gather_epi64::<1>(offsets, bytes.as_ptr().cast()) };
         op!(_mm512_shuffle_epi8(words, self.load_64(&SWAP_BYTES_64)))
     }
