@@ -25,10 +25,10 @@
 //! | [`simd`] | the SIMD instruction sets for matching, chosen at run time |
 //!
 //! # Time
-//! The library reads no clock. Where a method needs the time, its argument `now` is the current time
-//! as a [`Duration`](core::time::Duration) since the Unix epoch, for example from
-//! `SystemTime::now().duration_since(UNIX_EPOCH)`. The clock may be set back or forward: timeouts then
-//! continue to run from that moment.
+//! The library reads no clock. Where a method needs the time, its argument `now` is the current
+//! time as a [`Duration`](core::time::Duration) since the Unix epoch, for example from
+//! `SystemTime::now().duration_since(UNIX_EPOCH)`. If the clock is set back, timeouts continue to
+//! run from that moment. If the clock is set forward, they expire early.
 //!
 //! # Features
 //! - `std` (default): chooses SIMD at run time and converts the messages of `bitcoin::p2p`.
@@ -39,8 +39,9 @@
 //! - `era`: era1 and ere archives, in `eth::files`.
 //! - `descriptors`: scripts of output descriptors, through `miniscript`.
 //! - `alloy-rpc`: converts queries, logs, headers and receipts from the types of
-//!   `alloy-rpc-types-eth`, and queries and logs back. A new major version of
-//!   `alloy-rpc-types-eth` does not make a new major version of this crate. Needs Rust 1.94.
+//!   `alloy-rpc-types-eth`, and converts queries and logs back to these types. A new major version
+//!   of `alloy-rpc-types-eth` does not make a new major version of this crate. This feature needs
+//!   Rust 1.94.
 //! - `op`: receipts of OP-stack chains, deposits included.
 //! - `rayon`: scans on all cores.
 //! - `serde`: `Serialize` and `Deserialize` for the data types of [`btc`] that users store or send:

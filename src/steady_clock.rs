@@ -25,14 +25,14 @@ impl SteadyClock {
         self.read
     }
 
-    /// Returns what the caller's clock shows at the time `at` of this clock, if the caller's clock
-    /// is not set back again.
+    /// Returns the time that the caller's clock will show when this clock shows `at`, unless the
+    /// caller's clock is set back again.
     #[cfg(feature = "eth")]
     pub(crate) fn to_callers(self, at: Duration) -> Duration {
         self.last.saturating_add(at.saturating_sub(self.read))
     }
 
-    /// Excludes `time` from the time that passes until the next reading.
+    /// Subtracts `time` from the time that will have passed at the next reading.
     #[cfg(any(test, feature = "descriptors"))] // Only the client can be paused.
     pub(crate) fn pause(&mut self, time: Duration) {
         self.paused = self.paused.saturating_add(time);

@@ -1,5 +1,5 @@
-//! Bitcoin's variable-length integer (`CompactSize`), read as Core's `ReadCompactSize`, and fields
-//! of fixed size.
+//! Bitcoin's variable-length integer (`CompactSize`), read as Core's `ReadCompactSize` reads it,
+//! and fields of fixed size.
 
 use alloc::vec::Vec;
 

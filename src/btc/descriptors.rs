@@ -106,8 +106,9 @@ pub fn is_ranged(descriptor: &str) -> Result<bool, DescriptorError> {
 
 fn parse(descriptor: &str) -> Result<Descriptor<DescriptorPublicKey>, DescriptorError> {
     Descriptor::from_str(descriptor).map_err(|error| {
-        // miniscript's own message for a private key is that a public one is malformed. Only a key's
-        // first letters tell: one public key in 100,000 has these letters further on.
+        // miniscript's own message for a private key is that a public one is malformed. A private
+        // key is recognised only by its first letters, since one public key in 100,000 contains
+        // these letters further on.
         let mut keys = descriptor.split(['(', ',', ']', '{']);
         if keys.any(|key| ["xprv", "tprv"].iter().any(|prefix| key.starts_with(prefix))) {
             DescriptorError::PrivateKey

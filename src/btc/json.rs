@@ -122,7 +122,8 @@ pub(in crate::btc) mod consensus_list {
     }
 }
 
-/// Inputs of a block: the positions of the transaction in the block and of the input in it.
+/// Inputs of a block: the position of the transaction in the block, and the position of the input
+/// in the transaction.
 pub(in crate::btc) mod inputs {
     use alloc::vec::Vec;
 

@@ -97,7 +97,8 @@ fn block_size(txids: &[Txid]) -> Option<u32> {
     u32::try_from(txids.len()).ok().filter(|count| (1..=MAX_BLOCK_TRANSACTIONS).contains(count))
 }
 
-/// The merkle path from one txid up to the merkle root. Anyone who has the block can compute it.
+/// The merkle path from one txid up to the merkle root. Anyone who has the block can compute the
+/// path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct MerklePath {
@@ -236,8 +237,8 @@ pub enum PathError {
         /// Number of levels of the tree above the txids.
         height: u32,
     },
-    /// A node equals its sibling where the tree does not duplicate the node, or differs from it
-    /// where the tree does.
+    /// A node equals its sibling where the tree does not duplicate the node, or differs from its
+    /// sibling where the tree duplicates the node.
     #[error(
         "invalid sibling at level {level}: only the last node of an odd level equals its sibling"
     )]

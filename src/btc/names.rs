@@ -1,7 +1,7 @@
 //! Names of enum values in JSON: those that `Display` writes.
 
-/// Defines the names of an enum without fields from one table, and with the feature `serde` its JSON
-/// by the same names.
+/// Defines the names of an enum without fields from one table. With the feature `serde`, the JSON
+/// of the enum uses the same names.
 macro_rules! names {
     ($type:ident, $what:literal: $($value:ident = $name:literal),+ $(,)?) => {
         chainsieve_lanes::names! { $type, $what: $($value = $name),+ }

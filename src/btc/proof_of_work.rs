@@ -1,8 +1,8 @@
 //! Check of a header's proof of work against its own bits and the network's limit: Bitcoin Core's
 //! `CheckProofOfWork`.
 //!
-//! The check does not tell if the bits are those that the chain requires at this height. That check
-//! needs the preceding headers and is left to the caller.
+//! This module does not check that the bits are those that the chain requires at this height. That
+//! check needs the preceding headers and is left to the caller.
 //!
 //! Source: Bitcoin Core 28.1, `pow.cpp` and `arith_uint256.cpp`. `Target::from_compact` of the
 //! crate `bitcoin` is not used, because it reads a negative number as 0 and does not check for

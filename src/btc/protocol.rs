@@ -21,7 +21,7 @@ pub const MAX_INV_SIZE: usize = 50_000;
 /// `PROTOCOL_VERSION`).
 ///
 /// Later protocol versions negotiate each new feature with a message of its own. A peer that
-/// announces this version therefore loses nothing when it talks to a newer one.
+/// announces this version therefore loses no feature when it talks to a peer with a newer version.
 pub const PROTOCOL_VERSION: u32 = 70_016;
 /// Lowest protocol version that a node accepts (`node/protocol_version.h`,
 /// `MIN_PEER_PROTO_VERSION`).

@@ -1,7 +1,7 @@
 //! Parser of raw blocks and transactions that does not decode them.
 //!
-//! A node stores raw blocks, and building a `bitcoin::Block` costs more than matching one. The
-//! reader passes over the bytes once and returns borrowed scripts and outpoints.
+//! A node stores raw blocks, and building a `bitcoin::Block` costs more than matching a raw block.
+//! The reader reads the bytes once and returns borrowed scripts and outpoints.
 //!
 //! The reader accepts everything that `bitcoin::consensus::deserialize` accepts. The reader also
 //! accepts witnesses over 4,000,000 bytes, which no block can contain. Bitcoin Core differs only

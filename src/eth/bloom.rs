@@ -6,7 +6,7 @@
 //!
 //! Two kinds of bytes must never be mixed up. The bytes *of a filter* are received from a node and
 //! are wrapped in a [`BloomView`]. The bytes *of a value* are hashed by [`positions`]. No
-//! conversion in this module hashes.
+//! conversion in this module computes a hash.
 //!
 //! Functions over `&[u8; 256]` also accept `&alloy_primitives::Bloom`, which dereferences to
 //! `&[u8; 256]`. Functions over many filters accept [`Blooms`].
@@ -33,7 +33,7 @@ pub const BITS: usize = 2048;
 /// Two or all three positions may be equal.
 pub type BitPositions = [u16; 3];
 
-/// Hashes a value, an address of 20 bytes or a topic of 32, and returns its bit positions.
+/// Hashes a value (an address of 20 bytes or a topic of 32 bytes) and returns its bit positions.
 ///
 /// The positions are the first three pairs of bytes of the Keccak-256 hash, each a big-endian
 /// number modulo 2048 (Yellow Paper, section 4.3.1, M3:2048).
@@ -80,9 +80,10 @@ pub(crate) const fn byte_and_mask(position: u16) -> (usize, u8) {
 #[serde(rename_all = "snake_case")]
 #[must_use]
 pub enum BloomAnswer {
-    /// Not in the block. This answer is a proof if the header is authentic and its filter is sound.
+    /// There is no match in the block. This answer is a proof if the header is authentic and its
+    /// filter is sound.
     No,
-    /// Perhaps in the block: all bits of the value are set, possibly by other values.
+    /// There may be a match in the block: all bits of the value are set, possibly by other values.
     Maybe,
     /// The filter carries no information: all its bits are set, or its length is not 256 bytes.
     NoInformation,
@@ -117,7 +118,8 @@ impl<'a> BloomView<'a> {
 
     /// Returns the 256 bytes of the filter, or `None` if its length is not 256 bytes.
     ///
-    /// A filter with all bits set is returned too, unlike by [`informative`](Self::informative).
+    /// This function also returns a filter with all bits set, which
+    /// [`informative`](Self::informative) does not.
     #[inline]
     pub const fn bytes(self) -> Option<&'a [u8; BYTES]> {
         self.bits

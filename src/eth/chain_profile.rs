@@ -50,7 +50,7 @@ names! {
     Exact = "exact", Superset = "superset", Absent = "absent", Unsound = "unsound",
 }
 
-/// States which of the logs that `eth_getLogs` returns are committed to by the receipts root.
+/// States whether the receipts root commits to every log that `eth_getLogs` returns.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `every_log`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -178,8 +178,8 @@ impl ChainProfile {
         KNOWN.iter().map(Known::profile)
     }
 
-    /// Returns the profile of the known chain with this [name](Self::name), for example `op-mainnet`,
-    /// or `None` if no known chain has the name.
+    /// Returns the profile of the known chain with this [name](Self::name), for example
+    /// `op-mainnet`, or `None` if no known chain has the name.
     pub fn by_name(name: &str) -> Option<Self> {
         KNOWN.iter().find(|known| known.name == name).map(Known::profile)
     }

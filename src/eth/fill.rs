@@ -16,7 +16,7 @@ use super::bloom::{self, BITS, BloomView};
 /// rejected.
 ///
 /// # Cost
-/// 16 kB of memory for any number of filters.
+/// The histogram uses 16 kB of memory for any number of filters.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(try_from = "Wire")]
 pub struct FillHistogram {
@@ -57,7 +57,7 @@ impl FillHistogram {
     /// Adds filters to the histogram.
     ///
     /// A filter whose length is not 256 bytes is recorded as a filter with all bits set, because
-    /// neither carries information.
+    /// neither of the two filters carries information.
     pub fn add<'a>(&mut self, blooms: impl IntoIterator<Item: Into<BloomView<'a>>>) {
         for bloom in blooms {
             let ones = bloom.into().count_ones();
@@ -98,10 +98,11 @@ impl FillHistogram {
         self.mean(|ones| f64::from(ones) / 2048.0)
     }
 
-    /// Returns the quantile of the fill at `share`: the median at 0.5.
+    /// Returns the quantile of the fill at `share`; for example, a `share` of 0.5 gives the median.
     ///
-    /// The result is the smallest fill, 0 to 1, that at least `share` of the filters do not exceed.
-    /// `share` is clamped to 0 to 1. Returns 0 if the histogram is empty.
+    /// The result is a fill, 0 to 1: the smallest one for which at least the share `share` of the
+    /// filters has this fill or a lower one. `share` is clamped to 0 to 1. Returns 0 if the
+    /// histogram is empty.
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = libm::ceil(share.clamp(0.0, 1.0) * self.filters() as f64).max(1.0);
         let mut counted = 0;
@@ -116,7 +117,7 @@ impl FillHistogram {
 
     /// Estimates the number of distinct values per filter and returns the sum over all filters.
     ///
-    /// Filters with all bits set are left out. A value in two filters is added twice.
+    /// Filters with all bits set are left out. A value that is in two filters is counted twice.
     pub fn estimated_values(&self) -> f64 {
         let informative =
             self.fills().filter(|&(ones, _)| bloom::estimated_values(ones).is_finite());
@@ -132,7 +133,7 @@ impl FillHistogram {
         self.mean(|ones| libm::pow(f64::from(ones) / 2048.0, f64::from(bits)))
     }
 
-    /// Returns the sum over all filters of `of(number of set bits)`.
+    /// Calls `of` with the number of set bits of each filter, and returns the sum of the results.
     pub(crate) fn sum(&self, of: impl Fn(u32) -> f64) -> f64 {
         self.fills().map(|(ones, filters)| of(ones) * filters as f64).sum()
     }
@@ -144,7 +145,8 @@ impl FillHistogram {
         }
     }
 
-    /// Returns each number of set bits that occurs, with the number of filters that have it.
+    /// Returns each number of set bits that occurs, and the number of filters with that many set
+    /// bits.
     pub(super) fn fills(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(&self.filters).filter(|&(_, &filters)| filters > 0).map(|(ones, &n)| (ones, n))
     }

@@ -23,17 +23,17 @@ use super::scan;
 /// Mean gas used for each receipt: 564.8 million gas over 5,469 mainnet receipts.
 const GAS_PER_RECEIPT: f64 = 103_000.0;
 
-/// Least gas that a mainnet transaction can use: 21,000, of which refunds returned at most half
-/// before London.
+/// Minimum gas that a mainnet transaction can use: half of 21,000, because before London, refunds
+/// returned at most half of the gas.
 const LEAST_GAS: u64 = 10_500;
 
-/// Mean bytes of receipts without filters for each distinct address or topic.
+/// Mean bytes of receipts for each distinct address or topic, without the bytes of filters.
 ///
 /// The number of distinct values is estimated from the filter. Measured over 33 mainnet blocks.
 const BYTES_PER_VALUE: f64 = 176.0;
 
-/// Mean bytes of receipts without filters for each unit of gas, for blocks whose filter carries no
-/// information. Measured over 33 mainnet blocks.
+/// Mean bytes of receipts for each unit of gas, without the bytes of filters. The constant is used
+/// for blocks whose filter carries no information. Measured over 33 mainnet blocks.
 const BYTES_PER_GAS: f64 = 0.0048;
 
 /// Bytes that the filter adds to a receipt's RLP: 256 bytes, and a length prefix of 3 bytes.
@@ -57,7 +57,7 @@ const SAMPLE: usize = 64;
 
 /// A forecast of a query's cost, built from the headers of one or several ranges of blocks.
 ///
-/// `serde` writes an object whose members are named as the methods `blocks`, `candidates`,
+/// `serde` writes an object whose members have the names of the methods `blocks`, `candidates`,
 /// `expected_false`, `receipts`, `most_receipts`, `slim_bytes`, `consensus_bytes` and `clauses`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Forecast {
@@ -87,9 +87,10 @@ pub fn json_bytes(block: &ChainBlock<'_>) -> u64 {
     (2.0 * (slim + receipts * BLOOM_BYTES) + receipts * JSON_BYTES) as u64
 }
 
-/// Estimates the bytes of receipts without filters in `count` blocks.
+/// Estimates the bytes of the receipts in `count` blocks, without the bytes of filters.
 ///
-/// `ones` is the number of set bits in the filter of each block, `gas` the gas of all these blocks.
+/// `ones` is the number of set bits in the filter of each block, and `gas` is the gas that all
+/// these blocks used together.
 fn slim_bytes(ones: u32, count: f64, gas: f64) -> f64 {
     let values = bloom::estimated_values(ones);
     if values.is_finite() { values * BYTES_PER_VALUE * count } else { gas * BYTES_PER_GAS }
@@ -99,8 +100,8 @@ fn slim_bytes(ones: u32, count: f64, gas: f64) -> f64 {
 ///
 /// A clause is the set of addresses, or the set of topics at one position.
 ///
-/// `serde` writes an object whose members are named as the methods `candidates`, `share`, `values`
-/// and `selects_nothing`.
+/// `serde` writes an object whose members have the names of the methods `candidates`, `share`,
+/// `values` and `selects_nothing`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClauseForecast {
     pub(super) candidates: u64,
@@ -120,15 +121,18 @@ impl ClauseForecast {
         share(self.candidates, self.blocks)
     }
 
-    /// Returns for each value of the clause the share of blocks, 0 to 1, that may contain it.
+    /// Returns a share for each value of the clause: the share of blocks, 0 to 1, that may contain
+    /// the value.
     ///
-    /// The values have the order of [`CompiledQuery::clauses`]. For queries with more than 8 values
-    /// the share is measured on a sample: every 64th block, or 64 sections of an index.
+    /// The shares have the order of the values in [`CompiledQuery::clauses`]. For queries with more
+    /// than 8 values, the share is measured on a sample: every 64th block, or 64 sections of an
+    /// index.
     pub fn values(&self) -> impl ExactSizeIterator<Item = f64> {
         self.values.iter().map(|&passed| share(passed, self.sampled))
     }
 
-    /// Returns `true` if at least 90 % of the blocks pass: the clause adds cost but no selectivity.
+    /// Returns `true` if at least 90 % of the blocks pass the clause, so that the clause adds cost
+    /// but rules out few blocks.
     pub fn selects_nothing(&self) -> bool {
         self.share() >= SELECTS_NOTHING
     }
@@ -139,7 +143,7 @@ fn share(part: u64, of: u64) -> f64 {
 }
 
 impl Forecast {
-    /// Creates the forecast of a query, without any block so far.
+    /// Creates the forecast of a query; the forecast contains no blocks yet.
     pub fn new(query: CompiledQuery) -> Self {
         let clause = |values: &Vec<BitPositions>| ClauseForecast {
             candidates: 0,
@@ -162,8 +166,8 @@ impl Forecast {
     /// Adds the blocks of a chain. A block that is added twice is counted twice.
     ///
     /// # Cost
-    /// One scan for the query, one scan for each clause, and one scan for each value. If the query
-    /// has more than 8 values, the scans for single values read only every 64th block.
+    /// Makes one scan for the query, one scan for each clause, and one scan for each value. If the
+    /// query has more than 8 values, the scans for single values read only every 64th block.
     pub fn add(&mut self, chain: &LinkedHeaders) {
         let blooms = chain.blooms();
         self.fills.add(blooms);
@@ -198,8 +202,8 @@ impl Forecast {
 
     /// Adds the estimated receipts and bytes of `count` candidates.
     ///
-    /// `ones` is the number of set bits in the filter of each candidate, `gas` the gas that all of
-    /// them used together.
+    /// `ones` is the number of set bits in the filter of each candidate, and `gas` is the gas that
+    /// all candidates used together.
     pub(super) fn add_costs(&mut self, ones: u32, count: f64, gas: f64) {
         self.receipts += gas / GAS_PER_RECEIPT;
         self.bytes += slim_bytes(ones, count, gas);
@@ -210,19 +214,21 @@ impl Forecast {
         self.fills.filters()
     }
 
-    /// Returns the fill of the filters of all added blocks.
+    /// Returns the histogram of the fills of the filters of all added blocks.
     pub fn fills(&self) -> &FillHistogram {
         &self.fills
     }
 
-    /// Returns the number of blocks that must be checked, because their filter does not say "no".
+    /// Returns the number of blocks that must be checked, because their filters do not rule out a
+    /// match.
     ///
     /// This number is exact.
     pub fn candidates(&self) -> u64 {
         self.candidates
     }
 
-    /// Estimates the number of candidates if no block contained a match: see [`expected_false`].
+    /// Estimates how many blocks would be candidates if no block contained a match: see
+    /// [`expected_false`].
     pub fn expected_false(&self) -> f64 {
         expected_false(&self.query, &self.fills)
     }
@@ -232,15 +238,15 @@ impl Forecast {
         &self.clauses
     }
 
-    /// Estimates the number of receipts of the candidates from the gas that they used.
+    /// Estimates the number of receipts of the candidates from the gas that the candidates used.
     pub fn receipts(&self) -> f64 {
         self.receipts
     }
 
     /// Returns an upper bound of the number of receipts that the candidates can have.
     ///
-    /// A mainnet transaction costs at least 21,000 gas, of which refunds returned at most half
-    /// before London (Yellow Paper, 6.2 and appendix G; EIP-3529). The bound does not hold for
+    /// A mainnet transaction costs at least 21,000 gas, but before London, refunds returned at most
+    /// half of this gas (Yellow Paper, 6.2 and appendix G; EIP-3529). The bound does not hold for
     /// chains with free or cheaper transactions.
     pub fn most_receipts(&self) -> u64 {
         self.gas_of_candidates / LEAST_GAS
@@ -260,18 +266,19 @@ impl Forecast {
     }
 }
 
-/// Estimates the number of blocks with these filters that are candidates by chance.
+/// Estimates how many blocks with these fills of their filters are candidates by chance.
 ///
-/// The result is the sum over all blocks of the probability that a block without a match passes.
-/// For a query without alternatives this is the block's fill to the power of the number of distinct
-/// bits of the query. For a clause with alternatives it is the probability that at least one of
-/// them passes. About this many of the candidates that a scan finds contain no match.
+/// The result is a sum over all blocks: each block adds the probability that its filter passes the
+/// query if the block contains no match. For a query without alternatives, this probability is the
+/// filter's fill to the power of the number of distinct bits of the query. A clause with
+/// alternatives contributes the probability that at least one of its values passes. Of the
+/// candidates that a scan finds, about this number contain no match.
 pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
     fills.sum(chance(query))
 }
 
-/// Returns a function from the number of set bits of a filter to the probability that the filter
-/// passes the query, if its block contains no match.
+/// Returns a function that computes, from the number of set bits of a filter, the probability that
+/// the filter passes the query if its block contains no match.
 pub(super) fn chance(query: &CompiledQuery) -> impl Fn(u32) -> f64 {
     // Clauses with one value must all pass, so together they need the union of their bits.
     let mut fixed: Vec<u16> = Vec::new();
@@ -342,7 +349,7 @@ mod tests {
     use alloy_primitives::hex;
     use bloom::positions;
 
-    /// The parent-linked runs of `fixtures/`: 2020, 2023 and 2025.
+    /// The runs of linked headers in `fixtures/`, from the years 2020, 2023 and 2025.
     fn runs() -> Vec<LinkedHeaders> {
         let json = include_str!("../../fixtures/ethereum/headers.json");
         let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();
@@ -423,7 +430,8 @@ mod tests {
         assert!(addresses.candidates() < topic.candidates());
     }
 
-    /// Size of the JSON that geth writes for these receipts: 1,150 bytes for each, and its logs.
+    /// Size of the JSON that geth writes for these receipts: 1,150 bytes for each receipt, plus its
+    /// logs.
     fn json_bytes(encodings: &[Vec<u8>]) -> usize {
         use crate::eth::log::LocatedLog;
         use alloy_primitives::B256;
@@ -478,7 +486,8 @@ mod tests {
         }
     }
 
-    /// Transaction 112 of mainnet block 12,505,500 used 19,989 gas, because the rest was refunded.
+    /// Transaction 112 of mainnet block 12,505,500 used 19,989 gas, because the rest of its gas was
+    /// refunded.
     #[test]
     fn a_refunded_transaction_has_a_receipt_too() {
         let header = alloy_consensus::Header { gas_used: 19_989, ..Default::default() };

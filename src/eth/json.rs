@@ -2,7 +2,7 @@
 //!
 //! Queries and logs arrive as JSON from untrusted sources. The parsers of these values build no
 //! full JSON tree. The parsers keep nulls, booleans, strings and lists. Of numbers and objects, the
-//! parsers keep only the kind, so that memory stays proportional to the input.
+//! parsers keep only the JSON type, so that memory stays proportional to the input.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -12,12 +12,12 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
-/// Maximum number of characters of an offending text that an error message repeats.
+/// Maximum number of characters of an invalid text that an error message repeats.
 const EXCERPT: usize = 80;
 
 /// Position of a JSON value: a field, and up to two list indices in it.
 ///
-/// Displayed as `topics[1][3]`.
+/// `Display` writes, for example, `topics[1][3]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JsonPath {
     /// Name of the field.
@@ -140,7 +140,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 
 /// Returns the parser's error message, shortened if it repeats a long value.
 pub(crate) fn message(error: &serde_json::Error) -> String {
-    /// Maximum length in characters, above that of any message without a repeated value.
+    /// Maximum length of a message in characters. Messages that repeat no value are shorter.
     const LIMIT: usize = 300;
     let text = error.to_string();
     match text.char_indices().nth(LIMIT) {
@@ -276,7 +276,7 @@ impl<'de> Deserialize<'de> for Shape {
 struct Reader<'a, const N: usize> {
     /// Number of lists that enclose the value.
     depth: usize,
-    /// If the value is an object: the names of the fields to keep, and their destination.
+    /// The names of the fields to keep if the value is an object, and the place to store them.
     object: Option<(&'a [&'static str; N], &'a mut Fields<N>)>,
 }
 
@@ -327,7 +327,8 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
                 values.push(value);
             }
         } else {
-            // No valid query nests so deep: the elements are skipped, not stored.
+            // No valid query has lists nested so deeply, so the elements are skipped and not
+            // stored.
             while seq.next_element::<IgnoredAny>()?.is_some() {}
         }
         Ok(Shape::List(values))
@@ -348,7 +349,8 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
                 map.next_value::<IgnoredAny>()?;
                 continue;
             };
-            // Parsers disagree on which of two equal fields is valid. The caller rejects both.
+            // Parsers disagree on which of two fields with the same name is valid. The caller
+            // rejects such an object.
             if fields.values[at].is_some() {
                 fields.duplicate = fields.duplicate.or(Some(names[at]));
                 map.next_value::<IgnoredAny>()?;
@@ -360,7 +362,7 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
     }
 }
 
-/// The values of an object's known fields, and what else was found in the object.
+/// The values of an object's known fields, and the problems that were found in the object.
 #[derive(Debug)]
 pub(crate) struct Fields<const N: usize> {
     /// The type of the JSON value, with its article, if the value is not an object.

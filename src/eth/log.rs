@@ -18,7 +18,7 @@ use crate::eth::json::{
 };
 use crate::eth::log_query::MAX_TOPICS;
 
-/// A log with the position in the chain that its source claims. Nothing in it is verified.
+/// A log with the position in the chain that its source claims. Nothing in the log is verified.
 ///
 /// `serde` writes the object that `eth_getLogs` returns, in the form of
 /// [`to_json`](Self::to_json), and reads the same input as [`from_json`](Self::from_json).
@@ -246,7 +246,7 @@ impl<'de> Deserialize<'de> for LocatedLog {
     }
 }
 
-/// Returns a digest of a list of logs, which does not depend on their order.
+/// Returns a digest of a list of logs. The digest does not depend on the order of the logs.
 ///
 /// The digest is the Keccak-256 hash of an RLP list that contains one list for each log: `[block
 /// hash, block number, log index, transaction index, address, [topic, …], data]`. The lists are
@@ -255,7 +255,8 @@ impl<'de> Deserialize<'de> for LocatedLog {
 /// sources may leave them out.
 ///
 /// # Cost
-/// A sort, and one hash over the encodings of all logs: for each log its data and about 150 bytes.
+/// Sorts the logs, and hashes their encodings. The encoding of a log has about 150 bytes in
+/// addition to the log's data.
 pub fn digest(logs: &[LocatedLog]) -> B256 {
     let mut encoded: Vec<(u64, u64, Vec<u8>)> = logs
         .iter()

@@ -125,7 +125,7 @@ fn errors_name_log_and_field() {
         let error = LocatedLog::from_json(&wrong).expect_err(to);
         assert_eq!(error.to_string(), format!("log 0: {message}"));
     }
-    // Additional fields of a node are ignored, and leading zeros are accepted.
+    // Additional fields that a node writes are ignored, and leading zeros are accepted.
     let more = REAL.replace(r#""removed": false"#, r#""logType": null, "x": {"y": [1]}"#);
     assert_eq!(LocatedLog::from_json(&more), Ok(real()));
     let zeros = REAL.replace(r#""logIndex": "0x0""#, r#""logIndex": "0x0000""#);
@@ -143,7 +143,7 @@ fn errors_name_log_and_field() {
     }
 }
 
-/// Slow RLP encoder after the Yellow Paper, appendix B.
+/// Slow RLP encoder, written from appendix B of the Yellow Paper.
 fn rlp(prefix: u8, payload: &[u8]) -> Vec<u8> {
     let len = payload.len();
     if prefix == 0x80 && len == 1 && payload[0] < 0x80 {

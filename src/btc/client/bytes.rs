@@ -48,7 +48,8 @@ pub(super) fn push_optional(value: Option<u32>, body: &mut Vec<u8>) {
     body.extend(value.iter().flat_map(|value| value.to_le_bytes()));
 }
 
-/// Reads what [`push_optional`] wrote. The outer `None` is malformed, the inner one absent.
+/// Reads what [`push_optional`] wrote. The outer `None` means that the bytes are malformed, the
+/// inner `None` that the number is absent.
 #[expect(clippy::option_option, reason = "malformed, absent, or there")]
 pub(super) fn optional(from: &mut &[u8]) -> Option<Option<u32>> {
     match take(from)? {

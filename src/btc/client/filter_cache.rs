@@ -70,7 +70,8 @@ impl FilterCache {
         writes.push(Write::Append { file, at: *size, bytes });
         *size += added;
         self.total += added;
-        // The file just written stays, or a single large file would be removed at once.
+        // The file that was just written is kept: otherwise, a single large file would be removed
+        // at once.
         while self.total > self.limit
             && let Some((&lowest, &size)) = self.sizes.first_key_value()
             && lowest != number
@@ -83,7 +84,7 @@ impl FilterCache {
     }
 
     /// Sets the length of a file whose end is damaged: only the first `whole` bytes are valid. The
-    /// next filter is written from there, so that readers find it.
+    /// next filter is written directly after these bytes, so that readers find it.
     pub(super) fn cut(&mut self, file: u32, whole: u64) {
         if let Some(size) = self.sizes.get_mut(&file)
             && whole < *size
@@ -93,14 +94,14 @@ impl FilterCache {
         }
     }
 
-    /// Removes a file that the storage no longer has.
+    /// Forgets a file that the storage no longer has.
     pub(super) fn lose(&mut self, file: u32) {
         self.total -= self.sizes.remove(&file).unwrap_or(0);
     }
 }
 
-/// Decodes a file. Returns its filters by height, with the block hash of each, and the number of
-/// bytes up to the first incomplete or damaged record.
+/// Decodes a file. Returns the filters of the file by height, each with its block hash, and the
+/// number of bytes before the first incomplete or damaged record.
 pub(super) fn decode(mut bytes: &[u8]) -> (BTreeMap<u32, (BlockHash, Vec<u8>)>, usize) {
     let mut filters = BTreeMap::new();
     let length = bytes.len();
@@ -150,8 +151,8 @@ mod tests {
             let (filters, whole) = decode(&file[..length]);
             assert_eq!((filters.len(), whole), (count, ends[count]), "{length}");
         }
-        // The checksum covers the filter only. A changed height or hash makes a record of another
-        // block, which a comparison with the chain detects.
+        // The checksum covers the filter only. If the height or the hash is changed, the record
+        // names another block. A comparison with the chain detects this.
         for place in ends[1] + 36..ends[2] {
             let mut turned = file.clone();
             turned[place] ^= 1;
@@ -166,7 +167,7 @@ mod tests {
         carry_out(&mut file, cache.keep(at(1), &[7; 5]));
         carry_out(&mut file, cache.keep(at(2), &[7; 5]));
         file.pop();
-        // The next run after a crash.
+        // This is the next run after a crash.
         let mut cache = FilterCache::new(1 << 20, &[(1, file.len() as u64)]);
         let (_, whole) = decode(&file);
         cache.cut(1, whole as u64);

@@ -1,10 +1,10 @@
 //! The BIP157 follower. The follower compares the filters of several peers, matches them against
 //! the watched scripts, and downloads and scans the blocks of matching filters.
 //!
-//! [`FilterSync`] decides what is answered, graded and pending. The follower only keeps two facts
-//! that come after the filters. First, the blocks that wait until all blocks before them are
-//! scanned: a spend is recognised only if its coin is known. Second, the heights whose stored
-//! filters must be matched again.
+//! [`FilterSync`] decides which heights are answered, which grades they have, and which requests
+//! are pending. The follower itself stores only two things. First, it stores the blocks that wait
+//! until all blocks before them are scanned: a spend is recognised only if its coin is known.
+//! Second, it stores the heights whose stored filters must be matched again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -23,14 +23,15 @@ use crate::btc::headers::{ChainEvent, HeaderChain};
 use crate::btc::peer::{Grade, PeerId};
 use crate::btc::wallet::{Outcome, WatchedItems};
 
-/// Maximum total size in bytes of the waiting blocks. Beyond it, blocks are scanned out of order,
-/// and heights where this may miss a spend are searched again.
+/// Maximum total size in bytes of the waiting blocks. Above this size, blocks are scanned out of
+/// order, and heights at which a spend may have been missed are searched again.
 const MAX_HELD: usize = 64 << 20;
 /// Shortest interval between two checks whether all peers were heard, if there are more than
-/// [`FEW`] heights. An estimate: each check visits every height, and every event would cause one.
+/// [`FEW`] heights. The value is an estimate. Each check visits every height, so a check at every
+/// event would be too slow.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Up to this many heights, `is_caught_up` checks every time. Above, it checks at most once per
-/// [`LOOK_EVERY`].
+/// Up to this many heights, `is_caught_up` checks at every call. With more heights, it checks at
+/// most once per [`LOOK_EVERY`].
 const FEW: u32 = 2_000;
 
 /// A block that waits to be scanned, and the peer that sent it.
@@ -74,10 +75,11 @@ pub(super) struct FilterFollower {
     active: Duration,
     /// Time of the next check whether all peers were heard.
     look: Duration,
-    /// State in which all peers had been heard: the progress, the value of `active`, and the last
-    /// height.
+    /// The progress, the value of `active` and the last height at the last check that found that
+    /// all peers were heard.
     heard: Option<(u64, Duration, u32)>,
-    /// The progress and the last height with which everything was settled, and since when.
+    /// Set while everything is settled: the progress, the last height, and the time since which
+    /// both are unchanged.
     settled: Option<(u64, u32, Duration)>,
     /// Number of steps of progress.
     progress: u64,
@@ -156,8 +158,8 @@ impl FilterFollower {
         }
     }
 
-    /// Updates the watched set after the wallets changed. `from` is the height to search again
-    /// from; `None` if items were only removed.
+    /// Updates the watched set after the wallets changed. `from` is the height from which to search
+    /// again, or `None` if items were only removed.
     fn watch_new(
         &mut self,
         from: Option<u32>,
@@ -200,7 +202,7 @@ impl FilterFollower {
     /// Searches everything from a height on again for the items watched now. Stored filters are
     /// used where [`FilterSync`] confirms their hashes; other heights are requested from the peers.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
-        // The range grows downwards: the sync needs the new first height before the rescan.
+        // If the range grows downwards, the sync must know the new first height before the rescan.
         if from < self.sync.first() {
             self.feed(bip157::Event::Extend(from), turn);
         }
@@ -261,8 +263,8 @@ impl FilterFollower {
                 .map(|hash| crate::btc::headers::BlockAt { height, hash });
             let Some(at) = at else { break };
             let filter = kept.get(&height).filter(|(block, _)| *block == at.hash);
-            // A stored filter is valid only while its height has a grade from filters. If the block
-            // was scanned, the filter may be one that the block refuted.
+            // A stored filter is used only while the grade of its height comes from filters. If the
+            // block was scanned, the block may have proven the stored filter wrong.
             let grade = self.sync.grade(height).filter(|grade| *grade != Grade::Scanned);
             match (filter, grade) {
                 // The stored filter is valid if [`FilterSync`] has accepted its hash.
@@ -356,7 +358,7 @@ impl FilterFollower {
                 self.held.insert(block.at.height, Held { scan: *block, bytes, from });
             }
             bip157::Action::Reopened(first, last) => {
-                // Report the grades so far before their withdrawal.
+                // Report the recorded grades before some of them are withdrawn.
                 self.flush(turn);
                 turn.actions.push(Action::Reopened(first, last));
             }
@@ -397,8 +399,8 @@ impl FilterFollower {
 
     /// Scans the waiting blocks that no unsearched height precedes.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
-        // `contents` is still passing on matches and missing heights. Until all of them are known,
-        // a block could seem to have no unsearched height below it.
+        // `contents` has not yet passed on all matches and missing heights. Until all of them are
+        // known, a block could seem to have no unsearched height below it.
         if self.holds_all {
             return;
         }
@@ -530,8 +532,9 @@ impl FilterFollower {
         self.sync.settled_to()
     }
 
-    /// Height up to which everything is settled: answered by valid filters or by scanned blocks,
-    /// for everything watched. `None` if the first height is not settled.
+    /// Height up to which all heights are settled. A height is settled if a valid filter or the
+    /// scanned block gives the answer for everything watched. `None` if the first height is not
+    /// settled.
     pub(super) fn settled_to(&self) -> Option<u32> {
         let settled = self.sync_settled_to()?;
         // Blocks that wait, and stored filters to be matched again, are not settled.
@@ -542,15 +545,15 @@ impl FilterFollower {
         (settled >= self.sync.first()).then_some(settled)
     }
 
-    /// Lowest height that the stored state must not treat as settled, although [`FilterSync`] does:
-    /// that of a waiting block or of a stored filter to be matched again.
+    /// Lowest height that [`FilterSync`] treats as settled, but the stored state must not: the
+    /// height of a waiting block or of a stored filter to be matched again.
     pub(super) fn again(&self) -> Option<u32> {
         let held = self.held.first_key_value().map(|(height, _)| *height);
         held.into_iter().chain(self.rereads.values().next().copied()).min()
     }
 
-    /// Returns `true` if everything is settled, and every peer with the whole chain was heard or
-    /// has had enough time to answer.
+    /// Returns `true` if everything is settled, and every peer that has the whole chain was heard
+    /// or had enough time to answer.
     pub(super) fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
@@ -563,16 +566,16 @@ impl FilterFollower {
             _ => now,
         };
         self.settled = Some((self.progress, end, since));
-        // The sync has wanted nothing for a whole timeout, so no further answer is expected.
+        // The sync has returned no action for a whole timeout, so no further answer is expected.
         if now.saturating_sub(self.active) > self.timeout {
             return true;
         }
         // A silent peer is disconnected after this time. Without this limit, a peer that reconnects
-        // again and again could delay the end for ever.
+        // again and again could keep the client from ever catching up.
         if now.saturating_sub(since) > self.timeout.saturating_mul(SILENT_TIMEOUTS) {
             return true;
         }
-        // A check over many heights with every event would be too slow.
+        // A check of many heights at every event would be too slow.
         if now < self.look && end.saturating_sub(first) > FEW {
             return false;
         }
@@ -591,7 +594,7 @@ impl FilterFollower {
         (self.sync.first()..=end).all(|height| match self.sync.grade(height) {
             Some(Grade::OnePeer) => able <= 1,
             Some(Grade::Peers(peers)) => peers >= able,
-            // Stronger evidence than any number of peers.
+            // Such a grade is stronger evidence than any number of peers.
             Some(_) => true,
             None => false,
         })

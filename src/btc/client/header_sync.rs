@@ -23,15 +23,15 @@ use crate::steady_clock::SteadyClock;
 /// than twenty years of blocks. A branch that does not fit among the side branches can only be
 /// added in one piece, so it must be collected first.
 const MAX_BRANCH: usize = 1_200_000;
-/// Maximum number of full `headers` messages in a row that do not change the chain: as many headers
-/// as [`MAX_BRANCH`].
+/// Maximum number of full `headers` messages in a row that do not change the chain. This number of
+/// full messages contains [`MAX_BRANCH`] headers.
 const MAX_FRUITLESS: u32 = 600;
 /// Limit that replaces [`MAX_FRUITLESS`] if the last header of the message is not above the highest
 /// block that the peer showed before. An honest peer repeats headers only after a reorganisation.
 const MAX_REPEATED: u32 = 10;
 /// Number of messages with known headers after which [`HeaderSync::is_caught_up`] and the other
-/// peers no longer wait for the peer, since it may repeat them for ever. One or two such messages
-/// are usual if another peer was asked for the same headers.
+/// peers no longer wait for the peer, since the peer may repeat known headers for ever. One or two
+/// such messages are usual if another peer was asked for the same headers.
 const MAX_AWAITED: u32 = 3;
 /// Maximum number of messages in a row that connect to no known header: as in Bitcoin Core up to
 /// version 27 (`MAX_NUM_UNCONNECTING_HEADERS_MSGS`).
@@ -44,7 +44,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A connection is ready to a peer that claims to have blocks up to this height.
+    /// A connection to a peer is ready. The peer claims to have blocks up to this height.
     Connected(PeerId, u32),
     /// The connection to the peer has closed.
     Disconnected(PeerId),
@@ -141,15 +141,16 @@ struct Peer {
     highest: u32,
     /// Number of full messages in a row that did not change the chain.
     fruitless: u32,
-    /// Number of messages among `fruitless` that ended with a known header no higher than earlier
-    /// headers of the peer.
+    /// Number of those messages among `fruitless` whose last header was known and not higher than
+    /// earlier headers of the peer.
     repeated: u32,
     /// Number of messages in a row whose first header has an unknown parent.
     unconnected: u32,
     /// Time that the last answer of the peer took.
     took: Duration,
-    /// The time at which a header of the peer was found to be too far ahead of the clock, or at
-    /// which the peer was asked again since. `None` if the last header was not ahead.
+    /// The time at which a header of the peer was found to be too far ahead of the clock. If the
+    /// peer was asked again since then, the time of the last such request. `None` if the last
+    /// header was not ahead.
     ahead: Option<Duration>,
 }
 
@@ -169,7 +170,8 @@ impl Peer {
 
     /// Returns `true` if the peer has sent all headers that it has.
     fn has_told_all(&self) -> bool {
-        // A peer with `done` and `full` has more headers and waits until it may send a branch.
+        // If `done` and `full` are both set, the peer has more headers and waits until it may send
+        // a branch.
         self.done && !self.full && !self.wants && self.asked.is_none()
     }
 
@@ -190,7 +192,7 @@ pub struct HeaderSync {
     timeout: Duration,
     /// The current time, with which the timestamps of headers are compared.
     unix: Duration,
-    /// The time by which waiting is measured.
+    /// The time with which timeouts are measured.
     clock: SteadyClock,
 }
 
@@ -280,8 +282,8 @@ impl HeaderSync {
         actions.push(Action::Disconnect(id, reason));
     }
 
-    /// Handles a block announced by `inv`. A known block shows what the peer has; an unknown one
-    /// makes the peer worth asking.
+    /// Handles a block announced by `inv`. A known block shows that the peer has this block. If the
+    /// block is unknown, the peer will be asked for headers.
     fn announced(&mut self, id: PeerId, hash: BlockHash) -> Option<Action> {
         let peer = self.peers.get_mut(&id)?;
         if self.chain.contains(&hash) {
@@ -405,7 +407,8 @@ impl HeaderSync {
         }
     }
 
-    /// Postpones a peer whose header is too far ahead of the clock. The headers before it are kept.
+    /// Postpones a peer whose header is too far ahead of the clock. The headers before that header
+    /// are kept.
     ///
     /// The peer is not punished, as in Core: the clock may be wrong, and the header becomes valid
     /// later.
@@ -419,8 +422,8 @@ impl HeaderSync {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         peer.answered(false, now);
         (peer.ahead, peer.unconnected) = (Some(now), 0);
-        // The chain has the parent, or the header would have been an orphan. So the peer has shown
-        // the parent, and the next request starts after it.
+        // The chain has the parent; otherwise, the header would have been an orphan. The peer has
+        // therefore shown the parent, and the next request starts after the parent.
         if let Some(header) = header {
             peer.last = Some(header.prev_blockhash);
             actions.push(Action::Shown(id, header.prev_blockhash));
@@ -431,8 +434,8 @@ impl HeaderSync {
     /// a branch in one piece if the branch has more work.
     fn end_branch(&mut self, id: PeerId, now: Duration, actions: &mut Vec<Action>) {
         let Some(branch) = self.take_branch(id) else { return };
-        // The branch is passed in one call, so that the limit on side branches does not stop a
-        // branch with more work.
+        // The branch is passed to the chain in one call, so that the limit on side branches does
+        // not stop a branch with more work.
         match self.chain.accept(&branch, self.unix) {
             Ok(events) => changed(events, actions),
             Err(error) => {
@@ -480,7 +483,7 @@ impl HeaderSync {
         }
         let none_done = self.peers.values().all(|peer| !peer.done);
         // Only one peer at a time is asked for bulk headers: the others would send the same
-        // headers. A peer that sent too many messages without effect does not take this place.
+        // headers. A peer that sent too many messages without effect is not chosen for this.
         let may_lead = |peer: &Peer| (none_done || peer.full) && peer.fruitless <= MAX_AWAITED;
         let mut is_led = self
             .peers
@@ -516,32 +519,32 @@ impl HeaderSync {
     }
 }
 
-/// Builds the block locator for `getheaders`. `last` is the last header that the peer sent, if more
-/// headers follow it.
+/// Builds the block locator for `getheaders`. `last` is the last header that the peer has shown if
+/// the peer has more headers after it, and otherwise `None`.
 fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
     let mut locator = chain.locator();
-    // Start at the block before the tip. A peer that has the tip then answers with the tip and so
-    // shows that it has it.
+    // Start at the block before the tip. A peer that has the tip then answers with the header of
+    // the tip, which shows that the peer has this block.
     if locator.len() > 1 {
         locator.remove(0);
     }
     let Some(last) = last.filter(|last| *last != chain.tip().hash) else { return locator };
     // Insert `last`, so that the peer continues after it. The entries of a locator are far apart at
-    // low heights. So a peer that is far behind, or on a branch that forks off far below, would
-    // otherwise send the same headers again.
+    // low heights. Without `last`, a peer that is far behind, or on a branch that forks off far
+    // below, would send the same headers again.
     let place = match chain.height_of(&last) {
         Some(height) => locator.iter().position(|hash| chain.height_of(hash) <= Some(height)),
         None => Some(0),
     };
     let place = place.unwrap_or(locator.len());
-    // The locator may contain the hash already. A second copy would tell the peer nothing.
+    // The locator may contain the hash already. A second copy of the hash would be useless.
     if locator.get(place) != Some(&last) {
         locator.insert(place, last);
     }
     locator
 }
 
-/// Queues an action for the events, unless nothing changed.
+/// Queues an action that contains the events, unless there are no events.
 fn changed(events: Vec<ChainEvent>, actions: &mut Vec<Action>) {
     if !events.is_empty() {
         actions.push(Action::Changed(events));

@@ -59,12 +59,13 @@ pub(super) struct Hits {
     /// Index of the hits in blocks, by wallet and transaction.
     confirmed: BTreeSet<(WalletId, Txid, BlockHash)>,
     /// Number of events so far: hits, roll-backs and forgotten wallets. The stored state of the
-    /// scan contains this number, so that the next run can ask which hits were lost since.
+    /// scan contains this number, so that the next run can find out from which height on hits were
+    /// lost since then.
     events: u64,
     /// Value of `events` after the journal was replayed at the start.
     replayed: u64,
-    /// Roll-backs, as number of the event and height. The heights strictly ascend: a later
-    /// roll-back to the same or a lower height replaces the earlier ones.
+    /// Roll-backs, each as the number of its event and its height. The heights strictly ascend: a
+    /// later roll-back to the same or a lower height replaces the earlier ones.
     gone: Vec<(u64, u32)>,
     /// Event number at which each wallet was last forgotten.
     forgotten: BTreeMap<WalletId, u64>,
@@ -108,8 +109,8 @@ impl Hits {
             Record::Forgotten(wallet) => self.note_forgotten(&wallet),
             Record::Before(events) => {
                 self.events = events;
-                // The earlier events were dropped when the file was rewritten. Progress noted
-                // before is treated as lost from height 0 on.
+                // The earlier events were dropped when the file was rewritten. Scan progress that
+                // was noted before the last of these events is treated as lost from height 0 on.
                 self.gone = std::vec![(events, 0)];
                 self.forgotten.clear();
             }
@@ -153,8 +154,9 @@ impl Hits {
     /// Records a roll-back to a height as an event.
     fn note_gone(&mut self, height: u32) {
         self.events += 1;
-        // An earlier roll-back to this height or a higher one is redundant now. Whatever progress
-        // was noted before it was also noted before this roll-back, which reaches at least as low.
+        // An earlier roll-back to this height or a higher one is redundant now. This roll-back also
+        // applies to all scan progress that the earlier one applied to, and it reaches at least as
+        // low.
         while self.gone.last().is_some_and(|(_, above)| *above >= height) {
             self.gone.pop();
         }
@@ -168,8 +170,8 @@ impl Hits {
         self.drop_wallet(wallet);
     }
 
-    /// Returns `true` if the wallet was forgotten after the number of events was `events`. Progress
-    /// noted then relies on hits that are gone.
+    /// Returns `true` if the wallet was forgotten after event number `events`. Scan progress that
+    /// was noted at that event relies on deleted hits.
     pub(super) fn forgotten_since(&self, wallet: &WalletId, events: u64) -> bool {
         self.forgotten.get(wallet).is_some_and(|number| *number > events)
     }
@@ -200,17 +202,17 @@ impl Hits {
         self.withdrawn.retain(|key, _| key.wallet != *wallet);
     }
 
-    /// Number of hits, roll-backs and forgotten wallets written so far.
+    /// Number of events written so far: hits, roll-backs and forgotten wallets.
     pub(super) fn events(&self) -> u64 {
         self.events
     }
 
     /// Lowest height from which the scan progress that an earlier run noted at `events` is no
-    /// longer valid, because hits were withdrawn since or lost with the file. `None` if all of it
-    /// is valid.
+    /// longer valid, because hits were withdrawn since then or were lost with the file. `None` if
+    /// all of it is valid.
     pub(super) fn lost_since(&self, events: u64) -> Option<u32> {
-        // The journal has lost events. Later events of this run must not hide this, so the number
-        // at the start decides.
+        // The journal has lost events. Later events of this run must not hide this loss, so
+        // `events` is compared with the number at the start.
         if events > self.replayed {
             return Some(0);
         }
@@ -218,8 +220,8 @@ impl Hits {
         since.map(|(_, height)| height.saturating_add(1)).min()
     }
 
-    /// Lowest height at which a hit is in a block that the chain does not contain. `None` if all
-    /// blocks of hits are in the chain.
+    /// Lowest height of a hit whose block is not in the chain. `None` if the blocks of all hits are
+    /// in the chain.
     pub(super) fn lowest_outside(&self, chain: &HeaderChain) -> Option<u32> {
         let blocks = self.entries.values().filter_map(|entry| Some(entry.hit.place?.block));
         let outside = blocks.filter(|at| chain.hash_at(at.height) != Some(at.hash));
@@ -350,8 +352,8 @@ impl Hits {
         self.records > 1_000 + 4 * (self.entries.len() + self.withdrawn.len())
     }
 
-    /// Returns new contents of the file with the current hits, withdrawals and acknowledgements
-    /// only.
+    /// Returns new contents of the file, without the obsolete hits, withdrawals and
+    /// acknowledgements.
     pub(super) fn rewrite(&mut self) -> Vec<u8> {
         let mut records = std::vec![Record::Before(self.events)];
         for (key, hit) in &self.withdrawn {

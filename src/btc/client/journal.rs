@@ -131,13 +131,15 @@ impl Record<'_> {
     }
 }
 
-/// Appends the kind of the record and the wallet; an empty name if there is none.
+/// Appends the kind of the record and the name of its wallet, or an empty name if the record has no
+/// wallet.
 fn header(kind: u8, wallet: Option<&WalletId>, body: &mut Vec<u8>) {
     body.push(kind);
     push_text(wallet.map_or("", |wallet| &wallet.0), body);
 }
 
-/// Appends the block and the transaction of a key; a block of zeros for an unconfirmed one.
+/// Appends the block and the transaction of a key. For an unconfirmed transaction, the block hash
+/// is all zeros.
 fn encode_key(key: &Key, body: &mut Vec<u8>) {
     push_consensus(&key.block.unwrap_or(BlockHash::all_zeros()), body);
     push_consensus(&key.txid, body);

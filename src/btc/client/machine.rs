@@ -1,5 +1,5 @@
-//! [`LightClient`]: one state machine composed of header sync, a follower (BIP157 or BIP37), the wallets
-//! and the stored files. The client forwards events to these parts and maps their actions.
+//! [`LightClient`]: one state machine composed of header sync, a follower (BIP157 or BIP37), the
+//! wallets and the stored files. The client forwards events to these parts and maps their actions.
 
 use core::time::Duration;
 use std::boxed::Box;
@@ -116,7 +116,7 @@ impl Follower {
     }
 }
 
-/// Progress of the start, from the creation of the client to that of the follower.
+/// Stage of the start, from the creation of the client to the creation of its follower.
 #[derive(Debug)]
 enum Start {
     /// The header chain is not caught up yet. Contains the stored state.
@@ -157,8 +157,8 @@ pub struct LightClient {
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
     clock_reported: bool,
-    /// Time of the caller's clock, with which only the timestamps of headers are compared.
-    /// Everything else uses `clock`, which never goes back.
+    /// Time of the caller's clock, with which only the timestamps of headers are compared. All
+    /// other times come from `clock`, which never goes back.
     unix: Duration,
     clock: SteadyClock,
     actions: Vec<Action>,
@@ -167,9 +167,9 @@ pub struct LightClient {
 impl LightClient {
     /// Creates a client that continues from the files of an earlier run.
     ///
-    /// An incomplete end of the header file is cut off. A state that cannot be used is dropped. An
-    /// update reports each of the two. Unacknowledged hits are delivered again once their wallet is
-    /// added with [`Event::Watch`].
+    /// An incomplete end of the header file is cut off, and a stored state that cannot be used is
+    /// dropped. An update reports each of these two cases. Unacknowledged hits are delivered again
+    /// once their wallet is added with [`Event::Watch`].
     ///
     /// # Errors
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
@@ -318,7 +318,8 @@ impl LightClient {
         self.steps + self.follower.as_ref().map_or(0, Follower::progress)
     }
 
-    /// Returns the services that a peer must offer to be used for more than headers.
+    /// Returns the services that the protocol needs. A peer that lacks one of them is used only for
+    /// headers.
     pub fn services(&self) -> ServiceFlags {
         services(self.config.protocol)
     }
@@ -353,9 +354,9 @@ impl LightClient {
     /// `now` is the [current time](crate#time).
     ///
     /// # Cost
-    /// The most expensive events are a message with a block, whose transactions are hashed and
-    /// compared with everything watched; one with a compact filter, which is matched against all
-    /// scripts; and [`Event::Watch`], which derives the scripts of descriptors.
+    /// There are three expensive kinds of events. A message with a block: its transactions are
+    /// hashed and compared with everything watched. A message with a compact filter: the filter is
+    /// matched against all scripts. [`Event::Watch`]: it derives the scripts of descriptors.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         self.unix = now;
@@ -379,7 +380,7 @@ impl LightClient {
             Event::Forget(id) => self.forget_wallet(&id, now),
             Event::Rescan(from) => {
                 self.changes += 1;
-                // No wallet wants the heights below the first.
+                // No wallet needs a scan of the heights below the first height.
                 let first = self.follower.as_ref().map_or(0, Follower::first);
                 self.follow(follower::Event::Rescan(from.max(first)), now);
             }
@@ -581,8 +582,8 @@ impl LightClient {
         let mut withdrawn = self.hits.roll_back(height, &mut self.journal);
         self.flush_journal();
         withdrawn.retain(|(key, _)| self.wallets.contains(&key.wallet));
-        // Before the follower starts, no update has reported a block. A reorganisation is reported
-        // then only if it withdraws hits of an earlier run, and without its blocks.
+        // Before the follower starts, no update has reported a block. A reorganisation is then
+        // reported only if it withdraws hits of an earlier run, and the update lists no blocks.
         let disconnected = if self.follower.is_some() { disconnected } else { Vec::new() };
         if self.follower.is_some() || !withdrawn.is_empty() {
             self.push_reorganized(None, height, disconnected, withdrawn.len());
@@ -595,8 +596,8 @@ impl LightClient {
         }
     }
 
-    /// Queues the update of a reorganisation whose last common block is at `height`. With `again`,
-    /// the update goes to that wallet only, as a repetition.
+    /// Queues the update of a reorganisation whose last common block is at `height`. If `again`
+    /// names a wallet, the update repeats an earlier update for that wallet only.
     fn push_reorganized(
         &mut self,
         again: Option<&WalletId>,
@@ -692,8 +693,8 @@ impl LightClient {
             // reader nor stored hits.
             if wallet.is_internal() {
                 let Some(at) = hit.place.map(|place| place.block) else { continue };
-                // Another transaction may pay to the same script: only the broadcast one counts as
-                // mined.
+                // Another transaction may pay to the same script. Only the broadcast transaction is
+                // reported as mined.
                 if self.broadcasts.set_mined(&hit.txid, at) {
                     let what = BroadcastNews::Mined(at);
                     news.push((None, false, News::Broadcast { txid: hit.txid, news: what }));
@@ -716,8 +717,8 @@ impl LightClient {
         }
     }
 
-    /// Adds a wallet or further items of one. Delivers its unacknowledged updates of earlier runs
-    /// again. Starts a scan from its birthday if anything is new.
+    /// Adds a wallet, or adds items to a wallet. Delivers the wallet's unacknowledged updates of
+    /// earlier runs again. Starts a scan from the wallet's birthday if anything is new.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         let any = match self.wallets.add(id, wallet, self.headers.chain()) {
@@ -852,8 +853,8 @@ impl LightClient {
     fn begin(&mut self, saved: Option<&Saved>, now: Duration) {
         self.start = Start::Done;
         let first = self.first_wanted();
-        // The chain may differ from the one that the hits were found in, for example if the header
-        // file was cut.
+        // The chain may differ from the chain in which the hits were found, for example if the
+        // header file was cut.
         if let Some(lowest) = self.hits.lowest_outside(self.headers.chain()) {
             self.roll_back(lowest.saturating_sub(1), Vec::new());
         }
@@ -882,7 +883,7 @@ impl LightClient {
             let from = if was_asked && !is_forgotten { advanced } else { since };
             again = again.into_iter().chain(from).min();
         }
-        // No wallet wants heights below `first`.
+        // No wallet needs a scan of heights below `first`.
         let again = again.map(|again| again.max(first));
         let coins: Vec<_> = ids.iter().flat_map(|id| self.coins(id)).collect();
         let used: BTreeSet<_> = coins.iter().flat_map(|(_, s)| self.wallets.labels(s)).collect();
@@ -890,7 +891,8 @@ impl LightClient {
         let follower = if self.config.protocol == Protocol::Bip37 {
             let answered = self.bloom.answered_to(self.headers.chain());
             let kept_first = saved.map_or(first, |saved| saved.first);
-            // The stored progress counts only if it began at or below the first height wanted now.
+            // The stored progress is used only if its scan began at or below the first height that
+            // is wanted now.
             let next = match answered {
                 Some(answered) if saved.is_some() && kept_first <= first => answered + 1,
                 _ => first,
@@ -953,8 +955,8 @@ impl LightClient {
         filter_config(&self.config, first).expect("checked when the client was made")
     }
 
-    /// Returns the lowest height wanted by the configuration or by a wallet. If neither names one,
-    /// only new blocks are wanted, so the tip.
+    /// Returns the lowest height wanted by the configuration or by a wallet. If neither names a
+    /// height, only new blocks are wanted, and the result is the height of the tip.
     fn first_wanted(&self) -> u32 {
         let chain = self.headers.chain();
         let own = self.config.first.map(|first| first.height(chain));
@@ -992,12 +994,12 @@ impl LightClient {
     }
 
     /// Offers a transaction to the peers. An internal wallet watches for the block that contains
-    /// it.
+    /// the transaction.
     fn broadcast(&mut self, tx: Transaction, fee_rate: Option<FeeRate>, now: Duration) {
         let wallet = WalletId::of_broadcast(&tx.compute_txid());
         if self.config.protocol != Protocol::HeadersOnly && !self.wallets.contains(&wallet) {
-            // The block with the transaction is found by one of its output scripts, the first that
-            // the protocol can watch. The birthday is the tip, because the last block may already
+            // The block is found by an output script of the transaction: the first script that the
+            // protocol can watch. The birthday is the tip, because the last block may already
             // contain the transaction.
             let birthday = Birthday::Height(self.chain().tip().height);
             let mut items = tx.output.iter().map(|it| Item::Script(it.script_pubkey.clone()));
@@ -1011,7 +1013,8 @@ impl LightClient {
                 self.watch(&wallet, watches, now);
             }
         }
-        // The limit on broadcasts drops the oldest: nothing needs their internal wallets any more.
+        // The limit on broadcasts drops the oldest broadcasts. Their internal wallets are no longer
+        // needed.
         for dropped in self.broadcasts.add(tx, fee_rate, now) {
             self.forget_wallet(&WalletId::of_broadcast(&dropped), now);
         }
@@ -1139,7 +1142,7 @@ impl LightClient {
             // While the scan advances, the state is written at intervals.
             self.save(now);
         }
-        // At most one report per interval, and none without progress.
+        // There is at most one report per interval, and no report without progress.
         if self.reported.0 != steps && now.saturating_sub(self.reported.1) >= REPORT_EVERY {
             self.outbox.push(None, false, News::Progress(self.progress()));
             self.reported = (steps, now);
@@ -1160,7 +1163,7 @@ fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
     unknown.into_iter().chain(known.max_by_key(|hash| chain.height_of(hash))).collect()
 }
 
-/// Returns the services that a peer must offer for this protocol, beyond headers.
+/// Returns the services that a peer must offer for this protocol. Headers need no services.
 fn services(protocol: Protocol) -> ServiceFlags {
     match protocol {
         Protocol::Bip157 => ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS,

@@ -15,9 +15,9 @@
 //!
 //! # Crash safety
 //! A hit is durable before its update is delivered. The progress of the scan becomes durable only
-//! after the hits that the scan found. A height is [settled](LightClient::settled_to) only while a valid
-//! filter excludes everything watched, or once its block was scanned. The client does not record
-//! this itself: it asks [`FilterSync`](crate::btc::bip157::FilterSync) (BIP157) or
+//! after the hits that the scan found. A height is [settled](LightClient::settled_to) only while a
+//! valid filter excludes everything watched, or after its block was scanned. The client does not
+//! record this itself: it asks [`FilterSync`](crate::btc::bip157::FilterSync) (BIP157) or
 //! [`Session`](crate::btc::bip37::session::Session) (BIP37).
 //!
 //! # Files
@@ -157,9 +157,9 @@ pub struct WalletId(
 );
 
 impl WalletId {
-    /// First character of internal ids. The client gives them to the wallets by which it finds
-    /// broadcast transactions in blocks. A caller's id must not begin with this character, so that
-    /// internal ids and callers' ids never collide.
+    /// First character of internal ids. Internal ids belong to wallets that the client creates to
+    /// find broadcast transactions in blocks. A caller's id must not begin with this character, so
+    /// that internal ids and callers' ids never collide.
     const INTERNAL: char = '\0';
     /// Maximum length of an id in bytes. The journal repeats the id in the record of each hit, so
     /// the limit keeps the journal small.
@@ -347,8 +347,8 @@ pub struct Update {
     pub id: UpdateId,
     /// The wallet that the update concerns; `None` if the update is for all readers.
     pub wallet: Option<WalletId>,
-    /// `true` if the update may repeat an earlier one: one that an earlier run delivered, or one
-    /// that had fewer outputs or inputs of the same hit.
+    /// `true` if the update may repeat an earlier update: an update that an earlier run delivered,
+    /// or an update with fewer outputs or inputs of the same hit.
     pub again: bool,
     /// Content of the update.
     pub news: News,
@@ -390,15 +390,15 @@ pub enum News {
     /// A hit is withdrawn because its block has left the chain. Follows the
     /// [`Reorganized`](Self::Reorganized) that caused it.
     Withdrawn(Box<Hit>),
-    /// Blocks have left the chain. With [`Update::again`], the update repeats only the withdrawals
-    /// of one wallet, for that wallet.
+    /// Blocks have left the chain. If [`Update::again`] is set, the update is for one wallet and
+    /// repeats only the withdrawals of that wallet.
     Reorganized {
         /// Highest block that stayed in the chain.
         fork: BlockAt,
         /// The blocks that left, highest first; empty if they left while no client was running.
         disconnected: Vec<BlockAt>,
-        /// Number of [`Withdrawn`](Self::Withdrawn) updates that follow directly. Fewer follow if a
-        /// wallet is removed in the meantime.
+        /// Number of [`Withdrawn`](Self::Withdrawn) updates that follow directly. Fewer of these
+        /// updates follow if a wallet is removed in the meantime.
         withdrawn: usize,
     },
     /// New grade of a range of blocks: the evidence that they contain nothing for the wallets
@@ -502,7 +502,7 @@ pub struct OwnedSpend {
     /// The item of the wallet that the coin belongs to; `None` if unknown.
     pub owner: Option<Owner>,
     /// `true` if the outpoint is known to belong to the wallet. `false` if the input only contains
-    /// a watched key or script, which anyone who knows it can put into an input.
+    /// a watched key or script: anyone who knows the key or script can put it into an input.
     pub certain: bool,
 }
 
@@ -580,8 +580,9 @@ pub enum Finding {
     /// The chain of headers begins above this height, which is the first height to scan.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::height"))]
     FirstUnknown(u32),
-    /// The filter of the block matches, but no transaction in the block is seen to concern a
-    /// wallet. An input that reveals no script may spend an unknown earlier coin.
+    /// The filter of the block matches, but the client recognises no transaction in the block that
+    /// concerns a wallet. An input that reveals no script may spend a coin that the client does not
+    /// know.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     NoneSeen(BlockAt),
     /// A transaction of 64 bytes in this block was ignored: 64 bytes may also be an inner node of
@@ -593,7 +594,7 @@ pub enum Finding {
         txid: Txid,
     },
     /// BIP37: the limit of stored unconfirmed transactions, this many or 16 MiB, is reached.
-    /// Further ones are ignored until they are in a block.
+    /// Further unconfirmed transactions are ignored until they are in a block.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::limit"))]
     UnconfirmedLimit(usize),
     /// BIP37: this many coins exceed the limit of watched coins, so that their spends are not

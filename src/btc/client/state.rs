@@ -1,8 +1,8 @@
 //! The state file: the progress of a scan. The file contains the state of the filter sync or the
-//! answered blocks, and the items that each wallet was searched for.
+//! answered blocks, and for each wallet the items that the scan searched for.
 //!
-//! The state is one file, so that no part is older than another. Otherwise a filter could count as
-//! asked for a script that was derived only later.
+//! The state is one file, so that no part is older than another. Otherwise, a filter could seem to
+//! have been matched against a script that was derived only later.
 //!
 //! ```text
 //! "CSCS" | version 1 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
@@ -175,7 +175,8 @@ impl Saved {
     }
 }
 
-/// Reads the fields between the version and the checksum, and the protocol and the network magic.
+/// Reads the fields between the version and the checksum. Returns the state, and the protocol and
+/// the network magic.
 fn read(rest: &mut &[u8]) -> Option<(Saved, (u8, [u8; 4]))> {
     let [_, protocol] = take(rest)?;
     let magic = take(rest)?;

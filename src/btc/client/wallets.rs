@@ -1,8 +1,8 @@
 //! The wallets of a client: the items of each wallet, the owner of each script and coin, and the
 //! watched indices of descriptors.
 //!
-//! The owners are kept here. Which scripts and coins are watched in total, and which parts of a
-//! transaction concern them, is decided by [`WatchedItems`], of which the follower has the only one.
+//! This module stores the owners. The follower's [`WatchedItems`] decides which scripts and coins
+//! are watched in total, and which parts of a transaction concern them.
 
 use core::ops::RangeInclusive;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,15 +38,16 @@ pub enum Item {
     /// A public key. Watches the scripts of Bitcoin Core's descriptor `combo`: P2PK and P2PKH, and
     /// for a compressed key P2WPKH and P2SH-P2WPKH too.
     Key(PublicKey),
-    /// A coin. Watches its spend.
+    /// A coin whose spend is watched.
     Coin {
         /// Outpoint of the coin.
         outpoint: OutPoint,
-        /// The script of the coin. BIP157 requires it, since filters contain scripts only.
+        /// The script of the coin. BIP157 requires the script, since filters contain scripts only.
         script: Option<ScriptBuf>,
     },
-    /// An output descriptor without private keys. If it has a wildcard, the indices of the range
-    /// are watched, and as many indices after the last used one as [`Wallet::gap`] states.
+    /// An output descriptor without private keys. If the descriptor has a wildcard, the indices of
+    /// the range are watched. [`Wallet::gap`] states how many indices after the last used index are
+    /// watched.
     Descriptor(String, RangeInclusive<u32>),
 }
 
@@ -97,12 +98,12 @@ impl Birthday {
     }
 }
 
-/// The items that a wallet watches, and since when.
+/// The items that a wallet watches, and the block from which the scan searches for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Wallet {
-    /// The first block to scan. The items are assumed unused before, unless `history` states
-    /// otherwise.
+    /// The first block to scan. Before this block, the items are assumed to be unused, unless
+    /// `history` states otherwise.
     pub birthday: Birthday,
     /// [`History::Unknown`] if the items may have been used before the birthday. BIP157 uses this
     /// history; BIP37 treats every history as unknown.
@@ -130,12 +131,12 @@ impl Wallet {
         })
     }
 
-    /// Returns a hash that identifies the set of items, and the gap if there are descriptors among
-    /// them. The order of the items, repeated items and the birthday do not change the hash.
+    /// Returns a hash that identifies the set of items and, if there are descriptors among them,
+    /// the gap. The order of the items, repeated items and the birthday do not change the hash.
     ///
     /// The client stores the hash to find out after a restart whether a wallet still has the items
-    /// that it was searched for. A program can use it to name what it stores for a wallet. The hash
-    /// is the same in all versions of this crate:
+    /// of the stored scan. A program can use the hash to name the data that it stores for a wallet.
+    /// The hash is the same in all versions of this crate:
     ///
     /// ```text
     /// digest      SHA-256 of: "chainsieve wallet 1" | the hashes of the items
@@ -184,8 +185,8 @@ fn item_digest(item: &Item, gap: u32) -> [u8; 32] {
             engine.input(&[script.is_some().into()]);
             engine.input(script.as_ref().map_or(&[], |script| script.as_bytes()));
         }
-        // The gap counts for descriptors only: a larger one can find transactions that a smaller
-        // one missed.
+        // The hash includes the gap of descriptors only: a scan with a larger gap can find
+        // transactions that a scan with a smaller gap missed.
         Item::Descriptor(text, range) => {
             engine.input(&[3]);
             for number in [*range.start(), *range.end(), gap] {
@@ -300,7 +301,7 @@ fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
             (Protocol::Bip157, Some(script)) if script.is_empty() || script.is_op_return() => {
                 return Err(ItemCause::NotInFilters);
             }
-            // BIP37 matches a coin by its outpoint, so its script may lack a push.
+            // BIP37 matches a coin by its outpoint, so the script of a coin may lack a data push.
             (Protocol::Bip37, Some(script))
                 if outpoint.is_none() && element_of(script).is_none() =>
             {
@@ -453,8 +454,8 @@ impl Wallets {
             let number = u32::try_from(place).unwrap_or(u32::MAX);
             let error = |cause| ItemError { item: place, cause };
             let descriptor = |cause| error(ItemCause::Descriptor(cause));
-            // A known item keeps its number. A larger gap of a known descriptor is new all the
-            // same.
+            // A known item keeps its number. A larger gap of a known descriptor is treated as
+            // something new.
             if let Some(&place) = known.get(&item) {
                 if let Some(Watching { gap: narrower, keychain: Some(keychain), .. }) =
                     entry.items.get_mut(place).filter(|known| known.gap < gap)
@@ -503,21 +504,22 @@ impl Wallets {
         };
         let of_wallet = holders.iter().filter(|known| known.wallet == *id);
         let labels: Vec<_> = of_wallet.map(|known| known.label).collect();
-        // Known with this label, or known already and without a label to add.
+        // Nothing is new in two cases: the wallet has the script or coin with this label already,
+        // or it has the script or coin already and there is no label to add.
         if labels.contains(&label) || !labels.is_empty() && label.is_none() {
             return false;
         }
-        // Owners with a label come first, so that hits name the index of a descriptor rather than
-        // the same script as a separate item.
+        // Owners with a label come first, so that a hit names the index of a descriptor, and not a
+        // separate item with the same script.
         let first = holders.iter().position(|known| known.wallet == *id && known.label.is_none());
         holders.insert(first.unwrap_or(holders.len()), holder);
-        // The follower watches the script already. Only its known hits have to count as uses of the
-        // new label (`take_relabelled`).
+        // The follower watches the script already. The known hits of the script must still be
+        // recorded as uses of the new label (`take_relabelled`).
         if !labels.is_empty() {
             self.relabelled.insert(id.clone());
             return true;
         }
-        // The follower has not yet dropped this script, so it must not do so now.
+        // If the follower was to drop this script, it must keep the script now.
         if let Some(script) = &script {
             self.dropped.remove(script);
         }
@@ -567,8 +569,8 @@ impl Wallets {
         core::mem::take(&mut self.relabelled)
     }
 
-    /// Notes that an index of a keychain is used, and watches the indices that must be ahead of it.
-    /// Returns `true` if any script is new to the follower.
+    /// Notes that an index of a keychain is used, and watches the indices that must now be watched
+    /// after it. Returns `true` if any script is new to the follower.
     pub(super) fn advance(&mut self, used: Label) -> bool {
         // An error is ignored: a descriptor that has derived one index can derive all further ones
         // up to the last.
@@ -583,7 +585,8 @@ impl Wallets {
         keychains.filter_map(|number| next.get(number as usize).copied()).collect()
     }
 
-    /// Derives and watches the indices below these, one for each keychain of the wallet in order.
+    /// Derives and watches all indices below those in `next`, which has one index for each keychain
+    /// of the wallet, in order.
     pub(super) fn derive_to(&mut self, id: &WalletId, next: &[u32]) {
         let Some(entry) = self.entries.get(id) else { return };
         let mut all = std::vec![0; self.keychain_holders.len()];

@@ -16,8 +16,8 @@ const MARK_SPAN: usize = 2016;
 /// Consecutive headers and the sum of their work, searchable by height and by hash.
 #[derive(Clone)]
 pub(super) struct ActiveChain {
-    /// The height of the trusted start. The headers up to this height are the trusted start's and never
-    /// change.
+    /// The height of the trusted start. The headers up to this height come from the trusted start
+    /// and never change.
     start: u32,
     /// The height of the first header in `headers`.
     base: u32,
@@ -77,8 +77,8 @@ impl ActiveChain {
     }
 
     pub(super) fn hash_at(&self, height: u32) -> Option<BlockHash> {
-        // Hashes are not stored: each header contains the hash of its parent, and `tip` is that of
-        // the last.
+        // Hashes are not stored: each header contains the hash of its parent, and `tip` is the hash
+        // of the last header.
         if height == self.tip().height {
             return Some(self.tip);
         }

@@ -1,4 +1,4 @@
-//! The chain of headers: takes headers, returns chain events.
+//! The chain of headers: it takes headers and returns chain events.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -94,7 +94,8 @@ impl HeaderChain {
     ///
     /// Headers that are already known are skipped. The result lists the changes of the active
     /// chain: without a reorganisation, one [`ChainEvent::Connected`] for each new header on the
-    /// tip. Of two branches with the same work, the branch that reached it first stays active.
+    /// tip. Of two branches with the same work, the branch that reached this work first stays
+    /// active.
     ///
     /// # Errors
     /// Returns the first header that is refused, with its index. **The headers before it are added,
@@ -112,8 +113,8 @@ impl HeaderChain {
             .iter()
             .enumerate()
             .try_for_each(|(index, header)| self.take(index, header, now, &mut run, &mut events));
-        // The headers of the last run precede the refused header, so an error of the run comes
-        // first.
+        // The headers of the last run precede the refused header, so an error of the run is
+        // returned first.
         match self.settle(run, &mut events).and(refused) {
             Ok(()) => Ok(events),
             Err((index, cause)) => Err(HeadersError { index, cause, events }),
@@ -151,7 +152,8 @@ impl HeaderChain {
         Ok(())
     }
 
-    /// Moves a run to the active chain if the run ends with more work, else to the side branches.
+    /// Moves a run to the active chain if the run ends with more work than the active chain,
+    /// otherwise to the side branches.
     fn settle(
         &mut self,
         run: Option<Run>,
@@ -197,8 +199,8 @@ impl HeaderChain {
         self.side.trim();
     }
 
-    /// Returns the time and bits of the first block of the period of an active block, which is not
-    /// below the start.
+    /// Returns the time and bits of the first block of the period that contains `height`. The block
+    /// at `height` is in the active chain and not below the start.
     fn period_first(&self, height: u32) -> PeriodFirst {
         let first = self.header_at(height - height % PERIOD);
         let first = first.unwrap_or(&self.trusted_start.period_first);
@@ -210,8 +212,8 @@ impl HeaderChain {
     fn context(&self, hash: &BlockHash) -> Result<Context, HeaderError> {
         let (height, work, first) = match (self.side.get(hash), self.active.height_of(hash)) {
             (Some(side), _) => (side.height, side.work, side.first),
-            // The headers of the trusted start below the start are known, but a branch from there would
-            // leave the trusted block.
+            // Headers of the trusted start below its block are known, but a branch from such a
+            // header would not contain the trusted block.
             (None, Some(height)) => match self.active.start() {
                 start if height < start => {
                     return Err(HeaderError::BelowStart { parent: height, start });
@@ -266,8 +268,8 @@ impl HeaderChain {
         &self.trusted_start
     }
 
-    /// Returns the header at `height` of the active chain, including the trusted start's headers below the
-    /// start.
+    /// Returns the header at `height` of the active chain, including the trusted start's headers
+    /// below the start.
     pub fn header_at(&self, height: u32) -> Option<&Header> {
         self.active.header_at(height)
     }
@@ -278,14 +280,14 @@ impl HeaderChain {
         self.active.headers_from(height)
     }
 
-    /// Returns the hash of the header at `height` of the active chain, including the trusted start's
-    /// headers below the start.
+    /// Returns the hash of the header at `height` of the active chain, including the trusted
+    /// start's headers below the start.
     pub fn hash_at(&self, height: u32) -> Option<BlockHash> {
         self.active.hash_at(height)
     }
 
-    /// Returns the height of an active header with this hash, including the trusted start's headers below
-    /// the start. `None` for headers of side branches.
+    /// Returns the height of an active header with this hash, including the trusted start's headers
+    /// below the start. `None` for headers of side branches.
     pub fn height_of(&self, hash: &BlockHash) -> Option<u32> {
         self.active.height_of(hash)
     }
@@ -307,8 +309,8 @@ impl HeaderChain {
     }
 
     /// Returns the median time of the eleven blocks that end at `height`, in Unix seconds: Core's
-    /// `GetMedianTimePast`. Near genesis, the median covers the fewer blocks that exist. The next
-    /// block's time must be later than this median.
+    /// `GetMedianTimePast`. Near genesis, fewer than eleven blocks exist, and the median covers
+    /// these. The next block's time must be later than this median.
     ///
     /// Returns `None` above the tip and below the start.
     pub fn median_time_past(&self, height: u32) -> Option<u32> {
@@ -348,8 +350,8 @@ impl HeaderChain {
     /// headers, up to the header with hash `stop`.
     ///
     /// The headers start after the first hash of `locator` that is in the active chain, or after
-    /// the lowest header if no hash is. If `locator` is empty, the answer is the header with hash
-    /// `stop` alone, if it is in the active chain.
+    /// the lowest header if none of these hashes is. If `locator` is empty, the answer is the
+    /// header with hash `stop` alone, if it is in the active chain.
     ///
     /// Core disconnects peers whose locator has more than 101 hashes; this check is left to the
     /// caller.

@@ -114,8 +114,8 @@ impl HeaderChain {
         for records in records.chunks(MAX_HEADERS) {
             let headers: Vec<Header> = records.iter().map(header).collect();
             let refused = chain.accept(&headers, Duration::MAX).err();
-            // `accept` also takes headers of side branches and known headers. The file must contain
-            // the active chain alone.
+            // `accept` also accepts headers of side branches and known headers. The file must
+            // contain the active chain alone.
             let taken = headers.iter().zip(chain.headers_from(height + 1));
             let taken = taken.take_while(|(record, header)| record == header).count();
             if taken < headers.len() {
@@ -178,7 +178,8 @@ fn decode_preamble(bytes: &[u8]) -> Result<(HeaderChain, &[u8]), HeaderFileError
         return Err(HeaderFileError::PreambleCut { length: bytes.len(), needed: length });
     };
     let (preamble, sum) = preamble.split_at(length - CHECKSUM_LEN);
-    // Before the fields are used: a damaged field would be reported as an invalid trusted start.
+    // The checksum is tested before the fields are used. Otherwise, a damaged field would be
+    // reported as an invalid trusted start.
     if checksum(preamble) != sum {
         return Err(HeaderFileError::Checksum);
     }
@@ -247,7 +248,7 @@ pub enum HeaderFileError {
         #[source]
         cause: HeaderError,
     },
-    /// A header is valid by itself and does not build on the header before it.
+    /// A header is valid by itself, but it does not build on the header before it.
     #[error("the header at offset {offset} does not build on height {}", height - 1)]
     NotLinked {
         /// The height of the header.

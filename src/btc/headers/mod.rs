@@ -32,13 +32,13 @@
 //!
 //! The limit never blocks a stronger chain that is given in one call: **if the headers of one
 //! [`HeaderChain::accept`] end with more work than the active chain, they become the active chain,
-//! however deep the fork is and however full the side branches are.** A caller that gets the error
+//! however deep the fork is and however full the side branches are.** A caller that gets this error
 //! collects the whole branch and passes it in one call.
 //!
 //! Anyone can mine headers of low work on top of genesis in seconds. Such headers take up room in
 //! the limit and have no other effect. A caller that starts from genesis should compare
 //! [`HeaderChain::work`] with a total work that the network is known to have reached before it
-//! trusts the tip, as Core does with `nMinimumChainWork`. The alternative is to start from an
+//! trusts the tip, as Core does with `nMinimumChainWork`. The alternative is to start from a
 //! [`TrustedStart`].
 //!
 //! # Cost

@@ -56,7 +56,7 @@ pub enum HeaderError {
         /// The required bits, in consensus encoding.
         required: u32,
     },
-    /// The time is not later than the median time of the eleven blocks before.
+    /// The time is not later than the median time of the eleven blocks before this block.
     #[error("time {time} at height {height} is not after the median time {median}")]
     TimeTooOld {
         /// The height of the header.
@@ -113,8 +113,8 @@ pub enum HeaderError {
 /// of the first block of the parent's period. `time` is the time of the next header.
 ///
 /// On the testnets, Core walks back to the last block that was not mined under the 20-minute rule.
-/// This function uses the first block of the period instead: all other blocks of the period have
-/// its bits, or the easiest.
+/// This function uses the first block of the period instead: every other block of the period has
+/// either the same bits as that block or the easiest bits.
 fn required_bits(
     network: Network,
     height: u32,
@@ -136,8 +136,8 @@ fn required_bits(
     // BIP94: the last block of a testnet4 period may have the easiest target, and the new target
     // must not start from that.
     let base = if is_bip94(network) { first.1 } else { last.1 };
-    // Core's timespan can be negative. Core then raises it to the minimum, a quarter of the target
-    // timespan, and so does the function called here.
+    // Core's timespan can be negative. Core then raises the timespan to the minimum, a quarter of
+    // the target timespan. The function called here does the same.
     let timespan = u64::from(last.0.saturating_sub(first.0));
     CompactTarget::from_next_work_required(base, timespan, params)
 }
@@ -147,8 +147,8 @@ fn is_bip94(network: Network) -> bool {
     matches!(network, Network::Testnet4)
 }
 
-/// Returns the lowest version that is not obsolete at `height`: 2, 3 and 4 from the heights where
-/// BIP34, BIP66 and BIP65 were buried.
+/// Returns the lowest version that is not obsolete at `height`: 2, 3 and 4 from the heights at
+/// which BIP34, BIP66 and BIP65 took effect.
 ///
 /// Source: Core's `kernel/chainparams.cpp`. The `Params` of the `bitcoin` crate have older heights
 /// for regtest.
@@ -189,7 +189,7 @@ impl Context {
     /// Creates the context of the block `at`.
     ///
     /// `back` yields the header of `at` and those before it, highest first: eleven headers, or all
-    /// down to genesis. `first` is the first block of the period.
+    /// headers down to genesis. `first` is the first block of the period.
     pub(super) fn new<'a>(
         at: BlockAt,
         work: Work,
@@ -263,7 +263,8 @@ impl Context {
     }
 }
 
-/// Returns the time in the middle; of an even number of times, the later one of the middle two.
+/// Returns the median of the times. For an even number of times, this is the later of the two in
+/// the middle.
 pub(super) fn median(times: &mut [u32]) -> u32 {
     times.sort_unstable();
     times[times.len() / 2]

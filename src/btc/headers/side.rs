@@ -16,8 +16,8 @@ pub(in crate::btc) struct SideHeader {
     pub(in crate::btc) height: u32,
     /// The total work of the header's branch up to and including the header.
     pub(in crate::btc) work: Work,
-    /// Time and bits of the first block of the header's period. Stored here, because the rules for
-    /// a child need it and would otherwise walk back through the period.
+    /// Time and bits of the first block of the header's period. They are stored here because the
+    /// rules for a child need them. Otherwise, a walk back through the period would be needed.
     pub(super) first: PeriodFirst,
 }
 
@@ -71,8 +71,8 @@ impl SideBranches {
         let tips = self.headers.iter().filter(|(hash, _)| !children.contains_key(*hash));
         let mut tips: BinaryHeap<_> =
             tips.map(|(hash, side)| Reverse((side.work, *hash))).collect();
-        // Each call looks at every side header. With a quarter of the room free, a call for each
-        // new header is avoided.
+        // Each call visits every side header. A quarter of the room is freed, so that not every new
+        // header causes a call.
         let kept = self.limit - self.limit / 4;
         while self.headers.len() > kept {
             let Some(Reverse((_, hash))) = tips.pop() else { return };

@@ -18,18 +18,18 @@ const MAX_HEIGHT: u32 = i32::MAX as u32;
 
 /// A trusted block, with the facts about earlier blocks that the rules for later blocks need.
 ///
-/// Nothing proves that a trusted start is right: a caller trusts the source of a trusted start for its height
-/// and its total work as much as for the block itself.
+/// Nothing proves that a trusted start is right: a caller trusts the source of a trusted start for
+/// its height and its total work as much as for the block itself.
 ///
-/// A trusted start whose height is a multiple of 2016 needs eleven headers and the total work. At other
-/// heights, it also needs the first header of the period.
+/// A trusted start whose height is a multiple of 2016 needs eleven headers and the total work. At
+/// other heights, it also needs the first header of the period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TrustedStart {
     /// The height of the trusted block.
     pub height: u32,
-    /// The eleven headers that end with the block's own header, lowest first. Near genesis, all
-    /// headers from genesis on.
+    /// The eleven headers that end with the block's own header, lowest first. Near genesis, these
+    /// are all headers from genesis on.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::consensus_list"))]
     pub headers: Vec<Header>,
     /// The header at the highest multiple of 2016 that is not above `height`. At a multiple of
@@ -83,8 +83,8 @@ impl TrustedStart {
                 return Err(TrustedStartError::PeriodFirst { height, hash, first: first_hash });
             }
         }
-        // Headers that reach down to genesis determine the work exactly. Otherwise the blocks below
-        // them add work.
+        // Headers that reach down to genesis determine the work exactly. Otherwise, the blocks
+        // below these headers add work.
         let sum = sum_of_work(self.headers[0].work(), &self.headers[1..]);
         if self.work < sum || (self.base() == 0) != (self.work == sum) {
             return Err(TrustedStartError::OtherWork { work: self.work, height, sum });

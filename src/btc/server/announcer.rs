@@ -31,7 +31,7 @@ pub(super) struct Announcer {
     version: u64,
     /// The last announced tip, or the tip at the time of the connection.
     tip: BlockHash,
-    /// The last header that the peer was sent.
+    /// The last header that was sent to the peer.
     best_sent: Option<BlockHash>,
     /// `true` if the peer wants blocks announced by `headers` (BIP130).
     send_headers: bool,
@@ -96,7 +96,7 @@ impl Announcer {
         filter: Option<&mut BloomFilter>,
         outbox: &mut Outbox,
     ) -> bool {
-        // One check covers all changes since the last one, so that a slow peer causes no queue.
+        // One check covers all changes since the last check, so that a slow peer causes no queue.
         if mem::replace(&mut self.version, chain.version()) == chain.version() {
             return false;
         }
@@ -126,16 +126,17 @@ impl Announcer {
         }
     }
 
-    /// Returns the headers up to the tip, if the peer wants headers and has the parent of the
-    /// first. `None` if the tip must be announced by `inv`.
+    /// Returns the headers up to the tip, if the peer wants headers and has the parent of the first
+    /// of these headers. `None` if the tip must be announced by `inv`.
     fn headers_to_announce(&self, chain: &ServedChain) -> Option<Vec<Header>> {
         let known = chain.fork_height(self.best_sent.filter(|_| self.send_headers)?)?;
         let headers = chain.headers().headers_from(known.checked_add(1)?);
         (1..=MAX_HEADERS_ANNOUNCED).contains(&headers.len()).then(|| headers.to_vec())
     }
 
-    /// Queues the ids of all transactions of the mempool that the filter matches, or of all without
-    /// a filter. Earlier announcements do not matter (BIP35).
+    /// Queues the ids of all transactions of the mempool that the filter matches. Without a filter,
+    /// queues the ids of all transactions. Transactions that were announced before are included
+    /// (BIP35).
     pub(super) fn name_mempool(
         &mut self,
         chain: &ServedChain,

@@ -19,7 +19,7 @@ pub(super) struct Clock {
     ping: Option<u64>,
     /// Nonce of the next ping.
     next_nonce: u64,
-    /// Since when messages are being written; `None` if none is.
+    /// Time since which messages are being written; `None` if no message is being written.
     busy: Option<Duration>,
 }
 
@@ -46,8 +46,8 @@ impl Clock {
     /// Returns the nonce of a ping to send now, if a ping is due. Only one ping is pending at a
     /// time.
     pub(super) fn take_ping(&mut self, now: Duration) -> Option<u64> {
-        // As in Core, no ping follows an unanswered one: its nonce would replace the one that the
-        // pong must contain.
+        // As in Core, no ping is sent while another ping is unanswered: the new nonce would replace
+        // the nonce that the pong must contain.
         if self.ping.is_some() || now.saturating_sub(self.pinged) <= PING_INTERVAL {
             return None;
         }
@@ -76,7 +76,7 @@ impl Clock {
     /// Checks the timeouts.
     ///
     /// # Errors
-    /// The timeout that has expired. While messages are being written, none expires.
+    /// The timeout that has expired. While messages are being written, no timeout expires.
     pub(super) fn check(&self, is_ready: bool, now: Duration) -> Result<(), Reason> {
         let over = |since: Duration| now.saturating_sub(since) > TIMEOUT_INTERVAL;
         if self.busy.is_some() {

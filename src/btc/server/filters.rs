@@ -15,11 +15,11 @@
 //!
 //! # Blocks that left the chain
 //! A client may ask for a block that a reorganisation has just removed. As Core does, the server
-//! answers for a block off the active chain under two conditions. The node must have validated the
-//! block once, which here means that the store has its filter. The block must also be less than 30
-//! days behind the tip, by time and by work. Older blocks could identify the node, so they are
-//! treated as unknown. The header must be among the side branches of the chain. The answer follows
-//! the branch that ends in the block.
+//! answers for a block off the active chain under three conditions. The header of the block must be
+//! among the side branches of the chain. The node must have validated the block once, which here
+//! means that the store has the filter of the block. The block must also be less than 30 days
+//! behind the tip, by time and by work: older blocks could identify the node, so they are treated
+//! as unknown. The answer follows the branch that ends in the block.
 //!
 //! # Missing filters
 //! While the store still catches up, it may lack a filter of the requested range. The request then
@@ -54,9 +54,9 @@ const STALE_BLOCK_LIMIT: u32 = 4320;
 
 /// The compact filters of a node, by block hash.
 ///
-/// For each block, a store has the filter, its hash and its header, or none of them. A store that
-/// reads from a disk should compare a filter with its hash before returning it, as Core does: a
-/// client treats a wrong filter as a lie.
+/// For each block, a store has the filter, the filter hash and the filter header, or none of the
+/// three. A store that reads from a disk should compare a filter with its hash before returning it,
+/// as Core does: a client treats a wrong filter as a lie.
 pub trait FilterStore {
     /// Returns the encoded basic filter of `block`; `None` if the store lacks it.
     fn filter(&self, block: &BlockHash) -> Option<Vec<u8>>;
@@ -83,9 +83,9 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     /// Returns the answer to `message`; `None` if `message` is no request for compact filters
     /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
     ///
-    /// As in Core, a peer is disconnected for each [`RequestViolation`], and a request is not answered if
-    /// the store lacks a filter. Requests for branches that left the active chain recently are
-    /// answered.
+    /// As in Core, a peer is disconnected for each [`RequestViolation`], and a request is not
+    /// answered if the store lacks a filter. Requests for branches that left the active chain
+    /// recently are answered.
     ///
     /// # Cost
     /// One look-up per block of the range, each with at most two hashes.
@@ -192,9 +192,9 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 }
 
-/// Returns `true` if the work `tip` exceeds the work `block` by at least 30 days of mining, with
-/// `proof` per block. Core's `GetBlockProofEquivalentTime`, with repeated subtraction instead of a
-/// division.
+/// Returns `true` if the work `tip` exceeds the work `block` by at least the work of 30 days of
+/// mining, with the work `proof` per block. This is Core's `GetBlockProofEquivalentTime`, with
+/// repeated subtraction instead of a division.
 fn has_30_days_more_work(tip: Work, block: Work, proof: Work) -> bool {
     if block > tip {
         return false;
@@ -252,7 +252,7 @@ pub enum FilterResponse {
     Disconnect(RequestViolation),
 }
 
-/// An [`FilterResponse`] that sends no messages.
+/// A [`FilterResponse`] that sends no messages.
 enum Refusal {
     Silent { height: u32 },
     Disconnect(RequestViolation),
@@ -309,8 +309,9 @@ impl Reply {
         }
     }
 
-    /// Returns the next message, with the filter read from `store`. `None` at the end, and if the
-    /// store has lost the filter since the request; the reply then ends early.
+    /// Returns the next message, with the filter read from `store`. Returns `None` at the end of
+    /// the reply. Also returns `None` if the store has lost the filter since the request; the reply
+    /// then ends early.
     #[must_use = "a dropped message leaves a gap in the reply"]
     pub fn next_message<S: FilterStore + ?Sized>(&mut self, store: &S) -> Option<NetworkMessage> {
         let blocks = match &mut self.0 {

@@ -19,9 +19,9 @@ pub const MAX_ACCEPTED_WEIGHT: u64 = 400_000;
 
 /// The transactions of a node that are in no block yet.
 ///
-/// There are two sources. The operator adds any transactions, and replaces them as a whole. Peers
-/// add transactions that are bounded and checked as
-/// [`ServedChain::add_transaction`](super::ServedChain::add_transaction) describes.
+/// There are two sources. The operator may add any transactions, and always replaces all of them
+/// together. Peers add transactions too; their limits and checks are described at
+/// [`ServedChain::add_transaction`](super::ServedChain::add_transaction).
 ///
 /// A transaction is *open* if it may still be mined, which means that it may enter a block of the
 /// active chain. The other transactions are kept too. Such a transaction becomes open again if the
@@ -31,8 +31,8 @@ pub struct Mempool {
     /// All transactions, open or not.
     all: BTreeMap<Txid, Entry>,
     wtxids: HashMap<Wtxid, Txid>,
-    /// The open transactions, parents before their children. A filter that grows by the outputs of
-    /// a parent then matches the child after it.
+    /// The open transactions, parents before their children. In this order, a filter that grows by
+    /// the outputs of a parent then matches the child too.
     open: Vec<Txid>,
     /// The txids of `open`, as a set for look-ups.
     is_open: HashSet<Txid>,
@@ -108,8 +108,8 @@ impl Mempool {
         }
     }
 
-    /// Adds a transaction of a peer. The caller has already checked it against the spends of the
-    /// chain. `has_output` returns `true` if the chain has an output.
+    /// Adds a transaction of a peer. The caller has already compared the transaction with the
+    /// spends of the chain. `has_output` returns `true` if the chain has the given output.
     ///
     /// # Errors
     /// [`TransactionError`] if the transaction is known, too heavy, spends an unknown or spent
@@ -129,7 +129,7 @@ impl Mempool {
             return Err(TransactionError::TooHeavy(weight));
         }
         for TxIn { previous_output: outpoint, .. } in &tx.input {
-            // No replacement of transactions (BIP125): the first one stays.
+            // Transactions are not replaced (BIP125): the first one stays.
             if let Some(by) = self.spent.get(outpoint) {
                 return Err(TransactionError::Spent { outpoint: *outpoint, by: *by });
             }
@@ -148,7 +148,8 @@ impl Mempool {
             return Err(TransactionError::Full(self.accepted.count));
         }
         self.spent.extend(tx.input.iter().map(|input| (input.previous_output, txid)));
-        // The parents of the transaction are open already, so that it comes after them.
+        // The parents of the transaction are in the list already, so the transaction comes after
+        // them.
         self.open.push(txid);
         self.is_open.insert(txid);
         self.insert(txid, Entry { tx, is_accepted: true });
@@ -157,8 +158,8 @@ impl Mempool {
 
     fn insert(&mut self, txid: Txid, entry: Entry) {
         let wtxid = entry.tx.compute_wtxid();
-        // The limits apply to transactions of peers only: peers could fill the memory, and the
-        // operator decides on the others.
+        // The limits apply to transactions of peers only: peers could otherwise fill the memory,
+        // but the operator decides on all other transactions.
         if entry.is_accepted {
             self.accepted.add(&entry.tx);
         }
@@ -172,7 +173,7 @@ impl Mempool {
         self.wtxids.insert(wtxid, txid);
     }
 
-    /// Returns `true` if the limits on transactions of peers allow one more.
+    /// Returns `true` if the limits on transactions of peers allow one more transaction.
     fn has_room(&self, tx: &Transaction) -> bool {
         self.accepted.count < MAX_ACCEPTED
             && self.accepted.bytes + tx.total_size() <= MAX_ACCEPTED_BYTES
@@ -203,8 +204,8 @@ impl Mempool {
 
     /// Determines the open transactions from the outputs that the active chain spends.
     ///
-    /// A transaction is open if no block contains it, no block spends one of its inputs, and each
-    /// of its parents in the mempool is open or in a block.
+    /// A transaction is open if no block contains it, no other transaction in a block spends the
+    /// same outputs, and each of its parents in the mempool is open or in a block.
     pub(super) fn settle(&mut self, spent: &HashMap<OutPoint, Txid>) {
         self.open.clear();
         self.is_open.clear();
@@ -212,7 +213,8 @@ impl Mempool {
         let mut lost = HashSet::new();
         let mut visited = HashSet::new();
         for &txid in self.all.keys() {
-            // An explicit stack instead of recursion, since the chain of parents may be long.
+            // This is an explicit stack instead of recursion, since the chain of parents may be
+            // long.
             let mut stack = vec![(txid, false)];
             while let Some((txid, parents_done)) = stack.pop() {
                 let Some(Entry { tx, .. }) = self.all.get(&txid) else { continue };
@@ -233,8 +235,8 @@ impl Mempool {
                 if spenders.clone().flatten().any(|spender| *spender == txid) {
                     continue;
                 }
-                // A coinbase only occurs in its block. The other conditions are a conflict with a
-                // block, and a parent with such a conflict.
+                // A coinbase only occurs in its block. The other conditions test whether the
+                // transaction conflicts with a block, or has a parent with such a conflict.
                 if tx.is_coinbase() || has_lost_parent || spenders.flatten().next().is_some() {
                     lost.insert(txid);
                 } else {

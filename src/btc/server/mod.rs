@@ -7,7 +7,7 @@
 //!
 //! # How to drive it
 //! 1. Call [`Peer::new`] for each incoming connection. The remote side sends the first message.
-//! 2. Pass in each of its messages as [`Event::Message`], except `filterload`, which is
+//! 2. Pass in each message of the peer as [`Event::Message`], except `filterload`, which is
 //!    [`Event::FilterLoad`].
 //! 3. Write the message of [`Action::Send`], then pass in [`Event::Sent`]. The event returns the
 //!    next message, as long as there is one. Each event returns **at most one** `Send`, and none
@@ -17,9 +17,10 @@
 //!    one request is answered completely before the next one is read, so requests cannot
 //!    accumulate.
 //! 5. Pass in [`Event::Tick`] a few times a second. Pass in [`Event::ChainChanged`] after the chain
-//!    or its mempool has changed. Both events check for announcements; the second one avoids the
-//!    delay until the next tick.
-//! 6. On [`Action::Disconnect`], close the connection. The machine returns no further actions.
+//!    or its mempool has changed. On both events, the machine checks for announcements;
+//!    [`Event::ChainChanged`] avoids the delay until the next tick.
+//! 6. On [`Action::Disconnect`], close the connection. After that, the machine returns no further
+//!    actions.
 //!
 //! ```
 //! use core::time::Duration;
@@ -61,8 +62,8 @@
 //! The node requests no blocks and no addresses from its peers. The node knows no addresses to
 //! send. The only punishment for misbehaviour is that the connection is closed.
 //!
-//! Source: Bitcoin Core 28.1, `net_processing.cpp`; each branch that is not obvious names its
-//! function.
+//! Source: Bitcoin Core 28.1, `net_processing.cpp`; a comment names the function at each branch
+//! that is not obvious.
 
 mod announcer;
 mod clock;
@@ -94,15 +95,15 @@ pub use mempool::{
 pub use peer::Peer;
 pub use served_chain::{Added, BlockError, IncomingBlock, ServedChain};
 
-/// Services that a node offers to its peers. By default, it offers Bloom filters and compact
+/// Services that a node offers to its peers. By default, a node offers Bloom filters and compact
 /// filters and accepts no transactions of peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
     /// `true` to serve Bloom filters (BIP37, BIP111) and to list the mempool (BIP35).
     pub bip37: bool,
-    /// `true` to serve compact filters (BIP157). The node serves them only while the chain has all
-    /// its filters.
+    /// `true` to serve compact filters (BIP157). The node serves compact filters only while the
+    /// chain has all its filters.
     pub bip157: bool,
     /// `true` to accept transactions from peers.
     pub accept_transactions: bool,
@@ -147,7 +148,7 @@ pub enum Event {
     Sent,
     /// The chain or its mempool has changed: check for announcements.
     ChainChanged,
-    /// Time has passed: check the timeouts and for announcements.
+    /// Time has passed: check the timeouts, and check for announcements.
     Tick,
 }
 

@@ -17,7 +17,7 @@ const MAX_OFFERS: usize = 5_000;
 /// Maximum number of transactions requested at a time (`net_processing.cpp`,
 /// `MAX_PEER_TX_REQUEST_IN_FLIGHT`).
 const MAX_IN_FLIGHT: usize = 100;
-/// Time after which a request counts as refused (`net_processing.cpp`, `GETDATA_TX_INTERVAL`).
+/// Time after which a request is treated as refused (`net_processing.cpp`, `GETDATA_TX_INTERVAL`).
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The offers of one peer.

@@ -22,7 +22,7 @@ use crate::btc::protocol::MSG_FILTERED_BLOCK;
 pub(super) struct Outbox {
     replies: VecDeque<Reply>,
     /// Last block of a `getblocks` answer that was cut at its limit. When the peer requests this
-    /// block, it is told that more follow.
+    /// block, the peer is told that more blocks follow.
     continue_at: Option<BlockHash>,
 }
 
@@ -130,7 +130,7 @@ impl Outbox {
                 };
                 return Some(transaction(found, *witness));
             }
-            // Core names no missing block in a `notfound`.
+            // Core lists no missing blocks in a `notfound`.
             Wanted::Block { hash, witness } => whole_block(chain.block(hash)?, *witness),
             // Without a loaded filter, Core gives no answer to a request for a filtered block.
             Wanted::Filtered(hash) => {
@@ -142,8 +142,8 @@ impl Outbox {
             }
             Wanted::Unknown => return None,
         };
-        // As with Core's `hashContinue`: the peer has requested the last block that `getblocks`
-        // listed, so an `inv` with the tip tells it to ask again.
+        // This corresponds to Core's `hashContinue`. The peer has requested the last block that
+        // `getblocks` listed, so an `inv` with the tip tells the peer to ask again.
         if let Some(hash) = wanted.block_hash()
             && self.continue_at == Some(hash)
         {
@@ -266,7 +266,7 @@ fn filtered(filter: &mut BloomFilter, block: &Block) -> Option<(NetworkMessage, 
     Some((NetworkMessage::MerkleBlock(message), indices))
 }
 
-/// Returns the next transaction after a merkle block. As in Core, it has no witnesses.
+/// Returns the next transaction after a merkle block. As in Core, the transaction has no witnesses.
 fn next_matched(block: &Block, indices: &mut vec::IntoIter<usize>) -> Option<NetworkMessage> {
     Some(transaction(block.txdata.get(indices.next()?)?, false))
 }

@@ -56,13 +56,13 @@ pub struct Peer {
     config: Config,
     /// The services offered to this peer, fixed when it connects.
     services: ServiceFlags,
-    /// Nonce of the own `version`.
+    /// Nonce of the node's own `version`.
     nonce: u64,
     stage: Stage,
     remote: Remote,
     /// The current time.
     unix: Duration,
-    /// The time by which waiting is measured.
+    /// The time with which timeouts are measured.
     steady: SteadyClock,
     clock: Clock,
     /// The Bloom filter that the peer has loaded.
@@ -77,9 +77,9 @@ pub struct Peer {
 impl Peer {
     /// Creates the state for a peer that connects at `now`.
     ///
-    /// `now` is the [current time](crate#time). `nonce` is random: it is the nonce of the own `version`, and the nonces of pings are the
-    /// numbers after it. A random nonce prevents the peer from answering pings in advance; nothing
-    /// else depends on it.
+    /// `now` is the [current time](crate#time). `nonce` must be random. It is the nonce of the
+    /// node's own `version`, and the nonces of pings are the numbers after it. A random nonce
+    /// prevents the peer from answering pings in advance; nothing else depends on the nonce.
     pub fn new(config: Config, chain: &ServedChain, nonce: u64, now: Duration) -> Self {
         let mut steady = SteadyClock::default();
         let connected = steady.read(now);
@@ -114,7 +114,7 @@ impl Peer {
     }
 
     /// Returns the user agent of the peer's `version`, of at most 256 bytes. The text is untrusted
-    /// and may contain any characters. Empty before `version`.
+    /// and may contain any characters. The text is empty before `version`.
     pub fn user_agent(&self) -> &str {
         &self.remote.user_agent
     }
@@ -130,8 +130,9 @@ impl Peer {
     /// `now` is the [current time](crate#time). `chain` is the node's chain after the event.
     ///
     /// # Cost
-    /// In proportion to the message and to the next message of the answer. A filtered block costs
-    /// its matching against the filter. A change of the chain costs a pass over the mempool.
+    /// The cost is proportional to the sizes of the message and of the next message of the answer.
+    /// A filtered block must be matched against the filter. After a change of the chain, the whole
+    /// mempool is read.
     #[must_use]
     pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -218,8 +219,8 @@ impl Peer {
             if let Some(request) = self.offered.request(chain, witness, now) {
                 return Some(request);
             }
-            // If the chain or the mempool has changed, the loop looks into the outbox again. If
-            // not, there is nothing left to send.
+            // If the chain or the mempool has changed, the loop looks into the outbox again.
+            // Otherwise, there is nothing left to send.
             if !self.announcer.announce(chain, self.filter.as_mut(), &mut self.outbox) {
                 return None;
             }
@@ -272,10 +273,10 @@ impl Peer {
         Ok(())
     }
 
-    /// Creates the own `version`.
+    /// Creates the node's own `version`.
     fn version(&self, chain: &ServedChain) -> VersionMessage {
-        // Unspecified addresses, as in Core: `version` reveals neither the address of the node nor
-        // that of the peer.
+        // The addresses are unspecified, as in Core: `version` reveals neither the address of the
+        // node nor that of the peer.
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         VersionMessage {
             version: PROTOCOL_VERSION,
@@ -356,8 +357,8 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes a transaction of the peer, requested or not, as Core does. A transaction that the
-    /// mempool has is not passed to the caller again.
+    /// Takes a transaction of the peer, requested or not, as Core does. A transaction that is
+    /// already in the mempool is not passed to the caller again.
     fn transaction(&mut self, tx: Transaction, chain: &ServedChain, actions: &mut Vec<Action>) {
         let txid = tx.compute_txid();
         self.offered.delivered(&tx);
@@ -376,7 +377,7 @@ impl Peer {
     }
 
     /// Checks that the service which a message needs is offered. Core disconnects a peer that uses
-    /// a service without the offer (BIP111).
+    /// a service that was not offered (BIP111).
     fn offered(&self, service: ServiceFlags, message: &'static str) -> Result<(), Violation> {
         if self.services.has(service) { Ok(()) } else { Err(Violation::NotOffered(message)) }
     }
@@ -395,7 +396,7 @@ impl Peer {
             return Ok(());
         }
         let headers = match chain.headers().headers_after(locator, *stop_hash) {
-            // The single header of a block that has left the chain.
+            // The peer requests the single header of a block that has left the chain.
             [] if locator.is_empty() => {
                 chain.block(stop_hash).map(|block| block.header).into_iter().collect()
             }

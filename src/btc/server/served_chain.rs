@@ -18,7 +18,7 @@ use crate::btc::headers::{BlockAt, ChainEvent, HeaderChain, HeaderError};
 use crate::btc::protocol::STALE_RELAY_AGE_LIMIT;
 
 /// The blocks that a node serves, with the best chain among them, their compact filters and the
-/// [mempool](Mempool). All connections of a node share one.
+/// [mempool](Mempool). All connections of a node share one such chain.
 ///
 /// The operator of the node adds the blocks, in any order. All blocks stay in memory, so the type
 /// suits tests of wallets and small chains. A block is checked as far as its own bytes allow: proof
@@ -51,7 +51,7 @@ struct Held {
     was_active: bool,
 }
 
-/// A block to add to a [`ServedChain`]. A [`Block`] converts into one.
+/// A block to add to a [`ServedChain`]. A [`Block`] converts into an `IncomingBlock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IncomingBlock {
     /// The block with its transactions.
@@ -76,13 +76,14 @@ pub struct Added {
     pub linked: usize,
     /// Number of blocks that left the active chain.
     pub disconnected: usize,
-    /// Errors of these blocks. A block with [`BlockError::NoFilter`] is still linked.
+    /// Errors of the added block and of the blocks that waited for it. A block with
+    /// [`BlockError::NoFilter`] is still linked.
     pub errors: Vec<BlockError>,
 }
 
 impl ServedChain {
     /// Creates the chain of `network` with its genesis block. The chain has compact filters if
-    /// `with_filters` is `true`; without them, a node does not offer BIP157, whatever
+    /// `with_filters` is `true`; without filters, a node does not offer BIP157, whatever
     /// [`Config::bip157`](super::Config::bip157) states.
     ///
     /// # Cost
@@ -117,12 +118,13 @@ impl ServedChain {
 
     /// Adds a block, and the blocks that waited for it.
     ///
-    /// `now` is the [current time](crate#time). A block whose header is more than two hours ahead of
-    /// `now` is refused. A block whose parent is missing waits for it. A known block changes
-    /// nothing.
+    /// `now` is the [current time](crate#time). A block whose header is more than two hours ahead
+    /// of `now` is refused. A block whose parent is missing waits for its parent. A known block
+    /// changes nothing.
     ///
     /// # Cost
-    /// In proportion to the newly linked blocks. If there are any, also to the mempool.
+    /// The cost is proportional to the newly linked blocks. If any block is linked, the cost is
+    /// also proportional to the size of the mempool.
     pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: Duration) -> Added {
         let mut added = Added::default();
         let mut next = vec![block.into()];
@@ -162,7 +164,7 @@ impl ServedChain {
             Ok(events) => events,
             Err(error) if matches!(error.cause, HeaderError::Orphan { .. }) => {
                 let waiting = self.waiting.entry(header.prev_blockhash).or_default();
-                // A block that is added twice waits once.
+                // A block that is added twice waits only once.
                 if waiting.iter().all(|other| other.block.block_hash() != hash) {
                     waiting.push(incoming);
                 }
@@ -196,8 +198,8 @@ impl ServedChain {
         held.was_active = true;
         self.spent.extend(spends(&held.block));
         let Some(filters) = &mut self.filters else { return };
-        // A filter header depends on the one before. There can be no further filter headers after a
-        // missing filter.
+        // A filter header depends on the filter header before it. There can be no further filter
+        // headers after a missing filter.
         let previous = filters.tip().unwrap_or_else(BlockHash::all_zeros);
         if previous != held.block.header.prev_blockhash {
             return;
@@ -233,7 +235,7 @@ impl ServedChain {
     /// Replaces the transactions of the operator in the mempool. The transactions of peers stay.
     ///
     /// # Cost
-    /// In proportion to the mempool.
+    /// The cost is proportional to the size of the mempool.
     pub fn set_transactions(&mut self, transactions: impl IntoIterator<Item = Arc<Transaction>>) {
         self.mempool.set_given(transactions);
         self.mempool.settle(&self.spent);
@@ -241,7 +243,7 @@ impl ServedChain {
     }
 
     /// Adds a transaction of a peer to the mempool, as [`Action::Accept`](super::Action::Accept)
-    /// requires. The node then announces it to its peers.
+    /// requires. The node then announces the transaction to its peers.
     ///
     /// The checks cover the inputs (each spends an output of a block or of the mempool that nothing
     /// else spends), the weight, and the limits ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)).
@@ -264,8 +266,8 @@ impl ServedChain {
         }
         for input in &tx.input {
             let outpoint = input.previous_output;
-            // The spender in the chain may be this transaction itself: then it is confirmed
-            // already.
+            // The spender in the chain may be this transaction itself: then the transaction is
+            // confirmed already.
             if let Some(&by) = self.spent.get(&outpoint) {
                 let txid = tx.compute_txid();
                 let in_block = TransactionError::InBlock(txid);
@@ -315,9 +317,9 @@ impl ServedChain {
         &self.mempool
     }
 
-    /// Returns a block that a peer may request: one of the active chain, or one that was in it and
-    /// is less than [`STALE_RELAY_AGE_LIMIT`] older than the tip (the time limit of Core's
-    /// `BlockRequestAllowed`). `None` for any other block.
+    /// Returns a block that a peer may request: a block of the active chain, or a block that was in
+    /// this chain and is less than [`STALE_RELAY_AGE_LIMIT`] older than the tip (the time limit of
+    /// Core's `BlockRequestAllowed`). `None` for any other block.
     pub fn block(&self, hash: &BlockHash) -> Option<&Arc<Block>> {
         let held = self.blocks.get(hash)?;
         let tip = self.headers.header_at(self.tip().height)?;

@@ -31,7 +31,8 @@ const MAX_UNCONFIRMED: usize = 1_000;
 #[derive(Debug, Clone)]
 pub(super) struct Coins {
     outputs: BTreeMap<OutPoint, WatchedOutput>,
-    /// At this number of outputs, no further ones are kept except those that the caller adds.
+    /// Once this many outputs are kept, no further outputs are kept except those that the caller
+    /// adds.
     limit: usize,
     unconfirmed: Unconfirmed,
 }
@@ -97,7 +98,7 @@ impl Coins {
         self.unconfirmed.insert(outpoint, script);
     }
 
-    /// Returns the output if it belongs to the wallet, unconfirmed ones included; else `None`.
+    /// Returns the output if it belongs to the wallet, even if it is unconfirmed; otherwise `None`.
     pub(super) fn known(&self, outpoint: &OutPoint) -> Option<Known> {
         match self.outputs.get(outpoint) {
             Some(output) => Some(Known { script: output.script }),
@@ -143,15 +144,15 @@ impl Coins {
             if is_above(output.created) {
                 (output.created, output.value) = (None, None);
             }
-            // The spending block has left the chain: another transaction may spend the output
-            // there.
+            // The spending block has left the chain: on the new branch, another transaction may
+            // spend the output.
             if is_above(output.spent) {
                 output.spent = None;
             }
         }
     }
 
-    /// Keeps all outputs, but removes the heights of creation and spend from `height` on.
+    /// Keeps all outputs, but removes each height of creation or spend that is `height` or above.
     pub(super) fn unconfirm_from(&mut self, height: u32) {
         for output in self.outputs.values_mut() {
             output.created.take_if(|at| *at >= height);

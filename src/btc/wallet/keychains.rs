@@ -18,13 +18,13 @@ use crate::btc::names::names;
 #[non_exhaustive]
 pub enum LookAhead {
     /// Derive after each use, so that the gap always follows the used index. If the initial range
-    /// is larger than the gap, as many indices as in that range follow.
+    /// has more indices than the gap, this larger number of indices follows.
     ///
     /// For BIP37: a node filters a block by the scripts that it has at the time of the request, so
-    /// the coming scripts are sent as early as possible.
+    /// the next scripts are sent as early as possible.
     Sliding,
-    /// Derive only if fewer indices than the gap follow the used index, and then up to twice the
-    /// gap.
+    /// Derive only if fewer indices than the gap follow the used index. Then derive until twice the
+    /// gap follows.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
     /// steps cost less.
@@ -43,7 +43,7 @@ pub struct Keychain {
     next: u32,
     /// Number of indices in the initial range.
     window: u32,
-    /// Minimum number of indices to derive after a used one.
+    /// Minimum number of indices to derive after a used index.
     gap: u32,
     is_ranged: bool,
 }
@@ -64,7 +64,7 @@ pub struct KeychainScript {
 
 impl Keychain {
     /// Creates the keychain of `descriptor`. The keychain starts with the indices in `range`, and
-    /// later has at least `gap` indices after each used one.
+    /// later has at least `gap` indices after each used index.
     ///
     /// A descriptor without a wildcard ignores `range`, has one script per alternative and never
     /// advances.
@@ -81,7 +81,7 @@ impl Keychain {
         // Derive one index to find out whether the descriptor can be derived at all.
         descriptor_scripts(descriptor, last..=last)?;
         let is_ranged = is_ranged(descriptor)?;
-        // Without a wildcard, the range is ignored: one index stands for the descriptor.
+        // Without a wildcard, the range is ignored: the descriptor then has only one index.
         let first = if is_ranged { first } else { 0 };
         let window = match last.checked_sub(first) {
             _ if !is_ranged => 1,
@@ -102,7 +102,7 @@ impl Keychain {
     }
 
     /// Returns the end (exclusive) of the indices to derive after this index was used; `None` if
-    /// enough are derived already.
+    /// enough indices are derived already.
     fn end_after(&self, used: u32, look_ahead: LookAhead) -> Option<u32> {
         let (ahead, steps) = match look_ahead {
             LookAhead::Sliding => (self.gap.max(self.window), 1),
@@ -179,8 +179,8 @@ impl Keychains {
         Ok((number, scripts))
     }
 
-    /// Enlarges the gap of a keychain and returns the scripts that must be watched in addition. A
-    /// smaller gap, and an unknown keychain, change nothing.
+    /// Enlarges the gap of a keychain and returns the scripts that must be watched in addition.
+    /// Does nothing if the gap is not larger than before, or if the keychain is unknown.
     ///
     /// # Errors
     /// Returns an error if an index cannot be derived.
@@ -197,8 +197,8 @@ impl Keychains {
             return Ok(Vec::new());
         }
         chain.gap = gap;
-        // The old gap is complete after the last used index, whichever that is. Deriving the
-        // difference therefore completes the new gap.
+        // All indices of the old gap after the last used index are derived already. It is therefore
+        // enough to derive the number of indices by which the gap grows.
         chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
     }
 
@@ -207,18 +207,18 @@ impl Keychains {
         &self.keychains
     }
 
-    /// Returns the next index to derive of each keychain. Store these indices and pass them to
+    /// Returns for each keychain the next index to derive. Store these indices and pass them to
     /// [`derive_to`](Self::derive_to) when the wallet is loaded again.
     pub fn next_indices(&self) -> Vec<u32> {
         self.keychains.iter().map(|keychain| keychain.next).collect()
     }
 
-    /// Derives the indices below the given ones, one for each keychain in order, and returns the
-    /// new scripts. An index above 2³¹ is treated as 2³¹.
+    /// Derives all indices below the given ones and returns the new scripts. There is one given
+    /// index for each keychain, in order. An index above 2³¹ is treated as 2³¹.
     ///
     /// # Errors
-    /// Returns an error if an index cannot be derived. The keychains before it have advanced, but
-    /// their scripts are lost.
+    /// Returns an error if an index cannot be derived. The keychains before the failed one have
+    /// advanced, but their new scripts are lost.
     pub fn derive_to(&mut self, next: &[u32]) -> Result<Vec<KeychainScript>, DescriptorError> {
         let mut scripts = Vec::new();
         for ((number, keychain), &end) in (0..).zip(&mut self.keychains).zip(next) {

@@ -2,8 +2,9 @@
 //! concern them.
 //!
 //! [`WatchedItems`] stores scripts, keys and coins and compares them exactly, without a filter.
-//! [`WatchedItems::scan`] handles a whole block, after a compact filter has matched. [`WatchedItems::relevance`]
-//! handles a single transaction from a BIP37 peer. Both lead to a [`RelevantTransaction`].
+//! [`WatchedItems::scan`] handles a whole block, after a compact filter has matched.
+//! [`WatchedItems::relevance`] handles a single transaction from a BIP37 peer. Both functions lead
+//! to a [`RelevantTransaction`].
 //!
 //! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors and looks
 //! ahead of the last used index.

@@ -44,7 +44,7 @@ pub struct Place {
 pub struct Relevance {
     /// Outputs that pay to the wallet, in ascending order of `vout`.
     pub received: Vec<Received>,
-    /// Inputs that spend from the wallet or seem to, in ascending order of `vin`.
+    /// Inputs that spend from the wallet, or seem to spend from it, in ascending order of `vin`.
     pub spent: Vec<Spent>,
 }
 
@@ -69,7 +69,7 @@ pub struct Received {
     pub label: Option<Label>,
 }
 
-/// An input that spends from the wallet, or seems to.
+/// An input that spends from the wallet, or seems to spend from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spent {
@@ -81,7 +81,7 @@ pub struct Spent {
     /// index of the script that the output seems to have.
     pub script: Option<usize>,
     /// `true` if the output is known to belong to the wallet. `false` if the input only contains a
-    /// key or script of the wallet, which anyone who knows it can put into an input.
+    /// key or script of the wallet: anyone who knows the key or script can put it into an input.
     pub certain: bool,
 }
 
@@ -96,8 +96,8 @@ pub(super) fn received(scripts: &Scripts, tx: &Transaction) -> Vec<Received> {
     received.collect()
 }
 
-/// Returns the outputs and inputs of a single transaction, outside of a block scan, that concern
-/// the wallet.
+/// Returns the outputs and inputs of a transaction that concern the wallet. This function is for a
+/// single transaction that is not part of a block scan.
 pub(super) fn relevance(scripts: &Scripts, coins: &Coins, tx: &Transaction) -> Relevance {
     let inputs = (0..).zip(&tx.input);
     let spent = inputs.filter_map(|(vin, input)| {
@@ -105,8 +105,9 @@ pub(super) fn relevance(scripts: &Scripts, coins: &Coins, tx: &Transaction) -> R
         if let Some(known) = coins.known(&outpoint) {
             return Some(Spent { vin, outpoint, script: known.script, certain: true });
         }
-        // A P2PKH spend contains the key itself. Scripts that hash to a watched one are not tried:
-        // a node that filters by BIP37 does not match them, so such a spend does not arrive.
+        // A P2PKH spend contains the key itself. Scripts that hash to a watched script are not
+        // tried: a node that filters by BIP37 does not match them, so it does not send such a
+        // spend.
         let script =
             pushes(input.script_sig.as_bytes()).find_map(|data| scripts.index_of_key(data))?;
         Some(Spent { vin, outpoint, script: Some(script), certain: false })

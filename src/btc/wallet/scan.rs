@@ -1,14 +1,14 @@
 //! Scan of a whole block: finds the transactions that concern a wallet.
 //!
-//! A block contains the scripts of the outputs that it creates, but not of the outputs that it
-//! spends. The scan therefore keeps the outputs that it finds, with the index of their script. The
-//! spend of such an output is then recognised in the same block or any later one.
+//! A block contains the scripts of the outputs that it creates, but not the scripts of the outputs
+//! that it spends. The scan therefore keeps the outputs that it finds, with the index of their
+//! script. The spend of such an output is then recognised in the same block or any later one.
 //!
 //! The spend of an unknown output, which was paid before its script was watched, matches the
-//! compact filter but is not certain in the block. If the input contains a key or script that
-//! hashes to a watched one, the spend is reported as not certain. If the input reveals nothing, as
-//! with the key path of taproot, the filter match may be a false positive or a spend of an unknown
-//! output: [`Outcome::NoneSeen`].
+//! compact filter, but the block alone does not prove the spend. If the input contains a key or
+//! script that hashes to a watched script, the spend is reported as not certain. If the input
+//! reveals nothing, as with the key path of taproot, the filter match may be a false positive or a
+//! spend of an unknown output: [`Outcome::NoneSeen`].
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ use crate::btc::names::names;
 pub struct BlockScan {
     /// Transactions that concern the wallet, in the order of the block.
     pub transactions: Vec<RelevantTransaction>,
-    /// Number of inputs that reveal no watched script, but may spend one with
+    /// Number of inputs that reveal no watched script, but may spend a watched script with
     /// [`History::Unknown`](super::History::Unknown).
     pub open_inputs: usize,
     /// Number of outputs that were not kept because the limit is reached, so that their spends will
@@ -57,8 +57,8 @@ pub enum Outcome {
     Relevant,
     /// Certainly no transaction is relevant.
     FalsePositive,
-    /// No transaction is seen to be relevant, but at least one input may spend an unknown output of
-    /// a watched script.
+    /// No transaction is recognised as relevant, but at least one input may spend an unknown output
+    /// of a watched script.
     NoneSeen,
 }
 
@@ -126,20 +126,21 @@ fn candidate(scripts: &Scripts, input: &TxIn) -> Option<usize> {
     found
 }
 
-/// Returns `true` if an input that reveals no watched script may still spend one of unknown
-/// history.
+/// Returns `true` if an input that reveals no watched script may still spend a watched script of
+/// unknown history.
 fn may_spend(scripts: &Scripts, input: &TxIn, witnesses: Witnesses) -> bool {
     // If the block does not commit to witnesses (before segwit) or has lost them, a missing witness
     // proves nothing.
     let is_committed = witnesses == Witnesses::Committed;
-    // With a witness, only a taproot or later spend can hide its script. A wrapped script would be
-    // revealed by the input.
+    // In an input with a witness, only a spend of taproot or of a later witness version can hide
+    // its script. A wrapped script would be revealed by the input.
     if is_committed && !input.witness.is_empty() {
         return scripts.has_unknown(Kind::OtherWitness) && wrapped_script(input).is_none();
     }
     // The spend of a native witness program has an empty scriptSig (BIP141).
     let may_be_native = !is_committed || input.script_sig.is_empty();
-    // A script can stay hidden only in an input of the form that spends this kind of script.
+    // A script can stay hidden only in an input that has the form of a spend of this kind of
+    // script.
     scripts.has_unknown(Kind::Bare)
         || scripts.has_unknown(Kind::OtherWitness) && may_be_native
         || scripts.has_unknown(Kind::WitnessV0) && !is_committed

@@ -70,7 +70,7 @@ impl WatchedScript {
     }
 }
 
-/// The data that the input that spends a script reveals about the script.
+/// Kind of a script, by the data that a spending input reveals about the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// P2PKH or P2SH: the last push of the scriptSig hashes to the hash in the script.
@@ -79,7 +79,7 @@ pub(super) enum Kind {
     WitnessV0,
     /// Taproot or a later witness program: the input may reveal nothing.
     OtherWitness,
-    /// Any other script: the input does not reveal it.
+    /// Any other script: the input does not reveal the script.
     Bare,
 }
 
@@ -124,8 +124,8 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Adds a script on behalf of the caller and returns its index.
     ///
-    /// A known script keeps its index. A new label replaces the old one. The history becomes
-    /// [`History::Complete`] as soon as one call passes that value, and stays so.
+    /// A known script keeps its index. A new label replaces the old one. Once one call has passed
+    /// [`History::Complete`], the history is complete and stays complete.
     pub(super) fn add(
         &mut self,
         script: ScriptBuf,
@@ -139,7 +139,8 @@ impl Scripts {
         index
     }
 
-    /// Adds a key and the scripts that pay to it alone. Returns their indices, P2PKH first.
+    /// Adds a key and the scripts that pay to it alone. Returns the indices of these scripts, P2PKH
+    /// first.
     pub(super) fn add_key(
         &mut self,
         key: &PublicKey,

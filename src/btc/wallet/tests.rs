@@ -69,7 +69,7 @@ fn a_removed_script_leaves_the_others_their_indices() {
         relevance.received.iter().map(|it| (it.vout, it.script)).collect::<Vec<_>>(),
         [(1, 2)]
     );
-    // The coins of the removed script are removed too. Those of other scripts remain.
+    // The coins of the removed script are removed too. The coins of other scripts remain.
     let outputs: Vec<_> = watch.outputs().map(|(outpoint, _)| outpoint.vout).collect();
     assert_eq!(outputs, [1]);
     let spends = tx(&[(coin(1), ScriptBuf::new()), (coin(9), ScriptBuf::new())], &[]);
@@ -219,7 +219,8 @@ mod keychains {
         assert_eq!(keychains.next_indices(), [10]);
     }
 
-    /// No derivation while three indices follow the used one, then up to twice the gap.
+    /// Nothing is derived while three indices follow the used index. Otherwise, indices are derived
+    /// until twice the gap follows.
     #[test]
     fn steps() {
         let mut keychains = keychains(LookAhead::InSteps);
@@ -228,7 +229,7 @@ mod keychains {
         assert_eq!(indices(&keychains.advance(used(2)).unwrap()), [5, 6, 7, 8]);
         assert_eq!(keychains.advance(used(5)), Ok(vec![]));
         assert_eq!(keychains.next_indices(), [9]);
-        // An unknown keychain.
+        // This keychain is unknown.
         assert_eq!(keychains.advance(Label { keychain: 1, index: 0 }), Ok(vec![]));
     }
 

@@ -41,7 +41,8 @@ pub enum WatchItem {
         /// Outpoint of the output.
         outpoint: OutPoint,
         /// Script of the output, if it is known. Payments to the script are then watched too.
-        /// Compact filters find the spend only with the script, since they contain scripts only.
+        /// Compact filters find the spend only if the script is known, since these filters contain
+        /// scripts only.
         script: Option<ScriptBuf>,
     },
 }
@@ -95,8 +96,8 @@ impl WatchedItems {
     /// Adds a script and returns its index, which is the number of different scripts added before
     /// it.
     ///
-    /// A known script keeps its index. A new label replaces the old one. The history becomes
-    /// [`History::Complete`] as soon as one call passes that value, and stays so.
+    /// A known script keeps its index. A new label replaces the old one. Once one call has passed
+    /// [`History::Complete`], the history is complete and stays complete.
     pub fn add_script(
         &mut self,
         script: ScriptBuf,
@@ -189,7 +190,7 @@ impl WatchedItems {
         self.scripts.num_labelled()
     }
 
-    /// Returns the outputs added and found, in the order of their outpoints. Includes spent
+    /// Returns the added and the found outputs, in the order of their outpoints. Includes spent
     /// outputs, but not unconfirmed ones.
     pub fn outputs(&self) -> impl ExactSizeIterator<Item = (&OutPoint, &WatchedOutput)> {
         self.coins.iter()
@@ -215,8 +216,9 @@ impl WatchedItems {
         scan(&self.scripts, &mut self.coins, height, block)
     }
 
-    /// Returns the outputs and inputs of a transaction that concern the wallet. Stores nothing:
-    /// call [`learn`](Self::learn) or [`learn_unconfirmed`](Self::learn_unconfirmed) for that.
+    /// Returns the outputs and inputs of a transaction that concern the wallet. Stores nothing: to
+    /// store the outputs, call [`learn`](Self::learn) or
+    /// [`learn_unconfirmed`](Self::learn_unconfirmed).
     ///
     /// # Cost
     /// One look-up per output, per input, and per push of the scriptSig of an input.
@@ -237,7 +239,7 @@ impl WatchedItems {
             let is_kept = self.coins.keep(outpoint, received.script, received.value, height);
             over_limit += usize::from(!is_kept);
         }
-        // A spend in a block that has left the chain does not count: the output is unspent again.
+        // A spend in a block that has left the chain is ignored: the output is unspent again.
         if let Some(height) = height {
             let certain = relevance.spent.iter().filter(|spent| spent.certain);
             certain.for_each(|spent| self.coins.spend(&spent.outpoint, height));
@@ -263,8 +265,8 @@ impl WatchedItems {
         self.coins.rewind(height);
     }
 
-    /// Removes the heights of creation and spend from `height` on, after a reorganisation. The
-    /// outputs stay watched.
+    /// Removes each height of creation or spend that is `height` or above, after a reorganisation.
+    /// The outputs stay watched.
     ///
     /// For BIP37: an unconfirmed transaction may spend an output whose block left the chain, and a
     /// peer may send it without the transaction that created the output.
@@ -275,8 +277,8 @@ impl WatchedItems {
     /// Removes the outputs that were spent at `height` or below, in blocks too deep to leave the
     /// chain.
     ///
-    /// Do not scan the blocks that created and spent them again: the outputs would then appear as
-    /// unspent, and their spends would not be found.
+    /// Do not scan again the blocks that created and spent these outputs: the outputs would then
+    /// appear as unspent, and their spends would not be found.
     pub fn forget_spent(&mut self, height: u32) {
         self.coins.forget_spent(height);
     }

@@ -1,4 +1,4 @@
-//! The logs of an answer: the block of each, and the errors that show without receipts.
+//! The logs of an answer: the block of each log, and the errors that can be found without receipts.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub(super) struct Answer<'a> {
     placed: Vec<Placed>,
     /// Transaction hashes of blocks, by block number.
     transactions: BTreeMap<u64, Vec<B256>>,
-    /// Number of logs whose transaction hash was compared with nothing.
+    /// Number of logs whose transaction hash was not compared with any transaction.
     unbound: usize,
 }
 
@@ -79,8 +79,8 @@ impl<'a> Answer<'a> {
                 found(Grounds::Answer, FindingKind::OutOfRange { at });
                 continue;
             }
-            // The provider may have resolved a tag to another number. A number in the query leaves
-            // no such choice.
+            // The provider may have resolved a tag to another number. If the query names a number,
+            // the provider has no such choice.
             let outside = |number| {
                 if may_ask_for(question.query, number, &log.block_hash) {
                     FindingKind::BeyondTag { at }
@@ -168,7 +168,7 @@ impl<'a> Answer<'a> {
             }
             let Some(claimed) = log.transaction_hash else { continue };
             // For a log that is in the block the true index is used: a wrong index is reported as
-            // one finding, not as a wrong hash too.
+            // one finding, and not as a wrong hash in addition.
             let index = match existence {
                 Existence::No => continue,
                 Existence::InReceipt(index) => index,
@@ -198,7 +198,7 @@ impl<'a> Answer<'a> {
     /// Removes logs that are equal in block, indices and content, and reports them as duplicates.
     ///
     /// If nodes also return logs outside of receipts, the indices of logs may not be unique. No log
-    /// is removed there.
+    /// is removed in that case.
     fn set_repetitions_aside(&mut self, question: &AuditQuestion<'_>, findings: &mut Vec<Finding>) {
         let logs = self.logs;
         let by_log = |a: &Placed, b: &Placed| {
@@ -247,8 +247,8 @@ fn not_wanted(question: &AuditQuestion<'_>, at: usize, log: &LocatedLog) -> Opti
 /// Finds the blocks of logs on the chain.
 struct Places<'a> {
     chain: &'a LinkedHeaders,
-    /// All blocks by hash. Built only when a log's block number does not lead to its block, since
-    /// this is rare and costs a sort over all blocks.
+    /// All blocks by hash. The list is built only when a log's block number does not lead to its
+    /// block: this is rare, and the list requires a sort of all blocks.
     by_hash: Option<Vec<(B256, u64)>>,
 }
 

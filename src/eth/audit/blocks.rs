@@ -106,7 +106,7 @@ impl Blocks {
         self.set(number, State::PostStateMissing);
     }
 
-    /// Records that the filter of this block lacks bits, against the profile.
+    /// Records that the filter of this block lacks bits, which contradicts the profile.
     pub(super) fn contradict(&mut self, number: u64) {
         self.contradicted.push(number);
     }

@@ -48,9 +48,9 @@ pub(super) fn contradiction(
 /// Comparison of one block's logs with the answer.
 ///
 /// Each log of the answer is paired with at most one log of the block that has the same address,
-/// topics and data. Pairs that also agree in their indices are made first. So a wrong index is
-/// never mistaken for an omission and a forgery. The order of the passes is: equal log index and
-/// transaction index; equal transaction index; equal log index; neither.
+/// topics and data. Logs whose indices agree too are paired first, so that a wrong index is never
+/// mistaken for an omission and a forgery. The order of the passes is: equal log index and
+/// transaction index; equal transaction index; equal log index; neither of the two.
 pub(super) struct Comparison<'c, 'a, 'v> {
     question: &'c AuditQuestion<'a>,
     block: &'c ChainBlock<'c>,
@@ -101,7 +101,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let forged = placed.iter().zip(&pairs).filter(|(_, pair)| pair.is_none());
         let forged = forged.map(|(placed, _)| answer.log(placed.at).transaction_index);
         // If nodes also return logs outside of receipts, a log without a pair is no forgery, and a
-        // pair may be another log with the same content. Then only omissions are reported.
+        // pair may be another log with the same content. In that case, only omissions are reported.
         let accuses = self.scope == ReceiptsScope::EveryLog;
         self.prove(forged.filter(|_| accuses));
         if accuses {
@@ -206,7 +206,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
     /// Reports a log of the answer without a pair: a duplicate or a forgery.
     fn not_there(&self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
         // If the block's log at this index has the same content, another log of the answer is
-        // paired with it: this log repeats that one.
+        // paired with that log, and this log is a repetition.
         let own = self.at(log.log_index).map(|(own, verified)| (own, *verified));
         if let Some((own, verified)) = own
             && *verified.log == log.log
@@ -238,7 +238,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             return None;
         }
         let located = self.located(&self.logs[index]);
-        // A provider that follows the other rules rightly leaves this log out.
+        // A provider that follows the other rules is right to leave this log out.
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }

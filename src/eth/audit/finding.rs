@@ -17,8 +17,8 @@ use chainsieve_lanes::names;
 
 /// A difference between an answer and the complete, correct answer.
 ///
-/// A finding is about a set of logs, relative to a chain. A finding does not show which provider
-/// gave the answer. [`Display`](fmt::Display) writes the finding as one line.
+/// A finding refers to a set of logs and to a chain. A finding does not show which provider gave
+/// the answer. [`Display`](fmt::Display) writes the finding as one line.
 ///
 /// # JSON
 /// `serde` writes one object. Numbers are JSON numbers. Hashes, logs and the nodes of proofs are
@@ -31,7 +31,7 @@ use chainsieve_lanes::names;
 /// | `kind` | the name of the [`FindingKind`], for example `"omitted_log"` |
 /// | the rest | the members that the table of [`FindingKind`] lists for this kind |
 ///
-/// Unknown members are ignored. Reading verifies nothing: use [`OmittedLog::verify`] or
+/// Unknown members are ignored. Reading a finding verifies nothing: use [`OmittedLog::verify`] or
 /// [`ForgedLog::verify`] to verify an omission or a forgery.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
@@ -63,7 +63,8 @@ impl Finding {
                 | FindingKind::Duplicate { .. }
                 | FindingKind::NotMatching { .. }
                 | FindingKind::OutOfRange { .. } => true,
-                // An honest provider can give each of these answers, as their docs explain.
+                // An honest provider can give each of these answers, as the docs of these kinds
+                // explain.
                 FindingKind::BeyondTag { .. }
                 | FindingKind::OtherFork { .. }
                 | FindingKind::ArityDependent { .. }
@@ -72,9 +73,9 @@ impl Finding {
             }
     }
 
-    /// Returns the index in the answer of the log that the finding is about.
+    /// Returns the index in the answer of the log that the finding refers to.
     ///
-    /// Returns `None` if the finding is about no log of the answer, for example for an omission.
+    /// Returns `None` if the finding refers to no log of the answer, for example for an omission.
     pub fn at(&self) -> Option<usize> {
         match &self.kind {
             FindingKind::ForgedLog(forged) => Some(forged.at),
@@ -206,9 +207,9 @@ pub enum FindingKind {
     /// The relation of the header's filter to the block's receipts is not the relation that the
     /// profile states.
     ///
-    /// The finding is about the chain or the choice of the profile, not about the answer. If the
-    /// filter lacks bits, the audit uses no filter in the whole range of blocks for which the
-    /// profile makes this statement.
+    /// The finding concerns the chain or the choice of the profile, not the answer. If the filter
+    /// lacks bits, the audit uses no filter in the whole range of blocks for which the profile
+    /// makes this statement.
     ProfileContradicted {
         /// The relation that the profile states.
         claimed: BloomSoundness,
@@ -252,7 +253,7 @@ pub enum WrongField {
         /// Index of the log in the block.
         actual: u64,
     },
-    /// `transactionHash` is wrong. Checked only if the block's transactions were given.
+    /// `transactionHash` is wrong. The hash is checked only if the block's transactions were given.
     TransactionHash {
         /// Hash of the transaction at the log's index, or `None` if the block has no transaction
         /// with this index.

@@ -1,4 +1,5 @@
-//! Audit of the answer to a log query: decides per block if the answer is complete and correct.
+//! Audit of the answer to a log query: decides for each block whether the answer is complete and
+//! correct.
 //!
 //! An authentic header gives two proofs about its block. A log whose bits are missing in the
 //! header's filter is not in the block. All receipts of the block, verified against the receipts
@@ -15,7 +16,7 @@
 //! contain a match.
 //!
 //! # How to run an audit
-//! 1. Create an [`Audit`] from a [`AuditQuestion`] and the answer, and send [`Event::Begin`].
+//! 1. Create an [`Audit`] from an [`AuditQuestion`] and the answer, and send [`Event::Begin`].
 //! 2. Carry out each [`Action`]. For [`Action::FetchReceipts`] send the receipts as
 //!    [`Event::Receipts`], or give up with [`Event::ReceiptsUnavailable`].
 //! 3. Query the audit for the blocks that are still open ([`open`](Audit::open),
@@ -44,9 +45,9 @@
 //!   are still a complete answer.
 //!
 //! A log marked `removed` claims that its block has left the chain. `eth_getLogs` never returns
-//! such logs: only subscriptions and `eth_getFilterChanges` do. A client that reads such a log
-//! deletes it. So the audit sets the log aside with a [finding](FindingKind::Removed). If the block
-//! is on this chain, the log counts as missing in the answer.
+//! such logs: only subscriptions and `eth_getFilterChanges` return them. A client that reads such a
+//! log deletes it. So the audit reports such a log as a [finding](FindingKind::Removed) and treats
+//! the log as not delivered. If the block is on this chain, the answer lacks the log.
 
 mod answer;
 mod blocks;
@@ -288,8 +289,8 @@ impl<'a> Audit<'a> {
     /// those of the query.
     ///
     /// # Cost
-    /// One scan of the range's filters. Memory for each block that its filter cannot rule out, and
-    /// for each log of the answer.
+    /// Scans the filters of the range once. Needs memory for each block whose filter cannot rule
+    /// out a match, and for each log of the answer.
     pub fn new(question: AuditQuestion<'a>, logs: &'a [LocatedLog]) -> Result<Self, AuditError> {
         Self::begin(question, logs, None)
     }
@@ -319,14 +320,16 @@ impl<'a> Audit<'a> {
         Ok(audit)
     }
 
-    /// Returns the open blocks in ascending order: their receipts are missing and not given up.
+    /// Returns the open blocks in ascending order: their receipts are missing, and the caller has
+    /// not given up.
     pub fn open(&self) -> impl Iterator<Item = BlockRef> {
         self.blocks.open().filter_map(|number| {
             Some(BlockRef { number, hash: self.question.chain.block(number)?.hash })
         })
     }
 
-    /// Returns `true` if the receipts of the block with this hash are missing and not given up.
+    /// Returns `true` if the block with this hash is open: its receipts are missing, and the caller
+    /// has not given up.
     pub fn is_open(&self, block_hash: B256) -> bool {
         self.examined(block_hash).is_some_and(|(_, state)| state == State::Open)
     }
@@ -337,8 +340,8 @@ impl<'a> Audit<'a> {
     /// [`Event::ReceiptsUnavailable`] to give up.
     ///
     /// # Cost
-    /// For receipts: their hashes, and one proof for each receipt with an omitted or forged log.
-    /// Only the findings are kept, not the receipts.
+    /// All receipts are hashed, and one proof is built for each receipt with an omitted or forged
+    /// log. Only the findings are kept, not the receipts.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>) -> Vec<Action> {
         match event {
@@ -400,7 +403,8 @@ impl<'a> Audit<'a> {
         (report, collected, is_whole)
     }
 
-    /// Checks all blocks whose receipts root is that of no receipts, without requesting receipts.
+    /// Checks all blocks whose receipts root is the root of an empty list, without requesting
+    /// receipts.
     fn settle_empty_blocks(&mut self) {
         let empty = BlockReceipts::default();
         let open: Vec<u64> = self.blocks.open().collect();
@@ -428,7 +432,7 @@ impl<'a> Audit<'a> {
                 self.settled(block.number)
             }
             // Before Byzantium the root also covers post-state roots, which many nodes no longer
-            // store. So no other source may be able to send receipts that can be hashed.
+            // store. So it is possible that no source can send receipts that can be hashed.
             Err(error) if error.is_undecidable() && !has_statuses => {
                 self.blocks.miss_post_states(block.number);
                 self.settled(block.number)

@@ -45,8 +45,8 @@ pub struct ForgedLog {
     /// The evidence for the forgery.
     #[serde(flatten)]
     pub forgery: Forgery,
-    /// The block's log with the same log index, if the receipts are known and both logs are of the
-    /// same transaction. The forged log is perhaps an altered copy of it.
+    /// The block's log with the same log index, if the receipts are known and both logs belong to
+    /// the same transaction. The forged log is perhaps an altered copy of that log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead: Option<Log>,
 }
@@ -90,7 +90,7 @@ pub enum EvidenceError {
     #[error("the log does not match the query")]
     NotMatching,
     /// The log matches the query by only one of the rules of geth and alloy. So a provider that
-    /// follows the other rules rightly leaves it out.
+    /// follows the other rules is right to leave the log out.
     #[error("the log matches the query by only one of the rules of geth and alloy")]
     ArityDependent,
     /// The query does not select the log's block.
@@ -98,7 +98,8 @@ pub enum EvidenceError {
     OtherBlock(u64),
     /// The number of equal logs in the answer does not prove the finding.
     ///
-    /// An omission needs fewer logs in the answer than in the receipt; a forgery needs more.
+    /// An omission requires fewer equal logs in the answer than in the receipt; a forgery requires
+    /// more.
     #[error("the answer has {answered} such logs of the transaction, the receipt has {proven}")]
     Answered {
         /// Number of such logs in the answer.
@@ -125,7 +126,7 @@ impl OmittedLog {
     /// authentic. If the query gives its blocks by tags, the caller must also know that the block
     /// is one of the requested blocks.
     ///
-    /// The log is searched in the answer under its transaction index. If the answer has the log
+    /// The answer is searched for the log under its transaction index. If the answer has the log
     /// under another transaction index, the omission is verified too, although the real error is
     /// then the index.
     ///

@@ -43,7 +43,7 @@ impl Verdict {
     }
 }
 
-/// Writes the [name](Verdict::name), and for an undecidable block the reason in words after it.
+/// Writes the [name](Verdict::name). For an undecidable block, also writes the reason in words.
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,7 +71,7 @@ pub enum Undecidable {
     /// are in no receipt.
     ReceiptsNotEveryLog,
     /// The block's filter rules out a match, but another block has proven that filters of this
-    /// chain lack bits, against the profile.
+    /// chain lack bits, which contradicts the profile.
     ProfileContradicted,
 }
 
@@ -236,7 +236,8 @@ impl AuditReport {
         let blocks = length(&self.range);
         let mut counts =
             Counts { blocks, examined: self.examined.len() as u64, ..Counts::default() };
-        // First all blocks whose filters can decide; the examined blocks are subtracted below.
+        // First, all blocks whose filters can decide are counted; the examined blocks are
+        // subtracted below.
         if let Some(anchored) = self.anchored_to {
             let authentic = *self.range.start()..=anchored.min(*self.range.end());
             let unsound = self
@@ -285,8 +286,8 @@ impl AuditReport {
                         return Some((number, why));
                     }
                     Verdict::CheckedByReceipts => next = number.checked_add(1),
-                    // A run of blocks that their filters rule out is skipped in one step, because a
-                    // range may have billions of them.
+                    // A run of blocks whose filters rule out a match is skipped in one step,
+                    // because a range may have billions of them.
                     Verdict::AbsentByBloom => next = self.after_absent(number),
                 }
             }
@@ -421,8 +422,8 @@ impl TryFrom<Wire<'_>> for AuditReport {
         for &Examined { block: BlockRef { number, .. }, verdict } in &*wire.examined {
             let is_next = from.is_some_and(|from| (from..=last).contains(&number));
             let is_anchored = wire.anchored_to.is_some_and(|anchored| number <= anchored);
-            // Filters do not rule out examined blocks. Exactly the blocks above the anchor are
-            // unanchored.
+            // The filter of an examined block never rules out a match. Exactly the blocks above the
+            // anchor are unanchored.
             let is_possible = match verdict {
                 Verdict::AbsentByBloom => false,
                 Verdict::Undecidable(Undecidable::Unanchored) => !is_anchored,

@@ -132,8 +132,8 @@ impl Certificate {
         })
     }
 
-    /// Embeds headers, without a gap from the first queried block to the last, or further to an
-    /// anchor.
+    /// Embeds headers. They must extend without a gap from the first queried block to the last, or
+    /// further to an anchor.
     #[must_use]
     pub fn with_headers<'h>(
         mut self,

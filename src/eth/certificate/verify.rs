@@ -35,7 +35,7 @@ pub struct Trust<'a> {
 
 /// The result of verifying a certificate that nothing contradicts.
 ///
-/// `serde` writes it, but can't read it: store the certificate, and verify it again.
+/// `serde` can write this result, but cannot read it: store the certificate, and verify it again.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[must_use = "a certificate may be without contradiction and yet prove little"]
 #[non_exhaustive]
@@ -66,7 +66,7 @@ impl VerifiedCertificate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The certificate is about another query than the verifier's.
+    /// The query of the certificate is not the verifier's query.
     #[error("the certificate is about another query than the given one")]
     OtherQuery,
     /// The certificate uses other matching rules than the verifier.
@@ -146,7 +146,7 @@ impl Certificate {
         mut receipts: impl FnMut(u64, B256) -> Option<BlockReceipts>,
         result: Option<&[LocatedLog]>,
     ) -> Result<VerifiedCertificate, VerifyError> {
-        // A certificate about another query would be valid, but it would answer the wrong question.
+        // A certificate for another query would be valid, but it would answer the wrong question.
         if *trust.query != self.query {
             return Err(VerifyError::OtherQuery);
         }

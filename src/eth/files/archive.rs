@@ -84,7 +84,8 @@ impl EntryKind {
     }
 }
 
-/// Writes the [name](EntryKind::name), or the number of a type without a name, for example `0x00ff`.
+/// Writes the [name](EntryKind::name), or the number of a type without a name, for example
+/// `0x00ff`.
 impl fmt::Display for EntryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -247,11 +248,11 @@ impl<R: Read> Archive<R> {
         limit: u64,
         out: &mut Vec<u8>,
     ) -> Result<(), FileError> {
-        // Data that does not compress is longer with its frames than without.
+        // Data that cannot be compressed becomes longer, because frames are added.
         let framed = limit.saturating_add(limit / 8).saturating_add(64);
         let bytes = Cursor::new(self.read(head, framed)?);
-        // The decoder is put back only after it was read to its end. Otherwise it would still have
-        // bytes of this entry and return them for the next one.
+        // The decoder is put back only after all its data was read. Otherwise, it would return the
+        // remaining bytes of this entry as bytes of the next entry.
         let mut decoder = match self.decoder.take() {
             Some(mut decoder) => {
                 *decoder.get_mut() = bytes;
@@ -325,9 +326,9 @@ impl<R: Read> Entry<'_, R> {
 
 /// Reads the bodies or the receipts of an archive, each with the number of its block.
 ///
-/// The number is that of the archive's first header, plus the index of the entry among the entries
-/// of its type. The reader does not verify the number: compare the entry with the roots in the
-/// block's header.
+/// The number is the number of the archive's first header, plus the index of the entry among the
+/// entries of its type. The reader does not verify the number: compare the entry with the roots in
+/// the block's header.
 #[derive(Debug)]
 pub struct BlockEntries<R> {
     archive: Archive<R>,

@@ -72,7 +72,7 @@ impl<R: Read> ArchiveHeaders<R> {
 
     /// Compares the index with the headers of its archive, and ends the archive.
     fn index(&mut self, head: Head) -> Result<(), FileError> {
-        // At most five offsets for each block, and three further numbers.
+        // An index has at most five offsets for each block, and three further numbers.
         let bytes = self.archive.read(head, (MAX_COMPONENTS * MAX_BLOCKS as u64 + 3) * 8)?;
         self.check_index(head, &bytes)
             .map_err(|problem| head.wrong(FileProblem::Index(problem)))?;

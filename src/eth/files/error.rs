@@ -222,7 +222,7 @@ pub enum IndexProblem {
         /// Length of the index in bytes.
         length: usize,
     },
-    /// The index has another number of blocks than the archive has headers.
+    /// The number of blocks in the index differs from the number of headers in the archive.
     #[error("it has {counted} blocks, but {read} headers were read")]
     Count {
         /// Number of blocks in the index.
@@ -230,7 +230,7 @@ pub enum IndexProblem {
         /// Number of headers in the archive.
         read: u64,
     },
-    /// The index has another first block than the archive.
+    /// The first block in the index differs from the first block in the archive.
     #[error("it starts at block {indexed}, the first header is that of block {read}")]
     First {
         /// Number of the first block in the index.
@@ -238,7 +238,8 @@ pub enum IndexProblem {
         /// Number of the first block whose header is in the archive.
         read: u64,
     },
-    /// The number of offsets is not that of blocks multiplied by the entries of each block.
+    /// The number of offsets is not the number of blocks multiplied by the number of entries of
+    /// each block.
     #[error("{offsets} offsets for {blocks} blocks with {components} entries each")]
     Offsets {
         /// Number of offsets in the index.
@@ -248,7 +249,7 @@ pub enum IndexProblem {
         /// Number of entries that each block has in the archive.
         components: u64,
     },
-    /// A header is at another offset than the index claims.
+    /// The offset of a header differs from the offset that the index claims.
     #[error("header {header} would be at byte {indexed}, and is at byte {read}")]
     Offset {
         /// Index of the header in the archive, from 0.

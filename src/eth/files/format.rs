@@ -15,10 +15,10 @@ pub(super) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Maximum length of a header in bytes.
 ///
 /// Real headers are far shorter: the extra data has at most 32 bytes on mainnet, and some hundreds
-/// of bytes on other chains. The limit stops a file from claiming a huge header.
+/// of bytes on other chains. The limit keeps a malicious file from claiming a huge header.
 pub const MAX_HEADER: u64 = 64 << 10;
 
-/// Number of bytes that are enough to detect a format, without leading white space.
+/// Number of bytes that are enough to detect a format, if no white space precedes them.
 const ENOUGH: usize = 4;
 
 /// Format of a file of headers or receipts.
@@ -31,8 +31,8 @@ pub enum FileFormat {
     /// Concatenated RLP of headers, or of blocks as `geth export` writes them. The format's name is
     /// `rlp`.
     Rlp,
-    /// JSON objects or strings of hex: in an array, one on each line, or concatenated. The replies
-    /// of a node are accepted too. The format's name is `json`.
+    /// JSON objects or strings of hex. They may be in an array, one on each line, or concatenated.
+    /// The replies of a node are accepted too. The format's name is `json`.
     Json,
     /// Hex with or without `0x`, one header on each line. The format's name is `hex`.
     Hex,
@@ -100,8 +100,8 @@ impl<R: Read> Input<R> {
             if start.len() < wanted || !text.trim_ascii_start().is_empty() {
                 return Err(FileError::new(position, FileProblem::UnknownFormat { first }));
             }
-            // Only white space so far: look further. The loop ends, because at most one buffer of
-            // bytes can be returned.
+            // Only white space was found so far: look at more bytes. The loop ends, because
+            // `peek_at_least` returns at most one buffer of bytes.
             wanted = start.len() + 1;
         }
     }

@@ -16,7 +16,7 @@ use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
 
 /// Maximum number of headers in a batch. Both limits of a batch bound the memory.
 const BATCH_HEADERS: usize = 8192;
-/// A batch with at least this number of bytes gets no further header.
+/// Size in bytes from which on no further header is added to a batch.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Reads the headers of a file, in any of the [formats](FileFormat).
@@ -30,8 +30,8 @@ const BATCH_BYTES: usize = 8 << 20;
 /// transactions, has at most 64 MiB.
 ///
 /// A file may be a concatenation of several archives. The index of each archive is checked against
-/// the headers that were read. The accumulator is not checked, because links by parent hash prove
-/// more.
+/// the headers that were read. The accumulator of an archive is not checked, because links by
+/// parent hash prove more.
 ///
 /// # Examples
 /// ```
@@ -70,13 +70,14 @@ enum Headers<R> {
 
 impl<R: core::fmt::Debug> core::fmt::Debug for Headers<R> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        // The buffered bytes would make the output unreadable.
+        // The fields are left out, because the buffered bytes would make the output unreadable.
         f.write_str("Headers")
     }
 }
 
 impl<R: Read> Headers<R> {
-    /// Appends the RLP of the next header, and returns its position; `None` after the last.
+    /// Appends the RLP of the next header, and returns its position; returns `None` after the last
+    /// header.
     fn next(&mut self, rlp: &mut Vec<u8>) -> Result<Option<Position>, FileError> {
         match self {
             Self::Rlp(headers) => headers.next(rlp),
@@ -140,8 +141,8 @@ impl<R: Read> HeaderReader<R> {
 
     /// Returns the next batch of at least one header, or `None` after the last header.
     ///
-    /// RLP and hex headers are not yet decoded. A malformed header gives an error when the batch is
-    /// read or linked.
+    /// Headers in RLP and hex are not decoded by this function. A malformed header causes an error
+    /// later, when the batch is read or linked.
     ///
     /// # Errors
     /// Returns a [`FileError`] with its position. The preceding headers of the same batch are lost,
@@ -189,7 +190,7 @@ impl<R: Read> FusedIterator for HeaderReader<R> {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderBatch {
     rlp: Vec<u8>,
-    /// Offset in `rlp` of the end of each header, and the header's position in the file.
+    /// For each header, the offset of its end in `rlp`, and its position in the file.
     ends: Vec<(usize, Position)>,
 }
 
@@ -199,7 +200,7 @@ impl HeaderBatch {
         self.ends.len()
     }
 
-    /// Returns `true` if the batch has no header, as is possible after [`trim`](Self::trim).
+    /// Returns `true` if the batch has no header, which is possible after [`trim`](Self::trim).
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -234,7 +235,8 @@ impl HeaderBatch {
 
     /// Links only the first header.
     ///
-    /// This checks that a batch that was linked to a chain of its own extends `chain`.
+    /// Use this function for a batch that is already linked to a chain of its own, to check that
+    /// the batch extends `chain`.
     ///
     /// # Errors
     /// Returns the same errors as [`link`](Self::link).
@@ -242,9 +244,10 @@ impl HeaderBatch {
         self.link_up_to(self.ends.first().map_or(0, |(end, _)| *end), chain)
     }
 
-    /// Drops headers at the start and the end of the batch whose numbers are not in the range.
+    /// Drops the headers outside of a range of block numbers, at the start and the end of the
+    /// batch.
     ///
-    /// Malformed headers stay, so that they give an error when they are read.
+    /// Malformed headers are kept, so that they cause an error when they are read.
     pub fn trim(&mut self, numbers: impl RangeBounds<u64>) {
         if let (Bound::Unbounded, Bound::Unbounded) = (numbers.start_bound(), numbers.end_bound()) {
             return;

@@ -9,9 +9,9 @@ const BUFFER: usize = 256 << 10;
 
 /// A buffered reader over any [`Read`], which counts the bytes that it has read.
 ///
-/// Bytes that are not needed, for example the bodies of an archive when only headers are read, are
-/// read and dropped. If the inner reader can [seek](Self::seekable), they are skipped without being
-/// read.
+/// Unneeded bytes are read and dropped, for example the bodies in an archive when only the headers
+/// are wanted. If the inner reader can [seek](Self::seekable), unneeded bytes are skipped without
+/// being read.
 pub struct Input<R> {
     inner: R,
     buffer: Box<[u8]>,
@@ -23,7 +23,8 @@ pub struct Input<R> {
     offset: u64,
     /// Number of bytes of the whole input, if it is known in advance.
     length: Option<u64>,
-    /// Function that seeks in `inner`. A function pointer, so that `R` need not implement `Seek`.
+    /// Function that seeks in `inner`. It is a function pointer, so that `R` need not implement
+    /// `Seek`.
     seek: Option<fn(&mut R, SeekFrom) -> io::Result<u64>>,
 }
 
@@ -46,14 +47,15 @@ impl<R: Read> Input<R> {
 
     /// Returns the next bytes without consuming them.
     ///
-    /// Returns at least `count` bytes, unless the input ends before or the buffer is smaller.
+    /// Returns fewer than `count` bytes only if the input ends or the buffer is smaller than
+    /// `count`.
     pub(super) fn peek_at_least(&mut self, count: usize) -> Result<&[u8], FileError> {
         let offset = self.offset;
         self.fill(count).map_err(|error| FileError::io(offset, &error))?;
         Ok(&self.buffer[self.start..self.end])
     }
 
-    /// Returns the next bytes without consuming them; empty at the end of the input.
+    /// Returns the next bytes without consuming them, or no bytes at the end of the input.
     pub(super) fn peek(&mut self) -> Result<&[u8], FileError> {
         self.peek_at_least(1)
     }
@@ -114,7 +116,9 @@ impl<R: Read> Input<R> {
 }
 
 impl<R: Read + Seek> Input<R> {
-    /// Creates an input from a reader that can seek, such as a file, at its current position.
+    /// Creates an input from a reader that can seek, such as a file.
+    ///
+    /// The input starts at the reader's current position.
     ///
     /// # Errors
     /// Returns an error if the reader cannot seek, for example a pipe that was opened as a file.

@@ -1,8 +1,8 @@
 //! Reader of headers in JSON.
 //!
-//! Accepted are objects, as `eth_getBlockByNumber` returns them, and strings of hex, as
-//! `debug_getRawHeader` returns them. Objects and strings may be bare, in arrays, or in the replies
-//! of a node.
+//! The reader accepts objects, as `eth_getBlockByNumber` returns them, and strings of hex, as
+//! `debug_getRawHeader` returns them. Objects and strings may stand alone, in arrays, or in the
+//! replies of a node.
 
 use alloc::collections::VecDeque;
 use std::io::Read;
@@ -18,7 +18,7 @@ use super::json_values::{JsonValue, JsonValues};
 use crate::eth::header::{HeaderBuf, HeaderView, JsonHeaderError};
 use crate::eth::json::{Prefix, bytes_with, message};
 
-/// Maximum size of a JSON value in bytes, above that of any block with all its transactions.
+/// Maximum size of a JSON value in bytes: larger than any block with all its transactions.
 const MAX_VALUE: u64 = 64 << 20;
 
 /// Maximum number of characters of a node's error that an error message repeats.
@@ -63,7 +63,7 @@ struct Wrapped<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    /// Present in the messages of a subscription.
+    /// The messages of a subscription have this field.
     #[serde(borrow)]
     params: Option<&'a RawValue>,
     /// The header: RLP in hex, or an object.
@@ -76,7 +76,7 @@ struct Wrapped<'a> {
 /// objects contain headers.
 const MAX_DEPTH: u8 = 4;
 
-/// The headers in a value.
+/// The headers found in a JSON value.
 struct Headers<'v> {
     value: &'v JsonValue,
     found: Vec<Vec<u8>>,
@@ -161,7 +161,7 @@ impl Headers<'_> {
         }
         let bytes = bytes_with(&hex, Prefix::Optional)
             .map_err(|problem| self.wrong(FileProblem::Hex(problem)))?;
-        // Decoded already here, so that the error has the line of the value.
+        // The header is decoded here and not later, so that an error has the line of the value.
         HeaderView::decode(&bytes).map_err(|error| self.wrong(FileProblem::Header(error)))?;
         Ok(bytes)
     }

@@ -41,7 +41,7 @@ enum State {
     Start,
     /// Outside of arrays, between values.
     Between,
-    /// In an array, before a value; the value is optional only directly after `[`.
+    /// In an array, before a value. The value may be missing only directly after `[`.
     Element {
         opened: u64,
         required: bool,
@@ -181,7 +181,7 @@ impl<R: Read> JsonValues<R> {
         }
     }
 
-    /// Adds line breaks to the position; `after` is the number of bytes since the last of them.
+    /// Adds line breaks to the position; `after` is the number of bytes after the last line break.
     fn count(&mut self, lines: u64, after: usize) {
         if lines > 0 {
             self.line += lines;
@@ -189,7 +189,7 @@ impl<R: Read> JsonValues<R> {
         }
     }
 
-    /// Reads the value that starts with the next byte, in `line`.
+    /// Reads the value that starts with the next byte; `line` is the number of its line.
     fn value(&mut self, line: u64) -> Result<String, FileError> {
         let wrong = |problem| FileError::new(Position::Line(line), problem);
         let mut scan = Scan::default();
@@ -198,7 +198,8 @@ impl<R: Read> JsonValues<R> {
             let bytes = self.input.peek()?;
             let (part, ended) = match bytes.iter().position(|&byte| scan.ends_before(byte)) {
                 Some(end) => (&bytes[..end], true),
-                // The end of the text ends a number or a word; any other value is truncated.
+                // A number or a word may end at the end of the text; any other value is truncated
+                // there.
                 None if bytes.is_empty() && scan.may_end() => (bytes, true),
                 None if bytes.is_empty() => return Err(wrong(FileProblem::CutOffJson)),
                 None => (bytes, false),
@@ -270,13 +271,13 @@ impl Scan {
         false
     }
 
-    /// Returns `true` if the value is complete if the text ends here.
+    /// Returns `true` if the value would be complete if the text ended here.
     fn may_end(&self) -> bool {
         matches!(self.at, At::Scalar | At::End)
     }
 }
 
-/// Returns the number of line breaks, and the number of bytes after the last of them.
+/// Returns the number of line breaks, and the number of bytes after the last line break.
 fn lines(bytes: &[u8]) -> (u64, usize) {
     let lines = bytes.iter().map(|&byte| u64::from(byte == b'\n')).sum();
     let last = bytes.iter().rposition(|&byte| byte == b'\n');

@@ -8,8 +8,8 @@ use crate::eth::header::{BlockRef, LinkedHeaders};
 
 #[derive(Debug, Clone)]
 pub(super) struct Anchors {
-    /// Anchors that are compared with linked headers. Anchors in the range of the index are
-    /// compared with the index.
+    /// Anchors that are compared with linked headers. Anchors in the range of the index are not in
+    /// this list, because they are compared with the index.
     linked: Vec<BlockRef>,
     /// Highest anchor that the chain contains.
     held: Option<BlockRef>,
@@ -17,7 +17,7 @@ pub(super) struct Anchors {
 }
 
 impl Anchors {
-    /// Creates the set of anchors; `held` is the highest one that an earlier run found on the
+    /// Creates the set of anchors; `held` is the highest anchor that an earlier run found on the
     /// chain.
     pub(super) fn new(linked: Vec<BlockRef>, held: Option<BlockRef>) -> Self {
         Self { linked, held, is_reported: true }
@@ -27,7 +27,8 @@ impl Anchors {
         &self.linked
     }
 
-    /// Returns the highest anchor that the chain contains: no branch may leave the chain before it.
+    /// Returns the highest anchor that the chain contains: no branch may leave the chain before
+    /// this anchor.
     pub(super) fn held(&self) -> Option<BlockRef> {
         self.held
     }
@@ -66,8 +67,8 @@ impl Anchors {
         Ok(())
     }
 
-    /// Returns the last block that must be linked to prove this block authentic: the lowest anchor
-    /// at or after it, or the block itself if there is no such anchor.
+    /// Returns the number of the last block that must be linked to prove block `number` authentic:
+    /// the lowest anchor at or after that block, or the block itself if there is no such anchor.
     pub(super) fn needed_for(&self, number: u64) -> u64 {
         let above = self.linked.iter().map(|anchor| anchor.number).filter(|&at| at >= number);
         above.min().unwrap_or(number)

@@ -1,4 +1,4 @@
-//! The followed blocks, and the logs known of each.
+//! The followed blocks, and the known logs of each block.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -14,8 +14,8 @@ use crate::eth::log::LocatedLog;
 pub(super) struct Block {
     pub(super) at: BlockRef,
     pub(super) work: Work,
-    /// `true` if an earlier run may have delivered the block and was killed before the
-    /// acknowledgement was stored.
+    /// `true` if an earlier run may have delivered the block, but was killed before it could store
+    /// the acknowledgement.
     pub(super) unsure: bool,
 }
 
@@ -59,14 +59,14 @@ impl Block {
 
 /// The followed blocks in ascending order: first the delivered ones, then the pending ones.
 ///
-/// Each block is the parent of the next. Only in the range of an index, blocks without candidates
-/// are left out.
+/// Each block is the parent of the next one, except in the range of an index, where blocks that are
+/// not candidates are left out.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Blocks {
     all: VecDeque<Block>,
     delivered: usize,
-    /// `true` if blocks before the first were dropped: a reorganisation that deep can't be
-    /// followed.
+    /// `true` if blocks before the first block of `all` were dropped. A reorganisation of dropped
+    /// blocks can't be followed.
     has_dropped: bool,
 }
 
@@ -120,8 +120,8 @@ impl Blocks {
     }
 
     fn index(&self, number: u64) -> Option<usize> {
-        // Fast path: without an index no block is left out, so the position follows from the
-        // number.
+        // Fast path: without an index no block is left out, so the number of a block determines its
+        // position.
         let at = usize::try_from(number.checked_sub(self.first()?.number)?).ok()?;
         if self.all.get(at).is_some_and(|block| block.at.number == number) {
             return Some(at);
@@ -134,7 +134,7 @@ impl Blocks {
     }
 
     /// Marks the first `count` pending blocks as delivered. Keeps `keep` delivered blocks and the
-    /// block before them, which is the ancestor of a branch that replaces all of them.
+    /// block before them, which is the ancestor of a branch that replaces all `keep` blocks.
     pub(super) fn deliver(&mut self, count: usize, keep: usize) {
         for block in self.all.range_mut(self.delivered..).take(count) {
             block.unsure = false;
@@ -151,7 +151,7 @@ impl Blocks {
         self.has_dropped = true;
     }
 
-    /// Drops the blocks before `number`, which must be delivered: they can't be reorganised any
+    /// Drops the delivered blocks before block `number`: these blocks can't be reorganised any
     /// more.
     pub(super) fn finalize(&mut self, number: u64) {
         while self.first().is_some_and(|first| first.number < number) && self.delivered > 1 {
@@ -164,8 +164,8 @@ impl Blocks {
         }
     }
 
-    /// Removes the blocks after `ancestor`, or all blocks if it is `None`. Returns the removed
-    /// blocks that were or may have been delivered, the highest first.
+    /// Removes the blocks after `ancestor`, or all blocks if `ancestor` is `None`. Returns those
+    /// removed blocks that were delivered or may have been delivered, the highest first.
     pub(super) fn cut(&mut self, ancestor: Option<u64>) -> Vec<Block> {
         let kept = ancestor.and_then(|number| self.index(number)).map_or(0, |index| index + 1);
         let delivered = self.delivered;

@@ -32,7 +32,7 @@ pub(super) enum Want {
     Answer(Question),
     /// A newer head of the provider.
     Head,
-    /// Nothing: the last block was delivered.
+    /// No further data: the last block was delivered.
     End,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Want {
 pub(super) enum Batch {
     /// The logs of blocks that a reorganisation removed.
     Reorg,
-    /// The given number of pending blocks, from the first on.
+    /// The first pending blocks; the value is their number.
     Blocks(usize),
 }
 
@@ -57,19 +57,19 @@ pub(super) struct Reorg {
 /// Position of the provider's head relative to the followed chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The last followed block, or a later number.
+    /// The head is the last followed block, or the head's number is higher.
     Ahead,
-    /// An earlier block of the followed chain, or a number before the kept blocks: the provider
-    /// lags.
+    /// The head is an earlier block of the followed chain, or the head's number is below the kept
+    /// blocks: the provider lags.
     Lagging,
-    /// A block of another branch.
+    /// The head is a block of another branch.
     Branch,
 }
 
 /// Headers of another branch, traced back towards the followed chain.
 #[derive(Debug, Clone)]
 struct Branch {
-    /// The next block to request: the parent of the last header.
+    /// The next block to request: the parent of the last received header.
     next: BlockRef,
     /// The received headers, the highest first.
     headers: Vec<HeaderBuf>,
@@ -88,7 +88,8 @@ pub(super) struct Chain {
     /// Highest delivered block of this chain that the provider called finalised.
     finalized: Option<BlockRef>,
     branch: Option<Branch>,
-    /// Number of a block whose receipts can't be had: it may have left the chain.
+    /// Number of a block whose receipts could not be obtained: the block may no longer be on the
+    /// chain.
     doubted: Option<u64>,
     reorg: Option<Reorg>,
     anchors: Anchors,
@@ -156,8 +157,8 @@ impl Chain {
         self.blocks.last().map_or(self.rules.subject.start, |last| last.number.saturating_add(1))
     }
 
-    /// Returns `true` if all requested blocks are delivered and linked to the next anchor, if there
-    /// is one.
+    /// Returns `true` if all requested blocks are delivered, and are linked to the next anchor if
+    /// there is a next anchor.
     pub(super) fn is_at_end(&self) -> bool {
         let Some(to) = self.rules.to else { return false };
         let delivered = self.blocks.last_delivered().map(|last| last.number);
@@ -174,7 +175,7 @@ impl Chain {
         if self.is_at_end() {
             return Want::End;
         }
-        // Request the header that now has the number of the block in doubt.
+        // Request the header that the provider now has at the number of the doubted block.
         if let Some(number) = self.doubted {
             return Want::Answer(Question::Headers(number..=number));
         }
@@ -185,8 +186,8 @@ impl Chain {
         }
         let next = self.next_number();
         let last = self.last_of_interest();
-        // Within the index, only the headers of its candidates are requested: its filters prove
-        // that the other blocks contain no matching log.
+        // In the range of the index, only the headers of the index's candidates are requested: the
+        // filters in the index prove that the other blocks contain no matching log.
         if let Some(indexed) = self.rules.index_to.map(|to| to.min(last)).filter(|&to| next <= to) {
             let last = indexed.min(next.saturating_add(INDEXED - 1));
             return Want::Answer(Question::Candidates(next..=last));
@@ -231,19 +232,19 @@ impl Chain {
         wanted
     }
 
-    /// Takes the provider's head.
+    /// Processes the provider's head.
     pub(super) fn on_head(&mut self, head: BlockRef) -> Seen {
         let Some(last) = self.blocks.last() else {
             self.head = Some(head);
             return Seen::Ahead;
         };
-        // A higher head may be on another branch. Linking its headers will show that.
+        // A higher head may be on another branch. Linking its headers will show whether it is.
         if head.number > last.number || head == last {
             self.head = Some(head);
             return Seen::Ahead;
         }
-        // Blocks before these were dropped or are left out by the index: a head there can't be
-        // compared.
+        // The followed blocks before block `lowest` were dropped, or the index leaves them out. A
+        // head before `lowest` can therefore not be compared.
         let first = self.blocks.first().map_or(0, |first| first.number);
         let lowest = self.rules.index_to.map_or(first, |to| first.max(to));
         if self.blocks.has(head) || head.number < lowest {
@@ -256,10 +257,10 @@ impl Chain {
         Seen::Branch
     }
 
-    /// Takes the block that the provider calls finalised.
+    /// Processes the block that the provider calls finalised.
     pub(super) fn on_finalized(&mut self, point: BlockRef) {
-        // Keep the newest claim, not the highest: a claim that never becomes part of this chain
-        // would otherwise block all later ones.
+        // Keep the newest claim, not the highest: otherwise a claimed block that never becomes part
+        // of this chain would prevent all later claims.
         self.finalized_claim = Some(point);
         self.finalize();
     }
@@ -277,17 +278,19 @@ impl Chain {
 
     /// Processes headers that were requested by number, beginning with the next block.
     pub(super) fn on_headers(&mut self, headers: &[HeaderBuf]) -> Result<(), Refused> {
-        // While a branch is traced back, only headers by hash are needed.
+        // While a branch is traced back, only headers that were requested by hash are needed.
         if self.branch.is_some() {
             return Ok(());
         }
         let Some(first) = headers.first().map(HeaderBuf::view) else { return Ok(()) };
-        // Headers link only to the last block. An answer that starts elsewhere would leave a gap.
+        // The first header must have the next number, because headers are linked only to the last
+        // block.
         if first.number() != self.next_number() {
             let (asked, number) = (self.next_number(), first.number());
             return Err(AnswerError::OtherNumber { asked, found: number }.into());
         }
-        // A header with another parent starts a branch: the provider has reorganised.
+        // If the first header has another parent, the provider has reorganised: trace back its
+        // branch.
         if self.blocks.last().is_some_and(|last| last.hash != first.parent_hash()) {
             let next = BlockRef { number: first.number(), hash: first.hash() };
             self.branch = Some(Branch { next, headers: Vec::new() });
@@ -302,7 +305,7 @@ impl Chain {
         Ok(linked.map_err(AnswerError::Unlinked)?)
     }
 
-    /// Takes a header by hash, which continues a branch.
+    /// Processes a header that was requested by hash and continues a branch.
     pub(super) fn on_header(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let Some(branch) = &mut self.branch else { return Ok(()) };
         let view = header.view();
@@ -314,7 +317,8 @@ impl Chain {
         let parent =
             found.number.checked_sub(1).map(|number| BlockRef { number, hash: view.parent_hash() });
         let first = self.blocks.first().unwrap_or(found);
-        // Nothing was dropped, so a branch that reaches the first block replaces the whole chain.
+        // If no block was dropped, a branch that reaches the first block can replace the whole
+        // chain.
         let can_replace_all = !self.blocks.has_dropped() && found.number <= first.number;
         if parent.is_some_and(|parent| self.blocks.has(parent)) {
             return self.join(parent);
@@ -336,20 +340,20 @@ impl Chain {
         }
     }
 
-    /// Returns `true` if the next requested header is that of the block in doubt.
+    /// Returns `true` if the next requested header is the header of the doubted block.
     pub(super) fn is_in_doubt(&self) -> bool {
         self.doubted.is_some() && self.branch.is_none()
     }
 
-    /// Marks a block whose receipts can't be had as possibly reorganised away.
+    /// Marks a block as possibly reorganised away, because its receipts could not be obtained.
     ///
-    /// Otherwise the follower would wait for these receipts and never see the branch that replaced
-    /// the block.
+    /// Without this mark, the follower would wait for these receipts and never see the branch that
+    /// replaced the block.
     pub(super) fn doubt(&mut self, at: BlockRef) {
         self.doubted = self.blocks.has(at).then_some(at.number);
     }
 
-    /// Takes the header that now has the number of the block in doubt.
+    /// Processes the header that the provider now has at the number of the doubted block.
     pub(super) fn on_check(&mut self, header: &HeaderBuf) -> Result<(), Refused> {
         let found = BlockRef::from(header);
         let asked = self.doubted.take();
@@ -360,18 +364,19 @@ impl Chain {
         self.on_header(header)
     }
 
-    /// Forgets the head and the branch, whose headers can't be had: the provider may have left that
-    /// branch.
+    /// Discards the head and the branch, because the headers of the branch could not be obtained:
+    /// the provider may have left that branch.
     pub(super) fn forget_head(&mut self) {
         self.branch = None;
         self.doubted = None;
         self.head = self.blocks.last();
     }
 
-    /// Switches to the branch, which leaves the chain after `ancestor`.
+    /// Switches to the received branch, whose first block is the child of `ancestor`.
     fn join(&mut self, ancestor: Option<BlockRef>) -> Result<(), Refused> {
         let Some(mut branch) = self.branch.take() else { return Ok(()) };
-        // All blocks up to an anchor are authentic, so no valid branch leaves the chain before it.
+        // All blocks up to an anchor are authentic, so no valid branch leaves the chain before that
+        // anchor.
         if let Some(anchor) = self.anchors.held()
             && ancestor.is_none_or(|ancestor| ancestor.number < anchor.number)
         {
@@ -421,10 +426,11 @@ impl Chain {
         Ok(())
     }
 
-    /// Takes the candidates of the index up to the block `end`, each with its hash in the index.
+    /// Adds the candidates of the index up to the block `end`. Each candidate must have the hash
+    /// that the index stores.
     pub(super) fn on_index(&mut self, candidates: &[HeaderBuf], end: BlockRef) {
-        // Each header alone: the blocks between candidates are left out, so the headers are not
-        // linked.
+        // Link each header alone: the blocks between candidates are left out, so the headers do not
+        // link to each other.
         for header in candidates {
             let mut chain = LinkedHeaders::new();
             if chain.extend(&[header.view()]).is_ok() {
@@ -443,7 +449,7 @@ impl Chain {
         }
     }
 
-    /// Returns `true` if the receipts of a block are needed to know its matching logs.
+    /// Returns `true` if the receipts of a block are needed to find its matching logs.
     fn wants_receipts(&self, block: &ChainBlock<'_>, is_candidate: bool) -> bool {
         let to = self.rules.to.unwrap_or(u64::MAX);
         let proves_absence = self.rules.profile.at(block.number).bloom.proves_absence();
@@ -462,7 +468,7 @@ impl Chain {
         every_log(profile.at(first)) && later.all(every_log)
     }
 
-    /// Takes the receipts of a block; ignores them if the block has left the chain since.
+    /// Processes the receipts of a block, or ignores them if the block is no longer on the chain.
     pub(super) fn on_receipts(
         &mut self,
         at: BlockRef,
@@ -502,8 +508,8 @@ impl Chain {
         if let Some(to) =
             self.rules.index_to.filter(|&to| delivered.is_some_and(|at| at.number >= to))
         {
-            // The index leaves out blocks, so a branch can't be followed in its range: its blocks
-            // count as final.
+            // The index leaves out blocks, so no branch can be followed in the range of the index.
+            // The blocks in this range are therefore treated as final.
             self.blocks.finalize(to);
         }
         self.finalize();

@@ -21,9 +21,9 @@ const VERSION: u32 = 1;
 /// The state of a [`Follower`](super::Follower) that is stored between runs: the queries, the first
 /// block, and the delivered blocks.
 ///
-/// The logs of delivered blocks are kept as far back as a reorganisation can be followed. The
-/// stored format is one JSON object ([`to_json`](Self::to_json)), which `serde` reads and writes
-/// too. The size of the cursor grows with the number of these logs.
+/// The stored format is one JSON object ([`to_json`](Self::to_json)), which `serde` reads and
+/// writes too. The cursor contains the logs of all delivered blocks that a reorganisation can still
+/// remove, so its size grows with the number of these logs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) subject: Subject,
@@ -62,7 +62,7 @@ pub enum CursorError {
     },
 }
 
-/// A cursor in its JSON form, with logs in the form `L`.
+/// A cursor in its JSON form, with logs of the type `L`.
 #[derive(Serialize, Deserialize)]
 struct Wire<L> {
     version: u32,
@@ -95,7 +95,7 @@ impl<'a> WireBlock<&'a LocatedLog> {
     }
 }
 
-/// A log that a cursor is read from: JSON text, or a log that `serde` has read.
+/// A log in a stored cursor: either JSON text, or a log that `serde` has decoded.
 trait StoredLog {
     /// Returns the log, or a description of the problem.
     fn read(self) -> Result<LocatedLog, String>;
@@ -130,8 +130,8 @@ impl<L: StoredLog> WireBlock<L> {
 }
 
 impl Cursor {
-    /// Returns the cursor to store before `upcoming` is delivered, or the current cursor without
-    /// it.
+    /// Returns the cursor to store before the batch `upcoming` is delivered, or the current cursor
+    /// if `upcoming` is `None`.
     pub(super) fn before(chain: &Chain, upcoming: Option<Batch>) -> Self {
         let blocks = chain.blocks();
         let count = match upcoming {

@@ -29,8 +29,8 @@ use crate::eth::log_query::{BlockSelection, BlockTag, LogQuery, Semantics};
 use crate::eth::receipts::BlockReceipts;
 use crate::steady_clock::SteadyClock;
 
-/// Interval for storing progress over blocks without logs. After a restart, blocks since the last
-/// stored cursor are requested again.
+/// Interval at which progress is stored while the delivered blocks contain no logs. After a
+/// restart, blocks since the last stored cursor are requested again.
 const SAVE_AFTER: Duration = Duration::from_secs(2);
 
 /// Reason why a follower cannot start.
@@ -107,9 +107,9 @@ type FoundReceipts<'a> = Result<Option<&'a BlockReceipts>, Failure>;
 pub struct Follower {
     config: Config,
     stage: Stage,
-    /// Cursor of an earlier run, until the start is complete.
+    /// Cursor of an earlier run, kept until the start is complete.
     left: Option<Cursor>,
-    /// First update, until it is delivered.
+    /// First update, kept until it is delivered.
     started: Option<Started>,
     waiting: Waiting,
     pace: Pace,
@@ -126,7 +126,7 @@ pub struct Follower {
     is_unsaved: bool,
     lag_reported: bool,
     clock: SteadyClock,
-    /// Time of the event that is being handled, on `clock`.
+    /// Time of the event that is being handled, as `clock` measures it.
     now: Duration,
     /// Actions collected for the event that is being handled.
     actions: Vec<Action>,
@@ -158,7 +158,8 @@ impl Follower {
             Some(tag) => tag,
         };
         if let Some(cursor) = &cursor {
-            // A cursor of other queries would mix their logs with those of this run.
+            // A cursor of other queries would mix the logs of those queries with the logs of this
+            // run.
             check_subject(&cursor.subject, &config, from)?;
         }
         Ok(Self {
@@ -195,8 +196,8 @@ impl Follower {
 
     /// Returns the time of the next useful [`Event::Tick`]; `None` while another event is awaited.
     ///
-    /// The time is on the clock of `now` in [`handle`](Self::handle). If it has passed, the tick is
-    /// due now.
+    /// The time is on the same clock as `now` in [`handle`](Self::handle). If this time has passed,
+    /// the tick is due now.
     pub fn wake_at(&self) -> Option<Duration> {
         match self.waiting {
             Waiting::Until(at) => Some(self.clock.to_callers(at)),
@@ -211,12 +212,13 @@ impl Follower {
         }
     }
 
-    /// Returns the provider's head; `None` before it is known.
+    /// Returns the provider's head; `None` if the head is not known yet.
     pub fn head(&self) -> Option<BlockRef> {
         self.chain()?.head()
     }
 
-    /// Returns the number of the next header to link; `None` before the start is known.
+    /// Returns the number of the next header to link; `None` while the first block is not known
+    /// yet.
     pub fn next_number(&self) -> Option<u64> {
         Some(self.chain()?.next_number())
     }
@@ -236,12 +238,12 @@ impl Follower {
         self.chain().map_or(0, |chain| chain.examined)
     }
 
-    /// Returns a cursor that counts the unacknowledged update as processed; `None` before the start
-    /// is known.
+    /// Returns a cursor that already records the unacknowledged update as processed; `None` while
+    /// the first block is not known yet.
     ///
     /// This cursor serves callers who store the cursor in the same transaction as their results of
-    /// the update. Call it while carrying out [`Action::Update`], before sending
-    /// [`Event::Acknowledged`], which may produce the next update.
+    /// the update. Call this function while you carry out [`Action::Update`], before you send
+    /// [`Event::Acknowledged`], because that event may produce the next update.
     ///
     /// # Cost
     /// Copies the logs of the kept blocks.
@@ -255,14 +257,15 @@ impl Follower {
         Some(Cursor::before(&chain, None))
     }
 
-    /// Handles an event at the time `now`; returns the actions to carry out, in order.
+    /// Handles an event at the time `now`, and returns the actions, which the caller must carry out
+    /// in their order.
     ///
     /// `now` is the [current time](crate#time).
     /// [`Event::Tick`] must be sent at the time that [`wake_at`](Self::wake_at) returns. After
     /// [`Action::End`], all events are ignored and no action is returned.
     ///
     /// # Cost
-    /// Hashes headers and receipts. A cursor to store copies the logs of the kept blocks.
+    /// Hashes headers and receipts. For each cursor to store, copies the logs of the kept blocks.
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         if self.waiting == Waiting::Ended {
@@ -282,7 +285,7 @@ impl Follower {
             Event::Tick => {}
             Event::Stop => self.end(Ok(())),
             Event::Stored(id) => {
-                // A later id implies that all earlier cursors are durable.
+                // If a later cursor is durable, all earlier cursors are durable, too.
                 if let Waiting::Stored(awaited, delivery) = self.waiting
                     && id >= awaited
                 {
@@ -365,7 +368,8 @@ impl Follower {
                 };
                 self.actions.extend(note.map(Action::Note));
                 if chain.want() == Want::Head {
-                    // Nothing else is pending, so the last failure is over.
+                    // The chain needs only a newer head, so the counters of failures start again at
+                    // 0.
                     self.pace.went_well();
                 }
                 // Ask for the finalised block only when the head has changed, and not too often:
@@ -481,7 +485,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Verifies receipts and takes the logs of the block.
+    /// Verifies the receipts of a block, and extracts the matching logs.
     fn verify(&mut self, at: BlockRef, receipts: FoundReceipts<'_>) -> Result<(), Refused> {
         let Stage::Following(chain) = &mut self.stage else { return Ok(()) };
         match receipts {
@@ -602,7 +606,7 @@ impl Follower {
         }
         let wait = self.pace.wait(self.now);
         self.ask_later(Question::Receipts([at].into()), error, wait);
-        // While waiting, check that the block is still on the provider's chain.
+        // While waiting, check whether the block is still on the provider's chain.
         if let Stage::Following(chain) = &mut self.stage {
             chain.doubt(at);
         }
@@ -654,7 +658,7 @@ impl Follower {
             anchors.hold(anchor);
         }
         for anchor in anchors.linked().to_vec() {
-            // No header will be linked at the number of such an anchor: compare it with the
+            // No header will be linked at the number of this anchor: compare the anchor with the
             // restored blocks.
             if anchor.number < rules.subject.start || Some(anchor.number) <= last {
                 match blocks.get(anchor.number) {
@@ -664,7 +668,8 @@ impl Follower {
                     }
                     // The cursor's chain contains the anchor.
                     Some(_) => anchors.hold(anchor),
-                    // An earlier run found the anchor, and its block has been dropped since.
+                    // An earlier run found the anchor, and the anchor's block has been dropped
+                    // since.
                     None if anchored == Some(anchor) => anchors.hold(anchor),
                     None => self.actions.push(Action::Note(FollowNote::AnchorNotCompared(anchor))),
                 }
@@ -674,7 +679,7 @@ impl Follower {
         self.started = Some(started_update(&chain, start.anchors()));
         self.stage = Stage::Following(Box::new(chain));
         // The resolved first block is stored before the first update. Otherwise a later run would
-        // resolve `latest` to another block and skip the blocks between.
+        // resolve `latest` to another block and skip the blocks between the two.
         if is_first && self.config.stored {
             self.store_before(Delivery::Started);
         } else {
@@ -687,14 +692,16 @@ impl Follower {
     fn follow(&mut self) {
         let Stage::Following(chain) = &mut self.stage else { return };
         let batch = chain.batch();
-        // Removed blocks are delivered first: they must not be reported as authentic.
+        // The removal of blocks is delivered first: otherwise removed blocks could be reported as
+        // authentic.
         if chain.anchors().is_unreported() && batch != Some(Batch::Reorg) {
             return self.deliver(Delivery::Anchored);
         }
         if let Some(batch) = batch {
             let delivery = Delivery::Batch(batch);
-            // Logs must not be delivered before a cursor announces them: after a kill, the next run
-            // could not withdraw them. Blocks without logs need no such cursor.
+            // Logs must not be delivered before a cursor announces them: if the process were then
+            // killed, the next run could not withdraw the logs. Blocks without logs need no such
+            // cursor.
             return if self.config.stored && matters(chain, batch) {
                 self.store_before(delivery);
             } else {
@@ -792,7 +799,8 @@ fn queries_of_json(json: &str, semantics: Semantics) -> Option<Vec<LogQuery>> {
     list.into_iter().map(|query| one(query.get())).collect()
 }
 
-/// Returns an error if the cursor follows another chain, other queries or another first block.
+/// Returns an error if the cursor belongs to another chain, to other queries or to another first
+/// block.
 fn check_subject(left: &Subject, config: &Config, from: BlockTag) -> Result<(), StartError> {
     if left.chain_id != config.chain_id {
         let (cursor, chain) = (left.chain_id, config.chain_id);
@@ -824,8 +832,8 @@ fn started_update(chain: &Chain, anchors: &[BlockRef]) -> Started {
     }
 }
 
-/// Returns `true` if a batch adds or removes logs, so that a cursor must be stored around its
-/// delivery.
+/// Returns `true` if a batch adds or removes logs, so that a cursor must be stored before and after
+/// its delivery.
 fn matters(chain: &Chain, batch: Batch) -> bool {
     match batch {
         Batch::Reorg => true,

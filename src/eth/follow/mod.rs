@@ -1,33 +1,34 @@
-//! Follows the logs of a query, past and live, proven by receipts: one machine without sockets,
-//! clock and files.
+//! Follows the past and the new logs of a query, and proves them by receipts: a state machine
+//! without sockets, clock or files.
 //!
-//! A [`Follower`] starts at a block, processes the past, and then follows the chain's head. Each
-//! header must be the child of the preceding one. A block whose filter rules out a match is
-//! skipped. Of each other block, all receipts are requested, checked against the header's receipts
-//! root, and searched for logs. The provider is never asked for logs, so a delivered log is as
-//! trustworthy as the chain of headers. That chain is only the provider's claim, except up to an
-//! [anchor](Config::anchors). On some chains nodes return logs that no receipt contains;
-//! [`NextBlocks::every_log`] is `false` for such blocks.
+//! A [`Follower`] starts at a block, processes the past blocks, and then follows the chain's head.
+//! Each header must be the child of the preceding one. A block whose filter rules out a match is
+//! skipped. For every other block, all receipts are requested, checked against the header's
+//! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
+//! is as trustworthy as the chain of headers. That chain is only the provider's claim, except up to
+//! an [anchor](Config::anchors). On some chains, nodes return logs that no receipt contains;
+//! [`NextBlocks::every_log`] is `false` for blocks that may have such logs.
 //!
 //! # How to drive it
 //! 1. Create a [`Follower`] from a [`Config`] and the [`Cursor`] of an earlier run, if there is
 //!    one.
 //! 2. Pass every occurrence to [`Follower::handle`] as an [`Event`], starting with [`Event::Tick`].
-//!    `now` is the [current time](crate#time).
+//!    The argument `now` is the [current time](crate#time).
 //! 3. Carry out the returned [`Action`]s in order. At most one [`Question`] is open at a time, and
 //!    its documentation names the [`Answer`]s that it accepts. [`Answer::Complete`] or
 //!    [`Answer::Failed`] ends an answer of several parts.
 //! 4. Send [`Event::Tick`] at the time that [`Follower::wake_at`] returns.
 //!
 //! # What is never lost
-//! Before an [`Update`] adds or removes logs, [`Action::Store`] stores a cursor that announces it.
-//! After [`Event::Acknowledged`], a cursor is stored that records the update as processed. So if
-//! the process is killed at any time, all runs together deliver each log at least once. A later run
-//! also removes the logs of reorganised blocks that an earlier run may have delivered. The first
-//! block is stored before the first update, so that a tag such as `latest` is resolved only once.
+//! Before an [`Update`] adds or removes logs, [`Action::Store`] stores a cursor that announces the
+//! update. After [`Event::Acknowledged`], a cursor is stored that records the update as processed.
+//! So if the process is killed at any time, all runs together deliver each log at least once. A
+//! later run also removes the logs of reorganised blocks that an earlier run may have delivered.
+//! The first block is stored before the first update, so that a tag such as `latest` is resolved
+//! only once.
 //!
-//! A caller without a separate storage stores [`Follower::cursor`] in the same transaction as the
-//! results of an update.
+//! A caller that does not use [`Action::Store`] stores [`Follower::cursor`] in the same transaction
+//! as the results of an update.
 
 mod anchors;
 mod blocks;
@@ -72,40 +73,42 @@ pub struct Config {
     /// the last block is a number, the follower ends there; otherwise it continues with live
     /// blocks.
     pub query: LogQuery,
-    /// Further queries, answered in the same pass. The block ranges of these queries are ignored.
+    /// Further queries, which are answered together with [`query`](Self::query). The block ranges
+    /// of these queries are ignored.
     ///
     /// A log that several queries match is delivered once; [`queries_of`](Self::queries_of) returns
     /// the queries that match it.
     pub more_queries: Vec<LogQuery>,
-    /// Rules for matching where clients differ.
+    /// Matching rules for the cases in which clients differ.
     pub semantics: Semantics,
     /// Hashes of blocks that the caller trusts.
     ///
-    /// The chain must contain these blocks, and all blocks up to the highest one reached are
-    /// authentic. If the query ends before an anchor, the chain is linked up to that anchor, but
-    /// with [`once`](Self::once) not beyond the head.
+    /// The chain must contain these blocks, and all blocks up to the highest anchor that was
+    /// reached are authentic. If the query ends before an anchor, the chain is linked up to that
+    /// anchor. With [`once`](Self::once), the chain is linked at most up to the provider's head.
     pub anchors: Vec<B256>,
     /// Number of blocks that must follow a block before it is delivered; 0 by default.
     pub confirmations: u64,
-    /// Number of delivered blocks that a reorganisation can remove; 256 by default. A deeper
-    /// reorganisation ends the follower with [`Fault::TooDeep`].
+    /// Maximum number of delivered blocks that a reorganisation can remove; 256 by default. A
+    /// deeper reorganisation ends the follower with [`Fault::TooDeep`].
     pub keep: usize,
     /// Range of blocks whose candidates are taken from an index.
     pub index: Option<Indexed>,
     /// `true` to end at the provider's head instead of waiting for new blocks.
     pub once: bool,
-    /// Interval between requests for the head; 2 s by default. The interval is also the first wait
-    /// after a failure. The wait is doubled up to one minute.
+    /// Interval between requests for the head; 2 s by default. The same interval is the first wait
+    /// after a failure. Each further failure in a row doubles the wait, up to one minute.
     pub poll: Duration,
     /// Number of wrong or missing answers in a row after which the follower gives up; 10 by
-    /// default. Connection failures count only with [`once`](Self::once).
+    /// default. Connection failures are counted only with [`once`](Self::once).
     pub tries: u32,
     /// `true` if the caller stores cursors; `false` to omit all [`Action::Store`].
     pub stored: bool,
 }
 
 impl Config {
-    /// Returns a configuration that follows live blocks from the chain's head on, with a storage.
+    /// Returns the default configuration for a query: the caller stores cursors, and there are no
+    /// anchors and no index.
     pub fn new(chain_id: u64, profile: ChainProfile, query: LogQuery) -> Self {
         Self {
             chain_id,
@@ -124,8 +127,8 @@ impl Config {
         }
     }
 
-    /// Returns the indices of the queries that match a log: 0 is [`query`](Self::query), 1 the
-    /// first of [`more_queries`](Self::more_queries), and so on.
+    /// Returns the indices of the queries that match a log: index 0 is [`query`](Self::query),
+    /// index 1 is the first of [`more_queries`](Self::more_queries), and so on.
     pub fn queries_of<'a>(&'a self, log: &'a LocatedLog) -> impl Iterator<Item = usize> + 'a {
         let queries = core::iter::once(&self.query).chain(&self.more_queries).enumerate();
         let wants = |(_, query): &(usize, &LogQuery)| query.matches(&log.log, self.semantics);
@@ -144,8 +147,8 @@ impl Config {
 pub struct Indexed {
     /// Number of the index's first block.
     pub first: u64,
-    /// Last block for which the index is used. This block must be deep enough never to be
-    /// reorganised.
+    /// Last block for which the index is used. This block must be so deep in the chain that no
+    /// reorganisation removes it.
     pub last: BlockRef,
 }
 
@@ -153,7 +156,8 @@ pub struct Indexed {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// Time has passed; needed at the time that [`Follower::wake_at`] returns.
+    /// Time has passed. The caller must send this event at the time that [`Follower::wake_at`]
+    /// returns.
     Tick,
     /// An answer, or a part of one, to the question with this id. Answers to questions that are no
     /// longer open are ignored.
@@ -162,7 +166,7 @@ pub enum Event<'a> {
     Stored(StoreId),
     /// The reader has processed this update.
     Acknowledged(UpdateId),
-    /// Store unsaved progress, then end.
+    /// The follower must store unsaved progress and then end.
     Stop,
 }
 
@@ -178,18 +182,19 @@ pub enum Answer<'a> {
     /// [`Complete`](Self::Complete).
     Headers(&'a [HeaderBuf]),
     /// Answers [`Question::Receipts`] for one block; allowed any number of times before
-    /// [`Complete`](Self::Complete). `None` if the provider does not have the receipts.
+    /// [`Complete`](Self::Complete). The value is `None` if the provider does not have the
+    /// receipts.
     Receipts(BlockRef, Result<Option<&'a BlockReceipts>, Failure>),
     /// Answers [`Question::ReceiptsEachWay`] with the name of a method and its result; allowed any
     /// number of times before [`Complete`](Self::Complete).
     ReceiptsBy(&'a str, Result<Option<&'a BlockReceipts>, Failure>),
-    /// Answers [`Question::Candidates`]: headers of the first candidates of the range, and the
-    /// block up to which there are no other candidates.
+    /// Answers [`Question::Candidates`]: the headers of the first candidates in the range, and a
+    /// block. There are no other candidates up to this block.
     Candidates(&'a [HeaderBuf], BlockRef),
     /// Ends an answer: no further part follows.
     Complete,
-    /// Ends an answer with a failure: the provider or the index gave no answer, or gives no further
-    /// part.
+    /// Ends an answer with a failure: the provider or the index gave no answer, or only a part of
+    /// it.
     Failed(Failure),
 }
 
@@ -210,14 +215,14 @@ pub enum Action {
     End(Result<(), Fault>),
 }
 
-/// Id of a question. Ids ascend, and start over in each run.
+/// Id of a question. Ids ascend within a run, and start again at 1 in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuestionId(pub u64);
 
 /// Question to the provider or to the index. At most one question is open at a time.
 ///
-/// A later version may ask other questions. A caller answers a question that it does not know with
-/// [`Answer::Failed`].
+/// A later version of this library may ask other questions. A caller answers a question that it
+/// does not know with [`Answer::Failed`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Question {
@@ -230,7 +235,7 @@ pub enum Question {
     /// All receipts of each of these blocks. The reply is [`Answer::Receipts`], in any order of
     /// blocks.
     Receipts(Vec<BlockRef>),
-    /// All receipts of a block, by every method that the provider serves. The reply is
+    /// All receipts of a block, requested by every method that the provider supports. The reply is
     /// [`Answer::ReceiptsBy`].
     ///
     /// The caller tries one method after the other, until the question is [no longer
@@ -274,29 +279,29 @@ impl fmt::Display for Question {
 #[non_exhaustive]
 pub struct Failure {
     /// `true` if the connection failed, so that a retry may succeed; `false` if the provider's
-    /// answer is at fault.
+    /// answer itself is the reason.
     pub transient: bool,
     /// Description of the failure.
     pub reason: String,
 }
 
 impl Failure {
-    /// Returns a failed connection: a retry may succeed.
+    /// Returns the failure of a connection, for which a retry may succeed.
     pub fn of_connection(reason: impl Into<String>) -> Self {
         Self { transient: true, reason: reason.into() }
     }
 
-    /// Returns a fault of the provider's answer, for example an error of JSON-RPC.
+    /// Returns a failure that the provider's answer caused, for example an error of JSON-RPC.
     pub fn of_answer(reason: impl Into<String>) -> Self {
         Self { transient: false, reason: reason.into() }
     }
 }
 
-/// Id of a stored cursor. Ids ascend, and start over in each run.
+/// Id of a stored cursor. Ids ascend within a run, and start again at 1 in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StoreId(pub u64);
 
-/// Id of an update. Ids ascend, and start over in each run.
+/// Id of an update. Ids ascend within a run, and start again at 1 in each run.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
@@ -307,16 +312,16 @@ pub struct UpdateId(pub u64);
 ///
 /// # JSON
 /// `serde` writes an object: `update` is `"started"`, `"anchored"`, `"removed"` or `"blocks"`; the
-/// other members are those of [`Started`], [`BlockRef`], [`Removed`] or [`NextBlocks`]. Unknown
-/// members are ignored.
+/// other members are those of [`Started`], [`BlockRef`], [`Removed`] or [`NextBlocks`]. When an
+/// update is read, unknown members are ignored.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(tag = "update", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Update {
-    /// The resolved configuration: the first update of each run.
+    /// The first update of each run, with the resolved configuration.
     Started(Started),
-    /// The chain contains this anchor, so all blocks up to it are authentic. Delivered in each run
-    /// for the highest anchor found so far.
+    /// The chain contains this anchor, so all blocks up to it are authentic. Each run delivers this
+    /// update for the highest anchor found so far.
     Anchored(BlockRef),
     /// A reorganisation removed blocks, and their logs with them.
     Removed(Removed),
@@ -328,7 +333,8 @@ pub enum Update {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Started {
-    /// Number of the first header to link; it is before [`from`](Self::from) if an anchor is.
+    /// Number of the first header to link; this header is before [`from`](Self::from) if an anchor
+    /// is before [`from`](Self::from).
     pub start: u64,
     /// First block whose logs are delivered.
     pub from: u64,
@@ -352,8 +358,8 @@ pub struct Removed {
     pub blocks: usize,
     /// Logs of the removed blocks with [`removed`](LocatedLog::removed) set, the last log first.
     pub logs: Vec<LocatedLog>,
-    /// Last block that remains delivered, if any. After a killed run it may be before `ancestor`,
-    /// because the blocks between may never have been delivered.
+    /// Last delivered block that is not removed, if any. If an earlier run was killed, this block
+    /// may be before `ancestor`, because the blocks between the two may never have been delivered.
     pub last: Option<BlockRef>,
     /// Newest block of this chain that the provider called finalised.
     pub finalized: Option<BlockRef>,
@@ -363,16 +369,16 @@ pub struct Removed {
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct NextBlocks {
-    /// Last of these blocks. All matching logs in receipts up to and including this block are
-    /// delivered.
+    /// Last block of this update. All matching logs in the receipts of this block and of the blocks
+    /// before it are delivered.
     pub last: BlockRef,
     /// Number of linked blocks in this update.
     pub blocks: usize,
-    /// The matching logs of these blocks, in chain order. Their `transaction_hash` is only the
-    /// provider's claim, because no receipt contains it.
+    /// The matching logs of these blocks, in chain order. The `transaction_hash` of each log is
+    /// only the provider's claim, because no receipt contains it.
     pub logs: Vec<LocatedLog>,
-    /// `true` if, according to the profile, the receipts of these blocks contain every log.
-    /// Otherwise nodes may return more logs.
+    /// `true` if, according to the profile, the receipts of these blocks contain every log. If
+    /// `false`, nodes may return further logs that no receipt contains.
     pub every_log: bool,
     /// Newest block of this chain that the provider called finalised.
     pub finalized: Option<BlockRef>,
@@ -486,7 +492,7 @@ pub enum AnswerError {
     ReceiptsOfOther {
         /// Hash of the requested block.
         asked: B256,
-        /// Hash of the block that the receipts claim.
+        /// Hash of the block to which the receipts claim to belong.
         claimed: B256,
     },
 }
@@ -504,7 +510,7 @@ pub enum Fault {
          finalised", at.number))
     )]
     TooDeep {
-        /// Lowest block of the branch that was received.
+        /// Lowest known block of the branch.
         branch: BlockRef,
         /// First block that is kept.
         first: BlockRef,
@@ -559,10 +565,11 @@ pub enum Fault {
         /// Number of the first requested block.
         from: u64,
     },
-    /// Filters of blocks up to this one are unsound, so that an index of them proves nothing.
+    /// The filters of some blocks up to this block are unsound, so an index of these filters proves
+    /// nothing.
     #[error("filters of blocks up to {0} are unsound, so an index of them proves nothing")]
     IndexUnsound(u64),
-    /// The index and the provider have different chains.
+    /// The index and the provider are on different chains.
     #[error("block {} is {} in the index, but {theirs} at the provider", .ours.number, .ours.hash)]
     OtherThanIndex {
         /// Last block for which the index is used.
@@ -611,11 +618,11 @@ fn times(tries: u32) -> String {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Source {
-    /// The block is the provider's.
+    /// The block comes from the provider.
     Provider,
-    /// The block is the index's.
+    /// The block comes from the index.
     Index,
-    /// The block is the cursor's: an earlier run followed another chain.
+    /// The block comes from the cursor: an earlier run followed another chain.
     Cursor,
 }
 
@@ -630,7 +637,8 @@ impl Source {
     }
 }
 
-/// Writes the source in words, such as "the provider". [`name`](Source::name) returns the name.
+/// Writes the source in words, such as "the provider". [`name`](Source::name) returns the name that
+/// `serde` writes.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,4 +1,4 @@
-//! Timing of requests, and limits for failed ones.
+//! Timing of requests, and limits on failed requests.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -20,12 +20,13 @@ pub(super) struct Pace {
     once: bool,
     /// Time of the next request for the head.
     poll_at: Duration,
-    /// `true` if the head was requested last: another question must come first, however long the
-    /// request took.
+    /// `true` if the last request was for the head. Another question must then come before the next
+    /// request for the head, even if that request is already due.
     has_polled: bool,
     /// `true` if the head was received since the last wait.
     pub(super) has_seen_head: bool,
-    /// Time of the next request for the finalised block; `None` if the provider does not report it.
+    /// Time of the next request for the finalised block; `None` if the provider does not report
+    /// that block.
     finality_at: Option<Duration>,
     /// Number of failures in a row, of any kind.
     failures: u32,
@@ -68,7 +69,8 @@ impl Pace {
         self.finality_at.is_some_and(|at| now >= at)
     }
 
-    /// Schedules the next request for the finalised block; with `again == false`, none follows.
+    /// Schedules the next request for the finalised block; if `again` is `false`, there is no next
+    /// request.
     pub(super) fn finality_came(&mut self, again: bool, now: Duration) {
         let wait = FINALITY.min(self.poll.saturating_mul(4));
         self.finality_at = again.then(|| now.saturating_add(wait));
@@ -86,16 +88,16 @@ impl Pace {
     pub(super) fn failed(&mut self, is_transient: bool, now: Duration) -> Result<Duration, u32> {
         self.wrong_answers = self.wrong_answers.saturating_add(u32::from(!is_transient));
         let count = self.failures.saturating_add(1);
-        // With `once`, a lost connection ends the run, too; otherwise the follower waits for the
-        // provider to return.
+        // With `once`, a lost connection also ends the run. Without `once`, the follower waits
+        // until the provider can be reached again.
         if self.wrong_answers >= self.tries || (self.once && count >= self.tries) {
             return Err(count);
         }
         Ok(self.wait(now))
     }
 
-    /// Counts one more failure and returns the wait after it. The head is requested first
-    /// afterwards.
+    /// Counts one more failure and returns the wait after that failure. After the wait, the head is
+    /// requested first.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
         // The exponent is limited only to avoid overflow: `LONGEST_WAIT` caps the wait.
         let doubled = 1_u32.checked_shl(self.failures.min(16)).unwrap_or(u32::MAX);

@@ -24,7 +24,8 @@ pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     }
 }
 
-/// Returns the matching logs, if these are all receipts of the block.
+/// Returns the matching logs of a block, or refuses the answer if these are not all receipts of the
+/// block.
 pub(super) fn logs(
     rules: &Rules,
     at: BlockRef,
@@ -40,7 +41,7 @@ pub(super) fn logs(
         return Err(AnswerError::ReceiptsOfOther { asked: at.hash, claimed }.into());
     }
     // The receipts are proven by the root. If the filter still lacks bits of a log, the profile is
-    // wrong or the header is forged: skipping blocks by their filters would lose logs.
+    // wrong or the header is forged. Skipping blocks by their filters would then lose logs.
     let proves_absence = rules.profile.at(at.number).bloom.proves_absence();
     if let (BloomAgreement::Missing { log_index, .. }, true) =
         (verified.header_bloom(), proves_absence)

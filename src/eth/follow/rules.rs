@@ -11,7 +11,7 @@ use crate::eth::log_query::{LogQuery, Semantics};
 /// The configuration of a run with all tags and anchors resolved.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
-    /// The queries; a log is wanted if any of them matches.
+    /// The queries; a log is wanted if any of these queries matches.
     pub(super) queries: Vec<LogQuery>,
     pub(super) subject: Subject,
     pub(super) profile: ChainProfile,
@@ -22,7 +22,8 @@ pub(super) struct Rules {
     pub(super) index_to: Option<u64>,
 }
 
-/// Identity of what a cursor follows: a follower refuses a cursor with another subject.
+/// The chain, the queries and the first block that a cursor belongs to. A follower refuses a cursor
+/// with another subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) chain_id: u64,
@@ -30,7 +31,8 @@ pub(super) struct Subject {
     /// several queries.
     pub(super) query: String,
     pub(super) semantics: Semantics,
-    /// Number of the first header to link; before `from` if an anchor is.
+    /// Number of the first header to link; this header is before `from` if an anchor is before
+    /// `from`.
     pub(super) start: u64,
     /// First block whose logs are wanted.
     pub(super) from: u64,

@@ -21,10 +21,10 @@ pub(super) struct Start {
     from: Option<u64>,
     /// Blocks of the anchors, in the order of the configured hashes.
     anchors: Vec<BlockRef>,
-    /// Last block of the cursor, until it is compared with the index.
+    /// Last block of the cursor, kept until it is compared with the index.
     left: Option<BlockRef>,
     /// `true` if the index must not be used, because it does not contain the cursor's last block.
-    /// Only linking headers then shows where the branches part.
+    /// In that case, all headers are linked, to find out where the branches part.
     leaves_index_out: bool,
     /// `true` if the provider has the index's last block.
     is_index_shared: bool,
@@ -118,12 +118,12 @@ impl Start {
         }
     }
 
-    /// Takes the block that the tag names now.
+    /// Sets the first block to the block that the tag names now.
     pub(super) fn on_block(&mut self, at: BlockRef) {
         self.from = Some(at.number);
     }
 
-    /// Takes the block of the next anchor, whose hash has been checked.
+    /// Adds the block of the next anchor, after its hash was checked.
     pub(super) fn on_anchor(&mut self, at: BlockRef) {
         self.anchors.push(at);
     }
@@ -143,18 +143,18 @@ impl Start {
         Ok(())
     }
 
-    /// Compares the index's block with the cursor's last block or, after that, with the next
-    /// anchor.
+    /// Compares a block of the index with the cursor's last block, or with the next anchor if that
+    /// comparison is already done.
     pub(super) fn on_indexed(&mut self, at: BlockRef, config: &Config) -> Result<(), Box<Fault>> {
-        // If the cursor ends on another branch than the index, the index cannot answer for the
+        // If the cursor ends on another branch than the index, the index cannot be used for the
         // followed chain and is left out.
         if let Some(last) = self.left.take_if(|last| last.number == at.number) {
             self.leaves_index_out = at != last;
             return Ok(());
         }
         let Some(anchor) = self.indexed_anchors(config).nth(self.compared) else { return Ok(()) };
-        // The caller trusts the anchor, so the index is of another chain: its filters prove
-        // nothing.
+        // The caller trusts the anchor, so the index belongs to another chain, and its filters
+        // prove nothing.
         if at != anchor {
             return Err(Fault::OtherThanAnchor { anchor, found: at.hash, of: Source::Index }.into());
         }
@@ -205,7 +205,8 @@ impl Start {
     }
 }
 
-/// Encodes the queries for a cursor: a JSON object for one query, a list for several.
+/// Encodes the queries for a cursor: a JSON object for one query, or a JSON list for several
+/// queries.
 fn to_json(queries: &[LogQuery]) -> String {
     let queries: Vec<String> = queries.iter().map(LogQuery::to_json).collect();
     match queries.as_slice() {

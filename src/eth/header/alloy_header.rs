@@ -6,10 +6,11 @@ use alloy_rpc_types_eth::{Block, Header};
 use super::json::Fields;
 use super::{HeaderBuf, JsonHeaderError};
 
-/// Encodes the fields; their hash must equal the claimed hash, as in [`HeaderBuf::from_json`].
+/// Encodes the fields of a header; the hash of the fields must equal the claimed hash, as in
+/// [`HeaderBuf::from_json`].
 ///
-/// A header with a field that alloy's type lacks is therefore rejected: its fields give another
-/// hash.
+/// A header with a field that alloy's type lacks is therefore rejected: the hash of the other
+/// fields differs.
 ///
 /// # Examples
 /// ```
@@ -94,7 +95,7 @@ mod tests {
     use super::super::tests::known;
     use crate::eth::header::{HeaderBuf, JsonHeaderError};
 
-    /// Each real header as JSON-RPC, read by alloy's serde and by ours.
+    /// The library and alloy's serde read the same fields from the JSON of each real header.
     #[test]
     fn real_headers_are_read_alike() {
         let mut compared = 0;
@@ -209,7 +210,8 @@ mod tests {
         assert!(matches!(HeaderBuf::try_from(other), Err(JsonHeaderError::HashMismatch { .. })));
     }
 
-    /// alloy's own encoding of such a header would move the fields after the missing one.
+    /// alloy's own encoding of such a header would move the fields after the missing field to wrong
+    /// positions.
     #[test]
     fn a_hole_is_refused_under_its_own_hash() {
         let inner = Consensus { withdrawals_root: Some(B256::ZERO), ..Consensus::default() };

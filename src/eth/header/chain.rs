@@ -32,7 +32,7 @@ pub enum ChainError {
         /// Number of the header.
         found: u64,
     },
-    /// The header is a child of the chain's last block, but has another number than the next.
+    /// The header is a child of the chain's last block, but its number is not the next number.
     #[error("the child of block {last} has the number {found}")]
     Number {
         /// Number of the chain's last block.
@@ -116,17 +116,18 @@ struct Fields {
 /// blocks after a trusted block are not authenticated, because anyone can append headers.
 ///
 /// # Cost
-/// 368 bytes for each block.
+/// The chain uses 368 bytes of memory for each block.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LinkedHeaders {
     first: u64,
-    /// Parent hash of the first block, or of the block that must come first.
+    /// Parent hash of the first block, or of the block that must become the first.
     parent: Option<B256>,
     fields: Vec<Fields>,
     blooms: Vec<Bloom>,
 }
 
-/// Replaces a filter whose length is not 256 bytes. Neither carries information.
+/// Filter that replaces each filter whose length is not 256 bytes. Neither of the two filters
+/// carries information.
 const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 
 /// Number of headers hashed in one batch: enough to fill all SIMD lanes, and few enough that the
@@ -141,8 +142,8 @@ impl LinkedHeaders {
 
     /// Creates an empty chain whose first block must be a child of this chain's last block.
     ///
-    /// Use this function to process a long chain in parts and keep only one part in memory. For an
-    /// empty chain, it returns a copy of the chain.
+    /// Use this function to process a long chain in parts and keep only one part in memory. If this
+    /// chain is empty, the function returns a copy of it.
     #[must_use]
     pub fn following(&self) -> Self {
         match self.fields.last() {
@@ -164,8 +165,8 @@ impl LinkedHeaders {
     /// that the [anchor](Self::anchored_to) is still on the chain.
     ///
     /// # Errors
-    /// Returns a [`ChainError`] if the header is not the child of a block of the chain. The chain
-    /// is unchanged.
+    /// Returns a [`ChainError`] if the header is not the child of a block of the chain. In this
+    /// case, the chain stays unchanged.
     pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
         self.link(header, header.hash())
     }
@@ -178,7 +179,7 @@ impl LinkedHeaders {
     /// headers stay linked.
     ///
     /// # Cost
-    /// The hashes, several at a time.
+    /// Computes the hashes of the headers, several at a time.
     pub fn extend_from_rlp(&mut self, rlp: &[u8]) -> Result<usize, ChainError> {
         self.extend_from_rlp_on(Backend::best(), rlp)
     }
@@ -186,7 +187,7 @@ impl LinkedHeaders {
     /// Does the same as [`extend_from_rlp`](Self::extend_from_rlp), on the given backend.
     ///
     /// # Errors
-    /// As [`extend_from_rlp`](Self::extend_from_rlp).
+    /// Returns the same errors as [`extend_from_rlp`](Self::extend_from_rlp).
     pub fn extend_from_rlp_on(
         &mut self,
         backend: Backend,
@@ -260,7 +261,7 @@ impl LinkedHeaders {
         Some(self.first..=self.first + last as u64)
     }
 
-    /// Returns the parent hash of the first block, or of the block that must come first.
+    /// Returns the parent hash of the first block, or of the block that must become the first.
     ///
     /// Returns `None` for an empty chain that accepts any first block.
     pub fn parent_hash(&self) -> Option<B256> {
@@ -286,12 +287,12 @@ impl LinkedHeaders {
 
     /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
-    /// The filters of all other blocks rule out a match. The absence is proven if the blocks are
-    /// [authentic](Self::anchored_to) and the chain's filters are sound. The query's own range of
-    /// blocks is ignored.
+    /// The filters of all other blocks rule out a match. This absence of matches is proven if the
+    /// blocks are [authentic](Self::anchored_to) and the chain's filters are sound. The query's own
+    /// range of blocks is ignored.
     ///
     /// # Cost
-    /// One [scan](scan::candidates) of all filters, before the first block is returned.
+    /// Makes one [scan](scan::candidates) of all filters before the first block is returned.
     pub fn candidates(
         &self,
         query: &CompiledQuery,
@@ -302,19 +303,20 @@ impl LinkedHeaders {
 
     /// Returns the filters of all blocks in ascending order, for scanning.
     ///
-    /// A filter whose length is not 256 bytes is replaced by one with all bits set, because neither
-    /// carries information.
+    /// A filter whose length is not 256 bytes is replaced by a filter with all bits set, because
+    /// neither of the two filters carries information.
     pub fn blooms(&self) -> &[Bloom] {
         &self.blooms
     }
 
     /// Returns the number of the highest block whose hash is one of `anchors`.
     ///
-    /// This block and all blocks below it are authentic if the anchor is. The blocks above it are
-    /// not proven to be authentic. Returns `None` if no anchor is on the chain.
+    /// This block and all blocks below it are authentic if the anchor is trusted. The blocks above
+    /// it are not proven to be authentic. Returns `None` if no anchor is on the chain.
     ///
     /// # Cost
-    /// A sort of the anchors, and a binary search in them for each block above the one found.
+    /// Sorts the anchors, and then searches the anchors for the hash of each block, from the last
+    /// block down to the result.
     pub fn anchored_to(&self, anchors: &[B256]) -> Option<u64> {
         let mut anchors = anchors.to_vec();
         anchors.sort_unstable();

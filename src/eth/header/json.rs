@@ -76,7 +76,8 @@ impl HeaderBuf {
     /// header: the hash itself must be trusted for another reason.
     ///
     /// # Errors
-    /// Returns a [`JsonHeaderError`]. For malformed JSON it has the line, the column and the field.
+    /// Returns a [`JsonHeaderError`]. For malformed JSON, the error contains the line, the column
+    /// and the field.
     pub fn from_json(json: &str) -> Result<Self, JsonHeaderError> {
         let fields: Fields =
             serde_json::from_str(json).map_err(|error| JsonHeaderError::Json(message(&error)))?;

@@ -1,4 +1,5 @@
-//! Tests with real headers of every fork, and with chains of them that have each kind of error.
+//! Tests with real headers of every fork, and with chains of headers that contain each kind of
+//! error.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -111,7 +112,7 @@ fn every_field_is_what_alloy_reads() {
 fn fields_of_later_forks_are_kept_and_hashed() {
     let known = &run("mainnet", 22_431_080..=22_431_080)[0];
     let header = view(known);
-    // One more field of 40 bytes, and an empty list.
+    // Append one more field of 40 bytes, and an empty list.
     let mut payload = known.rlp[3..].to_vec();
     payload.push(0x80 + 40);
     payload.extend([7; 40]);
@@ -272,7 +273,7 @@ fn runs_link_one_by_one_and_together() {
     }
 }
 
-/// A trusted hash authenticates its ancestors, and not the blocks after it.
+/// A trusted hash authenticates its block and the ancestors of its block, but no later block.
 #[test]
 fn an_anchor_authenticates_what_is_below_it() {
     let [_, run, _] = runs();
@@ -336,7 +337,7 @@ fn reorganisations_go_by_hash() {
     for header in &run[..5] {
         chain.push(&view(header)).map(drop).unwrap();
     }
-    // A sibling of block 3: the same parent, another extra byte of the state root.
+    // A sibling of block 3 has the same parent, but another state root.
     let sibling = altered(&run[3], |rlp| rlp[100] ^= 1);
     let sibling = HeaderView::decode(&sibling).unwrap();
     assert_eq!(
@@ -358,7 +359,7 @@ fn reorganisations_go_by_hash() {
     assert_eq!(chain.parent_hash(), Some(run[0].parent_hash));
 }
 
-/// Candidates in real headers: the same blocks as by alloy's own Bloom filter.
+/// The candidates among real headers are the same blocks as alloy's own Bloom filter finds.
 #[test]
 fn candidates_are_blocks() {
     let usdc = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
@@ -426,7 +427,7 @@ fn altered(known: &Known, alter: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     rlp
 }
 
-/// Offset of the last byte of the number in the RLP.
+/// Offset in the RLP of the last byte of the block number.
 fn number_offset(known: &Known) -> usize {
     let number = known.number.to_be_bytes();
     let number = &number[number.len() - (run_number_length(known) - 1)..];
@@ -436,7 +437,7 @@ fn number_offset(known: &Known) -> usize {
     448 + at + number.len()
 }
 
-/// Length of the number in RLP, with its length prefix.
+/// Length of the block number in RLP, including its length prefix.
 fn run_number_length(known: &Known) -> usize {
     1 + (8 - known.number.leading_zeros() as usize / 8)
 }

@@ -86,12 +86,12 @@ const NUMBER_FIELDS: core::ops::RangeInclusive<usize> = 8..=11;
 /// Lengths of the first fields, up to `receiptsRoot`, which all have fixed lengths.
 const LENGTHS: [usize; BLOOM_FIELD] = [32, 32, 20, 32, 32, 32];
 
-/// A header as received, of any fork.
+/// A header of any fork, as received.
 ///
-/// The first thirteen fields are checked: their lengths, and that numbers are canonical. The
-/// following fields differ from fork to fork and from chain to chain. The differing fields are kept
-/// as RLP items, and each accessor returns its field only if the item has the form of mainnet. The
-/// hash is computed over the received bytes, so it also covers unknown later fields.
+/// Decoding checks the lengths of the first thirteen fields, and that numbers in these fields are
+/// canonical. The later fields differ from fork to fork and from chain to chain. The later fields
+/// are kept as RLP items, and each accessor returns its field only if the item has the form of
+/// mainnet. The hash is computed over the received bytes, so it also covers unknown later fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderView<'a> {
     rlp: &'a [u8],
@@ -101,7 +101,7 @@ pub struct HeaderView<'a> {
 }
 
 impl<'a> HeaderView<'a> {
-    /// Decodes a header that fills `rlp`.
+    /// Decodes the header in `rlp`, which must not contain any other bytes.
     ///
     /// # Errors
     /// Returns a [`HeaderError`] that names the malformed field. Trailing bytes are an error.
@@ -185,7 +185,7 @@ impl<'a> HeaderView<'a> {
         B256::from_slice(self.fields[5])
     }
 
-    /// Returns the filter of the block's logs, of any length.
+    /// Returns the filter of the block's logs, which may have any length.
     pub fn logs_bloom(&self) -> BloomView<'a> {
         BloomView::from_wire(self.fields[BLOOM_FIELD])
     }
@@ -234,49 +234,49 @@ impl<'a> HeaderView<'a> {
         self.item(1)?.try_into().ok()
     }
 
-    /// Returns the base fee in wei for each unit of gas, if present: since London (EIP-1559).
+    /// Returns the base fee in wei for each unit of gas, if present (since London, EIP-1559).
     pub fn base_fee_per_gas(&self) -> Option<U256> {
         let bytes = self.item(2)?;
         (check_number(bytes, "baseFeePerGas", 32) == Ok(())).then(|| U256::from_be_slice(bytes))
     }
 
-    /// Returns the withdrawals root, if present: since Shanghai (EIP-4895).
+    /// Returns the withdrawals root, if present (since Shanghai, EIP-4895).
     pub fn withdrawals_root(&self) -> Option<B256> {
         self.item_hash(3)
     }
 
-    /// Returns the gas used by blobs, if present: since Cancun (EIP-4844).
+    /// Returns the gas used by blobs, if present (since Cancun, EIP-4844).
     pub fn blob_gas_used(&self) -> Option<u64> {
         self.item_number(4)
     }
 
-    /// Returns the excess blob gas, if present: since Cancun (EIP-4844).
+    /// Returns the excess blob gas, if present (since Cancun, EIP-4844).
     pub fn excess_blob_gas(&self) -> Option<u64> {
         self.item_number(5)
     }
 
-    /// Returns the root of the parent beacon block, if present: since Cancun (EIP-4788).
+    /// Returns the root of the parent beacon block, if present (since Cancun, EIP-4788).
     pub fn parent_beacon_block_root(&self) -> Option<B256> {
         self.item_hash(6)
     }
 
-    /// Returns the hash of the execution layer requests, if present: since Prague (EIP-7685).
+    /// Returns the hash of the execution layer requests, if present (since Prague, EIP-7685).
     pub fn requests_hash(&self) -> Option<B256> {
         self.item_hash(7)
     }
 
-    /// Returns the hash of the block's access list, if present: since Amsterdam (EIP-7928).
+    /// Returns the hash of the block's access list, if present (since Amsterdam, EIP-7928).
     pub fn block_access_list_hash(&self) -> Option<B256> {
         self.item_hash(8)
     }
 
-    /// Returns the slot number of the block, if present: since Amsterdam (EIP-7843).
+    /// Returns the slot number of the block, if present (since Amsterdam, EIP-7843).
     pub fn slot_number(&self) -> Option<u64> {
         self.item_number(9)
     }
 
-    /// Returns the number of fields in the header: on mainnet 15 (Frontier) to 23 (Amsterdam), as
-    /// [`HeaderLayout`] lists them.
+    /// Returns the number of fields in the header. On mainnet, a header has 15 (Frontier) to 23
+    /// (Amsterdam) fields, as [`HeaderLayout`] lists.
     ///
     /// # Cost
     /// Walks over the fields after `extraData` at each call, as [`layout`](Self::layout) does.
@@ -302,7 +302,8 @@ impl<'a> HeaderView<'a> {
         }
     }
 
-    /// Returns the bytes of an item after `extraData`, or `None` if the item is missing or a list.
+    /// Returns the bytes of an item after `extraData`, or `None` if the item is missing or is a
+    /// list.
     fn item(&self, index: usize) -> Option<&'a [u8]> {
         let mut items = self.rest;
         for _ in 0..index {
@@ -322,7 +323,7 @@ impl<'a> HeaderView<'a> {
     }
 }
 
-/// The set of fields in a header, named by the mainnet fork that added the last of them.
+/// The set of fields in a header, named after the mainnet fork that added the last of these fields.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `cancun`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -331,15 +332,15 @@ impl<'a> HeaderView<'a> {
 pub enum HeaderLayout {
     /// 15 fields, up to `nonce`.
     Frontier,
-    /// 16 fields: adds `baseFeePerGas`.
+    /// 16 fields: London added `baseFeePerGas`.
     London,
-    /// 17 fields: adds `withdrawalsRoot`.
+    /// 17 fields: Shanghai added `withdrawalsRoot`.
     Shanghai,
-    /// 20 fields: adds `blobGasUsed`, `excessBlobGas` and `parentBeaconBlockRoot`.
+    /// 20 fields: Cancun added `blobGasUsed`, `excessBlobGas` and `parentBeaconBlockRoot`.
     Cancun,
-    /// 21 fields: adds `requestsHash`. Osaka added no field.
+    /// 21 fields: Prague added `requestsHash`. Osaka added no field.
     Prague,
-    /// 23 fields: adds `blockAccessListHash` and `slotNumber`.
+    /// 23 fields: Amsterdam added `blockAccessListHash` and `slotNumber`.
     Amsterdam,
     /// Another number of fields: a header of another chain or of a later fork.
     Unknown,
@@ -358,7 +359,8 @@ names! {
 /// prefixes up to the filter are checked. Use this function for headers that were decoded before,
 /// or whose hash is known.
 ///
-/// Returns `None` if the header has another layout. [`HeaderView::decode`] reads every header.
+/// Returns `None` if the header has another layout. [`HeaderView::decode`] reads headers of every
+/// layout.
 ///
 /// # Cost
 /// Compares ten bytes and copies nothing.

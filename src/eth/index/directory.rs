@@ -28,7 +28,8 @@ impl<'a, F: ReadAt> Directory<'a, F> {
         Ok(Self { segment, entries })
     }
 
-    /// Fills `to` with the bits of a row in a section, after checking the checksum of its data.
+    /// Fills `to` with the bits of a row in a section, after verifying the checksum of the row's
+    /// data.
     pub(super) fn row(&self, row: u16, section: u32, to: &mut [u8; ROW]) -> Result<(), IndexError> {
         let entry = &self.entries[usize::from(row)];
         let ones = entry.ones[section as usize];
@@ -143,7 +144,8 @@ mod tests {
         for number in 0..BITS {
             let mut row = [0; ROW];
             for (header, count) in expected.iter_mut().enumerate() {
-                // Some headers have their bit set in every row, some in no row.
+                // Some headers have their bit set in every row, and some headers have it set in no
+                // row.
                 let set = header % 100 == 7 || (header % 50 != 3 && rng.below(16) > number % 16);
                 row[header / 8] |= u8::from(set) << (header % 8);
                 *count += u16::from(set);

@@ -6,7 +6,7 @@ use std::io;
 
 use alloy_primitives::B256;
 
-/// Operation on a file that failed.
+/// File operation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -202,13 +202,13 @@ pub enum IndexError {
         file: String,
         /// The part that differs.
         part: Part,
-        /// Number of the block that differs; if the record of a whole section differs, its last
-        /// block.
+        /// Number of the block that differs; if the record of a whole section differs, the number
+        /// of the section's last block.
         number: u64,
         /// Description of the difference: the value in the header and the value in the index.
         what: String,
     },
-    /// A range with blocks that the index does not contain.
+    /// The requested range has blocks that the index does not contain.
     #[error("blocks {first} to {last} were requested; the index has {index_first} to {index_last}")]
     Range {
         /// First requested block.
@@ -236,13 +236,13 @@ pub enum IndexError {
         /// Requested chain label.
         asked: String,
     },
-    /// The settings ask for a column of block hashes and the index has none, or the reverse.
+    /// Only one of the two has a column of block hashes: the index or the requested settings.
     #[error("the index was built {}", if *.index { "with a column of block hashes" } else { "without a column of block hashes" })]
     OtherHashes {
         /// `true` if the index has a column of block hashes.
         index: bool,
     },
-    /// The headers do not start at the block after the last one.
+    /// The headers do not start at the block that must come next.
     #[error("{}", gap(*last, *found))]
     Gap {
         /// Last block of the index, or of the headers compared so far.
@@ -260,7 +260,7 @@ pub enum IndexError {
         /// Parent hash of the block, in the headers of the caller.
         found: B256,
     },
-    /// A reorganisation that reaches below the last sealed block.
+    /// A reorganisation would remove sealed blocks.
     #[error(
         "cannot roll back to block {asked}: blocks up to {sealed} are sealed; rebuild the index \
          from block {rebuild_from} on, or with more unsealed blocks"
@@ -273,13 +273,14 @@ pub enum IndexError {
         /// First block of the index.
         rebuild_from: u64,
     },
-    /// A roll-back that would remove all blocks.
+    /// A roll-back would remove all blocks of the index.
     #[error("block {first} is the first of the index and can't be removed: rebuild the index")]
     BelowFirst {
         /// First block of the index.
         first: u64,
     },
-    /// A block number so high that the numbers or the count of its section overflow.
+    /// A block number is so high that the block numbers of its section, or the count of sections,
+    /// overflow.
     #[error("block {number}: the block numbers of its section don't fit 64 bits")]
     Number {
         /// Number of the block.

@@ -1,4 +1,4 @@
-//! Reading the files of an index: errors carry the name of the file and the offset.
+//! Reading the files of an index: errors contain the name of the file and the offset.
 
 use std::io;
 
@@ -44,7 +44,7 @@ pub(super) fn read(
 ///
 /// # Errors
 /// Returns [`IndexError::NoIndex`] if there is no manifest, an I/O error of the storage, or an
-/// error of [`Manifest::from_bytes`]. A manifest with trailing bytes is damaged.
+/// error of [`Manifest::from_bytes`]. A manifest with trailing bytes is reported as damaged.
 pub(super) fn read_manifest(storage: &impl Storage) -> Result<Manifest, IndexError> {
     let name = manifest::NAME;
     let file = open(storage, name, FileKind::Growing).map_err(|error| match error {

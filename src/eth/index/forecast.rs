@@ -41,7 +41,7 @@ impl<F> ProfileRange<'_, F> {
 }
 
 impl<S: Storage> Index<S> {
-    /// Returns the exact histogram of the fills of the filters in a range.
+    /// Returns the exact histogram of the filters' fills in a range of blocks.
     ///
     /// # Errors
     /// Returns an error if the index does not contain all blocks of the range, if the files are
@@ -63,29 +63,32 @@ impl<S: Storage> Index<S> {
 
     /// Forecasts the cost of a query over a range, as [`Forecast::add`] does from headers.
     ///
-    /// The numbers of blocks and candidates, the number of blocks that each clause selects, and the
-    /// fills are exact, and therefore also the expected number of false candidates. If the query
-    /// has more than 8 values, the shares of single values are measured in 64 sections, spread
-    /// evenly over the range. If the range has at most 64 sections, these shares are exact, too.
+    /// These results are exact: the number of blocks, the number of candidates, the number of
+    /// blocks that each clause selects, and the fills. The expected number of false candidates is
+    /// computed from the exact fills. If the query has more than 8 values, the shares of single
+    /// values are measured in 64 sections, spread evenly over the range. If the range has at most
+    /// 64 sections, these shares are exact, too.
     ///
-    /// The numbers of receipts and bytes are estimates: they depend on the fills of the candidates'
-    /// filters, which an index could tell only by transposing its rows back. Instead, the
-    /// candidates of each section are distributed over the section's fills, in proportion to the
-    /// chance that a filter of that fill passes the query, and at most as many as there are
-    /// filters. Each candidate is then assigned the mean gas of the section's blocks with a similar
-    /// fill. The result is exact if every block of whole sections is a candidate. Otherwise it was
-    /// within a factor of 1.4 on synthetic chains whose blocks contain 20 to 900 random values.
+    /// The numbers of receipts and bytes are estimates: the exact numbers depend on the fills of
+    /// the candidates' filters, but an index would have to transpose its rows back to know these
+    /// fills. Instead, the candidates of each section are distributed over the section's fills, in
+    /// proportion to the chance that a filter of each fill passes the query. Each fill gets at most
+    /// as many candidates as it has filters. Each candidate is then assigned the mean gas of the
+    /// section's blocks with a similar fill. The result is exact if the range consists of whole
+    /// sections and every block is a candidate. In other cases, the error was at most a factor of
+    /// 1.4 on synthetic chains whose blocks contain 20 to 900 random values.
     ///
     /// [`most_receipts`](Forecast::most_receipts) assumes that the candidates are the blocks that
-    /// used the most gas, so it is never too low.
+    /// used the most gas, so this upper bound is never too low.
     ///
     /// # Errors
     /// Returns an error if the index does not contain all blocks of the range, if the files are
     /// damaged, or if the storage fails.
     ///
     /// # Cost
-    /// Evaluates the query, one query for each clause, and one query for each value (for more than
-    /// 8 values only over 64 sections). Calls [`fills`](Self::fills), too.
+    /// Evaluates the query, one query for each clause, and one query for each value. If the query
+    /// has more than 8 values, the queries for single values cover only 64 sections. The cost of
+    /// [`fills`](Self::fills) is added.
     pub fn forecast(
         &self,
         query: &CompiledQuery,
@@ -150,7 +153,7 @@ impl<S: Storage> Index<S> {
     }
 
     /// Returns at most 64 sections, spread evenly over a range. Unsealed blocks are divided into
-    /// pieces of the same size.
+    /// pieces of the size of a section.
     fn sample(&self, blocks: &RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
         let mut parts: Vec<_> = self.stretches(blocks).map(|stretch| stretch.blocks).collect();
         let tail = self.tail_part(blocks);
@@ -220,7 +223,8 @@ fn count_in(candidates: &Candidates, first: u64) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// Adds the cost of inspecting `candidates` candidates of a section whose filters have these fills.
+/// Adds the cost of checking `candidates` blocks of a section; `fills` are the fills of the
+/// section's requested blocks.
 fn add_costs(
     forecast: &mut Forecast,
     record: &SectionRecord,
@@ -262,9 +266,10 @@ fn add_gas(forecast: &mut Forecast, gas: u64) {
 }
 
 /// Distributes candidates over the fills, in proportion to the number of filters of each fill and
-/// to their chance to pass. Each fill gets at most as many candidates as it has filters.
+/// to the chance that such a filter passes. Each fill gets at most as many candidates as it has
+/// filters.
 fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, f64)> {
-    // Sums of the weights and of the filters, over this fill and all lower ones.
+    // Sums of the weights and of the filters, over this fill and all lower fills.
     let (mut weight, mut filters) = (0.0, 0.0);
     let mut bins = Vec::new();
     for (ones, count) in fills.fills() {
@@ -273,8 +278,8 @@ fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, 
         filters += count as f64;
         bins.push((ones, count as f64, chance, weight, filters));
     }
-    // Fuller filters are likelier to pass, so the fullest are assigned first: they may all be
-    // candidates.
+    // Fuller filters are likelier to pass, so the fullest filters get their candidates first: all
+    // of these filters may be candidates.
     let mut left = candidates as f64;
     let mut spread = Vec::new();
     for (ones, count, chance, weight, filters) in bins.into_iter().rev() {
@@ -307,7 +312,8 @@ mod tests {
                 assert_eq!(ones, expected);
                 assert!(count >= 0.0 && count <= filters as f64, "{ones}: {count}");
             }
-            // The candidates are distributed in proportion while the fullest fill is not used up.
+            // The candidates are distributed in proportion while some filters of the fullest fill
+            // are not candidates.
             if candidates == 1 {
                 let [full, _, middle, ..] = spread[..] else { panic!("five") };
                 let ratio = middle.1 / full.1;
@@ -321,7 +327,7 @@ mod tests {
         for ((ones, count), expected) in all.iter().zip([42.0, 1_100.0, 4_000.0, 3_000.0, 50.0]) {
             assert!((count - expected).abs() < 1e-9, "{ones}: {count}");
         }
-        // Chances that are too small to be distinguished from zero.
+        // Test chances that are too small to be distinguished from zero.
         let none = spread(&fills, 10, &vec![0.0; 2049]);
         assert!((none.iter().map(|(_, count)| count).sum::<f64>() - 10.0).abs() < 1e-9);
     }

@@ -68,8 +68,8 @@ impl<S: Storage> Index<S> {
     /// Returns the hashes of all blocks of the section that contains `number`, and the number of
     /// the section's first block.
     ///
-    /// For an unsealed block, the result contains all unsealed blocks. Returns `None` for a sealed
-    /// block if the index has no column of block hashes.
+    /// For an unsealed block, the result contains the hashes of all unsealed blocks. Returns `None`
+    /// for a sealed block if the index has no column of block hashes.
     ///
     /// # Errors
     /// Returns an error if the index does not contain the block, if the file is damaged, or if the

@@ -1,4 +1,5 @@
-//! Bit-sliced index over the Bloom filters of a chain, on disk: answers a query in milliseconds.
+//! Bit-sliced index over the Bloom filters of a chain: it is stored on disk and answers a query in
+//! milliseconds.
 //!
 //! A row-by-row scan reads every filter of its range: 6.8 GB for all of mainnet. The index stores
 //! the transposed matrix instead: one row for each of the 2,048 filter bits, with one bit for each

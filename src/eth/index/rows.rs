@@ -43,13 +43,14 @@ impl Rows {
         self.first + self.len() as u64
     }
 
-    /// Returns the hash of the last header, or of the block before the first if there are no
+    /// Returns the hash of the last header, or of the block before the first header if there are no
     /// headers.
     pub(super) fn last_hash(&self) -> B256 {
         self.hashes.last().copied().unwrap_or(self.parent_hash)
     }
 
-    /// Returns the hash of one of the headers or of the block before the first; `None` for others.
+    /// Returns the hash of block `number` if it is one of the headers or the block before the first
+    /// header; otherwise returns `None`.
     pub(super) fn hash(&self, number: u64) -> Option<B256> {
         match number.checked_sub(self.first) {
             Some(index) => self.hashes.get(usize::try_from(index).ok()?).copied(),
@@ -58,7 +59,8 @@ impl Rows {
         }
     }
 
-    /// Returns the parent hash of block `number`, which is one of the headers or the next block.
+    /// Returns the parent hash of block `number`, which must be one of the headers or the block
+    /// after the last header.
     pub(super) fn parent_of(&self, number: u64) -> B256 {
         let before = number.checked_sub(self.first + 1);
         let before = before.and_then(|index| usize::try_from(index).ok());

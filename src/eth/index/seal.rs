@@ -48,12 +48,12 @@ pub(super) struct OldSegment<'a> {
 }
 
 impl<'a> OldSegment<'a> {
-    /// Reads the header, records and entries of a segment of an index with these settings and this
-    /// first block.
+    /// Reads the header, records and entries of a segment. The segment must belong to an index with
+    /// these settings and this first block.
     ///
     /// # Errors
-    /// Returns an error of the storage, or [`IndexError::Damaged`] if the segment is damaged or
-    /// belongs to another index or place.
+    /// Returns an error of the storage, or [`IndexError::Damaged`] if the segment is damaged,
+    /// belongs to another index, or has another place in the index.
     ///
     /// # Cost
     /// Allocates 0.5 MB, and 5 kB for each section.
@@ -70,7 +70,7 @@ impl<'a> OldSegment<'a> {
         Ok(Self { segment, records, entries })
     }
 
-    /// Returns the data of a row, checked: first the raw sections, then the lists.
+    /// Checks the data of a row and returns them: first the raw sections, then the lists.
     fn row<'b>(
         &self,
         row: u16,
@@ -121,11 +121,12 @@ impl Window {
     }
 }
 
-/// Writes the segment `id` from its sections in order; `first` is the number of its first block.
+/// Writes the segment `id` from its sections in order; `first` is the number of the segment's first
+/// block.
 ///
 /// # Errors
 /// Returns an error of a storage, or [`IndexError::Damaged`] if consecutive sections are not linked
-/// or if copied parts are damaged. The written file is then not a valid segment.
+/// or if copied parts are damaged. After an error, the written file is not a valid segment.
 ///
 /// # Panics
 /// Panics if the sources do not have as many sections as the segment.

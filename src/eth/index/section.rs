@@ -13,8 +13,9 @@ use super::format::{SECTION, Settings};
 use super::rows::Rows;
 use crate::eth::bloom::{BITS, BYTES};
 
-/// Number of groups of 512 headers that are transposed before rows are written. A group and its
-/// columns then fit in a cache of 1 MiB, and each row receives 256 bytes at a time.
+/// Number of groups of 512 headers that are transposed before rows are written. With this number,
+/// the groups and their columns fit in a cache of 1 MiB, and 256 bytes of each row are written at a
+/// time.
 const STRETCHES: usize = 4;
 /// Number of bytes of a row that are written at a time.
 const PIECE: usize = STRETCHES * ROWS / 8;
@@ -43,7 +44,7 @@ pub(super) struct Section {
 /// Transposes headers, section by section, and reuses the memory of earlier sections.
 ///
 /// # Cost
-/// 0.5 MiB of memory, plus the memory of the sections that were given back.
+/// Uses 0.5 MiB of memory, plus the memory of the sections that were given back.
 pub(super) struct Turner {
     strips: Box<[Strip<STRETCHES>; BITS]>,
     list: Vec<u8>,
@@ -118,7 +119,8 @@ impl Section {
         Self { record, ones: filled(0), crcs: filled(0), rows, block_hashes: None }
     }
 
-    /// Resets the section and sets all fields except the rows, the counts and their checksums.
+    /// Resets the section and sets all fields except the rows, the counts of set bits and the
+    /// checksums of the rows.
     fn start(&mut self, headers: &Rows, settings: &Settings) {
         let hashes = &headers.hashes[..SECTION];
         self.block_hashes = settings.has_block_hashes().then(|| hashes.to_vec());
@@ -137,7 +139,8 @@ impl Section {
         self.crcs.fill(0);
     }
 
-    /// Adds filters to the histogram of fills, and their gas to the class of their fill.
+    /// Adds each filter to the histogram of fills, and the gas of its block to the class of this
+    /// fill.
     fn count(&mut self, backend: Backend, blooms: &[[u8; BYTES]; ROWS], gas: &[u64; ROWS]) {
         let mut ones = [0; ROWS];
         backend.run(CountOnes { blooms, ones: &mut ones });
@@ -244,7 +247,7 @@ impl Kernel for WritePiece<'_> {
 
     #[inline(always)]
     fn vector<L: Lanes>(mut self, lanes: L) {
-        // Four checksums are computed side by side, which hides the latency of each CRC step.
+        // Four checksums are computed in parallel, which hides the latency of each CRC step.
         for first in (0..BITS).step_by(4) {
             for position in first..first + 4 {
                 let ahead = &self.section.rows[(position + AHEAD) % BITS].0;

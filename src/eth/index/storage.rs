@@ -1,4 +1,4 @@
-//! Storage of the files of an index: a folder, or an implementation of the caller.
+//! Storage of the files of an index: a folder, or a storage that the caller implements.
 //!
 //! The library reads through [`ReadAt`] and [`Storage`], and writes through [`WriteStorage`].
 //! [`Folder`] implements both traits over `std::fs`. To map sealed segments into memory, implement
@@ -19,14 +19,14 @@ pub trait ReadAt {
     /// Returns the current length in bytes.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// Any error of the storage. Returns [`io::ErrorKind::UnexpectedEof`] if the file ends before
-    /// the buffer is full.
+    /// Returns any error of the storage, and [`io::ErrorKind::UnexpectedEof`] if the file ends
+    /// before the buffer is full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
     /// Returns all bytes if they are in memory and never change, else `None`.
@@ -50,16 +50,18 @@ pub trait ReadAt {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileKind {
-    /// Written once as a whole, then never changed or truncated: may be mapped into memory.
+    /// File that is written once as a whole, and then never changed or truncated. Such a file may
+    /// be mapped into memory.
     Sealed,
-    /// Appended to, or replaced by another file of the same name.
+    /// File that bytes may be appended to, or that may be replaced by another file of the same
+    /// name.
     Growing,
 }
 
 /// Folder with the files of an index, open for reading.
 ///
 /// Threads can share an [`Index`](super::Index) or a [`Writer`](super::Writer) if the storage, its
-/// files, appenders and locks are `Send + Sync`, as those of [`Folder`] are.
+/// files, appenders and locks are `Send + Sync`. All these types of [`Folder`] are `Send + Sync`.
 pub trait Storage {
     /// An open file. The file must stay readable after a writer removes or replaces its name.
     type File: ReadAt;
@@ -67,7 +69,8 @@ pub trait Storage {
     /// Opens a file.
     ///
     /// # Errors
-    /// Any error of the storage. Returns [`io::ErrorKind::NotFound`] if the file does not exist.
+    /// Returns any error of the storage, and [`io::ErrorKind::NotFound`] if the file does not
+    /// exist.
     fn open(&self, name: &str, kind: FileKind) -> io::Result<Self::File>;
 }
 
@@ -76,13 +79,14 @@ pub trait Append {
     /// Appends all bytes.
     ///
     /// # Errors
-    /// Any error of the storage. Any prefix of the bytes may then have been written.
+    /// Returns any error of the storage. After an error, any prefix of the bytes may have been
+    /// written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// Any error of the storage. After an error, it is unknown which bytes are durable.
+    /// Returns any error of the storage. After an error, it is unknown which bytes are durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
@@ -93,48 +97,48 @@ pub trait WriteStorage: Storage {
     /// Guard of the writer's lock: dropping it releases the lock.
     type Lock;
 
-    /// Takes the lock of the only writer.
+    /// Takes the lock, which only one writer can hold at a time.
     ///
     /// # Errors
-    /// Any error of the storage. Returns [`io::ErrorKind::WouldBlock`] if another writer holds the
-    /// lock.
+    /// Returns any error of the storage, and [`io::ErrorKind::WouldBlock`] if another writer holds
+    /// the lock.
     fn lock(&self) -> io::Result<Self::Lock>;
 
-    /// Creates an empty file. An existing file of the same name is replaced, never truncated:
-    /// readers may have it mapped.
+    /// Creates an empty file. An existing file of the same name must be replaced and not truncated,
+    /// because readers may have mapped it into memory.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn create(&self, name: &str) -> io::Result<Self::Appender>;
 
     /// Opens an existing file for appending.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn append_to(&self, name: &str) -> io::Result<Self::Appender>;
 
     /// Renames a file. An existing file named `to` is replaced atomically.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a file.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn remove(&self, name: &str) -> io::Result<()>;
 
     /// Returns the names of all files in the folder.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes the names durable: all files created, renamed and removed so far.
+    /// Makes all creations, renamings and removals of files so far durable.
     ///
     /// # Errors
-    /// Any error of the storage.
+    /// Returns any error of the storage.
     fn sync_names(&self) -> io::Result<()>;
 }
 
@@ -285,8 +289,8 @@ impl WriteStorage for Folder {
 
     fn create(&self, name: &str) -> io::Result<File> {
         let path = self.0.join(name);
-        // Remove and create anew: truncating the old file would cut off readers that have it
-        // mapped.
+        // Remove the old file and create a new one: truncating the old file would break readers
+        // that have mapped it into memory.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => File::create_new(path),
@@ -316,7 +320,7 @@ impl WriteStorage for Folder {
 
     fn sync_names(&self) -> io::Result<()> {
         // On Unix a new name is durable only after the folder itself is synced. Other systems make
-        // names durable without help, and cannot open a folder as a file.
+        // names durable by themselves, and cannot open a folder as a file.
         if cfg!(unix) { File::open(&self.0)?.sync_all() } else { Ok(()) }
     }
 }

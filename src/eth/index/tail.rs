@@ -22,7 +22,7 @@ pub(super) struct Tail<F> {
     name: String,
     generation: u64,
     rows: Rows,
-    /// Number of valid slots, from the start.
+    /// Number of valid slots at the start of the tail.
     slots: u32,
     /// Number of these slots that are known to be durable.
     durable: u32,
@@ -98,8 +98,8 @@ impl<F: ReadAt> Tail<F> {
             let bytes = &mut buffer[..batch as usize * SLOT];
             read(&self.file, &self.name, bytes, SlotPlace::offset(next))?;
             for (bytes, number) in bytes.as_chunks().0.iter().zip(next..) {
-                // An invalid slot may be one that the writer is still writing. Such a slot is
-                // damage only if a later slot records that it was durable.
+                // An invalid slot may be one that the writer is still writing. An invalid slot is
+                // damage only if a later slot records that the invalid slot was durable.
                 let Some((slot, durable)) = Slot::from_bytes(self.generation, number, bytes) else {
                     continue;
                 };
@@ -112,7 +112,7 @@ impl<F: ReadAt> Tail<F> {
             }
             next = (next + batch).max(self.slots);
         }
-        // The header or a later slot promised more durable slots than are valid.
+        // According to the header or a later slot, some slots are durable that are not valid.
         if self.durable > self.slots {
             self.check_length(self.durable)?;
             let what = format!("it is missing, but {} slots are durable", self.durable);
@@ -147,7 +147,7 @@ impl<F: ReadAt> Tail<F> {
         match slot {
             Slot::Row(row) => {
                 let expected = self.rows.next();
-                // `u64::MAX` is refused because the number of the next block must fit 64 bits.
+                // `u64::MAX` is refused because the number of the next block must fit in 64 bits.
                 if row.number != expected || row.number == u64::MAX {
                     let what = format!("it has block {}, expected {expected}", row.number);
                     return Err(self.wrong_slot(what));
@@ -295,7 +295,7 @@ mod tests {
         assert_eq!(rows(core::slice::from_ref(&whole)), Ok(9));
         // Slots 2 and 3 are invalid at first, but valid when slot 5 causes a second read.
         assert_eq!(rows(&[without(whole.clone(), &[2, 3]), whole.clone()]), Ok(9));
-        // Slot 6 belongs to the second write: it may still be in progress.
+        // Slot 6 belongs to the second write, which may still be in progress.
         assert_eq!(rows(&[without(whole.clone(), &[2, 6]), whole.clone()]), Ok(6));
         assert_eq!(rows(&[without(whole.clone(), &[6])]), Ok(6));
         // Slot 3 remains invalid, although slot 5 records that it was durable.

@@ -187,7 +187,7 @@ fn a_forecast_is_that_of_the_headers() {
                     assert_eq!(share.to_bits(), expected.to_bits(), "{named}");
                 }
             }
-            // Estimates, with their tolerances.
+            // These are estimates, each with its tolerance.
             let all = expected.candidates() == expected.blocks();
             let is_whole = |block: u64| (block - FIRST).is_multiple_of(SECTION);
             let whole = is_whole(first) && (is_whole(last + 1) || last == end) || first >= sealed;
@@ -248,7 +248,7 @@ fn an_index_that_is_true_passes_in_any_pieces() {
             assert_eq!(verified.blocks, Some(first..=last));
             assert_eq!(verified.sections, whole);
         }
-        // Chains that leave a gap, repeat blocks, or belong to another branch.
+        // These chains leave a gap, repeat blocks, or belong to another branch.
         let mut verifier = index.verifier();
         verifier.add(&slice(&headers, FIRST, FIRST + 9)).unwrap();
         let gap = verifier.add(&slice(&headers, FIRST + 11, FIRST + 12));
@@ -262,7 +262,8 @@ fn an_index_that_is_true_passes_in_any_pieces() {
     }
 }
 
-/// A reader of an index that is replaced by one of another branch keeps nothing of the old index.
+/// If an index is replaced by an index of another branch, the reader keeps nothing of the old
+/// index.
 #[test]
 fn a_reader_of_an_index_that_is_built_anew_of_another_branch() {
     let headers = [0, 1].map(headers);
@@ -311,7 +312,7 @@ fn entry_of(bytes: &[u8], header: &SegmentHeader, row: u16) -> RowEntry {
 }
 
 /// Moves a bit of a raw row of section 1 from one header to another, and updates all checksums.
-/// Returns the row and the block of the first of the two headers.
+/// Returns the row, and the block number of the first of the two headers.
 fn move_a_bit(bytes: &mut [u8]) -> (u16, u64) {
     let header = header_of(bytes);
     for row in 0..2048 {
@@ -354,7 +355,7 @@ fn an_index_that_is_false_is_found_out() {
     let restore = || std::fs::write(built.0.join("00000000-02.segment"), &segment).unwrap();
     assert_eq!(built.verdicts(&chain), [Ok(()), Ok(())]);
 
-    // A bit moved to another block.
+    // In this index, a bit was moved to another block.
     let mut moved = (0, 0);
     built.patch(".segment", |bytes| moved = move_a_bit(bytes));
     let [alone, compared] = built.verdicts(&chain);
@@ -367,14 +368,15 @@ fn an_index_that_is_false_is_found_out() {
          bit {row} is set in its filter, not set in the index"
     );
     assert_eq!(error.to_string(), what);
-    // The header of that block alone reveals the difference; the header of its neighbour does not.
+    // The header of block `number` alone reveals the difference; the header of the preceding block
+    // does not.
     let index = built.index();
     let one = |number: u64| index.verify(&slice(&headers, number, number));
     assert_eq!(one(number).map(|_| ()), Err(error));
     assert!(one(number - 1).is_ok());
     restore();
 
-    // Gas, timestamps and hashes that differ from the headers.
+    // In these indexes, the gas, the timestamps or the hashes differ from the headers.
     built.patch(".segment", |bytes| change_record(bytes, 0, |record| record.gas[0] += 1));
     let [alone, compared] = built.verdicts(&chain);
     assert_eq!(alone, Ok(()), "nothing in it says otherwise");
@@ -455,7 +457,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
     for field in 0..4 {
         let mut number = 0;
         built.patch(".tail", |bytes| {
-            // The tenth unsealed block.
+            // Slot 9 contains the tenth unsealed block.
             let slot = 9;
             let at = usize::try_from(SlotPlace::offset(slot)).unwrap();
             let bytes = &mut bytes[at..at + SLOT];
@@ -481,7 +483,7 @@ fn unsealed_blocks_are_compared_one_by_one() {
         assert!(error.to_string().contains(what), "{error}");
         std::fs::write(&tail, &whole).unwrap();
     }
-    // A tail whose parent is not the last sealed block.
+    // In this index, the parent of the tail is not the last sealed block.
     let error = IndexError::Damaged {
         file: String::new(),
         offset: 0,

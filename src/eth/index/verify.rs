@@ -1,4 +1,4 @@
-//! Checks of a whole index: for damage, and against headers.
+//! Checks a whole index for damage, and compares it with headers.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -53,8 +53,8 @@ impl<S: Storage> Index<S> {
     /// The number of set bits of each header is compared with the histogram of fills in its
     /// section's record.
     ///
-    /// This check finds accidental damage. An attacker can build a false index that passes; a
-    /// [`Verifier`] detects such an index.
+    /// This check finds accidental damage. An attacker can build a false index that passes this
+    /// check; a [`Verifier`] detects such an index.
     ///
     /// `progress` is called with the number of bytes done and the total number of bytes.
     ///
@@ -110,16 +110,17 @@ impl<S: Storage> Index<S> {
 
 /// Compares an index with headers, bit by bit.
 ///
-/// Of each block, the bits of its filter are compared, and its hash if the index stores it. Of
-/// unsealed blocks, the timestamp and the gas used are compared, too. If all headers of a section
-/// are given, its whole record is compared: fills, gas, timestamps and hashes. Blocks without a
-/// header are not checked.
+/// For each block, the verifier compares the bits of the filter, and the block hash if the index
+/// stores this hash. For unsealed blocks, the verifier also compares the timestamp and the gas
+/// used. If all headers of a section are given, the verifier compares the whole record of the
+/// section: fills, gas, timestamps and hashes. The verifier does not check blocks whose headers are
+/// not given.
 ///
 /// # Cost
-/// Memory: 2.6 MB for the headers of a section, and as much for transposing them.
+/// Uses 2.6 MB of memory for the headers of a section, and as much for transposing them.
 pub struct Verifier<'a, S: Storage> {
     index: &'a Index<S>,
-    /// The headers of the current sealed section so far.
+    /// The headers of the current sealed section that were given so far.
     rows: Option<Rows>,
     turner: Turner,
     /// Hash of the last compared block.
@@ -134,13 +135,13 @@ impl<S: Storage> core::fmt::Debug for Verifier<'_, S> {
 }
 
 impl<S: Storage> Verifier<'_, S> {
-    /// Compares the blocks of a chain, which must continue after the blocks of the last call.
+    /// Compares the blocks of a chain, which must start after the last block of the preceding call.
     ///
     /// # Errors
     /// - [`IndexError::Differs`]: a block differs or belongs to another branch;
-    /// - [`IndexError::Range`]: the index does not contain all blocks;
+    /// - [`IndexError::Range`]: the index does not contain all blocks of the chain;
     /// - [`IndexError::Gap`], [`IndexError::Parent`]: the chain does not continue after the last
-    ///   blocks;
+    ///   compared block;
     /// - damage of the index, or an error of the storage.
     ///
     /// # Cost
@@ -197,7 +198,7 @@ impl<S: Storage> Verifier<'_, S> {
         Ok(self.compared)
     }
 
-    /// Compares a block of the tail.
+    /// Compares an unsealed block of the tail with its header.
     fn unsealed(&self, row: &TailRow, parent: B256) -> Result<(), IndexError> {
         let (tail, number) = (self.index.tail(), row.number);
         let index = usize::try_from(number - tail.first).expect("in memory");
@@ -255,7 +256,7 @@ fn bit_differs(position: u16, of_header: bool) -> String {
 struct Asked<'a, F> {
     segment: &'a Segment<F>,
     section: u32,
-    /// Number of headers in the section before the given ones.
+    /// Number of headers of the section that precede the given headers.
     before: usize,
     rows: &'a Rows,
 }
@@ -266,8 +267,9 @@ impl<F: ReadAt> Asked<'_, F> {
         IndexError::Differs { file: self.segment.name.clone(), part, number, what }
     }
 
-    /// Compares the hashes: of each block if there is a column of block hashes, and of the first
-    /// and the last block in any case.
+    /// Compares the hashes of the given headers with those that the index stores. The index always
+    /// stores the hashes of the first and the last block of a section, and it may store all block
+    /// hashes.
     fn hashes(&self) -> Result<(), IndexError> {
         let Self { segment, section, before, rows } = *self;
         let part = Part::Section { section };
@@ -296,8 +298,8 @@ impl<F: ReadAt> Asked<'_, F> {
         Ok(())
     }
 
-    /// Compares the bits of all rows, and for a whole section the fills, timestamps and gas of its
-    /// record.
+    /// Compares the bits of all rows. If the headers of a whole section are given, also compares
+    /// the fills, timestamps and gas of the section's record.
     fn bits(&self, turned: &Section) -> Result<(), IndexError> {
         let Self { segment, section, before, rows } = *self;
         // Mask of the headers that are given: only their bits are compared.
@@ -355,8 +357,8 @@ fn padded(rows: &Rows, before: usize) -> Cow<'_, Rows> {
     Cow::Owned(all)
 }
 
-/// Checks a segment. `last` is the hash of the block before the segment; it is set to the hash of
-/// the segment's last block.
+/// Checks a segment. `last` is the hash of the block before the segment; the function sets `last`
+/// to the hash of the segment's last block.
 fn check_segment<F: ReadAt>(
     segment: &Segment<F>,
     last: &mut Option<B256>,
@@ -413,7 +415,8 @@ fn check_segment<F: ReadAt>(
     Ok(())
 }
 
-/// Checks the record of a section against the preceding block, its block hashes, and itself.
+/// Checks that the record of a section agrees with the preceding block and with the section's block
+/// hashes, and that its own values agree.
 fn check_record<F: ReadAt>(
     segment: &Segment<F>,
     section: u32,
@@ -444,7 +447,8 @@ fn check_record<F: ReadAt>(
     }
     for (class, &blocks) in blocks.iter().enumerate() {
         let (gas, most) = (record.gas[class], record.most_gas[class]);
-        // The sum of a class is at least its highest value, and at most that value for each block.
+        // The gas of a class is at least the highest gas of one block, and at most this highest gas
+        // multiplied by the number of blocks.
         if most > gas || gas > most.saturating_mul(blocks) {
             return wrong(format!(
                 "{blocks} blocks of class {class} used {gas} gas in total and at most {most} each"

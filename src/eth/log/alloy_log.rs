@@ -6,7 +6,7 @@ use super::{LocatedLog, LogProblem};
 use crate::eth::json::{JsonPath, ValueProblem};
 use crate::eth::log_query::MAX_TOPICS;
 
-/// The conversion loses nothing: [`LocatedLog::try_from`] returns the same log.
+/// The conversion loses nothing: [`LocatedLog::try_from`] converts the result back to the same log.
 ///
 /// # Examples
 /// ```
@@ -107,7 +107,7 @@ mod tests {
             let refused = LocatedLog::try_from(log).expect_err("no place").to_string();
             assert!(refused.starts_with(field), "{refused}");
         }
-        // The fields that sources may leave out may be missing here too.
+        // The fields that sources may leave out may also be missing in a log of alloy.
         let bare = Log { block_timestamp: None, transaction_hash: None, ..real() };
         assert!(LocatedLog::try_from(bare).is_ok());
     }

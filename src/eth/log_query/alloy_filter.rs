@@ -32,7 +32,8 @@ impl From<BlockTag> for BlockNumberOrTag {
     }
 }
 
-/// Converts a filter; the last topic position of the query is the last that is not "any".
+/// Converts a filter to a query. The last topic position of the query is the last position of the
+/// filter that is not "any".
 ///
 /// A `Filter` does not store "any" positions at the end. So the query selects the same logs under
 /// both [`Semantics`](super::Semantics).
@@ -68,7 +69,7 @@ impl From<Filter> for LogQuery {
 #[error("position {position} of the topics is last and \"any\", which a Filter cannot store")]
 #[non_exhaustive]
 pub struct TrailingWildcard {
-    /// The last topic position, from 0.
+    /// Index of the last topic position, from 0.
     pub position: usize,
 }
 
@@ -108,7 +109,8 @@ mod tests {
     const TOKEN: Address = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
     const OTHER: Address = address!("0xdac17f958d2ee523a2206206994597c13d831ec7");
 
-    /// The same queries, built by the methods of each of the two types.
+    /// Queries that are built by the methods of one type equal those that are built by the methods
+    /// of the other type.
     #[test]
     fn built_there_and_here() {
         let [one, two] = [B256::with_last_byte(1), B256::with_last_byte(2)];
@@ -152,7 +154,7 @@ mod tests {
         }
     }
 
-    /// The conversion reports a trailing "any" instead of dropping it: for a log of one topic the
+    /// The conversion reports a trailing "any" instead of dropping it. For a log of one topic, the
     /// query and the filter without the trailing "any" give different answers.
     #[test]
     fn a_last_any_is_refused() {

@@ -64,8 +64,8 @@ impl From<u64> for BlockTag {
 
 /// The blocks that a query selects: a range, or one block by hash.
 ///
-/// `serde` writes the members of a query in JSON-RPC: `fromBlock` and `toBlock`, each left out if it
-/// is `None`, or `blockHash`.
+/// `serde` writes the members that a query has in JSON-RPC. A range is written as `fromBlock` and
+/// `toBlock`, each of which is left out if it is `None`. A block hash is written as `blockHash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(try_from = "SelectionWire", into = "SelectionWire")]
 pub enum BlockSelection {
@@ -206,8 +206,8 @@ pub enum ResolveError {
 
 /// The blocks that a query selects, without tags: a range of numbers, or one block by hash.
 ///
-/// `serde` writes an object: `by` is `"range"`, with the numbers `first` and `last`, or `"hash"`,
-/// with `hash`.
+/// `serde` writes an object. For a range, `by` is `"range"`, and the numbers are `first` and
+/// `last`. For a block hash, `by` is `"hash"`, and the hash is `hash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(from = "ResolvedWire", into = "ResolvedWire")]
 pub enum ResolvedBlocks {
@@ -222,7 +222,8 @@ pub enum ResolvedBlocks {
     AtHash(B256),
 }
 
-/// Resolved blocks in their JSON form: `serde` cannot tag a variant that has no fields' names.
+/// Resolved blocks in their JSON form. This type is needed because `serde` cannot tag a variant
+/// whose fields have no names.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 enum ResolvedWire {

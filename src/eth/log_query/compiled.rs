@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::eth::bloom::{self, BitPositions, BloomAnswer, BloomView};
 
-/// A query in hashed form: a conjunction of clauses, each a disjunction of values.
+/// A query in hashed form: an AND of clauses, each of which is an OR of values.
 ///
 /// A block may contain a match if every clause has a value whose bits are all set in the block's
 /// filter. The compiled query contains neither the query's range of blocks nor the positions of

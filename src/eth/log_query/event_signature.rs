@@ -19,12 +19,12 @@ pub enum EventSignatureError {
     /// Argument names, `indexed` and white space give this error too.
     #[error("{found:?} at {at} is not a type of the ABI")]
     Type {
-        /// The text in place of a type.
+        /// The text that was found where a type was expected.
         found: String,
         /// Offset of this text in the signature.
         at: usize,
     },
-    /// A type has its short form, which gives another hash than the event has.
+    /// A type is written in its short form, whose hash is not the topic of the event.
     #[error("{found:?} at {at} is short for {canonical:?}: signatures hash the long form")]
     Alias {
         /// The short form.
@@ -48,8 +48,9 @@ pub enum EventSignatureError {
 ///
 /// The hash is Keccak-256. The signature must be in canonical form: the name of the event and the
 /// types of all arguments, indexed or not, without argument names and without white space. Write
-/// `uint256` for `uint`, tuples for structs, `address` for contracts and `uint8` for enums.
-/// Nothing is corrected, because the hash of another text is not the topic of any event.
+/// `uint256` instead of `uint`, a tuple instead of a struct, `address` instead of a contract, and
+/// `uint8` instead of an enum. Nothing is corrected, because the hash of another text is not the
+/// topic of any event.
 ///
 /// # Errors
 /// Returns an error if the text is not a canonical signature.
@@ -86,8 +87,8 @@ fn check(signature: &str) -> Result<(), EventSignatureError> {
     let bytes = signature.as_bytes();
     let mut at = name_end;
     let mut depth = 0_usize;
-    // `after_type`: a type has just ended. `after_open`: a list has just begun. Both decide which
-    // characters may follow.
+    // `after_type` is `true` if a type has just ended, and `after_open` if a list has just begun.
+    // These flags decide which characters may follow.
     let (mut after_type, mut after_open) = (false, false);
     loop {
         match bytes.get(at) {
@@ -147,7 +148,8 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|digit| digit.is_ascii_digit()) && !text.starts_with('0') && !text.is_empty()
 }
 
-/// Parses a decimal number; returns `None` if the text is not a number or not in the range.
+/// Parses a decimal number; returns `None` if the text is not a number or if the number is not in
+/// the range.
 fn size_in(text: &str, range: core::ops::RangeInclusive<u16>) -> Option<u16> {
     text.parse().ok().filter(|size| is_number(text) && range.contains(size))
 }

@@ -66,7 +66,7 @@ pub enum QueryJsonError {
     },
 }
 
-/// Returns a function that adds this position to a problem.
+/// Returns a function that converts a problem with the value at this position to an error.
 fn wrong(place: JsonPath) -> impl Fn(ValueProblem) -> QueryJsonError {
     move |problem| QueryJsonError::Value { place, problem }
 }

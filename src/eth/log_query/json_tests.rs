@@ -200,8 +200,8 @@ fn each_divergence_has_its_row() {
     assert_eq!((texts, outcomes), (45, 90));
 }
 
-/// alloy's `Filter` accepts and rejects the same texts, except one that alloy accepts and this
-/// library rejects under both semantics.
+/// alloy's `Filter` accepts and rejects the same texts as this library under alloy's rules, with
+/// one exception. alloy accepts one text that this library rejects under both semantics.
 #[test]
 fn alloy_itself_takes_and_refuses_the_same() {
     let topic_31 = format!("\"0x{}\"", "ab".repeat(31));

@@ -12,12 +12,13 @@ pub struct QueryLimits {
     pub topics_per_position: Option<usize>,
     /// Maximum number of blocks in a range, both ends included.
     pub blocks: Option<u64>,
-    /// Maximum number of logs in a result. A query of a single block has no such limit.
+    /// Maximum number of logs in a result. The result of a query of a single block may have any
+    /// number of logs.
     pub results: Option<usize>,
 }
 
 impl QueryLimits {
-    /// Returns a value without any limit.
+    /// Returns limits that are all `None`.
     pub const fn none() -> Self {
         Self { addresses: None, topics_per_position: None, blocks: None, results: None }
     }
@@ -131,7 +132,8 @@ mod tests {
 
     const ONE: ResolvedBlocks = ResolvedBlocks::AtHash(B256::ZERO);
 
-    /// Each default limit of geth and reth accepts exactly its number: 1000 pass, 1001 do not.
+    /// Each default limit of geth and reth accepts its own number but no higher number: 1000 pass,
+    /// 1001 do not.
     #[test]
     fn each_limit_holds_to_the_number() {
         let geth = QueryLimits::geth();

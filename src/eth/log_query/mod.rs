@@ -49,8 +49,8 @@
 //! therefore valid. An absent `fromBlock` or `toBlock` is the latest block, and `earliest` is the
 //! first block that is not pruned.
 //!
-//! Of all rows, the first one matters in practice: viem and ox send `[Transfer, from, null]`,
-//! ethers drops the null, and geth answers the two queries differently.
+//! In practice, the first row matters most: viem and ox send `[Transfer, from, null]`, ethers drops
+//! the null, and geth answers the two queries differently.
 //!
 //! geth also rejects a query with more than 1000 addresses, or more than 1000 topics at one
 //! position. The parser here does not check these limits: use [`QueryLimits`], which ignore

@@ -14,7 +14,7 @@ use chainsieve_lanes::names;
 /// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;
 
-/// The rules for parsing and matching a query, where geth and alloy differ.
+/// The rules for parsing and matching a query in the cases in which geth and alloy differ.
 ///
 /// The [module](crate::eth::log_query) lists the differences. `serde` and
 /// `Display` write `geth` or `alloy`.
@@ -93,7 +93,7 @@ impl LogQuery {
         Self { blocks, ..self }
     }
 
-    /// Sets the first block of the range. A block hash set before is removed.
+    /// Sets the first block of the range. A block hash that was set before is removed.
     #[must_use]
     pub fn from_block(mut self, block: impl Into<BlockTag>) -> Self {
         let (_, to) = self.range();
@@ -101,7 +101,7 @@ impl LogQuery {
         self
     }
 
-    /// Sets the last block of the range. A block hash set before is removed.
+    /// Sets the last block of the range. A block hash that was set before is removed.
     #[must_use]
     pub fn to_block(mut self, block: impl Into<BlockTag>) -> Self {
         let (from, _) = self.range();
@@ -206,13 +206,13 @@ impl LogQuery {
     /// Resolves the tags of the query to block numbers, as [`BlockSelection::resolve`] does.
     ///
     /// A missing first or last block means `latest`. `earliest` is the first block that the node
-    /// still has. A block hash is returned as it is, without a look at `heads`. Addresses and topics
-    /// have no influence.
+    /// still has. A block hash is returned unchanged, and `heads` is not used. The addresses and
+    /// topics of the query do not change the result.
     ///
     /// # Errors
-    /// Returns the first of these errors:
+    /// Returns the first error that applies, in this order:
     /// 1. [`Pending`](ResolveError::Pending) or [`UnknownTag`](ResolveError::UnknownTag), for the
-    ///    first block before the last block;
+    ///    first block of the range, then for its last block;
     /// 2. [`BeyondHead`](ResolveError::BeyondHead);
     /// 3. [`BeginsAfterHead`](ResolveError::BeginsAfterHead), only if the query has no last block;
     /// 4. [`Reversed`](ResolveError::Reversed);
@@ -226,7 +226,7 @@ impl LogQuery {
     /// The result is exact. The log's block is not checked: use [`ResolvedBlocks::contains`].
     ///
     /// # Cost
-    /// One binary search for each set.
+    /// Makes one binary search in each set.
     pub fn matches(&self, log: &Log, semantics: Semantics) -> bool {
         self.admits_address(&log.address) && self.admits_topics(log.topics(), semantics)
     }
@@ -241,7 +241,7 @@ impl LogQuery {
 
     /// Returns `true` if the last topic position accepts any topic.
     ///
-    /// If it returns `false`, the same logs match under both [`Semantics`].
+    /// If the result is `false`, the same logs match under both [`Semantics`].
     pub fn ends_in_any(&self) -> bool {
         self.topics.last().is_some_and(TopicSet::is_any)
     }
@@ -251,7 +251,8 @@ impl LogQuery {
     }
 
     fn admits_topics(&self, topics: &[B256], semantics: Semantics) -> bool {
-        // The EVM never emits such a log. alloy rejects it, because a filter has four topic sets.
+        // The EVM never emits a log with more than four topics. alloy rejects such a log, because a
+        // filter has four topic sets.
         if semantics == Semantics::Alloy && topics.len() > MAX_TOPICS {
             return false;
         }
@@ -264,7 +265,7 @@ impl LogQuery {
     /// Converts the query to bit positions, to test it against the filters of blocks.
     ///
     /// Each value is hashed once, and all values are hashed in one batch. The compiled query never
-    /// answers "no" for a block that contains a log that [`matches`](Self::matches) under either
+    /// answers "no" for a block with a log that [`matches`](Self::matches) accepts under either
     /// [`Semantics`].
     pub fn compile(&self) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());

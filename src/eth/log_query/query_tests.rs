@@ -10,7 +10,7 @@ use super::{BlockSelection, BlockTag, Heads, LogQuery, ResolveError, ResolvedBlo
 use super::{Semantics, TopicSet};
 use crate::eth::bloom::{self, BloomAnswer};
 
-/// Go's `common.BytesToHash([]byte(text))`: right-aligned.
+/// Does the same as Go's `common.BytesToHash([]byte(text))`, which aligns the text to the right.
 fn hash(text: &str) -> B256 {
     B256::left_padding_from(text.as_bytes())
 }
@@ -39,8 +39,9 @@ fn chain() -> Vec<(u64, Log)> {
     ]
 }
 
-/// The rows of geth's `TestFilters`: the filter, and the logs of the chain that it finds or the
-/// error that it gives. The head is block 1000, block 999 is finalised, no safe block is known.
+/// The rows of geth's `TestFilters`: each row has a filter, and either the logs that the filter
+/// finds in the chain or an error. The head is block 1000, block 999 is finalised, and no safe
+/// block is known.
 #[test]
 fn geth_test_filters() {
     let [one, two, three, four] = ["topic1", "topic2", "topic3", "topic4"].map(hash);
@@ -81,10 +82,10 @@ fn geth_test_filters() {
     }
 }
 
-/// The table in the documentation of `FilterQuery.Topics` in geth (interfaces.go), with rows for
-/// "any" at the end as geth's `filterLogs` handles it. Columns: topics of the query, logs that geth
-/// finds, logs that alloy finds. The logs are [], [A], [B], [A, A], [A, B], [B, A], [B, B],
-/// [A, B, A, B].
+/// The table in the documentation of `FilterQuery.Topics` in geth (interfaces.go), with additional
+/// rows for queries that end in "any", as geth's `filterLogs` handles them. Columns: topics of the
+/// query, logs that geth finds, logs that alloy finds. The logs are [], [A], [B], [A, A], [A, B],
+/// [B, A], [B, B], [A, B, A, B].
 #[test]
 fn arity_and_order() {
     let [a, b] = [hash("A"), hash("B")];
@@ -124,7 +125,8 @@ fn arity_and_order() {
     }
 }
 
-/// A zero topic is not "any": the sender of a mint is zero. Old versions of geth read it as "any".
+/// A zero topic is not "any": the sender of a mint is zero. Old versions of geth read a zero topic
+/// as "any".
 #[test]
 fn the_zero_topic_is_not_any() {
     let query = LogQuery::new().topic1(Address::ZERO);

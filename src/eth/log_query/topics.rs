@@ -19,8 +19,8 @@ impl ToTopic for B256 {
     }
 }
 
-/// The topic is twelve zero bytes, then the address. A filter hashes an unpadded address to other
-/// bits.
+/// The topic is twelve zero bytes, then the address. The hash of an unpadded address would set
+/// other bits in a filter.
 impl ToTopic for Address {
     fn to_topic(&self) -> B256 {
         self.into_word()
@@ -35,14 +35,15 @@ impl ToTopic for U256 {
     }
 }
 
-/// The topic is that of the number 0 or 1.
+/// The topic is the same as the topic of the number 0 or 1.
 impl ToTopic for bool {
     fn to_topic(&self) -> B256 {
         B256::with_last_byte(u8::from(*self))
     }
 }
 
-/// The topics that a query accepts at one position of a log's topics. An empty set accepts any.
+/// The topics that a query accepts at one position of a log's topics. An empty set accepts any
+/// topic.
 ///
 /// `serde` writes the list of the topics.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]

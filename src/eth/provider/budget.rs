@@ -10,11 +10,11 @@ use crate::steady_clock::SteadyClock;
 /// credits is saved up.
 ///
 /// A call costs one credit unless its method has [another cost](Self::cost). So
-/// `Budget::per_second(25.0)` allows 25 calls a second. With the costs of a provider's price list,
-/// the same number counts the provider's credits.
+/// `Budget::per_second(25.0)` allows 25 calls a second. If the costs are those of a provider's
+/// price list, the credits are the provider's credits.
 ///
-/// `serde` writes an object: `per_second`, `default_cost` and `costs`, an object with the cost of
-/// each method. `default_cost` and `costs` may be missing.
+/// `serde` writes an object with `per_second`, `default_cost` and `costs`. `costs` is an object
+/// with the cost of each method. `default_cost` and `costs` may be missing.
 ///
 /// ```
 /// use core::time::Duration;
@@ -122,8 +122,8 @@ mod tests {
 
     proptest! {
         /// If calls are sent exactly when allowed, the cost in any period is at most the credits
-        /// earned in it, plus the larger of one second's worth and the cost of the period's first
-        /// calls.
+        /// earned in it, plus the larger of two amounts: one second's worth of credits, and the
+        /// cost of the period's first calls.
         #[test]
         fn no_period_costs_more_than_it_may(
             rate in 1_u32..500,

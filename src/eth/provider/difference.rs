@@ -15,9 +15,10 @@ use crate::eth::log::LocatedLog;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Difference<'a> {
-    /// The logs of the first answer that the second lacks, in its order.
+    /// The logs of the first answer that the second answer lacks, in the order of the first answer.
     pub only_first: Vec<&'a LocatedLog>,
-    /// The logs of the second answer that the first lacks, in its order.
+    /// The logs of the second answer that the first answer lacks, in the order of the second
+    /// answer.
     pub only_second: Vec<&'a LocatedLog>,
 }
 
@@ -50,7 +51,8 @@ impl<'a> Difference<'a> {
     /// difference.
     ///
     /// # Cost
-    /// O((n + m) · log(n + m)) comparisons for answers of n and m logs, and a map of each answer.
+    /// Makes O((n + m) · log(n + m)) comparisons for answers of n and m logs, and builds a map of
+    /// each answer.
     pub fn new(first: &'a [LocatedLog], second: &'a [LocatedLog]) -> Self {
         Self { only_first: only(first, second), only_second: only(second, first) }
     }

@@ -1,7 +1,8 @@
 //! Recognises a provider's limits from its errors.
 //!
-//! No standard defines these errors. Many codes are in use, so the words of the message decide. A
-//! number in the message is only a hint: the caller must work with a wrong one, too.
+//! No standard defines these errors. Many codes are in use, so a limit is recognised by the words
+//! of the message. A number in the message is only a hint: the caller must also work if the number
+//! is wrong.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,7 +12,8 @@ use core::time::Duration;
 /// A limit of a provider, recognised from its error. All numbers are the provider's claims.
 ///
 /// `serde` writes an object with the name of the `limit`, for example `"response_bytes"`. `max` is
-/// the number of blocks, results or calls, `retry_after` the wait in seconds, both or null.
+/// the number of blocks, results or calls, and `retry_after` is the wait in seconds. Each of them
+/// is null if it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "LimitWire", into = "LimitWire")]
 #[non_exhaustive]
@@ -67,7 +69,7 @@ impl From<LimitWire> for Limit {
             LimitWire::Batch { max } => Self::Batch(max),
             LimitWire::SuggestedRange { from, to } => Self::SuggestedRange { from, to },
             LimitWire::RateLimited { retry_after } => {
-                // A wait that is no duration is unknown.
+                // If the number is not a valid duration, the wait is unknown.
                 let wait = |seconds| Duration::try_from_secs_f64(seconds).ok();
                 Self::RateLimited { retry_after: retry_after.and_then(wait) }
             }
@@ -119,8 +121,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Number of characters of a message, and of its data, that are examined: a hostile provider may
-/// send any length.
+/// Maximum number of characters that are examined in a message, and likewise in its data: a hostile
+/// provider may send texts of any length.
 const MOST_WORDS: usize = 4096;
 
 impl Limit {
@@ -148,8 +150,8 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     if has(&["beyond current head", "beyond the head", "invalid block range", "method not"]) {
         return None;
     }
-    // Rate limits come first: some share the code -32005 or words such as "exceeded" with other
-    // limits.
+    // Test for rate limits first: some of their errors share the code -32005 or words such as
+    // "exceeded" with the errors of other limits.
     if has(&[
         "rate limit",
         "rate-limit",
@@ -166,7 +168,7 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     {
         return Some(Limit::RateLimited { retry_after: seconds(&text) });
     }
-    // A message that mentions a batch limits the number of calls in it.
+    // If a message mentions a batch, the limit is the number of calls in a batch.
     if has(&["batch"]) {
         let calls =
             number_after(&text, &["exceeded max limit of", "than", "max", "limit", "up to"]);
@@ -267,15 +269,14 @@ fn number(text: &str) -> Option<u64> {
         {
             return Some(number);
         }
-        // Skip the rest of a hexadecimal number or of a word, whose digits are not a number of
-        // their own.
+        // Skip the rest of a hexadecimal number or of a word: its digits are not a separate number.
         let skip = behind.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(behind.len());
         rest = if is_hex || in_word { &behind[skip..] } else { behind };
     }
 }
 
-/// Returns the suggested range in `[0x10dde5f, 0x10dde60]` or `retry with the range
-/// 17686111-17686112`.
+/// Returns the range that a message suggests, as in `[0x10dde5f, 0x10dde60]` or `retry with the
+/// range 17686111-17686112`.
 fn suggested(text: &str) -> Option<(u64, u64)> {
     let in_order = |from: u64, to: u64| (from <= to).then_some((from, to));
     if let Some(at) = text.find("[0x") {
@@ -290,7 +291,8 @@ fn suggested(text: &str) -> Option<(u64, u64)> {
     in_order(from.parse().ok()?, to.parse().ok()?)
 }
 
-/// Returns the wait in `"backoff_seconds": 30`, `retry after 10s` or `try again in 10 seconds`.
+/// Returns the wait that a message asks for, as in `"backoff_seconds": 30`, `retry after 10s` or
+/// `try again in 10 seconds`.
 fn seconds(text: &str) -> Option<Duration> {
     let words = ["backoff_seconds", "retry after", "retry in", "again in"];
     let seconds = number_after(text, &words)?;
@@ -428,7 +430,7 @@ mod tests {
                 "",
                 Some(Limit::Batch(None)),
             ),
-            // paritytech/jsonrpsee#1107: reth and all that are built on it
+            // paritytech/jsonrpsee#1107: reth and all nodes that are built on it
             (
                 -32010,
                 "The batch request was too large",

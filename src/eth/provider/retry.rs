@@ -2,13 +2,13 @@
 
 use core::time::Duration;
 
-/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`. An estimate: a short failure
-/// costs little time, and a longer one causes few requests.
+/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`. The value is an estimate: a
+/// short failure costs little time, and a longer failure causes few requests.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// Longest wait that the provider did not ask for. An estimate: it bounds how late a request
-/// notices that the provider answers again.
+/// Longest wait if the provider asks for none. The value is an estimate: it limits how late a
+/// request notices that the provider answers again.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// Longest wait that is granted when a provider asks for one: a hostile provider could ask for
+/// Longest wait that is granted when a provider asks for a wait: a hostile provider could ask for
 /// hours.
 const LONGEST_ASKED: Duration = Duration::from_secs(2 * 60);
 
@@ -35,13 +35,13 @@ impl Retry {
         Self { retries, failures: 0 }
     }
 
-    /// Records a failed attempt; returns the wait before the next one, or `None` if no attempt is
-    /// left.
+    /// Records a failed attempt; returns the wait before the next attempt, or `None` if no attempt
+    /// is left.
     ///
-    /// `asked` is the wait that the provider asks for; at most two minutes are granted. Without it,
-    /// the wait starts at 250 ms and doubles each time, up to 15 s. Half of the wait is random, so
-    /// that many clients do not return at once. `random` must be a uniformly distributed random
-    /// number.
+    /// `asked` is the wait that the provider asks for; at most two minutes are granted. If `asked`
+    /// is `None`, the wait starts at 250 ms and doubles each time, up to 15 s. Half of the wait is
+    /// random, so that many clients do not return at once. `random` must be a uniformly distributed
+    /// random number.
     #[must_use]
     pub fn failed(&mut self, asked: Option<Duration>, random: u32) -> Option<Duration> {
         let before = self.failures;
@@ -49,7 +49,7 @@ impl Retry {
         if before >= self.retries {
             return None;
         }
-        // The provider's own wait replaces the back-off.
+        // The wait that the provider asks for replaces the back-off.
         if let Some(asked) = asked {
             return Some(asked.min(LONGEST_ASKED));
         }

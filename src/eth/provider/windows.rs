@@ -83,7 +83,7 @@ pub struct Windows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WindowEvent<'a> {
-    /// Start: no window was requested yet.
+    /// The start, when no window was requested yet.
     Begin,
     /// The provider answered the window.
     Answered {
@@ -104,7 +104,7 @@ pub enum WindowAction {
     End(Result<(), SingleBlock>),
 }
 
-/// The provider refuses a single block, so that no smaller window is possible.
+/// The provider refuses a single block, so no smaller window is possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the provider refuses a single block, {0}")]
 #[non_exhaustive]
@@ -131,7 +131,7 @@ impl Windows {
     /// | [`Limit::SuggestedRange`] that begins with the window and is smaller | the suggested range, once; then at most twice its size |
     /// | any other limit | half the blocks; the size may grow again |
     ///
-    /// If a window of one block is refused, the end is an error, [`SingleBlock`].
+    /// If a window of one block is refused, the range ends with the error [`SingleBlock`].
     #[must_use]
     pub fn handle(&mut self, event: WindowEvent<'_>) -> Vec<WindowAction> {
         match event {
@@ -158,8 +158,8 @@ impl Windows {
     fn answered(&mut self, logs: usize) {
         let Some(window) = self.current() else { return };
         self.next = window.end().checked_add(1).filter(|&next| next <= self.last);
-        // A suggested size holds for one window only, so it says nothing about the size of the next
-        // one.
+        // A suggested size is used for one window only, so an answer to that window does not change
+        // the size of the next window.
         if self.once.take().is_none() && logs < MANY {
             self.size.size = self.size.size.saturating_mul(2).min(self.size.cap);
         }
@@ -189,13 +189,14 @@ impl Windows {
                 self.once = Some(blocks);
                 self.size.size = self.size.size.min(blocks.saturating_mul(2)).max(1);
             }
-            // Without a usable number, halve the window, and never grow beyond that size again.
+            // Without a usable number, halve the window, and never let it grow beyond that size
+            // again.
             Limit::Blocks(_) => {
                 self.size.cap = blocks / 2;
                 self.size.size = blocks / 2;
             }
-            // Limits of logs, bytes or time depend on the blocks: halve the window, but let it grow
-            // again later.
+            // How many blocks fit in a limit of logs, bytes or time depends on the blocks. So halve
+            // the window, but let it grow again later.
             _ => self.size.size = blocks / 2,
         }
         Ok(())

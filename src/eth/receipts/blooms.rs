@@ -16,9 +16,9 @@ use crate::eth::bloom::{self, BitPositions};
 pub(super) struct Blooms {
     /// Bit positions of the distinct values.
     positions: Vec<BitPositions>,
-    /// Index in `positions` of each value of each log of each receipt, in order.
+    /// Indices in `positions` of all values of all logs, in the order of the receipts.
     values: Vec<u32>,
-    /// Offset in `values` of the end of each receipt's values.
+    /// For each receipt, the offset in `values` at which its values end.
     ends: Vec<usize>,
 }
 
@@ -57,7 +57,8 @@ impl Blooms {
         filter
     }
 
-    /// Returns the index of the first receipt whose given filter differs from that of its logs.
+    /// Returns the index of the first receipt whose given filter differs from the filter of its
+    /// logs.
     pub(super) fn first_other(&self, receipts: &BlockReceipts) -> Option<usize> {
         receipts.entries.iter().enumerate().position(|(receipt, entry)| {
             let given = match &entry.form {
@@ -77,9 +78,9 @@ fn values_of_log(log: &Log) -> usize {
 /// Removes most repetitions from a sequence of values.
 ///
 /// Each value is mapped to a slot, and a slot stores the index of its latest value. If different
-/// values alternate in one slot, each is treated as new and hashed again, but they are never
-/// confused. So an attacker who chooses colliding values cannot make this slower than hashing every
-/// value.
+/// values alternate in one slot, each is treated as new and hashed again, but different values are
+/// never confused. So an attacker who chooses colliding values cannot make this slower than hashing
+/// every value.
 struct Distinct<'a> {
     values: Vec<&'a [u8]>,
     /// Index in `values` plus one, or 0 for an empty slot.

@@ -40,17 +40,17 @@ pub enum ReceiptsError {
         /// The type byte.
         receipt_type: u8,
     },
-    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names
-    /// receipt, field, line and column.
+    /// The text is not JSON, or a field is missing, duplicate or malformed. The message names the
+    /// receipt, the field, the line and the column.
     #[error("{0}")]
     Json(String),
-    /// A receipt lacks the index of its transaction, so its transaction is in no block.
+    /// A receipt lacks the index of its transaction, so the transaction is not in a block.
     #[error("receipt {receipt} has no transactionIndex")]
     NoIndex {
         /// Index of the receipt among the given receipts, from 0.
         receipt: usize,
     },
-    /// No receipt has this index, but a receipt has a higher index.
+    /// No receipt has the missing index, but another receipt has a higher index.
     #[error("transactionIndex {transaction_index} is missing among {receipts} receipts")]
     Missing {
         /// The missing index.
@@ -70,7 +70,7 @@ pub enum ReceiptsError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// The receipts are not all the receipts of a block with this root.
+    /// The given receipts are not exactly the receipts of a block with this root.
     #[error("{receipts} receipts have the root {computed}, the header has {expected}")]
     RootMismatch {
         /// Number of receipts given.

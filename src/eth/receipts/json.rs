@@ -17,19 +17,19 @@ use crate::eth::bloom;
 use crate::eth::json::message;
 
 impl BlockReceipts {
-    /// Parses the array that `eth_getBlockReceipts` returns, in any order.
+    /// Parses the array that `eth_getBlockReceipts` returns. The receipts may be in any order.
     ///
-    /// The fields that the root covers must be written as JSON-RPC requires: with `0x`, whole
-    /// bytes, numbers without leading zeros. Of the other fields, some are kept as
-    /// [`claims`](Self::claims), and the rest is ignored.
+    /// The fields that the root covers must be written as JSON-RPC requires: with `0x`, with two
+    /// digits for each byte, and without leading zeros in numbers. Some of the other fields are
+    /// kept as [`claims`](Self::claims), and the rest is ignored.
     ///
     /// If a receipt has `root` and `status`, a legacy receipt uses `root` and a typed receipt uses
     /// `status`. An empty `root` is treated as missing. A receipt without `type` is a legacy
-    /// receipt. A missing `logsBloom` is computed.
+    /// receipt. A missing `logsBloom` is computed from the logs.
     ///
     /// # Errors
-    /// Returns a [`ReceiptsError`] that names receipt and field if a receipt is malformed. Returns
-    /// an error too if the transaction indices are not exactly 0, 1, 2 and so on.
+    /// Returns a [`ReceiptsError`] that names the receipt and the field if a receipt is malformed.
+    /// Also returns an error if the transaction indices are not exactly 0, 1, 2 and so on.
     pub fn from_json(json: &str) -> Result<Self, ReceiptsError> {
         let read: List<JsonReceipt> =
             serde_json::from_str(json).map_err(|error| ReceiptsError::Json(message(&error)))?;
@@ -40,8 +40,8 @@ impl BlockReceipts {
     /// order.
     ///
     /// # Errors
-    /// Returns the same errors as [`from_json`](Self::from_json). The error of a malformed answer
-    /// has the index of the answer in `receipts`.
+    /// Returns the same errors as [`from_json`](Self::from_json). The error for a malformed answer
+    /// contains the index of this answer in `receipts`.
     pub fn from_json_each(receipts: &[impl AsRef<str>]) -> Result<Self, ReceiptsError> {
         let read = |(receipt, json): (usize, &str)| {
             let named = |error| ReceiptsError::Json(format!("[{receipt}]: {error}"));
@@ -142,7 +142,8 @@ impl FromObject for JsonReceipt {
             }
             (_, None) => Outcome::Unknown,
         };
-        // In receipts of other types the root covers neither field, although a source may add them.
+        // In receipts of other types, the root covers neither the nonce nor the version of a
+        // deposit, although a source may add these fields.
         let of_deposit =
             |value: Option<Quantity>| value.map(number).filter(|_| receipt_type == DEPOSIT_TYPE);
         let List(logs) = required("logs", logs)?;
@@ -243,7 +244,7 @@ impl<'de, T: FromObject> Visitor<'de> for Object<T> {
     }
 }
 
-/// A JSON array; the error of an element names its index.
+/// A JSON array. If an element is invalid, the error names the index of the element.
 struct List<T>(Vec<T>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
@@ -349,7 +350,7 @@ impl<const N: usize> FromText for Fixed<N> {
     }
 }
 
-/// A state root, or `None` for `0x`, which some nodes write instead of a missing root.
+/// A state root, or `None` for `0x`, which some nodes write if there is no root.
 struct PostState(Option<B256>);
 
 impl FromText for PostState {

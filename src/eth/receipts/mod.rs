@@ -3,7 +3,8 @@
 //! The receipts of a block can only be verified together: the root covers every receipt, and
 //! leaving one out changes the root. [`BlockReceipts`] are read from any form that nodes send:
 //! consensus RLP, the slim form of `eth/69` and of `.ere` files, JSON-RPC, and alloy's type.
-//! [`verify`](BlockReceipts::verify) checks that they are the receipts of the block.
+//! [`verify`](BlockReceipts::verify) checks that these are the receipts of the block with a given
+//! receipts root.
 //!
 //! [`VerifiedReceipts`] returns all logs of the block in order. [`VerifiedBlock`] returns the same
 //! logs with their position in the chain. A [`ReceiptProof`] lets others verify a single receipt.
@@ -62,10 +63,12 @@ pub struct Receipt {
     pub cumulative_gas_used: u64,
     /// The logs, in order.
     pub logs: Vec<Log>,
-    /// The depositor's nonce. Only deposits of the OP stack have it, since Regolith.
+    /// The depositor's nonce. Only receipts of OP-stack deposits have this nonce, since the
+    /// Regolith upgrade.
     pub deposit_nonce: Option<u64>,
-    /// The version of a deposit receipt. Only deposits of the OP stack have it, since Canyon. If it
-    /// is present, the receipts root covers nonce and version; otherwise the root covers neither.
+    /// The version of a deposit receipt. Only receipts of OP-stack deposits have this version,
+    /// since the Canyon upgrade. If the version is present, the receipts root covers the nonce and
+    /// the version; otherwise the root covers neither.
     pub deposit_receipt_version: Option<u64>,
 }
 
@@ -76,7 +79,7 @@ pub struct BlockReceipts {
     /// Consensus encodings as received, concatenated or wrapped in an RLP list.
     raw: Vec<u8>,
     after_byzantium: bool,
-    /// One for each entry if the receipts were read from JSON-RPC, otherwise empty.
+    /// One element for each entry if the receipts were read from JSON-RPC; otherwise empty.
     claims: Vec<Claims>,
 }
 
@@ -105,7 +108,8 @@ struct Entry {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Form {
-    /// The encoding as received: ranges in `raw` of the hashed bytes and of their filter.
+    /// The encoding was received: `encoding` is the range of the hashed bytes in `raw`, and `bloom`
+    /// is the range of their filter.
     Encoded { encoding: Range<usize>, bloom: Range<usize> },
     /// The encoding is built from the fields, with this filter or a filter computed from the logs.
     Fields { bloom: Option<Box<[u8; bloom::BYTES]>> },
@@ -137,9 +141,10 @@ impl BlockReceipts {
     /// Declares that the block is from Byzantium (EIP-658, mainnet block 4,370,000) or later.
     ///
     /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some nodes
-    /// send a status instead. Such receipts give another root, although their source is honest. So
-    /// [`verify`](Self::verify) returns [`VerifyError::PostStatesMayBeMissing`] where this can be
-    /// the reason, unless the caller rules it out by this function.
+    /// send a status instead. Receipts with a status instead of a post-state give another root,
+    /// although their source is honest. If this can be the reason for another root,
+    /// [`verify`](Self::verify) returns [`VerifyError::PostStatesMayBeMissing`]. The caller
+    /// excludes this reason by calling this function.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
         Self { after_byzantium: true, ..self }

@@ -36,7 +36,7 @@ impl VerifiedReceipts<'_> {
     /// Returns the proof of a receipt, or `None` if the block has no receipt with this index.
     ///
     /// # Cost
-    /// About that of [`verify`](super::BlockReceipts::verify).
+    /// Costs about as much as [`verify`](super::BlockReceipts::verify).
     pub fn proof(&self, transaction_index: u64) -> Option<ReceiptProof> {
         self.proofs(&[transaction_index]).pop()
     }
@@ -46,7 +46,7 @@ impl VerifiedReceipts<'_> {
     /// Indices without a receipt are left out.
     ///
     /// # Cost
-    /// About that of one [`proof`](Self::proof), for any number of proofs.
+    /// Any number of proofs costs about as much as one [`proof`](Self::proof).
     pub fn proofs(&self, transaction_indices: &[u64]) -> Vec<ReceiptProof> {
         let receipts = self.receipts();
         let there = |index: &&u64| **index < receipts.len() as u64;
@@ -88,8 +88,9 @@ impl ReceiptProof {
             let off = ProofError::Path { node, transaction_index: self.transaction_index };
             let malformed = |error| ProofError::Malformed { node, error };
             let rest = key.slice(walked..);
-            // A trie embeds a node of less than 32 bytes in its parent instead of its hash. An
-            // encoded receipt has more than 256 bytes, so no node here is embedded.
+            // In a trie, a node of less than 32 bytes is embedded in its parent, which then does
+            // not contain the hash of the node. An encoded receipt has more than 256 bytes, so no
+            // node here is embedded.
             let next = match TrieNode::decode(&mut &rlp[..]).map_err(malformed)? {
                 TrieNode::Leaf(leaf) if leaf.key == rest => {
                     let (nodes, leaf_at) = (self.nodes.len(), node + 1);

@@ -11,7 +11,7 @@ use crate::eth::bloom;
 impl BlockReceipts {
     /// Decodes an RLP list of all receipts, each with its filter.
     ///
-    /// A legacy receipt is a list, a typed receipt is a byte string `type || rlp`. `eth/68` and
+    /// A legacy receipt is a list, and a typed receipt is a byte string `type || rlp`. `eth/68` and
     /// era1 files use this form.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl BlockReceipts {
     /// Returns the consensus encoding of a receipt, which the root covers.
     ///
     /// If the receipt was not received in this encoding, it is encoded into `scratch`. `bloom` is
-    /// called if the source gave no filter.
+    /// called to compute the filter if the source gave none.
     pub(super) fn encoding<'a>(
         &'a self,
         entry: &'a Entry,
@@ -126,7 +126,7 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
             return Err(ReceiptsError::Field { receipt, field: "receipt", error });
         }
         Some((&code, _)) if code >= EMPTY_LIST_CODE => (0, encoding),
-        // Type 0 is legacy, and has no type byte.
+        // Type 0 is the type of legacy receipts, which have no type byte.
         Some((&code, rest)) if code != 0 && is_known(code) => (code, rest),
         Some((&receipt_type, _)) => {
             return Err(ReceiptsError::UnknownType { receipt, receipt_type });
@@ -154,7 +154,8 @@ fn decode(receipt: usize, encoding: &[u8], start: usize) -> Result<Entry, Receip
     Ok(Entry { receipt, form })
 }
 
-/// Replaces the content of `out` by the consensus encoding. The outcome must be known.
+/// Replaces the content of `out` by the consensus encoding of a receipt. The receipt's outcome must
+/// be known.
 fn encode(receipt: &Receipt, bloom: &[u8; bloom::BYTES], out: &mut Vec<u8>) {
     let outcome: &dyn Encodable = match &receipt.outcome {
         Outcome::Status(status) => status,

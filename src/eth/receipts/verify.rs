@@ -21,8 +21,8 @@ use crate::eth::log::LocatedLog;
 pub enum BloomAgreement {
     /// The filter has exactly the bits of the logs, as Ethereum's rules require.
     Exact,
-    /// The filter has all bits of the logs, and further bits of no log. A "no" of this filter is
-    /// still correct.
+    /// The filter has all bits of the logs, and further bits that belong to no log. A "no" of this
+    /// filter is still correct.
     Superset {
         /// Number of bits that belong to no log.
         extra_bits: u32,
@@ -119,8 +119,8 @@ impl BlockReceipts {
     /// Verifies that these are all receipts of a block with this root, and compares their logs with
     /// the header's filter.
     ///
-    /// `Ok` means that the root is equal. A filter that differs from the logs is no error: under an
-    /// equal root, the chain itself has the wrong filter. See
+    /// `Ok` means that the computed root equals `receipts_root`. A filter that differs from the
+    /// logs is no error: if the roots are equal, the wrong filter comes from the chain itself. See
     /// [`header_bloom`](VerifiedReceipts::header_bloom) and
     /// [`unsound_receipt`](VerifiedReceipts::unsound_receipt).
     ///
@@ -128,7 +128,7 @@ impl BlockReceipts {
     /// Returns a [`VerifyError`] if the root differs or cannot be computed.
     ///
     /// # Cost
-    /// The hashes of the trie, and about one hash for each distinct value of the logs.
+    /// Computes the hashes of the trie, and about one hash for each distinct value of the logs.
     ///
     /// # Examples
     /// Mainnet block 19,840,104, which has no transactions:
@@ -151,7 +151,7 @@ impl BlockReceipts {
         self.verify_as(self.after_byzantium, receipts_root, header_bloom)
     }
 
-    /// Verifies like [`verify`](Self::verify), with the chain's profile.
+    /// Verifies the receipts as [`verify`](Self::verify) does, and uses the chain's profile.
     ///
     /// The profile states if the block with this number is
     /// [from Byzantium or later](ChainProfile::has_statuses).
@@ -169,7 +169,8 @@ impl BlockReceipts {
         self.verify_as(after_byzantium, receipts_root, header_bloom)
     }
 
-    /// Verifies like [`verify`](Self::verify), against a block of a chain or a header.
+    /// Verifies the receipts as [`verify`](Self::verify) does, against a block of a chain or a
+    /// header.
     ///
     /// The logs of the result have their position in the chain.
     ///
@@ -356,7 +357,7 @@ impl<'a> VerifiedReceipts<'a> {
         self.header_bloom
     }
 
-    /// Returns the index of the first receipt whose own filter differs from that of its logs.
+    /// Returns the index of the first receipt whose own filter differs from the filter of its logs.
     ///
     /// Returns `None` if all receipts have the correct filter or were given without a filter.
     /// Ethereum's rules allow only correct filters.

@@ -1,4 +1,4 @@
-//! Tests many watches against the filter of one new block.
+//! Tests many queries, called watches, against the filter of one new block.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::eth::log_query::CompiledQuery;
 /// notifier's customers.
 ///
 /// # Cost
-/// 40 bytes for an address, 52 bytes for an address and a topic, and up to twice that while the
-/// lists grow.
+/// A query takes 40 bytes if it has one address, and 52 bytes if it has one address and one topic.
+/// While the lists grow, a query takes up to twice as much.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ pub struct QueryList {
     groups: Vec<Group>,
     /// Watches without a clause, which match every block.
     always: Vec<u32>,
-    /// For each watch, the query that is still to be tested after one of its entries matched.
+    /// For each watch, the query that must still be tested after an entry of the watch matched.
     rest: Vec<CompiledQuery>,
 }
 
@@ -47,10 +47,10 @@ pub struct QueryList {
 #[derive(Debug, Clone)]
 struct Group {
     values: usize,
-    /// Tiles of 16 entries each: for every 16 entries, their first values, then their second
-    /// values, and so on.
+    /// The values of the entries, in tiles. For each group of 16 entries, the first tile has their
+    /// first values, the second tile has their second values, and so on.
     tiles: Vec<ValueTile>,
-    /// The watch of each entry, 16 at a time. The last array may have unused elements.
+    /// The watch of each entry, in arrays of 16 entries. The last array may have unused elements.
     owners: Vec<[u32; 16]>,
     entries: usize,
 }
@@ -72,13 +72,13 @@ impl Group {
         self.entries += 1;
     }
 
-    /// Returns the tiles and owners of every 16 entries.
+    /// Returns the tiles and the owners of each group of 16 entries.
     #[inline(always)]
     fn iter(&self) -> impl Iterator<Item = (&[ValueTile], &[u32; 16])> {
         self.tiles.chunks_exact(self.values).zip(&self.owners)
     }
 
-    /// Returns the lanes of the last 16 that have an entry.
+    /// Returns a mask of the last 16 lanes, in which the lanes with an entry are set.
     #[inline(always)]
     fn last_lanes(&self) -> u16 {
         u16::MAX >> (self.entries.wrapping_neg() & 15)
@@ -137,7 +137,7 @@ impl QueryList {
     }
 
     /// Returns the numbers of the watches that a block with this filter may match, ascending. If
-    /// the filter carries no information, all watches are returned.
+    /// the filter carries no information, the numbers of all watches are returned.
     pub fn matching<'a>(&self, bloom: impl Into<BloomView<'a>>) -> Vec<u32> {
         self.matching_on(Backend::best(), bloom)
     }

@@ -1,4 +1,4 @@
-//! Many queries over past blocks in one pass; queries may be added during the scan.
+//! Tests many queries against past blocks in one pass; queries may be added during the scan.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -27,13 +27,13 @@ impl QueryId {
     }
 }
 
-/// Queries that are scanned together over numbered blocks, each from its own first block on.
+/// Queries that are scanned together over numbered blocks. Each query has its own first block.
 ///
 /// Chunks of filters may be scanned in any order and size. A query may be inserted after blocks
-/// were scanned, for example because a log in one of them reveals a new contract of a factory. Such
-/// a query has no answers yet for the scanned blocks from its first block on.
-/// [`pending`](Self::pending) returns these blocks. Scanning them again answers only the queries
-/// that lack them.
+/// were scanned, for example because a log in one of them reveals a new contract of a factory. A
+/// query that is inserted late has no answers yet for blocks that were scanned before.
+/// [`pending`](Self::pending) returns these blocks. If the pending blocks are scanned again, only
+/// the queries that lack answers for these blocks are answered.
 ///
 /// Over all calls of [`scan`](Self::scan), a query is answered at most once for each block. Once no
 /// blocks are pending, every query is answered for every scanned block from its first block on.
@@ -84,14 +84,14 @@ struct Due {
     number: u32,
 }
 
-/// Number of queries up to which they are scanned one by one: transposing the filters would cost
-/// more.
+/// Highest number of queries that are scanned one by one: for so few queries, transposing the
+/// filters would cost more.
 const FEW: usize = 2;
 
 /// Returns the clauses of a query as columns, the shortest first.
 ///
-/// A query with an empty clause is fulfilled only by filters with all bits set: it becomes clauses
-/// that together need every bit.
+/// A query with an empty clause is fulfilled only by filters with all bits set: such a query is
+/// replaced by clauses that together need every bit.
 fn clauses_in_columns(query: &CompiledQuery) -> Vec<Vec<ValueColumns>> {
     if query.clauses().iter().any(Vec::is_empty) {
         let every = (0..2046).step_by(3).map(|bit| [bit, bit + 1, bit + 2]);
@@ -185,7 +185,7 @@ impl QuerySet {
         due
     }
 
-    /// Scans the ranges of one query after the other.
+    /// Scans the queries one after the other, each over its own ranges.
     fn scan_each(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
         let mut tile = Tile::default();
         let mut pairs: Vec<(usize, u32)> = Vec::new();
@@ -248,7 +248,7 @@ impl QuerySet {
     }
 
     /// Forgets that blocks from `block` on were scanned, because a reorganisation replaced them.
-    /// Scanning the new blocks answers every query for them again.
+    /// When the new blocks are scanned, every query is answered for them again.
     pub fn rewind(&mut self, block: u64) {
         let gone = block..u64::MAX;
         self.scanned.remove(&gone);
@@ -298,12 +298,13 @@ impl Found {
 
 /// Candidates, each with the queries that its block may match.
 ///
-/// `serde` writes a list of objects with the number of the `block` and the list of its `queries`.
+/// `serde` writes a list of objects. In each object, `block` is the number of a block, and
+/// `queries` is the list of its queries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "each query is answered only once for a block: dropped hits are not repeated"]
 pub struct Hits {
     blocks: Vec<u64>,
-    /// For each block, the end of its ids in `ids`.
+    /// For each block, the index in `ids` at which the ids of its queries end.
     ends: Vec<usize>,
     ids: Vec<QueryId>,
 }
@@ -326,7 +327,7 @@ impl Hits {
         self.blocks.iter().copied().zip(ids)
     }
 
-    /// Adds a hit of the last block or of a later one.
+    /// Adds a hit in the last block or in a later block.
     fn push(&mut self, block: u64, id: QueryId) {
         if self.blocks.last() == Some(&block) {
             self.ends.pop();

@@ -2,7 +2,7 @@
 //!
 //! The bits that every match needs are grouped by the 64-byte cache line that contains them. The
 //! line that rejects most filters is tested first for 512 filters, then the next line of the
-//! remaining filters. No branch depends on a bit, and no read waits for another one.
+//! remaining filters. No branch depends on a bit, and no read waits for another read.
 
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -12,7 +12,8 @@ use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
 use crate::eth::bloom::{BitPositions, byte_and_mask};
 
-/// Number of filters that pass through all tests together.
+/// Number of filters that are tested together: each test is run on all that remain before the next
+/// test.
 pub(super) const BLOCK: usize = 512;
 
 /// Bit indices of 16 values, counted from the lowest bit of the first byte.
@@ -47,7 +48,8 @@ pub(super) struct Required {
     rate: f64,
 }
 
-/// Returns the bytes that contain any of the bits, each with its mask and its rate in the sample.
+/// Returns the bytes that contain any of the bits, each with a mask of these bits and with the
+/// share of sample filters that have them.
 pub(super) fn required(positions: impl Iterator<Item = u16>, sample: &[&Row]) -> Vec<Required> {
     let mut bytes = [0_u8; 256];
     for (byte, mask) in positions.map(byte_and_mask) {
@@ -93,17 +95,17 @@ pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
     stages
 }
 
-/// The values of a clause of several values.
+/// The values of a clause that has several values.
 #[derive(Debug, Clone)]
 pub(super) struct Values {
     positions: Vec<BitPositions>,
-    /// Values in tiles of 16; unused lanes of the last tile repeat its last value. Empty if lanes
-    /// do not pay off.
+    /// Values in tiles of 16; unused lanes of the last tile repeat its last value. Empty if SIMD
+    /// lanes do not pay off.
     tiles: Vec<ValueTile>,
 }
 
 impl Values {
-    /// Prepares at least one value; `in_lanes` selects testing 16 values at a time.
+    /// Prepares values, at least one. If `in_lanes` is `true`, 16 values are tested at a time.
     pub(super) fn new(positions: &[BitPositions], in_lanes: bool) -> Self {
         let tiles = positions.chunks(16).filter(|_| in_lanes).map(|values| {
             let mut tile = [[0; 16]; 3];
@@ -117,7 +119,8 @@ impl Values {
 
     #[inline]
     pub(super) fn passes(&self, bloom: &Row) -> bool {
-        // Test all three bits at once: one branch for each value, which is seldom taken.
+        // Test all three bits of a value at once, so that each value has only one branch, which is
+        // seldom taken.
         let missing = |position| {
             let (byte, mask) = byte_and_mask(position);
             mask & !bloom[byte]
@@ -173,7 +176,7 @@ fn keep_first(
     test: impl Fn(&Row) -> bool,
 ) -> usize {
     let blooms = &blooms[..blooms.len().min(BLOCK)];
-    // Read one byte of each filter in a loop short enough to keep many reads in flight.
+    // Read one byte of each filter in a loop that is short enough to keep many reads in flight.
     black_box(blooms.iter().fold(0, |all, bloom| all ^ bloom[usize::from(first)]));
     let mut kept = 0;
     for (index, bloom) in (0..).zip(blooms) {
@@ -270,7 +273,7 @@ impl Kernel for Sieve<'_> {
     }
 }
 
-/// Tests of values against one filter in SIMD lanes.
+/// Tests values against one filter in SIMD lanes.
 pub(super) trait RowLanes: Lanes {
     /// Returns the lanes whose value the filter may contain.
     #[inline(always)]

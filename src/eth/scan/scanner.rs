@@ -30,9 +30,10 @@ struct Many {
 /// Returns the lowest number of values for which SIMD lanes pay off, and the lowest number for
 /// which transposing the filters pays off.
 ///
-/// Measured at a fill at which no value is found. Transposing costs 12 ns for each filter with
-/// AVX-512, 16 ns with AVX2, and 64 ns without SIMD. Testing a value costs 0.13 ns in AVX-512
-/// lanes, and 1.8 ns without lanes. AVX2 would need gather instructions.
+/// These costs were measured with filters in which no value is found. Transposing costs 12 ns for
+/// each filter with AVX-512, 16 ns with AVX2, and 64 ns without SIMD. Testing a value costs 0.13 ns
+/// in AVX-512 lanes, and 1.8 ns without lanes. With AVX2, SIMD lanes would need gather
+/// instructions.
 fn break_even(backend: Backend) -> (usize, f64) {
     match backend.name() {
         "avx512" => (4, 80.0),
@@ -41,26 +42,28 @@ fn break_even(backend: Backend) -> (usize, f64) {
     }
 }
 
-/// With at least this number of single tests, the remaining filters, fewer than 512, are
-/// transposed.
+/// The last filters, fewer than 512, are transposed if they would need at least this number of
+/// single tests.
 const TURN_FROM: usize = 8192;
 
-/// Highest number of sampled filters that decide the order of the tests.
+/// Maximum number of filters in the sample that decides the order of the tests.
 const SAMPLE: usize = 256;
 
 impl Scanner {
     /// Prepares a query without a sample of filters: tests of more bits come first.
     ///
     /// If thousands of filters are scanned and the query has several clauses, use
-    /// [`ordered_by`](Self::ordered_by): it puts the tests first that reject the most filters.
+    /// [`ordered_by`](Self::ordered_by): it orders the tests so that those that reject the most
+    /// filters come first.
     pub fn new(query: &CompiledQuery) -> Self {
         Self::ordered_by(query, &[[0; BYTES]; 0])
     }
 
-    /// Prepares a query with the tests ordered by how many filters of a sample they reject.
+    /// Prepares a query, and orders its tests by the number of filters of a sample that they
+    /// reject.
     ///
-    /// The sample has at most one in 64 of `blooms`, and at most 256 filters. The candidates do not
-    /// depend on the sample, only the speed does.
+    /// The sample has at most one in 64 of `blooms`, and at most 256 filters. Only the speed
+    /// depends on the sample; the candidates do not.
     pub fn ordered_by(query: &CompiledQuery, blooms: &(impl Blooms + ?Sized)) -> Self {
         Self::ordered_by_on(Backend::best(), query, blooms)
     }

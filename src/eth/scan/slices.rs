@@ -24,12 +24,13 @@ pub(super) fn columns_of(values: &[BitPositions]) -> Vec<ValueColumns> {
     values.iter().map(|value| value.map(column)).collect()
 }
 
-/// Buffer for the columns of 512 filters: 128 KiB once used.
+/// Buffer for the columns of 512 filters. The buffer takes 128 KiB after its first use.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tile(Vec<Column>);
 
 impl Tile {
-    /// Transposes the filters, at most 512; missing filters count as empty.
+    /// Transposes at most 512 filters. If there are fewer than 512, the missing filters are treated
+    /// as empty.
     pub(super) fn turn<'a>(
         &mut self,
         backend: Backend,

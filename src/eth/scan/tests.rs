@@ -18,8 +18,8 @@ fn bloom(rng: &mut Rng, values: usize) -> [u8; BYTES] {
     bloom
 }
 
-/// Returns filters of all fills: some all ones, some empty, and the others about as full as
-/// `values` implies.
+/// Returns filters with different fills: some have all bits set, some are empty, and the others are
+/// about as full as `values` implies.
 fn blooms(rng: &mut Rng, count: usize, values: usize) -> Vec<[u8; BYTES]> {
     let bloom = |_| match rng.below(50) {
         0 => [u8::MAX; BYTES],
@@ -46,8 +46,8 @@ fn one_by_one(query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
     (0..blooms.len()).filter(is_candidate).collect()
 }
 
-/// Lengths of clauses, and numbers of values in a filter for which some but not all filters are
-/// candidates.
+/// Lengths of clauses, each with a number of values in a filter. With this number of values, some
+/// but not all filters are candidates.
 const SHAPES: [(&[usize], usize); 18] = [
     (&[], 300),
     (&[1], 700),
@@ -77,8 +77,8 @@ fn candidates_are_those_one_by_one() {
         let query = query(&mut rng, shape);
         let expected = one_by_one(&query, &blooms);
         if !shape.is_empty() {
-            // At least the all-ones filters, more if the query can be fulfilled, and never all
-            // filters.
+            // At least the all-ones filters are candidates. If the query can be fulfilled, more
+            // filters are candidates, but never all filters.
             let least = if shape.contains(&0) { 5 } else { 50 };
             assert!((least..1_050).contains(&expected.len()), "{shape:?}: {}", expected.len());
         }
@@ -128,7 +128,7 @@ fn watches_are_those_one_by_one() {
             [&[1], &[1, 1], &[], &[1, 1, 1], &[2], &[40], &[3, 1], &[0], &[5, 4]];
         let queries: Vec<CompiledQuery> = (0..count)
             .map(|_| match shapes[rng.below(9)] {
-                // The same value in two clauses.
+                // This query has the same value in two clauses.
                 [1, 1, 1] => {
                     let (a, b) = (value(&mut rng), value(&mut rng));
                     CompiledQuery::new(vec![vec![a], vec![b], vec![a]])
@@ -163,8 +163,8 @@ fn watches_are_those_one_by_one() {
     assert!(none > 50 && some > 1_000, "{none}, {some}");
 }
 
-/// Chunks in any order, overlapping, with queries inserted between them: no answer is missing,
-/// repeated or wrong.
+/// Chunks are scanned in any order and overlap, and queries are inserted between them: no answer is
+/// missing, repeated or wrong.
 #[test]
 fn query_sets_miss_and_double_nothing() {
     const FIRST: u64 = 1_000_000;
@@ -260,7 +260,7 @@ fn rewound_blocks_are_answered_anew() {
     assert!(blocks(set.scan(100, &blooms)).is_empty());
 }
 
-/// For any logs of a block, a query that matches one of them has the block as a candidate.
+/// If a query matches any log of a block, the block is a candidate of the query.
 #[test]
 fn a_block_with_a_match_is_a_candidate() {
     use alloy_primitives::{Address, B256, Bloom, Log, LogData};
@@ -276,7 +276,7 @@ fn a_block_with_a_match_is_a_candidate() {
         let mut logs = Vec::new();
         let mut blooms = Vec::new();
         for block in 0..700 {
-            // Filters built by alloy, queried by this crate.
+            // The filters are built by alloy and queried by this crate.
             let mut bloom = Bloom::ZERO;
             for number in 0..(block % 40) {
                 let topics = (0..number % 5).map(|_| word()).collect();

@@ -1,5 +1,5 @@
-//! Header sync with simulated peers: honest, slow, far behind, on other branches, silent, repeating
-//! themselves, or sending invalid headers.
+//! Header sync with simulated peers. The peers are honest, slow, silent, far behind or on other
+//! branches, or they repeat headers or send invalid headers.
 
 use std::collections::VecDeque;
 
@@ -281,7 +281,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(!world.sync.is_caught_up());
     world.run();
     assert_eq!(world.height(), 20);
-    // The same with an announcement by `inv`.
+    // The same happens after an announcement by `inv`.
     let more = mine_headers(&all[19], 1, 1, 1);
     world.peers.insert(PeerId(1), chain(&[&all, &more]));
     let hash = more[0].block_hash();
@@ -300,7 +300,8 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(matches!(world.dropped.as_slice(), [(PeerId(1), reason)] if reason.is_misbehaviour()));
 }
 
-/// Five headers. The first three are valid now, the last two are too far ahead of the clock.
+/// Five headers. The first three headers are valid now, the last two are too far ahead of the
+/// clock.
 fn ahead(world: &mut World) -> Vec<Header> {
     let mut headers = mine_headers(&genesis(), 3, 1, 1);
     for _ in 0..2 {
@@ -513,8 +514,8 @@ fn without_a_timeout_nobody_is_passed_over() {
     assert_eq!((world.dropped.len(), world.sync.is_caught_up()), (0, false));
 }
 
-/// The client does not catch up while a peer sends a branch with more work. Otherwise it would scan
-/// the blocks of the losing branch in vain.
+/// The client does not catch up while a peer sends a branch with more work. Otherwise, the client
+/// would scan the blocks of the losing branch in vain.
 #[test]
 fn who_brings_a_better_branch_is_waited_for() {
     let short = mine_headers(&genesis(), 12_500, 1, 1);

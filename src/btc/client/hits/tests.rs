@@ -1,5 +1,5 @@
-//! The journal of hits: truncated at each byte, with each bit flipped, and which stored progress
-//! stays valid.
+//! Tests of the journal of hits. The journal is truncated at each byte, and each of its bits is
+//! flipped. Other tests check which stored progress stays valid.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, OutPoint, ScriptBuf, TxOut, absolute, transaction};
@@ -71,7 +71,8 @@ fn journal() -> (Vec<u8>, Vec<usize>) {
     (bytes, ends)
 }
 
-/// Contents of a journal: hits with their acknowledgements, withdrawals, number of events.
+/// Contents of a journal: the hits with their acknowledgements, the withdrawals, and the number of
+/// events.
 fn says(hits: &Hits) -> (Vec<(Key, bool)>, Vec<Key>, u64) {
     let entries = hits.entries.iter().map(|(key, entry)| (key.clone(), entry.acknowledged));
     (entries.collect(), hits.withdrawn.keys().cloned().collect(), hits.events)

@@ -122,7 +122,8 @@ fn each_network_block_by_block() {
         for height in 1..=4 * PERIOD + 100 {
             let random = rng.u32();
             let last = naive.blocks.last().unwrap().0;
-            // First fast, then slow blocks, so that targets get harder and easier.
+            // Blocks are fast in some periods and slow in others, so that targets get harder and
+            // easier.
             let pace = [100, 300, 900, 30][(height / PERIOD % 4) as usize];
             let time = match random % 16 {
                 // An easiest-target block at the end of a period: testnet3 and testnet4 treat it
@@ -173,7 +174,8 @@ fn each_network_block_by_block() {
             assert_eq!((context.at.height, context.work), (height, work), "{network}");
             different.insert(required);
         }
-        // Mainnet and signet have one target per period, the testnets two, regtest one in total.
+        // Mainnet and signet have one target per period, the testnets have up to two, and regtest
+        // has one in total.
         let expected = match network {
             Network::Bitcoin | Network::Signet => 4..=5,
             Network::Testnet | Network::Testnet4 => 4..=6,

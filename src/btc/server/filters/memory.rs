@@ -11,8 +11,8 @@ use thiserror::Error;
 use super::FilterStore;
 use crate::btc::bip158::BlockFilter;
 
-/// A [`FilterStore`] in memory, filled in the order of the chain. For tests of wallets and for
-/// small chains.
+/// A [`FilterStore`] in memory, filled in the order of the chain. The store is meant for tests of
+/// wallets and for small chains.
 ///
 /// [`rollback`](Self::rollback) keeps the filters of the removed blocks, as Core's index does. A
 /// client that has not yet heard of the reorganisation therefore gets its answer.
@@ -28,7 +28,8 @@ pub struct MemoryFilterStore {
 
 #[derive(Debug, Clone)]
 struct Indexed {
-    /// Position in the chain. For a block off the chain, the position that it had last.
+    /// Position of the block in the chain. For a block off the chain, its last position in the
+    /// chain.
     place: usize,
     content: Vec<u8>,
     hash: FilterHash,
@@ -97,8 +98,8 @@ impl MemoryFilterStore {
         self.active.last().copied()
     }
 
-    /// Returns the filter header of the last block. For an empty chain, the one before the first
-    /// block.
+    /// Returns the filter header of the last block. For an empty chain, returns the filter header
+    /// before the first block.
     pub fn tip_header(&self) -> FilterHeader {
         let tip = self.active.last().and_then(|tip| self.filters.get(tip));
         tip.map_or(self.before, |tip| tip.header)

@@ -140,8 +140,9 @@ fn hash_of(block: &BlockHash) -> FilterHash {
     FilterHash::from_byte_array(sha256d::Hash::hash(&content(block)).to_byte_array())
 }
 
-/// Node 0 of Core's test after the reorganisation. Also returns the block hashes by height of the
-/// chain that it left (to height 1000) and of its active chain (to height 2000).
+/// Returns node 0 of Core's test after the reorganisation. Also returns two lists of block hashes
+/// by height: those of the chain that the node left (to height 1000), and those of its active chain
+/// (to height 2000).
 fn node_0() -> (Node, Vec<BlockHash>, Vec<BlockHash>) {
     let genesis = genesis_block(Network::Regtest).header;
     let shared = mine_headers(&genesis, SHARED, 1, 600);
@@ -232,7 +233,7 @@ fn invalid_requests_disconnect() {
     // A range that is one block shorter is valid.
     assert_eq!(node.filters(1, main[1000]).len(), 1000);
     assert_eq!(node.headers(1, main[2000]).filter_hashes.len(), 2000);
-    // The other kinds of request, and a start height above the stop block.
+    // The other kinds of request are invalid too, and so is a start height above the stop block.
     disconnects(node.answer(get_filters(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
     disconnects(node.answer(get_headers(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
     let wrong = GetCFilters { filter_type: 1, ..get_filters(1, main[5]) };
@@ -253,7 +254,7 @@ fn a_missing_filter_is_met_with_silence() {
     let hash = |height: usize| headers[height - 1].block_hash();
     let mut node = Node::new(&headers[..1500]);
     node.chain.accept(&headers, NOW).unwrap();
-    // The store has filters up to height 1500, the chain headers up to 2100.
+    // The store has filters up to height 1500. The chain has headers up to height 2100.
     assert_eq!(node.answer(get_filters(1500, hash(1501))), FilterResponse::Silent { height: 1501 });
     assert_eq!(node.answer(get_headers(1500, hash(1501))), FilterResponse::Silent { height: 1501 });
     assert_eq!(node.answer(get_headers(1502, hash(1502))), FilterResponse::Silent { height: 1501 });
@@ -268,8 +269,8 @@ fn a_missing_filter_is_met_with_silence() {
 }
 
 /// The answer to a request for the filter of a stale block at height 1. The tip is `blocks` above
-/// that height, with `spacing` seconds between blocks. `stored`: the store has the filter of the
-/// stale block.
+/// that height, with `spacing` seconds between blocks. `stored` is `true` if the store has the
+/// filter of the stale block.
 fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> FilterResponse {
     let genesis = genesis_block(Network::Regtest).header;
     let stale = mine_headers(&genesis, 1, 2, 600);
@@ -297,7 +298,7 @@ fn stale_blocks_are_unknown_after_30_days_of_time_or_work() {
     assert!(unknown(stale_answer(1, 30 * days, true)));
     assert!(served(stale_answer(4319, 1, true)));
     assert!(unknown(stale_answer(4320, 1, true)));
-    // Without a stored filter: Core requires that the block was valid once.
+    // Without a stored filter, the block is unknown: Core requires that the block was valid once.
     assert!(unknown(stale_answer(1, 600, false)));
 }
 

@@ -323,7 +323,7 @@ fn a_filtered_block_is_followed_by_what_matched_without_witnesses() {
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine), (3, &spends)]);
     check(&ask(&mut peer, &chain, filtered(at(5))), 5, &[(1, &later)]);
     check(&ask(&mut peer, &chain, filtered(at(0))), 0, &[]);
-    // A filter that does not grow by the outpoints that it matches.
+    // This filter does not grow by the outpoints that it matches.
     ask(&mut peer, &chain, filter(&[&[0x77]], UpdateMode::None));
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine)]);
     ask(&mut peer, &chain, NetworkMessage::FilterAdd(FilterAdd { data: coin_bytes(&mine) }));
@@ -376,7 +376,8 @@ fn bloom_filters_have_limits() {
     assert!(matches!(why, Violation::Filters(_)), "{why:?}");
 }
 
-/// Core masks the flags with 3 and ignores trailing bytes. `bitcoin` decodes neither.
+/// Core masks the flags with 3 and ignores trailing bytes. The crate `bitcoin` decodes neither
+/// unknown flags nor trailing bytes.
 #[test]
 fn odd_filters_that_core_takes_are_taken() {
     let chain = chain_of(&mine(1));
@@ -460,7 +461,7 @@ fn new_blocks_are_announced_by_headers_or_by_the_tip() {
     add(&mut chain, &theirs);
     assert_eq!(announced(&mut headers, &chain), of(&theirs[4..]));
     assert_eq!(announced(&mut plain, &chain), tip(&theirs));
-    // Too many new blocks for an announcement by `headers`.
+    // There are too many new blocks for an announcement by `headers`.
     extend(&mut theirs, 9, 1);
     add(&mut chain, &theirs);
     assert_eq!(announced(&mut headers, &chain), tip(&theirs));
@@ -498,7 +499,8 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
     assert_eq!(names(ask(&mut none, &chain, NetworkMessage::MemPool)).len(), 3);
     let mempool = ask(&mut mine, &chain, NetworkMessage::MemPool);
     assert_eq!(names(mempool), [id(&parent), id(&child)]);
-    // Requests with witnesses, without witnesses, by either id, and for an unknown transaction.
+    // These requests ask for a transaction with witnesses, without witnesses, by either id, and for
+    // an unknown transaction.
     let nobody = Inventory::Transaction(Txid::all_zeros());
     let items = vec![
         Inventory::WitnessTransaction(child.compute_txid()),
@@ -585,7 +587,7 @@ fn a_silent_peer_is_pinged_every_two_minutes_and_let_go_after_twenty() {
     let pong = |nonce| Event::Message(NetworkMessage::Pong(nonce));
     drive_at(&mut peer, &chain, pong(first ^ 1), secs(500));
     assert_eq!(tick(&mut peer, 501), Outcome::default());
-    // Two minutes have passed since the first ping, so the next one is due at once.
+    // Two minutes have passed since the first ping, so the next ping is due at once.
     let outcome = drive_at(&mut peer, &chain, pong(first), secs(502));
     let [NetworkMessage::Ping(second)] = outcome.sent[..] else { panic!("{outcome:?}") };
     assert_ne!(first, second);
@@ -601,8 +603,8 @@ fn a_silent_peer_is_pinged_every_two_minutes_and_let_go_after_twenty() {
     assert!(!reason.is_misbehaviour());
 }
 
-/// The node does not read while it writes a long reply. So that time does not count as silence of
-/// the peer.
+/// The node does not read while it writes a long reply. That time is therefore not treated as
+/// silence of the peer.
 #[test]
 fn the_time_of_a_long_reply_counts_for_no_timeout() {
     let blocks = mine(3);
@@ -727,7 +729,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     assert_eq!(drive(&mut other, &chain, delivery), Outcome::default());
     // A peer that requests the mempool also gets its own transactions listed (BIP35).
     assert_eq!(ask(&mut wallet, &chain, NetworkMessage::MemPool), [inv([id])]);
-    // A child that spends an output by which the filter has grown.
+    // This child spends an output by which the filter has grown.
     let coin = OutPoint { txid: tx.compute_txid(), vout: 0 };
     let child = spend(coin, ScriptBuf::from_bytes(vec![0x51]), 2);
     let outcome = drive(&mut all, &chain, Event::Message(NetworkMessage::Tx(child.clone())));
@@ -800,8 +802,8 @@ fn offers_and_requests_are_bounded() {
             break;
         }
     }
-    // The node asks for at most 5,000 offers at a time: for the first 5,000 of the first `inv`. The
-    // rest was ignored.
+    // The node asks only for the first 5,000 offers of the first `inv`. All other offers were
+    // ignored.
     assert_eq!(asked, 5_000);
 }
 
@@ -888,8 +890,8 @@ impl Draws {
 }
 
 /// Random messages in random order, mixed with reorganisations and transactions. The machine must
-/// not panic, must send one message at a time, and must send nothing after the disconnect and
-/// nothing else before the end of the handshake.
+/// not panic and must send one message at a time. It must send only handshake messages before the
+/// end of the handshake, and nothing after the disconnect.
 #[test]
 fn no_sequence_of_messages_breaks_the_machine() {
     let ours = mine(8);

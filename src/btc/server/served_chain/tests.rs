@@ -182,7 +182,7 @@ fn the_pool_loses_what_blocks_have_and_what_conflicts_with_them() {
     assert_eq!(order.len(), 4);
     assert!(place(&parent) < place(&child) && place(&child) < place(&grandchild));
     let version = chain.version();
-    // The parent gets into a block, and another transaction in it spends the coin of `other`.
+    // A new block contains the parent and another transaction, which spends the coin of `other`.
     let conflict = spend(reward(&blocks[1]), script(0x55), 1);
     let mut branch = blocks.clone();
     branch.push(next_block(&blocks, 0, vec![parent.clone(), conflict]));
@@ -239,7 +239,7 @@ fn transactions_of_peers_spend_what_is_there_and_nobody_has_spent() {
     let mut empty = rival.clone();
     empty.output.clear();
     assert_eq!(chain.add_transaction(empty), Err(TransactionError::Empty));
-    // The parent is in a block, and open again when that block leaves the chain.
+    // The parent is in a block, and becomes open again when that block leaves the chain.
     let mut branch = blocks.clone();
     branch.push(next_block(&blocks, 0, vec![parent.clone()]));
     add(&mut chain, &branch[3..]);
@@ -274,7 +274,8 @@ fn transactions_of_peers_are_bounded_and_what_is_settled_makes_room() {
     let too_heavy = heavy(fits + 1).weight().to_wu();
     assert_eq!(chain.add_transaction(heavy(fits + 1)), Err(TransactionError::TooHeavy(too_heavy)));
     assert!(too_heavy - MAX_ACCEPTED_WEIGHT <= 4);
-    // One coin for each transaction that the mempool can hold, and two more.
+    // There is one coin for each transaction that the mempool can hold, and there are two further
+    // coins.
     let mut fan = spend(reward(&blocks[0]), script(0x51), 1);
     fan.output = vec![fan.output[0].clone(); MAX_ACCEPTED + 2];
     let branch = [blocks.clone(), vec![next_block(&blocks, 0, vec![fan.clone()])]].concat();
@@ -306,7 +307,7 @@ fn another_witness_of_a_transaction_takes_the_place_of_the_first() {
         tx
     };
     assert_eq!(chain.add_transaction(tx(1)), Ok(()));
-    // A transaction of the operator replaces the one of the peer.
+    // A transaction of the operator replaces the transaction of the peer.
     chain.set_transactions([Arc::new(tx(2))]);
     assert!(chain.mempool().get_by_wtxid(&tx(1).compute_wtxid()).is_none());
     let kept = chain.mempool().get_by_wtxid(&tx(2).compute_wtxid()).expect("it is there");

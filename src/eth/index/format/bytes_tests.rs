@@ -85,7 +85,7 @@ fn what_is_not_known_is_refused_by_name() {
     let flags = IndexError::Flags { file: "manifest".into(), flags: 6, unknown: 6 };
     assert_eq!(with(10, 6), flags);
     assert!(matches!(with(0, 0x88), IndexError::NotOfAnIndex { .. }));
-    // Labels with a zero byte inside, with a control character, not UTF-8, and empty.
+    // Invalid labels: with a zero byte inside, with a control character, not in UTF-8, and empty.
     for (at, value) in [(33, 0), (33, 7), (33, 0xff), (32, 0)] {
         let error = with(at, value).to_string();
         assert!(error.contains("label"), "{error}");
@@ -181,7 +181,7 @@ fn the_record_of_a_section_is_laid_out_as_its_table_says() {
     assert_eq!(read(&bytes), Ok(record));
     every_byte_counts(&bytes, |bytes| read(bytes).ok());
 
-    // One filter too many, with a valid checksum.
+    // The record counts one filter too many, but has a valid checksum.
     bytes[384] += 1;
     let checksum = crc(&bytes[..4_492]);
     bytes[4_492..].copy_from_slice(&checksum);
@@ -265,7 +265,7 @@ fn the_tail_is_laid_out_as_its_tables_say() {
     let read = |bytes: &[u8]| TailHeader::from_bytes("t", &settings, bytes.try_into().unwrap());
     assert_eq!(read(&bytes), Ok(header));
     every_byte_counts(&bytes, |bytes| read(bytes).ok());
-    // A header of another chain, or of an index with block hashes.
+    // The header belongs to another chain, or to an index with block hashes.
     for other in [Settings::new("sepolia").unwrap(), settings.clone().with_block_hashes()] {
         let bytes = bytes.as_slice().try_into().unwrap();
         TailHeader::from_bytes("t", &other, bytes).unwrap_err();

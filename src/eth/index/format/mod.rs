@@ -14,16 +14,16 @@
 //! ```
 //!
 //! A **section** is 8,192 consecutive headers, counted from the index's first block. If the index
-//! starts at block 0, the sections are the epochs of era1 and ere archives. A **row** is one bit of
-//! the filters of many headers: row `p` holds the bit at position `p`, 0 to 2047, as the Yellow
-//! Paper numbers them (M3:2048). A row has 1,024 bytes for each section. Header `i` of the section
-//! is bit `i % 8` of byte `i / 8`, where bit 0 is the lowest bit.
+//! starts at block 0, the sections have the same blocks as the epochs of era1 and ere archives. A
+//! **row** is one bit of the filters of many headers: row `p` holds the bit at position `p`, 0 to
+//! 2047, as the Yellow Paper numbers them (M3:2048). A row has 1,024 bytes for each section. Header
+//! `i` of the section is bit `i % 8` of byte `i / 8`, where bit 0 is the lowest bit.
 //!
 //! A **segment** holds 1, 2, 4, 8, 16 or 32 sections. The number of its first section is a multiple
 //! of its number of sections. The number of sealed sections therefore determines all segments
 //! ([`segments`]): 69 sections are stored as 32 + 32 + 4 + 1. A segment is written once and never
-//! changed. When another section is sealed, segments of equal size are merged into one of twice the
-//! size. With 32 sections, a row has 32 KiB.
+//! changed. When another section is sealed, segments of equal size are merged into one segment of
+//! twice the size. A row of 32 sections has 32 KiB.
 //!
 //! The **tail** is append-only. A reorganisation is appended as a record, too.
 //!
@@ -82,8 +82,8 @@ impl Settings {
 
     /// Adds a column of block hashes, which costs 32 bytes for each block.
     ///
-    /// With this column, the index returns the hash of every candidate block. Without it, a
-    /// candidate must be linked by headers to the last block of its section.
+    /// With this column, the index returns the hash of every candidate block. Without this column,
+    /// a candidate must be linked by headers to the last block of its section.
     #[must_use]
     pub fn with_block_hashes(mut self) -> Self {
         self.block_hashes = true;
@@ -131,8 +131,9 @@ pub(super) fn segments(sections: u32) -> impl Iterator<Item = SegmentId> {
     let mut section = 0;
     core::iter::from_fn(move || {
         let left = sections - section;
-        // The next segment has the highest power of two that is not above the remaining sections.
-        // Segment starts then stay multiples of the segment size.
+        // The size of the next segment is the highest power of two that is at most the number of
+        // remaining sections. The number of a segment's first section is then always a multiple of
+        // the segment's size.
         let size = left.checked_ilog2().map(|log| 1_u32 << log)?.min(MAX_SECTIONS);
         let id = SegmentId { section, sections: size };
         section += size;
@@ -168,14 +169,14 @@ fn read_label(label: &[u8; LABEL]) -> Option<String> {
     valid.then(|| label.into())
 }
 
-/// Takes the first `N` bytes of a part that is known to be long enough.
+/// Removes and returns the first `N` bytes of a part that is known to be long enough.
 pub(super) fn field<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
     let (first, rest) = bytes.split_first_chunk().expect("the fields are as long as the whole");
     *bytes = rest;
     *first
 }
 
-/// Returns an error if a stored checksum differs from the computed one.
+/// Returns an error if a stored checksum differs from the computed checksum.
 pub(super) fn check(
     file: &str,
     offset: u64,

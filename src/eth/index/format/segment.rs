@@ -77,17 +77,17 @@ pub(in crate::eth::index) const RECORD: usize = 4496;
 pub(in crate::eth::index) const ROW: usize = SECTION / 8;
 /// Length of the block hashes of a section, in bytes.
 pub(in crate::eth::index) const HASHES: usize = SECTION * 32;
-/// Highest number of set bits that is encoded as a list.
+/// Highest number of set bits for which the data are encoded as a list.
 pub(in crate::eth::index) const LIST_MAX: u16 = 256;
 /// Alignment of the start of a row's data, in bytes.
 pub(in crate::eth::index) const UNIT: usize = 64;
 /// Alignment of the start of the rows' data, in bytes.
 const PAGE: u64 = 4096;
-/// Number of classes of blocks by the number of bits set in their filters.
+/// Number of classes into which blocks are divided by the number of bits set in their filters.
 pub(in crate::eth::index) const FILL_CLASSES: usize = 17;
 
-/// Returns the class of a filter with `ones` bits set: 128 counts share a class, a full filter has
-/// its own.
+/// Returns the class of a filter with `ones` bits set: each class covers 128 numbers of set bits,
+/// and a full filter has a class of its own.
 pub(in crate::eth::index) fn fill_class(ones: u32) -> usize {
     (ones as usize / 128).min(FILL_CLASSES - 1)
 }
@@ -198,13 +198,13 @@ pub(in crate::eth::index) struct SectionRecord {
     /// Timestamps of the first and the last block, in seconds since 1970.
     pub(in crate::eth::index) first_time: u64,
     pub(in crate::eth::index) last_time: u64,
-    /// Sum of the gas used, by [`fill_class`].
+    /// Sum of the gas used by the blocks of each [`fill_class`].
     pub(in crate::eth::index) gas: [u64; FILL_CLASSES],
-    /// Highest gas used by one block, by [`fill_class`].
+    /// Highest gas used by one block of each [`fill_class`].
     pub(in crate::eth::index) most_gas: [u64; FILL_CLASSES],
     /// Histogram of the fills: entry `n` is the number of filters with `n` bits set.
     pub(in crate::eth::index) fills: Box<[u16; BITS + 1]>,
-    /// Checksum of the block hashes; 0 if the segment has none.
+    /// Checksum of the block hashes; 0 if the segment has no block hashes.
     pub(in crate::eth::index) hashes_crc: u32,
 }
 
@@ -314,7 +314,7 @@ pub(in crate::eth::index) struct RowEntry {
     pub(in crate::eth::index) start: u32,
     /// Number of bits set in each section.
     pub(in crate::eth::index) ones: [u16; MAX_SECTIONS as usize],
-    /// Checksum of the data for each section; 0 if there are no data.
+    /// Checksum of the data for each section; 0 for a section without data.
     pub(in crate::eth::index) crcs: [u32; MAX_SECTIONS as usize],
 }
 
@@ -336,7 +336,8 @@ impl RowEntry {
 
     /// Decodes the entry of a row from its [`entry_len`] bytes.
     ///
-    /// The data of a returned entry lie within a file that is as long as its header states.
+    /// If the segment's file has the length that its header states, the data of a returned entry
+    /// lie within the file.
     ///
     /// # Errors
     /// Returns an error if the bytes are damaged, if more bits are set than a section has, or if
@@ -370,7 +371,7 @@ impl RowEntry {
         Ok(entry)
     }
 
-    /// Decodes an entry that [`from_bytes`](Self::from_bytes) has accepted before, without checks.
+    /// Decodes, without checks, an entry that [`from_bytes`](Self::from_bytes) has accepted before.
     pub(in crate::eth::index) fn read(sections: u32, mut bytes: &[u8]) -> Self {
         let sections = sections as usize;
         let mut entry = Self { start: u32::from_le_bytes(field(&mut bytes)), ..Self::default() };

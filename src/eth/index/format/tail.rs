@@ -29,13 +29,13 @@
 //! | 72 | 256 | row: the filter |
 //!
 //! A **row** is the child of the current last block. A **roll-back** removes all rows after the
-//! block that it names, which must be one of the rows or the block before the first row. **Synced**
-//! names no block: a writer appends it after a sync, to record that the slots before it are
-//! durable.
+//! block that it names, which must be one of the rows or the block before the first row. A
+//! **synced** slot names no block: a writer appends this slot after a sync, to record that the
+//! slots before it are durable.
 //!
 //! The tail ends before the first slot that is truncated or has a wrong checksum: an interrupted
-//! writer left that slot behind, and it is ignored. If a later slot records that the invalid slot
-//! was durable, the tail is damaged.
+//! writer left that slot behind, and readers ignore it. If a later slot records that the invalid
+//! slot was durable, the tail is damaged.
 
 use alloc::format;
 
@@ -135,7 +135,7 @@ pub(in crate::eth::index) enum Slot {
     Synced,
 }
 
-/// Position of a slot in a tail, which its checksum covers.
+/// Position of a slot in a tail. The checksum of the slot covers the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::eth::index) struct SlotPlace {
     pub(in crate::eth::index) generation: u64,

@@ -5,17 +5,17 @@ use core::ops::RangeInclusive;
 
 use serde::ser::SerializeStruct as _;
 
-/// Statistics of a query: what it read, and what it could skip.
+/// Statistics of a query: the data that the query read, and the data that it could skip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct QueryStats {
     /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// Number of these sections that the directory alone answered: a required row has no bit there.
+    /// Number of these sections for which no row was read, because they can't contain a candidate.
     pub skipped_sections: u64,
-    /// Number of rows of segments whose data were read, at least in part.
+    /// Number of rows whose data were read, at least in part, added up over all segments.
     pub rows: u64,
-    /// Number of bytes of row data in the sections for which rows were read.
+    /// Number of bytes of row data that the query needed.
     pub bytes: u64,
     /// Number of unsealed blocks, whose filters were tested one by one.
     pub unsealed_blocks: u64,
@@ -37,11 +37,11 @@ impl QueryStats {
 /// headers.
 ///
 /// `serde` writes an object: `first`, `last`, `count`, `stats` and `candidates`, the list of block
-/// numbers. The object can't be read back: only an index gives candidates.
+/// numbers. This object can't be deserialised: only an index returns candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidates {
     blocks: RangeInclusive<u64>,
-    /// Number of the block of the first word's lowest bit.
+    /// Number of the block that the lowest bit of the first word represents.
     start: u64,
     words: Vec<u64>,
     count: u64,
@@ -49,7 +49,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// Creates the result for a range of blocks. Bits of blocks outside the range must be 0.
+    /// Creates the result for a range of blocks. The bits of blocks outside the range must be 0.
     pub(super) fn new(
         blocks: RangeInclusive<u64>,
         start: u64,
@@ -87,17 +87,18 @@ impl Candidates {
         Bits::new(&self.words).map(|bit| self.start + bit)
     }
 
-    /// Returns the bitmap: bit `b` of word `w` is block [`start`](Self::start)` + 64 w + b`.
+    /// Returns the bitmap: bit `b` of word `w` represents block [`start`](Self::start)` + 64 w +
+    /// b`.
     ///
     /// Bits of blocks outside the range are 0.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns the number of the block of the first word's lowest bit.
+    /// Returns the number of the block that the lowest bit of the first word represents.
     ///
-    /// This block is at or before the start of the range, so that the words are aligned as in the
-    /// index.
+    /// This block is the first of the range or an earlier block, so that the words are aligned as
+    /// in the index.
     pub fn start(&self) -> u64 {
         self.start
     }

@@ -17,8 +17,8 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::format::segment::{LIST_MAX, ROW};
 use crate::eth::index::storage::ReadAt;
 
-/// Expected number of candidates in a section below which the remaining candidates are checked
-/// before more rows are read.
+/// If fewer candidates than this number are expected in a section, a check for remaining candidates
+/// is made before more rows are read.
 const FEW: f64 = 0.125;
 
 /// Returns the sections that contain these headers of a segment. A segment has at most 32 sections.
@@ -39,7 +39,7 @@ pub(super) struct Evaluation<'a, 'b, F> {
     pub(super) backend: Backend,
     pub(super) access: &'a Access<'b, F>,
     pub(super) rows: &'a mut Rows,
-    /// The headers, counted from the segment's first.
+    /// Range of the headers, counted from the segment's first header.
     pub(super) headers: Range<usize>,
     pub(super) stats: QueryStats,
     /// Sections whose candidates were counted when the last rows were combined, and the number of
@@ -63,7 +63,7 @@ pub(super) fn live<F: ReadAt>(
         }
         live &= any;
     }
-    // Only a filter with all bits set passes a clause without values: look for one in the
+    // Only a filter with all bits set passes a clause without values: look for such a filter in the
     // histogram.
     if plan.impossible {
         for section in each(live) {
@@ -81,8 +81,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         u32::try_from(self.headers.start / SECTION).expect("at most 32")
     }
 
-    /// Appends one bit for each header of the sections, 1 for candidates; returns the number of
-    /// candidates.
+    /// Appends one bit for each header of the sections, which is 1 if the header is a candidate.
+    /// Returns the number of candidates.
     pub(super) fn run(&mut self, plan: &Plan, words: &mut Vec<u64>) -> Result<u64, IndexError> {
         let asked = sections_of(&self.headers);
         let mut live = live(self.access, self.rows, plan, asked)?;
@@ -99,7 +99,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         let masks = words[before..].as_chunks_mut::<{ SECTION / 64 }>().0;
         let mut is_set = self.set_edges(live, masks);
         self.require(plan, &mut live, &mut is_set, masks)?;
-        // Sections that no row has restricted: all headers remain candidates.
+        // In sections that no row has restricted, all headers remain candidates.
         for section in each(live & !is_set) {
             masks[(section - self.group()) as usize].fill(u64::MAX);
         }
@@ -144,8 +144,9 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
             let density = f64::from(row.ones(sections)) / headers;
             (left, most) = (left * density, most.max(density));
         }
-        // Rows are read sparsest first, so `left / most` candidates are expected before the densest
-        // row. If so few are expected, checking for remaining candidates can save that row.
+        // The sparsest rows are read first, so `left / most` candidates are expected before the
+        // densest row. If few candidates are expected, a check for remaining candidates can make
+        // reading that row unnecessary.
         if left < most * FEW {
             return Ok(None);
         }
@@ -160,8 +161,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(Some(self.backend.run(AndTo { rows, words })))
     }
 
-    /// Sets the bits of the queried headers in sections that are queried in part; returns these
-    /// sections.
+    /// In sections of which only a part is queried, sets the bits of the queried headers. Returns
+    /// these sections.
     fn set_edges(&self, live: Sections, masks: &mut [Mask]) -> Sections {
         let Range { start, end } = self.headers;
         let mut edges = 0;
@@ -195,14 +196,15 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         let group = self.group();
         let mut order: Vec<(u32, u16)> = Vec::new();
         for &row in &plan.required {
-            // A row whose bits are all set restricts nothing and is skipped.
+            // A row whose bits are all set excludes no header and is skipped.
             if *live & !self.rows.row(row).full != 0 {
                 order.push((self.rows.row(row).ones(*live), row));
             }
         }
         order.sort_unstable();
         let mut order = &order[..];
-        // Expected number of remaining candidates of a section, if bits were independent.
+        // Expected number of remaining candidates of a section, under the assumption that bits are
+        // independent.
         let mut left = SECTION as f64;
         while !order.is_empty() && *live != 0 {
             // Combine several rows at once, until checking for remaining candidates pays off.
@@ -259,8 +261,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         }
     }
 
-    /// Combines rows with a mask; returns `Some(true)` if any bit remains, and `None` if the rows
-    /// restrict nothing because all their bits are set.
+    /// Combines rows with a mask; returns `Some(true)` if any bit of the mask remains, and `None`
+    /// if the rows exclude no header because all their bits are set.
     fn and(
         &self,
         rows: &[(u32, u16)],
@@ -291,7 +293,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         }
         let mut is_set = was_set;
         let mut any = None;
-        // Lists first: they are short, and often leave no candidate.
+        // Combine the lists first: they are short, and often leave no candidate.
         for places in &lists[..num_lists] {
             any = Some(and_list(places, is_set, mask));
             is_set = true;
@@ -369,8 +371,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         Ok(())
     }
 
-    /// Adds the headers that may contain one of the values; returns `true` if that covers the whole
-    /// mask.
+    /// Adds the headers that may contain one of the values; returns `true` if all headers of the
+    /// mask are then added.
     fn add_values(
         &self,
         values: &[(f64, Sections, ValueRows)],
@@ -398,7 +400,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
                     }
                 }
             }
-            // With a list among the three rows, testing the positions of the shortest list is
+            // If one of the three rows is a list, testing the positions of the shortest list is
             // enough.
             let Some(places) = shortest else {
                 raws += 1;
@@ -420,7 +422,7 @@ const VALUES: usize = 16;
 
 static ONES: [u8; ROW] = [u8::MAX; ROW];
 
-/// Returns `true` if a row has the bit of a header.
+/// Returns `true` if the bit of a header is set in a row.
 fn has(piece: &Piece<'_>, place: u16) -> bool {
     match piece {
         Piece::Zeros => false,
@@ -432,8 +434,8 @@ fn has(piece: &Piece<'_>, place: u16) -> bool {
     }
 }
 
-/// Keeps the mask's bits at these positions; returns `true` if any remains. An unset mask must be
-/// 0.
+/// Keeps the mask's bits at these positions; returns `true` if any bit remains. If `is_set` is
+/// `false`, the mask must be 0.
 fn and_list(places: &[[u8; 2]], is_set: bool, mask: &mut Mask) -> bool {
     if !is_set {
         for place in places {
@@ -442,7 +444,8 @@ fn and_list(places: &[[u8; 2]], is_set: bool, mask: &mut Mask) -> bool {
         }
         return !places.is_empty();
     }
-    // Few positions remain, mostly none: collect them, clear the mask, and set them again.
+    // Few positions remain, and often none: collect the remaining positions, clear the mask, and
+    // set these bits again.
     let mut kept = [0; LIST_MAX as usize];
     let mut count = 0;
     for place in places {

@@ -1,5 +1,5 @@
-//! Explanation of a query from the directory of an index: the rows it reads and the expected
-//! result.
+//! Explanation of a query from the directory of an index: the rows that the query reads, and the
+//! expected result.
 
 #![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
 
@@ -23,25 +23,25 @@ use crate::eth::log_query::CompiledQuery;
 pub struct Explanation {
     /// The rows in reading order.
     ///
-    /// The rows that every match needs come first, the row with the fewest bits first. The rows of
-    /// each clause of several values follow, the values that most blocks contain first. The order
-    /// in a single segment may differ.
+    /// The rows that every match needs come first; among these rows, the row with the fewest set
+    /// bits comes first. The rows of each clause of several values follow; in each clause, the
+    /// values that most blocks contain come first. The order in a single segment may differ.
     pub rows: Vec<ExplainedRow>,
     /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// Number of these sections in which a required row has no bit, so that nothing is read.
+    /// Number of these sections for which no row is read, because they can't contain a candidate.
     pub skipped_sections: u64,
     /// Upper bound of the bytes of rows that are read.
     ///
-    /// Fewer bytes are read if no candidate remains, or if every block has a value of a clause,
-    /// before all rows are read.
+    /// A query can end before all rows are read: if no candidate remains, or if every block already
+    /// has a value of a clause.
     pub bytes: u64,
     /// Number of unsealed blocks, whose filters are tested one by one.
     pub unsealed_blocks: u64,
-    /// Expected number of candidates by chance, if no block contains a match.
+    /// Expected number of blocks that are candidates by chance, if no block contains a match.
     ///
-    /// [`expected_false`] computes it from the fills of the filters. A section that is only partly
-    /// in the range contributes in proportion.
+    /// [`expected_false`] computes this number from the fills of the filters. If only a part of a
+    /// section is in the range, the same part of the section's expected number is added.
     pub expected_false: f64,
 }
 
@@ -51,8 +51,8 @@ pub struct Explanation {
 pub struct ExplainedRow {
     /// Bit position in the filters, 0 to 2047, as the Yellow Paper numbers them.
     pub position: u16,
-    /// Index of the clause that needs the row, in [`CompiledQuery::clauses`]. The first clause of
-    /// one value is preferred, then the first of all.
+    /// Index of the clause that needs the row, in [`CompiledQuery::clauses`]. If several clauses
+    /// need the row, this is the first clause of one value, or else the first clause.
     pub clause: usize,
     /// Number of sections in which the row is read.
     pub sections: u64,
@@ -62,7 +62,7 @@ pub struct ExplainedRow {
     pub ones: u64,
     /// Number of blocks in the sections that are not skipped.
     pub of: u64,
-    /// Number of bytes that are read of the row.
+    /// Number of bytes of this row that are read.
     pub bytes: u64,
 }
 
@@ -155,8 +155,8 @@ fn new_row(query: &CompiledQuery, position: u16) -> ExplainedRow {
     let needs = |values: &Vec<[u16; 3]>| {
         values.is_empty() || values.iter().flatten().any(|&of| of & 0x7ff == position)
     };
-    // A clause of one value makes the row required, so the row is shown under this clause rather
-    // than under one with several values.
+    // A clause of one value makes the row required, so the row is shown under this clause and not
+    // under a clause of several values.
     let single = query.clauses().iter().position(|values| values.len() < 2 && needs(values));
     let clause = single.or_else(|| query.clauses().iter().position(needs)).unwrap_or(0);
     ExplainedRow { position, clause, sections: 0, full_sections: 0, ones: 0, of: 0, bytes: 0 }

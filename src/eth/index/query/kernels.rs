@@ -17,11 +17,11 @@ fn word(piece: &[u8; ROW], number: usize) -> u64 {
     u64::from_le_bytes(piece.as_chunks().0[number])
 }
 
-/// Writes the AND of rows into the masks of at most 32 consecutive sections; includes the masks
-/// themselves if they are set.
+/// Writes the AND of rows into the masks of at most 32 consecutive sections; if `are_set` is
+/// `true`, the AND includes the previous masks.
 ///
-/// Returns the sections in which a bit remains, section `i` being bit `i`, and the number of
-/// remaining bits.
+/// Returns the set of sections in which a bit remains, in which bit `i` represents section `i`, and
+/// the number of remaining bits.
 pub(super) struct And<'a> {
     /// The rows, each with as many sections as there are masks.
     pub(super) rows: &'a [&'a [[u8; ROW]]],
@@ -95,7 +95,8 @@ fn and_block<L: Lanes>(
 
 /// Appends the AND of rows to `words`; returns the number of set bits.
 ///
-/// Because the result is written directly, stores to memory overlap with loads of the rows.
+/// The result is written directly to `words`, so that stores to memory overlap with loads of the
+/// rows.
 pub(super) struct AndTo<'a> {
     /// The rows: at least one, all with the same number of sections.
     pub(super) rows: &'a [&'a [[u8; ROW]]],
@@ -139,8 +140,8 @@ impl Kernel for AndTo<'_> {
     }
 }
 
-/// Adds to `any`, for each value, the bits that all three rows of the value have. Returns `true` if
-/// `any` then has all bits of `of`.
+/// For each value, sets those bits in `any` that are set in all three rows of the value. Returns
+/// `true` if `any` then has all bits of the mask `of`.
 pub(super) struct AnyOf<'a> {
     pub(super) values: &'a [[&'a [u8; ROW]; 3]],
     pub(super) of: &'a Mask,

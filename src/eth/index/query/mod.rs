@@ -28,7 +28,7 @@ use super::storage::Storage;
 use crate::eth::log_query::CompiledQuery;
 use crate::eth::scan::Scanner;
 
-/// Limit of the memory for rows, in bytes, if a file is not in memory.
+/// Maximum memory for the rows of a file that is not in memory, in bytes.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The blocks of a queried range that lie in one segment or in the tail.
@@ -38,13 +38,13 @@ struct Part {
     segment: Option<usize>,
     /// The queried headers, counted from the first header of the segment or the tail.
     headers: Range<usize>,
-    /// Number of the block of the bitmap's first bit.
+    /// Number of the block that the first bit of the bitmap represents.
     start: u64,
     /// Length of the bitmap in words of 64 bits.
     words: usize,
 }
 
-/// Result of a query so far.
+/// Result of a query up to the current part.
 struct Answer<'a> {
     words: &'a mut Vec<u64>,
     stats: &'a mut QueryStats,
@@ -62,9 +62,9 @@ struct Walk<'a, S: Storage> {
 
 impl<S: Storage> Walk<'_, S> {
     /// Appends the bits of a part to the bitmap of each query, and adds the part's statistics and
-    /// number of candidates to those of the query.
+    /// number of candidates to the totals of the query.
     ///
-    /// Also announces to the storage the bytes of the next parts, `ahead`, that will be read soon.
+    /// Also announces to the storage which bytes of the next parts, `ahead`, will be read soon.
     fn part(
         &self,
         part: &Part,
@@ -83,14 +83,15 @@ impl<S: Storage> Walk<'_, S> {
             // Damage of a later segment is reported when that segment is evaluated.
             let Ok(access) = Access::new(&self.index.segments()[segment]) else { continue };
             access.announce_entries(rows);
-            // Entries are announced two segments ahead, data only one: the data need the entries.
+            // Entries are announced two segments ahead, and data only one segment ahead, because
+            // the position of the data is known only from the entries.
             if distance == 0 {
                 access.announce_data(rows, sections_of(&part.headers));
             }
         }
         access.enter(rows)?;
-        // A file in memory is evaluated at once. Otherwise the number of sections is limited so
-        // that the rows fit in `MOST_BYTES`.
+        // All sections of a file in memory are evaluated together. Otherwise the number of sections
+        // is limited so that the rows fit in `MOST_BYTES`.
         let group = if access.is_in_memory() {
             usize::MAX
         } else {
@@ -139,7 +140,7 @@ impl<S: Storage> Walk<'_, S> {
 impl<S: Storage> Index<S> {
     /// Returns the blocks of a range that may contain a match.
     ///
-    /// The result has the same blocks as a [`scan`](crate::eth::scan::candidates) of their headers.
+    /// A [`scan`](crate::eth::scan::candidates) of the blocks' headers returns the same blocks.
     ///
     /// # Errors
     /// Returns an error if the index does not contain all blocks of the range, if data that the
@@ -147,8 +148,8 @@ impl<S: Storage> Index<S> {
     ///
     /// # Cost
     /// Allocates one bit for each block of the range. Reads one row for each distinct bit of the
-    /// query: at most 1 KiB for each row and section of 8,192 blocks. Nothing is read of sections
-    /// in which a required bit never occurs.
+    /// query: at most 1 KiB for each row and section of 8,192 blocks. No row is read for a section
+    /// in which one of the required bits is not set in any filter.
     pub fn candidates(
         &self,
         query: &CompiledQuery,
@@ -160,7 +161,7 @@ impl<S: Storage> Index<S> {
     /// Does the same as [`candidates`](Self::candidates), on the given backend.
     ///
     /// # Errors
-    /// As of [`candidates`](Self::candidates).
+    /// Returns the same errors as [`candidates`](Self::candidates).
     pub fn candidates_on(
         &self,
         backend: Backend,
@@ -302,8 +303,8 @@ impl<S: Storage> Index<S> {
 
     /// Returns an iterator over the numbers of the blocks that may contain a match, ascending.
     ///
-    /// The index is read segment by segment, in the memory that one segment needs. The first error
-    /// is the last item.
+    /// The iterator reads the index segment by segment, and uses only the memory that one segment
+    /// needs. The iterator ends after the first error.
     ///
     /// # Errors
     /// Returns an error if the index does not contain all blocks of the range. An item is an error
@@ -374,12 +375,12 @@ struct Numbers<'a, S: Storage> {
     next: usize,
     /// Remaining bits of the current word.
     left: u64,
-    /// Number of the block of the current word's lowest bit.
+    /// Number of the block that the lowest bit of the current word represents.
     at: u64,
 }
 
 impl<S: Storage> Numbers<'_, S> {
-    /// Evaluates the next part; returns `None` after the last one.
+    /// Evaluates the next part; returns `None` after the last part.
     fn part(&mut self) -> Option<Result<(), IndexError>> {
         let part = self.parts.next()?;
         self.words.clear();

@@ -8,12 +8,13 @@ use crate::eth::log_query::CompiledQuery;
 /// The three rows of a value, as indices into the sorted rows of all queries of a pass.
 pub(super) type ValueRows = [u16; 3];
 
-/// A query in terms of rows.
+/// A query, expressed by the rows that it needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
     /// The rows that every match needs.
     pub(super) required: Vec<u16>,
-    /// Clauses of several values. Clauses that the required rows already fulfil are left out.
+    /// Clauses of several values, without those clauses that every filter with all required bits
+    /// passes.
     pub(super) clauses: Vec<Vec<ValueRows>>,
     /// `true` if a clause has no value: only filters with all bits set pass, so all rows are
     /// required.
@@ -66,7 +67,7 @@ pub(super) fn plans(queries: &[CompiledQuery]) -> (Vec<u16>, Vec<Plan>) {
     (positions, plans)
 }
 
-/// Reduces a position to its low eleven bits, as a filter does.
+/// Reduces a position to its lowest eleven bits, because a filter has 2,048 bits.
 fn in_filter(position: u16) -> u16 {
     position & 0x7ff
 }

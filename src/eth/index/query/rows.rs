@@ -26,7 +26,7 @@ pub(super) enum Piece<'a> {
     Raw(&'a [u8; ROW]),
 }
 
-/// Set of sections of a segment: section `i` is bit `i`.
+/// Set of sections of a segment: bit `i` represents section `i`.
 pub(super) type Sections = u32;
 
 /// Returns the sections of a set, ascending.
@@ -38,7 +38,7 @@ pub(super) fn each(mut sections: Sections) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Offset of each section's data within a row that is raw in all sections, in bytes.
+/// Offset in bytes of each section's data, in a row that is raw in all sections.
 const RAW_PLACES: [u16; MAX_SECTIONS as usize] = {
     let mut places = [0; MAX_SECTIONS as usize];
     let mut section = 1;
@@ -179,11 +179,11 @@ impl Rows {
 /// If at least this number of rows is needed, the entries of all 2,048 rows are read at once.
 const ALL_ENTRIES: usize = 128;
 
-/// Number of rows up to which data are announced before evaluation. With more rows, evaluation may
-/// end early and leave most of them unread.
+/// Maximum number of needed rows for which data are announced before the evaluation. With more
+/// rows, the evaluation may end early, before most of the rows are read.
 const ANNOUNCED: usize = 64;
 
-/// Largest gap in bytes between two needed parts that are still read at once.
+/// Gap in bytes from which on two needed parts are read separately.
 const GAP: usize = 4096;
 
 /// Access to the rows of a segment during a query.
@@ -241,7 +241,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
         let entry = RowEntry::from_bytes(&self.segment.name, header, row, bytes)?;
         self.segment.set_entered(row);
-        // Sections without data have nothing to check: mark them as checked.
+        // Sections without data need no check: mark these sections as checked.
         let mut elided = 0;
         for (section, &ones) in entry.ones.iter().enumerate() {
             elided |= u32::from(Coding::of(ones).len() == 0) << section;
@@ -250,8 +250,9 @@ impl<'a, F: ReadAt> Access<'a, F> {
         Ok(entry)
     }
 
-    /// Announces that entries will be read soon, if the file is in memory: to the storage if the
-    /// entries have not been read yet, else to the CPU's cache.
+    /// Announces that entries will be read soon, if the file is in memory. Entries that were not
+    /// read yet are announced to the storage. If few rows are needed, the other entries are loaded
+    /// into the CPU's cache.
     pub(super) fn announce_entries(&self, rows: &Rows) {
         let Some(bytes) = self.bytes else { return };
         let header = &self.segment.header;
@@ -314,7 +315,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
     }
 
     /// Reads and checks the data of a row for these sections, so that [`piece`](Self::piece) can
-    /// return them. `group` is the first of the consecutive sections that the row's buffer holds.
+    /// return them. `group` is the number of the first section in the row's buffer.
     pub(super) fn ensure(
         &self,
         rows: &mut Rows,
@@ -424,7 +425,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         &data.as_chunks().0[..sections.len()]
     }
 
-    /// Checks the checksum of a row's data for a section, and the order of a list.
+    /// Verifies the checksum of a row's data for a section, and checks the order of a list.
     fn check(&self, row: &Row, section: u32, data: &[u8]) -> Result<(), IndexError> {
         let name = &self.segment.name;
         let part = Part::Row { row: row.position, section };

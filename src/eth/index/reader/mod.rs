@@ -17,7 +17,7 @@ use super::format::{SECTION, Settings, segments};
 use super::storage::Storage;
 use super::tail::Tail;
 
-/// Number of attempts to open an index whose files a writer replaces at the same time.
+/// Maximum number of attempts to open an index while a writer replaces its files.
 const TRIES: usize = 64;
 
 /// An index that is open for reading, in its state when it was opened or last
@@ -28,9 +28,9 @@ const TRIES: usize = 64;
 ///
 /// # Cost
 /// Opening reads the manifest, the first 64 bytes of each segment, and the whole tail. The tail has
-/// 328 bytes for each of about 8,500 unsealed headers. The tail has at most 16,384 other slots:
-/// blocks that were rolled back, roll-backs and sync markers. Memory: the unsealed headers, and 8
-/// KiB for each segment.
+/// 328 bytes for each of about 8,500 unsealed headers. The tail also has at most 16,384 slots for
+/// blocks that were rolled back, for roll-backs and for sync markers. The index keeps the unsealed
+/// headers and 8 KiB for each segment in memory.
 ///
 /// # Examples
 /// ```no_run
@@ -77,8 +77,8 @@ impl<S: Storage> Index<S> {
     /// blocks have changed.
     ///
     /// After an error the index stays usable, with the unsealed blocks that were read before. If an
-    /// index was deleted and rebuilt in the same folder, open it again: this function may not
-    /// notice the replacement.
+    /// index was deleted and rebuilt in the same folder, open it again: this function does not
+    /// always notice the replacement.
     ///
     /// # Errors
     /// Returns the same errors as [`open`](Self::open).
@@ -91,8 +91,8 @@ impl<S: Storage> Index<S> {
             return self.files.tail.refresh();
         }
         let before = &self.files.manifest;
-        // Segments of the same index never change, so open ones can be kept. A lower generation
-        // reveals an index that was rebuilt.
+        // Segments of the same index never change, so segments that are already open can be kept. A
+        // lower generation reveals an index that was rebuilt.
         let same = manifest.settings == before.settings
             && manifest.first == before.first
             && manifest.generation > before.generation;
@@ -118,13 +118,14 @@ impl<S: Storage> Index<S> {
         u64::from(self.files.manifest.sections) * SECTION as u64
     }
 
-    /// Returns the number and the hash of the next block, at `number` or after it, whose hash the
-    /// index stores.
+    /// Returns the number and the hash of the first block from `number` on whose hash the index
+    /// stores.
     ///
-    /// Headers that link `number` to the returned block are those that the index was built from.
-    /// The returned block is `number` itself if the index has a column of block hashes or if the
-    /// block is unsealed. Otherwise it is `number` if it starts a section, else the last block of
-    /// its section, at most 8,191 blocks later.
+    /// If headers link block `number` to the returned block, the index was built from these
+    /// headers. The returned block is block `number` itself if the index has a column of block
+    /// hashes or if the block is unsealed. Otherwise the returned block is block `number` if this
+    /// block is the first of a section, else the last block of its section, at most 8,191 blocks
+    /// later.
     ///
     /// # Errors
     /// Returns an error if the index does not contain the block, if the file is damaged, or if the
@@ -230,14 +231,14 @@ impl<F: super::storage::ReadAt> Files<F> {
         Self::try_open(storage, manifest, &[])
     }
 
-    /// Returns `true` if the segments or the tail after the last reused segment belong to the same
-    /// chain. Returns `false` if that part can't be read.
+    /// Returns `true` if the next segment, or else the tail, continues the chain of the last reused
+    /// segment. Returns `false` if one of the two hashes to compare can't be read.
     fn goes_on_from(&self, known: &[Arc<Segment<F>>]) -> bool {
         let taken = |(at, segment): (usize, &Arc<Segment<F>>)| {
             known.get(at).is_some_and(|known| Arc::ptr_eq(known, segment))
         };
-        // Reused segments always come first, so only the link after the last reused one is
-        // unchecked.
+        // Reused segments always come before new ones, so only the link after the last reused
+        // segment is still unchecked.
         let Some(last) = self.segments.iter().enumerate().rposition(taken) else { return true };
         let hash = self.segments[last].last_hash();
         let parent = match self.segments.get(last + 1) {

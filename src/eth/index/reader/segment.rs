@@ -36,7 +36,7 @@ pub(in crate::eth::index) struct Segment<F> {
 }
 
 impl<F: ReadAt> Segment<F> {
-    /// Opens a segment that belongs to the index of the manifest.
+    /// Opens a segment of the index that the manifest describes.
     pub(in crate::eth::index) fn open<S: Storage<File = F>>(
         storage: &S,
         manifest: &Manifest,
@@ -46,7 +46,8 @@ impl<F: ReadAt> Segment<F> {
         Self::of_file(file, &manifest.settings, manifest.first, id)
     }
 
-    /// Opens a segment from a file, for an index with these settings and this first block.
+    /// Opens a segment from a file. The segment must belong to an index with these settings and
+    /// this first block.
     pub(in crate::eth::index) fn of_file(
         file: F,
         settings: &Settings,
@@ -85,7 +86,7 @@ impl<F: ReadAt> Segment<F> {
         Ok(Self { name, id, header, file, checked, entered })
     }
 
-    /// Returns `true` if the entry of a row has been checked, in memory.
+    /// Returns `true` if the entry of a row is in memory and has been checked.
     pub(in crate::eth::index) fn is_entered(&self, row: u16) -> bool {
         self.entered[usize::from(row / 32)].load(Ordering::Relaxed) >> (row % 32) & 1 != 0
     }

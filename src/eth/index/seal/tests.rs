@@ -20,8 +20,8 @@ fn settings(block_hashes: bool) -> Settings {
     if block_hashes { settings.with_block_hashes() } else { settings }
 }
 
-/// Returns the number of headers of a section that have a bit set: values around every boundary for
-/// low positions; few, many or none for higher positions.
+/// Returns the number of headers of a section in which the bit at `position` is set. Low positions
+/// get numbers around every boundary. Higher positions get small numbers, large numbers or zero.
 fn ones_of(section: usize, position: usize) -> usize {
     const BOUNDARIES: [usize; 14] =
         [0, 1, 2, 255, 256, 257, 258, 4096, 7935, 7936, 7937, 8190, 8191, 8192];
@@ -46,7 +46,8 @@ fn headers(sections: usize) -> Rows {
     }
     for (section, blooms) in rows.blooms.as_chunks_mut::<SECTION>().0.iter_mut().enumerate() {
         for position in 0..BITS {
-            // A random start and an odd step: the step visits every header before it repeats.
+            // Start at a random header and use an odd step, which visits every header before it
+            // visits any header again.
             let (from, step) = (rng.u64() as usize, rng.u64() as usize | 1);
             for index in 0..ones_of(section, position) {
                 let header = from.wrapping_add(index.wrapping_mul(step)) % SECTION;
@@ -188,7 +189,7 @@ fn check_against_headers(bytes: &[u8], rows: &Rows, block_hashes: bool) {
     assert_eq!(bytes.len(), data_at + next);
 }
 
-/// Returns the bit of a header at a position, as the Yellow Paper numbers them.
+/// Returns the bit of a header at a position. The positions are numbered as in the Yellow Paper.
 fn bit(rows: &Rows, header: usize, position: usize) -> bool {
     rows.blooms[header][255 - position / 8] >> (position % 8) & 1 == 1
 }

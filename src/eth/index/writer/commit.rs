@@ -18,7 +18,7 @@ use crate::eth::index::rows::Rows;
 use crate::eth::index::seal::{OldSegment, Source, write_segment};
 use crate::eth::index::storage::{Append, FileKind, WriteStorage};
 
-/// File name in errors about making names durable.
+/// File name that stands for the folder itself in errors.
 pub(super) const FOLDER: &str = ".";
 
 /// State of the files on disk.
@@ -32,7 +32,7 @@ pub(super) struct Disk<A> {
     pub(super) durable: u32,
     /// Number of blocks in the tail.
     pub(super) rows: usize,
-    /// Number of these blocks, from the first on, that the writer still has.
+    /// Number of blocks at the start of the tail that the writer still has.
     pub(super) kept: usize,
     /// `true` if the tail can be appended to: no bytes follow its slots, and all slots are durable.
     pub(super) whole: bool,
@@ -41,8 +41,9 @@ pub(super) struct Disk<A> {
 impl<A> Disk<A> {
     /// Returns `true` if the new slots may be appended to the tail.
     ///
-    /// Roll-backs and the blocks that they remove stay in the tail. The limit of two sections of
-    /// these slots bounds the tail's length. When the limit is exceeded, a new tail is written.
+    /// Roll-backs and the blocks that they remove stay in the tail. To bound the length of the
+    /// tail, at most as many of these slots are allowed as two sections have blocks. When this
+    /// limit is exceeded, a new tail is written.
     pub(super) fn has_room(&self, rows: &Rows) -> bool {
         let slots = self.slots as usize + 2 + rows.len() - self.kept;
         self.whole && slots <= rows.len() + 2 * SECTION
@@ -83,8 +84,8 @@ impl<S: WriteStorage> Writer<S> {
         let generation = disk.manifest.generation;
         let place = SlotPlace { generation, slot: disk.slots, durable: disk.durable };
         let mut slots = Slots { place, bytes: Vec::new() };
-        // The tail has blocks that were rolled back since: the roll-back must precede the new
-        // blocks.
+        // Some blocks of the tail were rolled back after they were written, so a roll-back must
+        // precede the new blocks.
         if disk.kept < disk.rows {
             let next = self.rows.first + disk.kept as u64;
             slots.push(&Slot::RollBack { number: next - 1, hash: self.rows.parent_of(next) });
@@ -101,8 +102,9 @@ impl<S: WriteStorage> Writer<S> {
         appender.append(&slots.bytes).map_err(failed(Operation::Append, &name, offset))?;
         appender.sync().map_err(failed(Operation::Sync, &name, offset))?;
 
-        // The blocks are durable now. Record that, so that a reader can tell damage from a write in
-        // progress. The record itself needs no sync: without it, the blocks are still read.
+        // The blocks are durable now. Record this, so that a reader can distinguish damage from a
+        // write in progress. The record itself needs no sync: the blocks can be read without the
+        // record.
         let durable = slots.place.slot;
         let end = SlotPlace::offset(durable);
         let place = SlotPlace { generation, slot: durable, durable };
@@ -118,7 +120,7 @@ impl<S: WriteStorage> Writer<S> {
 
     /// Writes the sections in memory into segments, and the unsealed blocks into a new tail.
     pub(super) fn commit(&mut self) -> Result<(), IndexError> {
-        // Reset at the end: if a step fails, the content on disk is unknown.
+        // This flag is reset at the end: if a step fails, the content on disk is unknown.
         self.failed = true;
         if self.disk.is_none() && !self.sections.is_empty() {
             // Publish an empty index first, because segments must never exist without a manifest:
@@ -142,8 +144,8 @@ impl<S: WriteStorage> Writer<S> {
         Ok(())
     }
 
-    /// Writes a segment from sections in memory, and from older segments if it starts before
-    /// section `old`.
+    /// Writes a segment from sections in memory, and from older segments if the new segment starts
+    /// before section `old`.
     fn write_segment(&self, old: u32, id: SegmentId) -> Result<(), IndexError> {
         let end = id.section + id.sections;
         let first = |section: u32| self.first + u64::from(section) * SECTION as u64;

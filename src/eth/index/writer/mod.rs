@@ -36,19 +36,19 @@ pub struct Appended {
 /// An index that is open for writing. An index has at most one writer at a time.
 ///
 /// Headers are *acknowledged* when [`sync`](Self::sync) has returned. An acknowledged header
-/// survives a killed process or a power failure at any time. Of the changes made after the last
-/// sync, a prefix survives: some of the first blocks and roll-backs in order, or none. A roll-back
-/// may survive without the blocks that were added after the roll-back.
+/// survives a killed process or a power failure at any time. Of the blocks and roll-backs that were
+/// added after the last sync, any number may survive, but none of them survives without all earlier
+/// ones. A roll-back may survive without the blocks that were added after the roll-back.
 ///
 /// 8,192 blocks are sealed together as soon as enough newer blocks follow them
 /// ([`with_confirmations`](Self::with_confirmations)). Sealed blocks can't be rolled back. The next
-/// sync writes them to disk.
+/// sync writes sealed blocks to disk.
 ///
 /// # Cost
-/// Memory: 0.5 MB, 328 bytes for each unsealed block, and 2.1 MB for each section that is sealed
-/// but not yet written (2.4 MB with block hashes). The writer reuses the memory of sections that it
-/// has written. When the largest segment, of 32 sections, is complete, all sections are written
-/// without waiting for a sync.
+/// Uses 0.5 MB of memory, 328 bytes for each unsealed block, and 2.1 MB for each section that is
+/// sealed but not yet written (2.4 MB with block hashes). The writer reuses the memory of sections
+/// that it has written. When the largest segment, of 32 sections, is complete, all sections are
+/// written without waiting for a sync.
 ///
 /// # Examples
 /// ```
@@ -70,7 +70,7 @@ pub struct Appended {
 #[must_use = "headers are acknowledged only after a `sync`; dropping the writer releases its lock"]
 pub struct Writer<S: WriteStorage> {
     storage: S,
-    /// Held until the writer is dropped.
+    /// Lock of the only writer, held until the writer is dropped.
     _lock: S::Lock,
     settings: Settings,
     confirmations: u64,
@@ -132,7 +132,7 @@ impl<S: WriteStorage> Writer<S> {
     /// Returns the hash of an unsealed block or of the last sealed block, and `None` for other
     /// blocks.
     ///
-    /// The hashes of other sealed blocks need a reader, [`Index`](crate::eth::index::Index).
+    /// To get the hashes of other sealed blocks, use a reader, [`Index`](crate::eth::index::Index).
     pub fn hash(&self, number: u64) -> Option<B256> {
         self.rows.hash(number)
     }
@@ -140,22 +140,22 @@ impl<S: WriteStorage> Writer<S> {
     /// Adds the blocks of a chain that the index does not have yet.
     ///
     /// The first headers added to an empty index decide its first block. The chain may start with
-    /// blocks that the index already has: they are skipped if their hashes are equal. Blocks before
-    /// the last sealed block are compared only if the chain reaches the last sealed block, because
-    /// the hash of that block commits to all its ancestors.
+    /// blocks that the index already has. These blocks are skipped if their hashes are equal.
+    /// Blocks before the last sealed block are compared only if the chain reaches the last sealed
+    /// block, because the hash of that block commits to all its ancestors.
     ///
     /// # Errors
     /// After these errors the index is unchanged:
     ///
     /// - [`IndexError::Gap`]: blocks are missing between the index and the chain;
-    /// - [`IndexError::Parent`]: the chain is another branch. The index and the chain may share the
-    ///   blocks up to two below the number in the error; [`roll_back`](Self::roll_back) removes the
-    ///   others;
+    /// - [`IndexError::Parent`]: the chain is another branch. The index and the chain can share
+    ///   only blocks that are at least two below the number in the error;
+    ///   [`roll_back`](Self::roll_back) removes the other blocks;
     /// - [`IndexError::Range`]: the chain starts before the index;
     /// - [`IndexError::Number`]: block numbers would overflow.
     ///
     /// If sections are written, errors of the storage and damage of sealed segments are possible.
-    /// The index must then be opened again, as after [`IndexError::Failed`].
+    /// After such an error the index must be opened again, as after [`IndexError::Failed`].
     ///
     /// # Cost
     /// Copies 320 bytes for each block. Sealing costs as much as in [`sync`](Self::sync).
@@ -180,7 +180,8 @@ impl<S: WriteStorage> Writer<S> {
         let mut blocks = chain.blocks();
         blocks.by_ref().take(at).for_each(drop);
         while at < chain.len() {
-            // Fill up to the end of a section plus the unsealed blocks that must follow it.
+            // Add blocks up to the end of a section, and the unsealed blocks that must follow the
+            // section.
             let room = (SECTION as u64 + self.confirmations).saturating_sub(self.rows.len() as u64);
             let end =
                 usize::try_from(room.max(1)).map_or(usize::MAX, |room| at.saturating_add(room));
@@ -213,15 +214,16 @@ impl<S: WriteStorage> Writer<S> {
         if first > index_last + 1 {
             return Err(IndexError::Gap { last: index_last, found: first });
         }
-        // The parent hashes of the blocks `start..=end` are known in the index and in the chain.
+        // The parent hashes of the blocks `start..=end` are known both in the index and in the
+        // chain.
         let (start, end) = (first.max(self.rows.first), last.min(index_last) + 1);
         let of_chain = |number: u64| {
             let before = number.checked_sub(1).and_then(|number| chain.block(number));
             before.map_or(parent, |block| block.hash)
         };
         let same = |number: u64| self.rows.parent_of(number) == of_chain(number);
-        // Each hash commits to all its ancestors, so comparing the last one suffices. If it
-        // differs, search backwards for the lowest block that differs.
+        // Each hash commits to all its ancestors, so comparing the last hash suffices. If the last
+        // hashes differ, search backwards for the lowest block that differs.
         if start <= end && !same(end) {
             let mut number = end;
             while number > start && !same(number - 1) {
@@ -270,13 +272,14 @@ impl<S: WriteStorage> Writer<S> {
     ///
     /// # Errors
     /// Returns errors of the storage, and damage of sealed segments that are merged into a larger
-    /// one. Beyond what was acknowledged before, the content on disk is then unknown. All further
-    /// calls return [`IndexError::Failed`], and the index must be opened again.
+    /// one. After an error, the content on disk is unknown, except for the changes that were
+    /// acknowledged before. All further calls return [`IndexError::Failed`], and the index must be
+    /// opened again.
     ///
     /// # Cost
-    /// One write of 328 bytes for each new block, and one sync of the file. If sections are sealed,
-    /// these sections, the segments that they are merged with, and all unsealed blocks are written.
-    /// Each section is written up to six times until it is part of a segment of 32 sections.
+    /// Writes 328 bytes for each new block, and syncs the file once. If sections are sealed, these
+    /// sections, the segments that they are merged with, and all unsealed blocks are written. Each
+    /// section is written up to six times until it is part of a segment of 32 sections.
     pub fn sync(&mut self) -> Result<(), IndexError> {
         self.check()?;
         // Without blocks there is nothing to write. The first block sets the number from which
@@ -320,7 +323,8 @@ impl<S: WriteStorage> Writer<S> {
     }
 }
 
-/// Returns an error if the block numbers up to two sections after the section of `number` overflow.
+/// Returns an error if block numbers overflow in the section of `number` or in the next two
+/// sections.
 fn check_number(first: u64, number: u64) -> Result<(), IndexError> {
     let sections = (number - first) / SECTION as u64 + 3;
     let end = sections.checked_mul(SECTION as u64).and_then(|blocks| first.checked_add(blocks));

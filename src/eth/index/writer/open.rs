@@ -1,4 +1,4 @@
-//! Opening an index for writing: checks its files and cleans up after an interrupted writer.
+//! Opens an index for writing: checks the index's files, and cleans up after an interrupted writer.
 
 use alloc::format;
 use alloc::string::String;
@@ -33,11 +33,11 @@ impl<S: WriteStorage> Writer<S> {
     /// - [`IndexError::Locked`]: another writer holds the lock;
     /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: the index has other settings;
     /// - [`IndexError::NoIndex`]: there are segments, but no manifest;
-    /// - errors of the storage, or damage. Of a segment, only the header and the length are
-    ///   checked, and the hash of the last sealed block.
+    /// - errors of the storage, or damage. In each segment, only the header and the length are
+    ///   checked. In the last segment, the hash of the last block is checked, too.
     ///
     /// # Cost
-    /// A few reads for each segment, and a read of the whole tail.
+    /// Makes a few reads for each segment, and reads the whole tail.
     pub fn open(storage: S, settings: &Settings) -> Result<Self, IndexError> {
         let lock = storage.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => IndexError::Locked,
@@ -84,7 +84,7 @@ impl<S: WriteStorage> Writer<S> {
             return Err(IndexError::OtherHashes { index: found.block_hashes });
         }
         // The writer that renamed the manifest may have stopped before the rename was durable. Sync
-        // the rename before files are removed that only the older manifest needs.
+        // the rename before removing files that only the older manifest needs.
         self.sync_names()?;
         let tail = Tail::open(&self.storage, &manifest)?;
         check_segments(&self.storage, &manifest, &tail)?;
@@ -107,7 +107,7 @@ impl<S: WriteStorage> Writer<S> {
     }
 }
 
-/// Checks that the segments exist and that the tail continues after the last one.
+/// Checks that the segments exist and that the tail continues after the last segment.
 fn check_segments<S: Storage>(
     storage: &S,
     manifest: &Manifest,
@@ -121,7 +121,7 @@ fn check_segments<S: Storage>(
     let hash = last.last_hash()?;
     let parent = tail.rows().parent_hash;
     // Each block commits to its ancestors by the parent hash, so this comparison shows that the
-    // tail continues the segments. Files of two indexes that were mixed up fail here.
+    // tail continues the segments. If the files of two indexes were mixed up, the comparison fails.
     if hash == parent {
         return Ok(());
     }

@@ -20,7 +20,8 @@ use crate::eth::index::{FileKind, ReadAt, Storage};
 /// Offset and length of each read.
 type Reads = Arc<Mutex<Vec<(u64, usize)>>>;
 
-/// Files in memory that count their reads; they can be read as slices or not.
+/// Files in memory that record their reads. Depending on a setting, a file can also be read as a
+/// slice.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Files {
     pub(super) by_name: BTreeMap<String, Vec<u8>>,

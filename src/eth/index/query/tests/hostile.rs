@@ -13,7 +13,7 @@ use testkit::Rng;
 
 const SEGMENT: &str = "00000000-01.segment";
 
-/// A section with rows of every encoding: empty, lists, raw, full.
+/// Returns the filters of a section whose rows have all encodings: empty, list, raw and full.
 fn blooms() -> Vec<[u8; BYTES]> {
     let mut blooms = vec![[0; BYTES]; SECTION];
     for (number, bloom) in blooms.iter_mut().enumerate() {
@@ -39,7 +39,8 @@ fn queries() -> Vec<CompiledQuery> {
 
 type Answers = Vec<Result<Vec<u64>, IndexError>>;
 
-/// Returns the answers of an index of these files; a panic is reported with `what`.
+/// Opens an index from these files and returns its answers to several queries. If the index panics,
+/// the test fails with the message `what`.
 fn answers(files: &Files, what: &str) -> Answers {
     let ask = || -> Answers {
         let index = match Index::open(files.clone()) {
@@ -57,7 +58,8 @@ fn answers(files: &Files, what: &str) -> Answers {
     catch_unwind(AssertUnwindSafe(ask)).unwrap_or_else(|_| panic!("{what}"))
 }
 
-/// Changes each byte in turn: either the error names the damaged part, or the answer is unchanged.
+/// Changes single bytes of a segment in turn. After each change, a query returns either an error
+/// that names the damaged part, or the same answer as before.
 #[test]
 fn a_byte_that_is_another_one() {
     let mut files = files(0, &blooms(), 1);
@@ -144,7 +146,7 @@ fn a_file_that_is_cut_off() {
     }
 }
 
-/// Returns files whose segment has the given list, with valid checksums.
+/// Returns files whose segment has the given list in row 1. The checksums are valid.
 fn with_list(places: &[u16]) -> Files {
     let mut files = files(0, &blooms(), 1);
     let bytes = files.by_name.get_mut(SEGMENT).unwrap();
@@ -180,7 +182,7 @@ fn lists_that_are_none() {
         }
         let mut files = with_list(&[0, 100, 8191]);
         files.in_memory = in_memory;
-        // Row 2 has every hundredth header.
+        // In row 2, the bit of every hundredth header is set.
         assert_eq!(answers(&files, "a list")[0], Ok(vec![0, 100]));
     }
 }

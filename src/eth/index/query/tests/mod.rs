@@ -25,8 +25,8 @@ fn value(rng: &mut Rng) -> BitPositions {
     bloom::positions(&number.to_be_bytes())
 }
 
-/// Returns random filters in runs of one kind: empty, sparse, half full, dense; some runs contain a
-/// few filters with all bits set.
+/// Returns random filters in runs. The filters of a run are all empty, all sparse, all half full or
+/// all dense, but some runs also contain a few filters with all bits set.
 fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
     let mut blooms = Vec::with_capacity(count);
     while blooms.len() < count {
@@ -37,7 +37,7 @@ fn blooms(rng: &mut Rng, count: usize) -> Vec<[u8; BYTES]> {
             let mut bloom = [0; BYTES];
             match kind {
                 0 => {}
-                // At most three values in each filter.
+                // Each filter gets at most three values.
                 1 | 2 => (0..rng.below(4)).for_each(|_| bloom::accrue(&mut bloom, &value(rng))),
                 3 => {
                     bloom
@@ -133,7 +133,8 @@ fn as_a_row_scan() {
     }
 }
 
-/// Ranges at the end of the largest segment, in the next section, and in the tail.
+/// Queries ranges of blocks around the end of the largest segment, in the next section and in the
+/// tail.
 #[test]
 fn around_the_largest_segment() {
     let mut rng = Rng::new(2);
@@ -197,13 +198,14 @@ fn many_at_once_and_in_parallel() {
     }
 }
 
-/// Sections without a required bit, and rows after the mask is empty, are not read.
+/// A query does not read sections that lack a required bit. In the other sections, a query stops
+/// reading rows as soon as no candidate remains.
 #[test]
 fn what_can_not_match_is_not_read() {
     let (a, b, c) = ([1, 2, 3], [4, 5, 6], [7, 8, 9]);
     let mut blooms = vec![[0; BYTES]; 4 * SECTION];
-    // Section 0 contains `a`, section 1 `b`, section 2 both in different blocks, section 3
-    // both in one block.
+    // Section 0 contains `a` but not `b`, and section 1 contains `b` but not `a`. Section 2
+    // contains both, but only in different blocks. Section 3 contains both in one block.
     let mut add = |at: usize, value: &BitPositions| bloom::accrue(&mut blooms[at], value);
     add(7, &a);
     add(SECTION + 7, &b);
@@ -226,11 +228,11 @@ fn what_can_not_match_is_not_read() {
         let reads = files.reads.lock().unwrap().clone();
         let stats = *candidates.stats();
         assert_eq!((stats.sections, stats.skipped_sections, stats.unsealed_blocks), (4, 2, 0));
-        // The rows of `b` have 301 bits in the remaining sections and are read first; those of `a`
-        // have 600.
+        // In the remaining sections, each row of `b` has 301 set bits, and each row of `a` has 600.
+        // So the rows of `b` are read first.
         let bytes = 3 * (1024 + 1024) + 3 * (1024 + 2);
-        // The first row of `a` leaves no candidate in section 2, so its other rows are not read
-        // there.
+        // The first row of `a` leaves no candidate in section 2, so the other rows of `a` are not
+        // read in section 2.
         assert_eq!((stats.rows, stats.bytes), (6, bytes - 2 * 1024));
         let explained = index.explain(&query, all.clone()).unwrap();
         assert_eq!((explained.sections, explained.skipped_sections), (4, 2));
@@ -241,8 +243,8 @@ fn what_can_not_match_is_not_read() {
         if in_memory {
             assert_eq!(reads, []);
         } else {
-            // Reads one entry and one range of data for each row; the list of `b` in section 1 lies
-            // in between.
+            // For each row, one entry and one range of data are read. In the rows of `b`, this
+            // range also covers the list of section 1, which the query does not need.
             assert_eq!(reads.len(), 6 + 6);
             let entries = reads.iter().filter(|read| read.1 == 8 + 6 * 4).count();
             let read: u64 = reads.iter().map(|read| read.1 as u64).sum();
@@ -258,7 +260,8 @@ fn what_can_not_match_is_not_read() {
     }
 }
 
-/// Data in memory are announced before their first use, and not again.
+/// Before data in memory are used for the first time, the storage is told which data will be read.
+/// Before later uses, the storage is not told again.
 #[test]
 fn storage_is_told_what_is_needed_next() {
     let mut rng = Rng::new(9);
@@ -273,7 +276,8 @@ fn storage_is_told_what_is_needed_next() {
     let took = index.candidates(&query, all.clone()).unwrap();
     assert_eq!(took.stats().bytes, 9 * 1024);
     let hints = core::mem::take(&mut *files.hints.lock().unwrap());
-    // The data of three rows in two segments, and the three entries of the second segment.
+    // The storage was told about the data of three rows in two segments, and about the three
+    // entries of the second segment.
     let lengths = |length| hints.iter().filter(|hint| hint.end - hint.start == length).count();
     assert_eq!((lengths(2 * 1024), lengths(8 + 6)), (3, 3), "{hints:?}");
     assert!(lengths(1024) >= 3 && hints.len() == 6 + lengths(1024), "{hints:?}");
@@ -281,7 +285,8 @@ fn storage_is_told_what_is_needed_next() {
     assert_eq!(*files.hints.lock().unwrap(), []);
 }
 
-/// If every block has one of the first alternatives, the other alternatives are not read.
+/// If every block has one of the first alternatives of a clause, the rows of the other alternatives
+/// are not read.
 #[test]
 fn alternatives_stop_when_all_blocks_have_one() {
     let mut rng = Rng::new(4);
@@ -324,7 +329,8 @@ fn what_is_explained() {
         let positions: BTreeSet<_> = explained.rows.iter().map(|row| row.position).collect();
         assert_eq!(positions.len(), explained.rows.len(), "each row once");
         assert!(explained.rows.iter().all(|row| (0.0..=1.0).contains(&row.density())));
-        // Half of a section contributes half of its expected number.
+        // Half of a section contributes half of the expected number of false candidates of the
+        // whole section.
         let whole = index.explain(&query, 0..=8191).unwrap().expected_false;
         let half = index.explain(&query, 4096..=8191).unwrap().expected_false;
         assert!((half * 2.0 - whole).abs() <= whole * 1e-9);

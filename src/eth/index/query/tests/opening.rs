@@ -9,8 +9,8 @@ use crate::eth::bloom::BYTES;
 use crate::eth::index::format::SECTION;
 use crate::eth::index::{FileKind, Index, IndexError, Operation, Storage};
 
-/// Storage that shows the manifests of several generations in turn, each a given number of times;
-/// only the files of the last generation exist.
+/// Storage that returns the manifests of several generations in turn, each manifest a given number
+/// of times. Of the other files, only those of the last generation exist.
 #[derive(Debug, Clone)]
 struct Replaced {
     generations: Vec<Files>,
@@ -43,7 +43,7 @@ fn a_manifest_that_is_replaced_is_read_again() {
     for each in [1, 2] {
         let generations = generations(3);
         let replaced = Replaced { generations, each, opened: Arc::default() };
-        // If the same manifest is read twice, its missing files are an error.
+        // If the manifest is unchanged when it is read again, its missing files are an error.
         let opened = Index::open(replaced.clone());
         if each == 1 {
             assert_eq!(opened.unwrap().sealed(), 3 * SECTION as u64);
@@ -60,7 +60,7 @@ fn a_manifest_that_is_replaced_is_read_again() {
 #[test]
 fn an_index_that_never_stands_still() {
     let mut generations = generations(5);
-    // Two manifests that alternate.
+    // The five manifests repeat in turn.
     for _ in 0..6 {
         generations.extend(generations.clone());
     }
