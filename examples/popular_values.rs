@@ -1,5 +1,5 @@
-//! Addresses and topics that are in so many logs that a query for them selects nothing. The values
-//! are counted in a megabyte, for any number of values, and compared with exact counts.
+//! Addresses and topics that are in so many logs that a query for them excludes hardly any block.
+//! The values are counted in a megabyte, for any number of values, and compared with exact counts.
 //!
 //! `cargo run --example popular_values`. If `CHAINSIEVE_CORPUS` is set, the receipts of the corpus
 //! are counted too.

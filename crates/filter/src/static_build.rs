@@ -27,7 +27,7 @@ pub enum BuildError {
         /// Greatest number of keys possible.
         limit: u64,
     },
-    /// The filter can't have the requested rate or another parameter.
+    /// No filter has the requested parameters, for example the requested rate.
     #[error(transparent)]
     Sizing(#[from] SizingError),
     /// There is no memory for the filter.

@@ -82,9 +82,9 @@ pub enum ConfigError {
 pub struct Limits {
     /// Maximum number of connected peers; 8 by default.
     pub peers: usize,
-    /// Maximum number of intervals of 1,000 blocks that are processed at a time; 4 by default. One
-    /// request covers the filters of one interval, so this is also the number of peers that can
-    /// send filters at the same time.
+    /// Maximum number of intervals of 1,000 blocks that are processed at a time; 4 by default. The
+    /// filters of one interval are requested from one peer, so at most this many peers send filters
+    /// at the same time.
     pub intervals: usize,
     /// Maximum number of blocks that are being fetched for disputes, spot audits and hits. With
     /// each of these blocks, one filter is kept, which has at most

@@ -89,8 +89,7 @@ pub enum SizingError {
 }
 
 impl SizingError {
-    /// Returns a key for comparison, with the rate as bits, so that a rate that is not a number
-    /// equals itself.
+    /// Returns a key for comparison. The key contains the bits of the rate, so that NaN equals NaN.
     fn key(self) -> (u8, u32, u64) {
         match self {
             Self::NoElements => (0, 0, 0),

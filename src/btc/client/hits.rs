@@ -59,8 +59,8 @@ pub(super) struct Hits {
     /// Index of the hits in blocks, by wallet and transaction.
     confirmed: BTreeSet<(WalletId, Txid, BlockHash)>,
     /// Number of events so far: hits, roll-backs and forgotten wallets. The stored state of the
-    /// scan contains this number, so that the next run can find out from which height on hits were
-    /// lost since then.
+    /// scan contains this number. From the number, the next run computes the lowest height whose
+    /// scan progress is no longer valid: see [`lost_since`](Self::lost_since).
     events: u64,
     /// Value of `events` after the journal was replayed at the start.
     replayed: u64,

@@ -113,8 +113,8 @@ pub enum HeaderError {
 /// of the first block of the parent's period. `time` is the time of the next header.
 ///
 /// On the testnets, Core walks back to the last block that was not mined under the 20-minute rule.
-/// This function uses the first block of the period instead: every other block of the period has
-/// either the same bits as that block or the easiest bits.
+/// This function uses the first block of the period instead: all later blocks of the period have
+/// either the bits of the first block or the easiest bits.
 fn required_bits(
     network: Network,
     height: u32,

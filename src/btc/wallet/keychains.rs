@@ -197,8 +197,8 @@ impl Keychains {
             return Ok(Vec::new());
         }
         chain.gap = gap;
-        // All indices of the old gap after the last used index are derived already. It is therefore
-        // enough to derive the number of indices by which the gap grows.
+        // The scripts of the old gap after the last used index are derived already. Only the
+        // scripts of the indices by which the gap grows are missing.
         chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
     }
 

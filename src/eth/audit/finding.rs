@@ -98,7 +98,7 @@ impl Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grounds {
-    /// The query and the answer alone.
+    /// Only the query and the answer: no header and no receipt is needed.
     Answer,
     /// Authentic headers: blocks up to the highest anchor.
     Anchored,

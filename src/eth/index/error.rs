@@ -253,7 +253,7 @@ pub enum IndexError {
     /// The headers belong to another branch or another chain.
     #[error("the parent of block {number} is {found}; the preceding block here is {expected}")]
     Parent {
-        /// Number of the lowest compared block whose parent differs.
+        /// Number of the block: the lowest one whose parent is not the preceding block here.
         number: u64,
         /// Hash of the preceding block, in the index or in the headers compared so far.
         expected: B256,

@@ -116,7 +116,8 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     };
     let declared = signature.trim();
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
-    // The error of the canonical form contains the position of the mistake.
+    // If the text is no declaration either, the error from reading it as a canonical signature is
+    // returned, because that error contains the position of the mistake.
     let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
     let signature = events.iter().next().context("the signature declares no event")?.signature();
     // A declaration may contain types that the ABI does not know. If such a type is a typing error,

@@ -194,7 +194,7 @@ impl Anvil {
     }
 }
 
-/// Parses a quantity of JSON-RPC.
+/// Parses a QUANTITY of JSON-RPC: hex with the prefix `0x`.
 pub(crate) fn number(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.strip_prefix("0x"));
     u64::from_str_radix(text.expect("a quantity"), 16).expect("a quantity of 64 bits")

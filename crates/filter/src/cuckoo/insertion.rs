@@ -178,8 +178,9 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
         for (done, at) in late[..num_late].iter().enumerate() {
             if !self.insert(chunk[*at]) {
-                // The result must be a prefix of the chunk. So the later fingerprints that were
-                // already inserted are removed, and then inserted again one by one in order.
+                // The result must be a prefix of the chunk. So the fingerprints that come after
+                // this one in the chunk and were already inserted are removed. Then they are
+                // inserted again, one by one, in order.
                 let waiting = &late[done + 1..num_late];
                 for (at, place) in chunk.iter().enumerate().skip(at + 1) {
                     if !waiting.contains(&at) {

@@ -16,10 +16,10 @@ use crate::words::NoMemory;
 
 /// Number of slots in a bucket.
 pub const SLOTS: u32 = 4;
-/// Greatest planned load: the fraction of slots that a filter is sized to fill.
+/// Highest load that a filter is sized for: the fraction of slots that are filled.
 pub const MAX_LOAD: f64 = 0.94;
-/// Least planned load. A lower load gives a lower rate, but a table emptier than this wastes too
-/// much memory, so such a rate is rejected.
+/// Lowest load that a filter is sized for. A lower load gives a lower rate, but a table emptier
+/// than this wastes too much memory, so such a rate is rejected.
 const MIN_LOAD: f64 = 0.25;
 /// Greatest number of buckets. No memory has more buckets.
 const MAX_BUCKETS: u64 = 1 << 50;

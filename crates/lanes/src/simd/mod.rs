@@ -36,8 +36,8 @@ pub trait Kernel {
     /// Runs the scalar version.
     fn scalar(self) -> Self::Output;
 
-    /// Runs the version over lanes. The implementation must be `#[inline(always)]`, and so must
-    /// everything that it calls with lanes: it is compiled into a function that has the CPU
+    /// Runs the vector version, on these lanes. The implementation must be `#[inline(always)]`, and
+    /// so must everything that it calls with lanes: it is compiled into a function that has the CPU
     /// features enabled.
     fn vector<L: Lanes>(self, lanes: L) -> Self::Output;
 }

@@ -77,8 +77,9 @@ pub enum FilterEvidence {
         /// The path of the spending transaction in the merkle tree of the witness hashes.
         witness_path: MerklePath,
     },
-    /// The filter has more or fewer elements than the block can have. Or all spent scripts are
-    /// known, and the block's filter has other bytes. This evidence is large: a whole block.
+    /// The filter has more or fewer elements than the block can have; or all spent scripts are
+    /// known, and the filter built from the block differs from the claimed filter. This evidence is
+    /// large: a whole block.
     Unequal {
         /// The whole block.
         block: Block,

@@ -43,8 +43,8 @@ pub struct Limits {
     pub cached_bytes: usize,
     /// Largest number of stored answers that can be used as evidence; 1,000 by default.
     pub answers: usize,
-    /// Largest total size of the stored answers and of the filters that they answer, in bytes. The
-    /// default is 16 MiB.
+    /// Largest total size of the stored answers and of the filters with which they were requested,
+    /// in bytes. The default is 16 MiB.
     pub answer_bytes: usize,
     /// Largest number of undelivered transactions that are remembered because they may arrive late;
     /// 10,000 by default.

@@ -67,7 +67,7 @@ pub(crate) struct ScanArgs {
     pub(crate) trust: TrustArgs,
 }
 
-/// Makes the headers argument optional, and required only without `--rpc`.
+/// Makes the headers argument required only if `--rpc` is not given.
 pub(super) fn headers_or_rpc(headers: Arg) -> Arg {
     unless_rpc(headers).required(false).required_unless_present("rpc")
 }

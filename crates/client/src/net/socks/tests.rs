@@ -25,7 +25,7 @@ impl Write for Scripted<'_> {
 }
 
 /// Connects through a scripted proxy. Returns the result, the bytes that the proxy received, and
-/// the number of its bytes that were not read.
+/// the number of bytes of the proxy's answer that the client did not read.
 fn ask(target: &str, says: &[u8]) -> (Result<(), SocksError>, Vec<u8>, usize) {
     let mut proxy = Scripted { says, told: Vec::new() };
     let result = connect(&mut proxy, &Target::parse(target, 8_333).unwrap(), 0x1f);

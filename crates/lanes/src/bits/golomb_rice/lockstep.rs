@@ -133,8 +133,9 @@ fn parse<const C: usize, K: Chains<C>>(
     Some(chains.positions())
 }
 
-/// Returns for each parser the number of its kept codes that end at or before the end of the
-/// previous parser; the number is 0 if no kept code ends exactly there.
+/// Returns for each parser the number of its kept codes that the previous parser has parsed too:
+/// those that end at or before the position at which the previous parser stopped. The number is 0
+/// if no kept code ends exactly at that position.
 #[inline(always)]
 fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C] {
     let mut found = [0; C];
