@@ -25,10 +25,12 @@ use crate::btc::bip37::bit_array::Reduction;
 /// undecided.
 pub(in crate::btc::bip37) const SHARD: usize = 1_024;
 /// Number of 16-lane groups probed in parallel, so that the CPU computes for one group while
-/// another waits for its multiplications and loads.
+/// another waits for its multiplications and loads. An estimate: with AVX2, the hash states of four
+/// groups take 8 of the 16 registers.
 const TOGETHER: usize = 4;
 /// When at most this many filters remain, two hash functions are computed per round, so that there
-/// are fewer rounds.
+/// are fewer rounds. The limit is the number of filters in [`TOGETHER`] groups: below it, a round
+/// with one hash function would no longer fill all groups.
 const FEW: usize = 64;
 /// Number of 16-lane groups probed in parallel when at most [`FEW`] filters remain. Two groups with
 /// two hash functions each compute as many hashes at a time as [`TOGETHER`] groups with one hash
