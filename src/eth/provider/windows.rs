@@ -195,8 +195,8 @@ impl Windows {
                 self.size.cap = blocks / 2;
                 self.size.size = blocks / 2;
             }
-            // How many blocks fit in a limit of logs, bytes or time depends on the blocks. So halve
-            // the window, but let it grow again later.
+            // The number of blocks that fit in a limit of logs, bytes or time depends on the
+            // blocks. So halve the window, but let it grow again later.
             _ => self.size.size = blocks / 2,
         }
         Ok(())
