@@ -28,7 +28,7 @@
 //! The library reads no clock. Where a method needs the time, its argument `now` is the current
 //! time as a [`Duration`](core::time::Duration) since the Unix epoch, for example from
 //! `SystemTime::now().duration_since(UNIX_EPOCH)`. If the clock is set back, timeouts continue to
-//! run from that moment. If the clock is set forward, they expire early.
+//! run from that moment. If the clock is set forward, timeouts expire early.
 //!
 //! # Features
 //! - `std` (default): chooses SIMD at run time and converts the messages of `bitcoin::p2p`.
@@ -46,7 +46,7 @@
 //! - `rayon`: scans on all cores.
 //! - `serde`: `Serialize` and `Deserialize` for the data types of [`btc`] that users store or send:
 //!   updates, hits, findings, grades, verdicts, evidence, wallets, parameters, cursors and
-//!   statistics. The types of [`eth`] have them without this feature.
+//!   statistics. The types of [`eth`] implement `Serialize` and `Deserialize` without this feature.
 //!
 //! Public signatures use the types of `bitcoin` 0.32 and `alloy-primitives` 1 directly. Both crates
 //! are re-exported as [`bitcoin`] and [`alloy_primitives`], and the `secp256k1` version that

@@ -48,7 +48,7 @@ pub struct DescriptorScript {
 /// more, or if public derivation cannot reach a key.
 ///
 /// # Cost
-/// At least one elliptic-curve multiplication for each key and index, about 50 µs.
+/// Each key and index needs at least one elliptic-curve multiplication, which takes about 50 µs.
 ///
 /// # Examples
 /// ```
@@ -106,7 +106,7 @@ pub fn is_ranged(descriptor: &str) -> Result<bool, DescriptorError> {
 
 fn parse(descriptor: &str) -> Result<Descriptor<DescriptorPublicKey>, DescriptorError> {
     Descriptor::from_str(descriptor).map_err(|error| {
-        // miniscript's own message for a private key is that a public one is malformed. A private
+        // For a private key, miniscript's own message is that a public key is malformed. A private
         // key is recognised only by its first letters, since one public key in 100,000 contains
         // these letters further on.
         let mut keys = descriptor.split(['(', ',', ']', '{']);

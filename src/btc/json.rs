@@ -1,4 +1,5 @@
-//! JSON forms that derived implementations of serde cannot give, one module or macro for each kind.
+//! JSON forms that serde's derived implementations cannot produce, one module or macro for each
+//! kind.
 //!
 //! The conventions: members in snake case; numbers as numbers, amounts in satoshis; hashes and
 //! scripts as `bitcoin` writes them; transactions and headers as the hex of their consensus

@@ -87,7 +87,7 @@ pub(crate) fn node(txids: &[Txid], level: u32, position: u32) -> [u8; 32] {
 /// [`MAX_BLOCK_TRANSACTIONS`].
 ///
 /// # Cost
-/// At most about one double hash for each txid, no allocation.
+/// Computes at most about one double hash for each txid, and allocates nothing.
 pub fn merkle_root(txids: &[Txid]) -> Option<TxMerkleNode> {
     let leaves = block_size(txids)?;
     Some(TxMerkleNode::from_byte_array(node(txids, height(leaves), 0)))
@@ -113,7 +113,7 @@ impl MerklePath {
     /// txids than [`MAX_BLOCK_TRANSACTIONS`].
     ///
     /// # Cost
-    /// At most about one double hash for each txid.
+    /// Computes at most about one double hash for each txid.
     pub fn new(txids: &[Txid], index: u32) -> Option<Self> {
         let leaves = block_size(txids).filter(|&leaves| index < leaves)?;
         let siblings = (0..height(leaves))
@@ -130,13 +130,13 @@ impl MerklePath {
     /// `num_transactions`.
     ///
     /// The result proves that `txid` is a transaction of the block only if the block's merkle root
-    /// and the height of its tree are both known. A path of another length starts at another level
-    /// of the tree.
+    /// and the height of its tree are both known. A path that is longer or shorter than this height
+    /// starts at a node that is not a txid.
     ///
     /// # Errors
-    /// Returns an error if `num_transactions` is 0 or over [`MAX_BLOCK_TRANSACTIONS`], if the tree
-    /// has no such index or another number of levels, or if no tree over different txids has these
-    /// siblings.
+    /// Returns an error if `num_transactions` is 0 or over [`MAX_BLOCK_TRANSACTIONS`], if the
+    /// path's index is outside the tree, if the number of siblings differs from the height of the
+    /// tree, or if no tree over different txids has these siblings.
     pub fn root(&self, txid: Txid, num_transactions: u32) -> Result<TxMerkleNode, PathError> {
         if !(1..=MAX_BLOCK_TRANSACTIONS).contains(&num_transactions) {
             return Err(PathError::NumTransactions(num_transactions));
@@ -170,13 +170,13 @@ impl MerklePath {
     /// levels above the txids.
     ///
     /// The number of transactions is not needed. A node that is its own sibling is the last node of
-    /// its level, so it is the left one of the pair. A path that goes through the right copy of
+    /// its level, so it is the left one of the pair. A path that leads through the right copy of
     /// that node leads to a position after the last transaction. Such a path is rejected, and no
     /// other path leads to such a position.
     ///
     /// # Errors
-    /// Returns an error if no tree of this height has such an index or number of siblings, or if a
-    /// node on the right equals its sibling.
+    /// Returns an error if no tree of this height has the path's index or its number of siblings,
+    /// or if a node on the right equals its sibling.
     pub fn root_at_height(&self, txid: Txid, height: u32) -> Result<TxMerkleNode, PathError> {
         let height = height.min(self::height(MAX_BLOCK_TRANSACTIONS));
         if self.siblings.len() != height as usize {

@@ -150,8 +150,9 @@ mod tests {
         }
         let top = "1234560000000000000000000000000000000000000000000000000000000000";
         assert_eq!(format!("{:x}", target_from_bits(0x2012_3456).unwrap()), top);
-        // Core reports overflow for a non-zero mantissa of size over 34, for a mantissa above one
-        // byte of size over 33, and for a mantissa above two bytes of size over 32.
+        // Core reports overflow in three cases: the size is over 34 and the mantissa is not zero,
+        // the size is over 33 and the mantissa is over one byte, or the size is over 32 and the
+        // mantissa is over two bytes.
         for (bits, fits) in [
             (0x2200_00ff, true),
             (0x2200_0100, false),

@@ -20,7 +20,7 @@ pub const MAX_INV_SIZE: usize = 50_000;
 /// The protocol version that chainsieve announces: that of Core 28 (`node/protocol_version.h`,
 /// `PROTOCOL_VERSION`).
 ///
-/// Later protocol versions negotiate each new feature with a message of its own. A peer that
+/// In later protocol versions, each new feature is negotiated by a separate message. A peer that
 /// announces this version therefore loses no feature when it talks to a peer with a newer version.
 pub const PROTOCOL_VERSION: u32 = 70_016;
 /// Lowest protocol version that a node accepts (`node/protocol_version.h`,

@@ -32,8 +32,8 @@ pub struct Op<'a> {
 /// Iterator over the operations of a script, up to its end or to the first push that runs past the
 /// end.
 ///
-/// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if such a push
-/// ended the iteration.
+/// After the last item, [`is_well_formed`](Self::is_well_formed) returns `false` if a push that
+/// runs past the end has ended the iteration.
 #[derive(Debug, Clone)]
 #[must_use = "iterators are lazy"]
 pub struct Ops<'a> {
@@ -44,7 +44,7 @@ pub struct Ops<'a> {
 /// Returns an iterator over the operations of `script`, read as Core's `GetOp` does.
 ///
 /// # Cost
-/// Linear in the length of the script, no allocation.
+/// The cost is linear in the length of the script. Nothing is allocated.
 ///
 /// # Examples
 /// ```
@@ -175,8 +175,8 @@ fn is_key_size_valid(key: &[u8]) -> bool {
 fn script_number(op: Op<'_>, least: usize) -> Option<usize> {
     let number = match (op.opcode, op.data) {
         (OP_1..=OP_16, _) => usize::from(op.opcode - OP_1 + 1),
-        // The numbers 1 to 16 must be opcodes. A single byte over 20 is out of range or negative. A
-        // number of two bytes or more is out of range or not minimal.
+        // The numbers 1 to 16 must be encoded as opcodes. A single byte over 20 is out of range or
+        // negative. A number of two bytes or more is out of range or not minimal.
         (1, &[number @ 17..=u8::MAX]) => usize::from(number),
         _ => return None,
     };

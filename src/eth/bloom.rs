@@ -102,8 +102,8 @@ impl BloomAnswer {
 
 /// A borrowed filter as received, of any length.
 ///
-/// Some chains send no filter or a filter of another length, and later forks of Ethereum may too.
-/// A filter whose length is not 256 bytes is accepted and carries no information.
+/// Some chains send no filter or a filter of another length, and later forks of Ethereum may do the
+/// same. A filter whose length is not 256 bytes is accepted and carries no information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomView<'a> {
     bits: Option<&'a [u8; BYTES]>,

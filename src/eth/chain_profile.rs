@@ -1,7 +1,7 @@
 //! What the filters and receipts of each chain commit to.
 //!
-//! An audit rests on two properties of a chain. Headers do not state them, and they differ from
-//! chain to chain and sometimes change at a fork:
+//! An audit depends on two properties of a chain. Headers do not state these properties, which
+//! differ from chain to chain and sometimes change at a fork:
 //!
 //! - Does the filter of a header contain the bits of every log of the block ([`BloomSoundness`])?
 //! - Does the receipts root commit to every log that `eth_getLogs` returns ([`ReceiptsScope`])?
@@ -144,7 +144,7 @@ impl TryFrom<Wire> for ChainProfile {
     }
 }
 
-/// The source that is given for a profile that the caller assumes.
+/// The text of `source` in a profile that the caller assumes.
 const ASSUMED: &str = "stated by the caller";
 
 impl ChainProfile {
@@ -213,7 +213,8 @@ impl ChainProfile {
     ///
     /// Receipts of earlier blocks contain a post-state root, which many nodes no longer store. So
     /// receipts that do not match the root of such an earlier block may come from an honest source.
-    /// If all receipts of a block have a status, receipts with another root are wrong.
+    /// If all receipts of a block have a status, receipts that do not match the block's receipts
+    /// root are wrong.
     ///
     /// Sources: `byzantiumBlock` in the configurations of go-ethereum, op-geth and bor.
     pub fn statuses_since(&self) -> Option<u64> {
@@ -399,7 +400,7 @@ mod tests {
 
     #[test]
     fn forks_are_where_the_chains_say() {
-        // PIP-74 by 0xPolygon/erigon v3.3.0 and bor's genesis; op-geth; squid-sdk#460.
+        // Sources: PIP-74 in 0xPolygon/erigon v3.3.0 and in bor's genesis; op-geth; squid-sdk#460.
         for (id, fork) in [(137, 80_084_800), (80_002, 28_899_616), (10, 105_235_063)] {
             let profile = ChainProfile::of_chain_id(id).unwrap();
             let before = profile.at(fork - 1);
@@ -415,8 +416,8 @@ mod tests {
 
     #[test]
     fn statuses_are_since_byzantium() {
-        // byzantiumBlock by params/config.go of go-ethereum, params/superchain.go of op-geth and
-        // the genesis files of bor.
+        // Sources: `byzantiumBlock` in params/config.go of go-ethereum, params/superchain.go of
+        // op-geth and the genesis files of bor.
         let ethereum = ChainProfile::ethereum();
         assert!(!ethereum.has_statuses(4_369_999) && ethereum.has_statuses(4_370_000));
         for id in [5, 10, 137, 8453, 17_000, 80_002, 84_532, 560_048, 11_155_111, 11_155_420] {

@@ -100,9 +100,9 @@ impl FillHistogram {
 
     /// Returns the quantile of the fill at `share`; for example, a `share` of 0.5 gives the median.
     ///
-    /// The result is a fill, 0 to 1: the smallest one for which at least the share `share` of the
-    /// filters has this fill or a lower one. `share` is clamped to 0 to 1. Returns 0 if the
-    /// histogram is empty.
+    /// The result is a fill, 0 to 1: the lowest fill for which at least `share` of all filters have
+    /// this fill or a lower fill. `share` is clamped to 0 to 1. Returns 0 if the histogram is
+    /// empty.
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = libm::ceil(share.clamp(0.0, 1.0) * self.filters() as f64).max(1.0);
         let mut counted = 0;
@@ -128,7 +128,7 @@ impl FillHistogram {
     ///
     /// The share is the false-positive rate of a query for one value (3 bits), for two values (6
     /// bits) or for three values (9 bits). The calculation assumes that a block's set bits are
-    /// spread evenly, which holds for Keccak.
+    /// spread evenly, which is true for Keccak.
     pub fn false_positive_rate(&self, bits: u32) -> f64 {
         self.mean(|ones| libm::pow(f64::from(ones) / 2048.0, f64::from(bits)))
     }

@@ -1,4 +1,4 @@
-//! Forecast of a query's cost from headers alone, before any receipt is fetched.
+//! Forecast of a query's cost from nothing but headers, before any receipt is fetched.
 //!
 //! The number of candidate blocks is exact, because the headers are available. The number of false
 //! candidates is estimated from the fill of each filter. The numbers of receipts and of bytes are
@@ -45,12 +45,14 @@ const BLOOM_BYTES: f64 = 259.0;
 /// a mainnet receipt has about 2.5 logs.
 const JSON_BYTES: f64 = 1_700.0;
 
-/// A clause is reported to select nothing if at least this share of blocks passes the clause.
+/// [`ClauseForecast::selects_nothing`] returns `true` if at least this share of blocks passes the
+/// clause.
 const SELECTS_NOTHING: f64 = 0.9;
 
 /// Largest number of values in a query for which each value is tested against every block.
 ///
-/// For queries with more values, each value is tested against a sample of the blocks.
+/// For queries with more values than this number, each value is tested against a sample of the
+/// blocks.
 pub(super) const VALUES_COUNTED_EVERYWHERE: usize = 8;
 /// The sample contains every 64th block.
 const SAMPLE: usize = 64;
@@ -214,7 +216,7 @@ impl Forecast {
         self.fills.filters()
     }
 
-    /// Returns the histogram of the fills of the filters of all added blocks.
+    /// Returns the histogram of all added blocks, by the fill of their filters.
     pub fn fills(&self) -> &FillHistogram {
         &self.fills
     }
@@ -349,7 +351,7 @@ mod tests {
     use alloy_primitives::hex;
     use bloom::positions;
 
-    /// The runs of linked headers in `fixtures/`, from the years 2020, 2023 and 2025.
+    /// The sequences of linked headers in `fixtures/`, from the years 2020, 2023 and 2025.
     fn runs() -> Vec<LinkedHeaders> {
         let json = include_str!("../../fixtures/ethereum/headers.json");
         let rows: Vec<serde_json::Value> = serde_json::from_str(json).unwrap();

@@ -1,8 +1,8 @@
 //! Errors in JSON-RPC values, with their position.
 //!
 //! Queries and logs arrive as JSON from untrusted sources. The parsers of these values build no
-//! full JSON tree. The parsers keep nulls, booleans, strings and lists. Of numbers and objects, the
-//! parsers keep only the JSON type, so that memory stays proportional to the input.
+//! full JSON tree. The parsers keep nulls, booleans, strings and lists. For numbers and objects,
+//! the parsers keep only the JSON type, so that memory stays proportional to the input.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -341,7 +341,8 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
         };
         while let Some(key) = map.next_key::<String>()? {
             let Some(at) = names.iter().position(|name| *name == key) else {
-                // Go's parser accepts a field name in any case. The caller reports the difference.
+                // Go's parser accepts a field name in any case. The caller reports that the case
+                // differs.
                 match names.iter().find(|name| same_but_for_case(&key, name)) {
                     Some(name) => fields.misspelt = Some((excerpt(&key), name)),
                     None => fields.unknown = Some(excerpt(&key)),
@@ -350,7 +351,7 @@ impl<'de, const N: usize> Visitor<'de> for Reader<'_, N> {
                 continue;
             };
             // Parsers disagree on which of two fields with the same name is valid. The caller
-            // rejects such an object.
+            // rejects an object that has such fields.
             if fields.values[at].is_some() {
                 fields.duplicate = fields.duplicate.or(Some(names[at]));
                 map.next_value::<IgnoredAny>()?;
@@ -372,7 +373,8 @@ pub(crate) struct Fields<const N: usize> {
     pub(crate) duplicate: Option<&'static str>,
     /// The last key that is not a known field.
     pub(crate) unknown: Option<String>,
-    /// The last key that differs from a known field by case alone, and the known field.
+    /// The last key that differs from a known field only in upper or lower case, and the known
+    /// field.
     pub(crate) misspelt: Option<(String, &'static str)>,
 }
 

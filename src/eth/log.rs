@@ -133,7 +133,7 @@ impl LocatedLog {
     /// invalid log.
     pub fn list_from_json(text: &str) -> Result<Vec<Self>, LogJsonError> {
         let mut json = serde_json::Deserializer::from_str(text);
-        // `deserialize_seq` would report any other JSON type as a syntax error.
+        // `deserialize_seq` would report every JSON type except a list as a syntax error.
         if !text.trim_start().starts_with('[') {
             let other = Shape::deserialize(&mut json).map_err(syntax)?;
             json.end().map_err(syntax)?;

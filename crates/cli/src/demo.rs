@@ -87,7 +87,7 @@ fn play(raw: &[u8], page: &mut Page) -> anyhow::Result<Value> {
         .collect::<Result<_, _>>()?;
     let delivered_bytes: usize = delivered.iter().map(Transaction::base_size).sum();
 
-    // The wallet, which has only what the node sent, verifies it.
+    // The wallet verifies the answer, using only the data that the node sent.
     let started = Instant::now();
     let received = MerkleBlock::decode(&merkle_block)?;
     let proof = Proof::verify(&received, Policy::Strict(Network::Bitcoin), &delivered)?;
@@ -171,8 +171,8 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     Ok((filter, data, built))
 }
 
-/// Returns `true` if `tx` pays to or spends an element of `own`; adds the outpoints of such
-/// outputs.
+/// Returns `true` if `tx` pays to an element of `own` or spends one; adds the outpoints of the
+/// outputs that pay to an element.
 fn is_own(tx: &Transaction, own: &mut HashSet<Vec<u8>>) -> bool {
     let txid = tx.compute_txid();
     let mut found = false;

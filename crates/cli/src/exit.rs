@@ -111,8 +111,8 @@ impl Exit {
             | Fault::IndexUnsound(_)
             | Fault::GaveUp { error: AnswerError::Failed(_), .. }
             | Fault::NoReceipts { error: AnswerError::Failed(_), .. } => Self::Failed,
-            // After any other error, it is unknown which side is wrong, or the provider delivers no
-            // more data.
+            // For all remaining errors, either it is unknown which side is wrong, or the provider
+            // delivers no more data.
             _ => Self::Undecided,
         }
     }

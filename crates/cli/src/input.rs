@@ -92,7 +92,8 @@ impl Reader {
     pub(crate) fn raw(&self, argument: &str, what: &str) -> anyhow::Result<Input> {
         if argument == "-" {
             let bytes = self.stdin()?;
-            // Otherwise no bytes, or a line break, would be taken for a malformed filter or proof.
+            // Without this check, an empty input or a single line break would be reported as a
+            // malformed filter or proof.
             if bytes.trim_ascii().is_empty() {
                 bail!("{what}, standard input: the input is empty");
             }

@@ -121,7 +121,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Returns `true` if the reader closed the pipe, so that the command may end.
+    /// Returns `true` if the reader closed the pipe. The command may then end.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -285,10 +285,11 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// The time at which the command started, if notes begin with the time since then (`--verbose`).
+/// The time at which the command started; set only with `--verbose`, if notes begin with the
+/// elapsed time.
 static STARTED: OnceLock<Instant> = OnceLock::new();
 
-/// Makes each note begin with the time since now, for `--verbose`.
+/// Makes each note begin with the time since this call, for `--verbose`.
 pub(crate) fn set_verbose() {
     STARTED.get_or_init(Instant::now);
 }

@@ -39,8 +39,8 @@ fn is_extended(word: &str) -> bool {
     word.as_bytes().windows(4).position(is_prefix).is_some_and(|start| word.len() - start >= 16)
 }
 
-/// Returns `true` for an address or an extended public key with a valid checksum: one address in
-/// some thousands contains the letters of `xprv` by chance.
+/// Returns `true` for an address or an extended public key with a valid checksum: about one address
+/// in a few thousand contains the letters of `xprv` by chance.
 fn is_public(word: &str) -> bool {
     let is_address = || word.parse::<Address<NetworkUnchecked>>().is_ok();
     // BIP32: byte 45 of an extended key is 0 for a private key, 2 or 3 for a public key.

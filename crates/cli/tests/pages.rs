@@ -44,8 +44,8 @@ fn the_recording_shows_the_demo() {
     assert_is_picture("demo.svg", &recording(&without_times(&shown)));
 }
 
-/// Compares a picture of `docs/` with its text now. If the environment has `CHAINSIEVE_DRAW`, writes
-/// the picture instead.
+/// Compares a picture of `docs/` with the picture that is drawn now. If `CHAINSIEVE_DRAW` is set,
+/// the new picture first replaces the old one.
 fn assert_is_picture(name: &str, drawn: &str) {
     let path = root().join("docs").join(name);
     if env::var_os("CHAINSIEVE_DRAW").is_some() {

@@ -1,8 +1,8 @@
 //! Time that a wallet with a long history needs to catch up: every block pays the wallet.
 //!
-//! The node is the test node of this package. The client connects to it once directly, and once
-//! through a proxy that delays each `getdata` by 1.3 ms. This delay is the time that Bitcoin Core
-//! needed per block when 20,000 blocks were fetched one by one.
+//! The node is the test node of this package. The client connects to the node once directly, and
+//! once through a proxy that delays each `getdata` by 1.3 ms. This delay is the time that Bitcoin
+//! Core needed per block when 20,000 blocks were fetched one by one.
 
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run is to stop")]
 

@@ -64,7 +64,7 @@ fn follow(
                 tip = tip.insert(block_id);
             }
             // A new block at the lowest changed height invalidates all of the wallet's checkpoints
-            // above it.
+            // above this height.
             News::Reorganized { fork, .. } => {
                 tip =
                     client.block_at(fork.height + 1)?.map_or(tip.clone(), |at| tip.insert(id(at)));

@@ -113,7 +113,7 @@ impl Builder {
         self
     }
 
-    /// Disables DNS seeds: peers are taken from the named ones and from the address book alone.
+    /// Disables DNS seeds, so that only the named peers and peers of the address book are used.
     pub fn no_seeds(mut self) -> Self {
         self.use_seeds = false;
         self
@@ -136,8 +136,8 @@ impl Builder {
         self
     }
 
-    /// Sets the user agent that the client sends to peers (BIP14). It may have at most 256 bytes,
-    /// because Bitcoin Core rejects a `version` message with a longer user agent.
+    /// Sets the user agent that the client sends to peers (BIP14). The user agent may have at most
+    /// 256 bytes, because Bitcoin Core rejects a `version` message with a longer user agent.
     pub fn user_agent(mut self, agent: impl Into<String>) -> Self {
         self.user_agent = Some(agent.into());
         self

@@ -22,13 +22,13 @@ use crate::updates::Updates;
 ///
 /// A [`Builder`](crate::Builder) creates it. Dropping the handle stops the client as
 /// [`shutdown`](Self::shutdown) does, but only `shutdown` reports whether everything was written.
-/// In both cases the caller waits for the client's thread. The caller must not hold a lock that its
-/// log callback or its [`Storage`](crate::Storage) needs.
+/// Both calls wait for the client's thread. The caller must not hold a lock that its log callback
+/// or its [`Storage`](crate::Storage) needs.
 ///
 /// The client's thread calls the callback of [`Builder::log`](crate::Builder::log) and the methods
-/// of the storage. On that thread, every method of the handle that needs an answer fails with
-/// [`Stopped`], because the thread would wait for itself. A handle that is dropped on that thread
-/// stops the client without waiting.
+/// of the storage. On the client's thread, every method of the handle that needs an answer fails
+/// with [`Stopped`], because the thread would wait for itself. If the handle is dropped on the
+/// client's thread, it stops the client without waiting.
 #[derive(Debug)]
 #[must_use = "dropping the handle stops the client"]
 pub struct Client {
@@ -43,11 +43,12 @@ pub struct Client {
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own")]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Status {
-    /// The chain tip, the last height wanted, and the height up to which the scan is complete.
+    /// The chain tip, the height of the last block to scan, and the height up to which the scan is
+    /// complete.
     pub progress: Progress,
     /// The first height of the scan; `None` before the headers are downloaded.
     pub first: Option<u32>,
-    /// The services that a peer must offer to serve more than headers for the chosen protocol.
+    /// The services that the chosen protocol needs from a peer for everything except headers.
     #[cfg_attr(feature = "serde", serde(serialize_with = "services"))]
     pub services: ServiceFlags,
     /// `true` once the headers are downloaded and the scan of blocks has started.
@@ -188,13 +189,14 @@ impl Client {
         self.command(Command::Rescan(from))
     }
 
-    /// Announces a transaction to the peers, and returns its txid. Updates report its progress.
+    /// Announces a transaction to the peers, and returns its txid. Updates report the progress of
+    /// the transaction.
     ///
     /// If `fee_rate` is given, the transaction is not announced to peers that ask for a higher rate
-    /// (`feefilter`, BIP133); an update names these peers.
+    /// than `fee_rate` (`feefilter`, BIP133); an update names these peers.
     ///
     /// The transaction is announced while the client runs and no block contains the transaction.
-    /// After a restart, the client does not announce it any more.
+    /// After a restart, the client does not announce the transaction any more.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -208,7 +210,7 @@ impl Client {
         Ok(txid)
     }
 
-    /// Returns the header at a height of the best chain; `None` if the chain does not reach it.
+    /// Returns the header at a height of the best chain; `None` if that height is above the tip.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -216,7 +218,7 @@ impl Client {
         self.query(move |machine, _| machine.chain().header_at(height).copied())
     }
 
-    /// Returns the height and the header of a block hash; `None` if it is not in the best chain.
+    /// Returns the height and the header of a block; `None` if the best chain does not contain it.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -227,8 +229,8 @@ impl Client {
         })
     }
 
-    /// Returns the height and hash of the block at a height of the best chain; `None` if the chain
-    /// does not reach it.
+    /// Returns the height and hash of the block at a height of the best chain; `None` if that
+    /// height is above the tip.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -238,7 +240,7 @@ impl Client {
         })
     }
 
-    /// Fetches a block of the chain from a peer, and checks it against its header.
+    /// Fetches a block of the chain from a peer, and checks the block against its header.
     ///
     /// The call waits for the block. Meanwhile the client reads from its peers even if nobody reads
     /// its updates.
@@ -278,7 +280,7 @@ impl Client {
         proof.ok_or(LookUpError::NotInBlock(hash, txid))
     }
 
-    /// Returns the hits of a wallet that are not withdrawn, unconfirmed ones first.
+    /// Returns the hits of a wallet that are not withdrawn. Unconfirmed hits come first.
     ///
     /// Hits are included whether or not their updates were already delivered.
     ///
@@ -309,7 +311,8 @@ impl Client {
         })
     }
 
-    /// Returns how reliable a "no" is, as ranges of heights that share one grade.
+    /// Returns grades for the reliability of the answer "no hit", one grade for each range of
+    /// heights.
     ///
     /// # Errors
     /// Returns [`Stopped`] if the client has stopped.
@@ -372,7 +375,8 @@ impl Client {
     }
 
     fn command(&self, command: Command) -> Result<(), Stopped> {
-        // Only this thread takes commands from the queue, so it would wait for itself for ever.
+        // Only this thread takes commands from the queue, so this thread would wait for itself for
+        // ever.
         if self.is_own_thread() {
             return Err(Stopped);
         }

@@ -23,7 +23,7 @@ const GROUP: Duration = Duration::from_millis(20);
 /// bounds how long commands, ticks and commits wait.
 const BATCH: usize = 512;
 /// Interval at which the address book is written. The value is an estimate: each write contains the
-/// whole book, and addresses that a kill loses are found again.
+/// whole book, and if the process is killed, lost addresses are found again.
 const KEEP_ADDRESSES: Duration = Duration::from_secs(5 * 60);
 
 /// Callback that receives notes about connections.
@@ -41,8 +41,8 @@ pub(crate) struct Driver {
     /// Updates that do not fit into the readers' queue yet.
     updates: VecDeque<Update>,
     asked: Asked,
-    /// Files that the machine asked to read. Each turn reads one file, so that commands and peers
-    /// wait for at most one file.
+    /// Files whose contents the machine has requested. Each turn reads one file, so that commands
+    /// and peers wait for at most one file.
     reads: VecDeque<File>,
     /// Id of the last write, and the time of the first write that is not durable yet. `None` if
     /// every write is durable.
@@ -105,7 +105,7 @@ impl Driver {
             let is_read = self.shared.hand_over(&mut self.updates);
             // Back-pressure: while the readers' queue is full, nothing is read from the peers. A
             // requested block is an exception: the caller that waits for the block may be the
-            // reader, which makes no room before the block arrives.
+            // reader, which empties the queue only after the block has arrived.
             if !is_read && self.asked.is_empty() {
                 let since = Instant::now();
                 self.shared.wait_for_room(self.until_commit());
@@ -114,8 +114,8 @@ impl Driver {
                 self.feed(Event::Paused(since.elapsed()))?;
                 continue;
             }
-            // Room in the readers' queue does not wake this wait. If updates are left over, the
-            // wait is therefore short.
+            // This wait does not end when the readers' queue has room again. So the wait is short
+            // if some updates did not fit into the queue.
             self.take_events(if is_read { TICK } else { GROUP })?;
             if let Some(file) = self.reads.pop_front() {
                 self.read(file)?;
@@ -133,13 +133,13 @@ impl Driver {
 
     /// Returns the time until the next commit is due, or [`TICK`] if there is nothing to commit.
     ///
-    /// Waits must not be longer, because the machine does not report hits before their writes are
-    /// durable.
+    /// Waits must not exceed this time, because the machine does not report hits before their
+    /// writes are durable.
     fn until_commit(&self) -> Duration {
         self.written.map_or(TICK, |(_, since)| GROUP.saturating_sub(since.elapsed()))
     }
 
-    /// Waits for a pool event for at most `limit`, and processes the events that are there.
+    /// Waits for a pool event for at most `limit`, and processes the queued events.
     fn take_events(&mut self, limit: Duration) -> Result<(), StorageError> {
         let wait = if self.reads.is_empty() { limit } else { Duration::ZERO };
         let mut next = self.pool.wait(self.until_commit().min(wait));
@@ -197,7 +197,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Passes an event to the machine, and carries out the actions that it returns.
+    /// Passes an event to the machine, and carries out the actions that the machine returns.
     pub(crate) fn feed(&mut self, event: Event) -> Result<(), StorageError> {
         for action in self.machine.handle(event, unix_time()) {
             match action {
@@ -234,7 +234,7 @@ impl Driver {
     /// Reads a file and passes its contents to the machine.
     fn read(&mut self, file: File) -> Result<(), StorageError> {
         let bytes = match self.storage.read(file) {
-            // Stored filters only save downloads: unreadable ones are downloaded again.
+            // Stored filters only save downloads: unreadable filters are downloaded again.
             Err(_) if matches!(file, File::Filters(_)) => None,
             bytes => bytes?,
         };

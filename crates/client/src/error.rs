@@ -27,7 +27,7 @@ pub enum StartError {
     /// The data folder cannot be opened or read.
     #[error("data folder: {0}")]
     Storage(#[from] StorageError),
-    /// A checkpoint is at a height that cannot have one.
+    /// A checkpoint is at a height that cannot have a checkpoint.
     #[error(transparent)]
     Checkpoint(ConfigError),
     /// The contents of the data folder cannot be used.

@@ -95,7 +95,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a command for the client's thread. Waits while [`MAX_COMMANDS`] are queued.
+    /// Queues a command for the client's thread. Waits while [`MAX_COMMANDS`] commands are queued.
     pub(crate) fn command(&self, command: Command) -> Result<(), Stopped> {
         let mut state = self.state();
         while state.commands.len() >= MAX_COMMANDS && state.ended.is_none() {
@@ -130,7 +130,8 @@ impl Shared {
         commands
     }
 
-    /// Moves updates into the readers' queue while it has room. Returns `true` if all were moved.
+    /// Moves updates into the readers' queue while it has room. Returns `true` if all updates were
+    /// moved.
     pub(crate) fn hand_over(&self, updates: &mut VecDeque<Update>) -> bool {
         if updates.is_empty() {
             return true;
@@ -148,8 +149,8 @@ impl Shared {
     /// Drops a wallet's updates from the readers' queue and from `following`, the driver's queue.
     pub(crate) fn drop_updates(&self, wallet: &WalletId, following: &mut VecDeque<Update>) {
         let mut state = self.state();
-        // A reorganisation announces a number of withdrawals, which must be the number of
-        // withdrawals that follow.
+        // An update about a reorganisation contains the number of withdrawals that follow. This
+        // number must not include the dropped withdrawals.
         Update::discount(state.updates.iter_mut().chain(following.iter_mut()), wallet);
         for queue in [&mut state.updates, following] {
             queue.retain(|update| update.wallet.as_ref() != Some(wallet));

@@ -304,7 +304,7 @@ impl Folder {
     }
 }
 
-/// Reads a file; returns `None` if it does not exist.
+/// Reads a file, or returns `None` if the file does not exist.
 fn read(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),

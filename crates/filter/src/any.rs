@@ -66,7 +66,7 @@ impl From<UpdateRule> for Param {
     }
 }
 
-/// Names and values of the parameters that a filter was created with, without the hasher. Each
+/// Names and values of the parameters that a filter was created with, except the hasher. Each
 /// parameter has the name of the method that returns its value.
 trait Described {
     fn params(&self) -> Vec<(&'static str, Param)>;
@@ -165,7 +165,7 @@ macro_rules! any_filter {
             }
 
             /// Returns the names and values of the parameters that the filter was created with,
-            /// without the hasher.
+            /// except the hasher.
             pub fn params(&self) -> Vec<(&'static str, Param)> {
                 match self {
                     $(Self::$kind(filter) => filter.params(),)+

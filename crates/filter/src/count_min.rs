@@ -17,17 +17,17 @@ use chainsieve_lanes::names;
 /// below 2⁶⁴.
 const MAX_WIDTH: u64 = 1 << 32;
 /// Number of rows per key that a batch prefetches. For most keys that never occurred, one of the
-/// first two counters is zero, and no more rows are read.
+/// first two counters is zero, and the remaining rows are not read.
 const AHEAD: u32 = 2;
 /// The bit of the second parameter that marks conservative updates.
 const CONSERVATIVE: u64 = 1 << 32;
 
-/// A count-min sketch: estimates how often a key occurred, and never too low.
+/// A count-min sketch, which estimates how often a key occurred and never estimates too low.
 ///
 /// Source: Cormode and Muthukrishnan 2005, "An Improved Data Stream Summary: The Count-Min Sketch
 /// and its Applications". The sketch has `depth` rows of `width` 32-bit counters. A key has one
-/// counter in each row. The estimate is the lowest of these counters, because the other ones also
-/// counted more occurrences of other keys.
+/// counter in each row. The estimate is the lowest of these counters, because the higher counters
+/// also counted more occurrences of other keys.
 ///
 /// **What an estimate means.** The estimate is never below the true count. With `width` = ⌈e/ε⌉ and
 /// `depth` = ⌈ln(1/δ)⌉, the estimate exceeds the true count by more than `ε` times the sum of all
@@ -37,8 +37,9 @@ const CONSERVATIVE: u64 = 1 << 32;
 /// make up most of the counts, the error is far smaller.
 ///
 /// A counter that reaches [`u32::MAX`] keeps this value, so the true count may then be higher. Keys
-/// with equal hashes are counted together. With `n` keys this affects a fraction of `n·2⁻⁶⁴`,
-/// unless an attacker who knows the hash chooses the keys.
+/// with equal hashes are counted together. In a stream of `n` distinct keys, a key has the same
+/// hash as another key with a probability of `n·2⁻⁶⁴`, unless an attacker who knows the hash
+/// chooses the keys.
 ///
 /// **Conservative update** ([`UpdateRule::Conservative`]; Estan and Varghese 2002: "New Directions
 /// in Traffic Measurement and Accounting"): an addition raises only those counters of a key that

@@ -17,7 +17,7 @@ const BLOCK_COUNTERS: u32 = 128;
 const MAX_HASH_FUNCS: u32 = blocked::MAX_COUNTERS_OF_KEY;
 /// Greatest number of blocks, which have 2⁵⁶ bits.
 const MAX_BLOCKS: u64 = 1 << 47;
-/// Value at which a counter stays for good once it is reached.
+/// Value that a counter never leaves after it has reached the value.
 const SATURATED: u32 = 15;
 /// Number of positions that one 64-bit word of hash determines: 9 positions of 7 bits.
 const POSITIONS_PER_WORD: u32 = 9;
@@ -47,8 +47,8 @@ type Block = [u64; LINE_WORDS];
 /// condition, because removing a key that is not in the filter decrements the counters of other
 /// keys. Some published filters also lost keys because counters overflowed and were then
 /// decremented. In this filter, a counter that reaches 15 **stays at 15**, because its true value
-/// is unknown from then on. Keys that use a counter with the value 15 are found until
-/// [`clear`](Insert::clear).
+/// is unknown from then on. A counter with the value 15 stays above zero until
+/// [`clear`](Insert::clear), even if its keys are removed.
 ///
 /// **Overflow.** With distinct keys up to the capacity, overflow does not happen in practice: the
 /// mean value of a counter is 0.6 to 0.7, and it reaches 15 with a probability of about 10⁻¹⁵
@@ -237,7 +237,7 @@ const fn saturated(word: u64) -> u64 {
 
 /// Adds the counters of two words. Each sum is limited to 15.
 const fn saturating_sum(a: u64, b: u64) -> u64 {
-    /// A mask of every other counter, with room for a carry above each.
+    /// A mask of every second counter, which leaves room for a carry above each masked counter.
     const EVEN: u64 = 0x0f0f_0f0f_0f0f_0f0f;
     const fn of_even(a: u64, b: u64) -> u64 {
         let sum = (a & EVEN) + (b & EVEN);

@@ -104,7 +104,7 @@ pub enum DecodeError {
     /// This library knows no kind of filter with this number.
     #[error("filter kind {0} is unknown")]
     Kind(u8),
-    /// The bytes encode a filter of another kind than the one to be decoded.
+    /// The bytes encode a filter of a different kind from the kind that was to be decoded.
     #[error("the bytes encode a {found} filter, not a {expected} filter")]
     OtherKind {
         /// Name of the kind that the bytes encode.

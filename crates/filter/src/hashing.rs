@@ -56,7 +56,7 @@ pub enum HashFunction {
 }
 
 impl HashFunction {
-    /// Returns the name of the function, as the command line takes it. The name contains neither
+    /// Returns the name of the function, as the command line accepts it. The name contains neither
     /// key nor seed.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -134,7 +134,7 @@ impl KeyHasher {
         }
     }
 
-    /// Returns the name of the hash function, as the command line takes it.
+    /// Returns the name of the hash function, as the command line accepts it.
     pub const fn name(&self) -> &'static str {
         self.function.name()
     }
@@ -182,8 +182,8 @@ impl KeyHasher {
                 let (low, high) = mur3::murmurhash3_x64_128(key, seed);
                 u128::from(high) << 64 | u128::from(low)
             }
-            // These hashes have only 64 bits of information. Filters over 128-bit hashes reject
-            // both functions.
+            // XXH64 and FNV-1a hashes have only 64 bits of information. Filters over 128-bit hashes
+            // reject both functions.
             HashFunction::Xxh64 { .. } | HashFunction::Fnv1a => u128::from(self.hash_64(key)),
         }
     }

@@ -23,8 +23,8 @@ macro_rules! kinds {
 
             const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// Returns the name of the kind. The command line takes this name, except for kinds
-            /// that it can't build.
+            /// Returns the name of the kind. The command line accepts this name, except for kinds
+            /// that the command line can't build.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$kind => $name,)+
@@ -73,8 +73,8 @@ kinds! {
     /// Ribbon filter.
     Ribbon = 15, "ribbon", cost::ribbon;
     /// Count-min sketch with 32-bit counters. The cost of this kind is that of a sketch used as a
-    /// filter: the false-positive rate is the probability that a key never seen has a count above
-    /// zero.
+    /// filter: the false-positive rate is the probability that a key that was never counted has an
+    /// estimate above zero.
     CountMin = 16, "count-min", cost::count_min;
 }
 

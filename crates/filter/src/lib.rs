@@ -10,8 +10,8 @@
 //!   operations. One hash can be used to query many filters
 //!   ([`contains_hash`](Filter::contains_hash)). Large filters are fastest with batch queries
 //!   ([`contains_batch`](Filter::contains_batch)).
-//! - The answer "not in the set" stays certain only if every removed key was in the set. The caller
-//!   declares this by a [`Witness`].
+//! - The answer "not in the set" stays certain only if every removed key was in the set. For each
+//!   removal, the caller declares by a [`Witness`] that the key is in the set.
 //! - [`Portable`] filters are encoded in one common format, which every later version of this crate
 //!   can read. The `…Ref` types query encoded bytes in place. [`AnyFilter`] decodes bytes whose
 //!   kind is not known in advance. [`interop`] reads and writes the formats of other libraries.

@@ -39,7 +39,7 @@ pub trait Filter {
     }
 
     /// Returns the number of insertions minus the number of removals. A key that was inserted twice
-    /// is counted twice, unless the filter can tell that it was already in the set.
+    /// is counted twice, unless the filter recognises that the key was already in the set.
     fn len(&self) -> u64;
 
     /// Returns `true` if the filter contains no keys.
@@ -159,12 +159,13 @@ pub trait Remove: Insert {
     fn remove(&mut self, witness: Witness<Self::Hash>) -> Result<(), NotContained>;
 }
 
-/// The caller's declaration that a key is in the filter: that it was inserted more often than it
+/// The caller's declaration that a key is in the filter: the key was inserted more often than it
 /// was removed.
 ///
 /// Removing a key that is not in the filter removes other keys with it, and the filter then answers
-/// "certainly not in the set" for keys that are in the set. A filter can't detect this by itself.
-/// So the caller, who stores the keys, has to declare explicitly that the key is in the filter.
+/// "certainly not in the set" for keys that are in the set. A filter can't detect such a removal by
+/// itself. So the caller, who stores the keys, has to declare explicitly that the key is in the
+/// filter.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a witness removes nothing until it is passed to `remove`"]
 pub struct Witness<H = u64>(H);
@@ -181,7 +182,7 @@ impl<H: KeyHash> Witness<H> {
     }
 }
 
-/// Filters that can be merged into the filter of the union of both sets.
+/// Filters that can be merged: the result is a filter of the union of both sets.
 pub trait Merge {
     /// Adds all keys of `other`.
     ///

@@ -47,11 +47,11 @@ const MAX_PLACES: u64 = 1 << 54;
 /// keys: 43 bits at 10⁻³ and 86 bits at 10⁻⁶, as much as Core's filter. A query reads log2(1/p)
 /// cache lines for a key in the set, and two for a key that is not in the set. Several filters used
 /// in turn take less memory, but read more cache lines. Three filters of `n/2` keys, each with a
-/// third of the rate, of which the oldest is cleared for the next generation, fulfil the same
-/// contract. At 10⁻⁶ the three filters take 47 bits per key as classic filters and 39 as cuckoo
-/// filters, and a query reads three times as many lines. Two classic filters of `n` keys take 60
-/// bits, and remember up to `2·n` keys. A hash table of 64-bit hashes with their ages takes 200
-/// bits or more, and is practically exact.
+/// third of the rate, fulfil the same contract if the oldest of them is cleared for the next
+/// generation. At 10⁻⁶ three classic filters take 47 bits per key and three cuckoo filters take 39,
+/// and a query reads three times as many cache lines as in one filter. Two classic filters of `n`
+/// keys take 60 bits per key, and remember up to `2·n` keys. A hash table of 64-bit hashes with
+/// their ages takes 200 bits per key or more, and is practically exact.
 ///
 /// # Examples
 /// ```
@@ -146,13 +146,13 @@ impl RollingBloomFilter {
     /// Starts a new generation and forgets the oldest of the three.
     ///
     /// An insertion into a full generation starts a new generation by itself. For a time window,
-    /// call this method every half window. A key certainly survives two calls, and is forgotten at
-    /// the third.
+    /// call this method every half window. A key is certainly remembered after two calls of this
+    /// method, and is forgotten at the third call.
     pub fn rotate(&mut self) {
         self.newest = self.newest % 3 + 1;
         let (low, high) = planes(self.newest);
         for pair in self.words.as_mut().as_chunks_mut::<2>().0 {
-            // Cells of other generations are kept.
+            // Only the cells of the erased generation change.
             let keep = (pair[0] ^ low) | (pair[1] ^ high);
             *pair = [pair[0] & keep, pair[1] & keep];
         }
@@ -266,8 +266,8 @@ impl Insert for RollingBloomFilter {
             }
         }
         if is_newest {
-            // The key is already in the newest generation, so it will be remembered as long as any
-            // key inserted now.
+            // The key is already in the newest generation, so it will be remembered as long as a
+            // key that is inserted now.
             return Ok(false);
         }
         // The newest generation is complete, so a new one starts.

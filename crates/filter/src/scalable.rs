@@ -16,14 +16,14 @@ use super::sizing::{
 };
 use super::words::{LINE_WORDS, Words, count_ones};
 
-/// Number of keys in a batch whose memory is prefetched before the first of them is tested.
+/// A batch prefetches the memory of this many keys before it tests the first of these keys.
 const CHUNK: usize = 32;
 /// Number of slices per key that are prefetched. For most keys outside the set, one of the first
 /// two bits is not set.
 const AHEAD: u64 = 2;
 /// Number of words in a stage's entry in the encoded form.
 const LINE: usize = LINE_WORDS;
-/// Greatest number of words in an encoded filter. No memory has more words.
+/// Greatest number of words in an encoded filter. No computer has memory for more words.
 const MAX_WORDS: u64 = 1 << 48;
 
 /// A filter for sets of unknown size, which grows and keeps its false-positive rate.
@@ -48,23 +48,24 @@ const MAX_WORDS: u64 = 1 << 48;
 ///   stages.
 ///
 /// Other implementations often size the first stage for the rate `p` itself. The crate
-/// `growable-bloom-filter` sizes its first stage in this way, with `r` = 0.85. The rates of that
-/// crate's stages add up to `p/(1-r)`, which is 6.7 times the requested rate. After a hundredfold
-/// growth, the computed rate is 4.5 times the requested one.
+/// `growable-bloom-filter` sizes its first stage for the rate `p`, with `r` = 0.85. The rates of
+/// the stages of that crate's filters add up to `p/(1-r)`, which is 6.7 times the requested rate.
+/// After a hundredfold growth of such a filter, the computed rate is 4.5 times the requested rate.
 ///
 /// The proof ignores keys whose whole hash equals that of a key in the set (`n·2⁻⁶⁴`). The filter
-/// returns [`Full`] before the rate of such keys reaches a hundredth of `p`. The proof is about the
-/// mean over hash functions: a particular small filter may have a higher or a lower rate
-/// ([`expected_fpr`](Filter::expected_fpr)).
+/// returns [`Full`] before the rate of keys with equal hashes reaches a hundredth of `p`. The proof
+/// holds for the mean rate over all hash functions: a particular small filter may have a rate above
+/// or below this mean ([`expected_fpr`](Filter::expected_fpr)).
 ///
-/// **When to use it.** If the size is unknown beforehand, the keys are not stored anywhere to build
-/// a larger filter from, and the rate must never exceed the promised rate.
+/// **When to use it.** If all three conditions hold: the number of keys is unknown beforehand, the
+/// keys are not stored anywhere (so that no larger filter can be built from them), and the rate
+/// must never exceed the promised rate.
 ///
 /// **When not to use it, and what is better.** If the number of keys is known within a factor of
-/// two, use a filter of that size: every stage costs another query, and a hundredfold growth takes
-/// 5.7 bits per key more at any rate. If the keys are stored elsewhere (as those of a watch set
-/// are), build a larger filter from them, or grow shard by shard. The filter supports neither
-/// removal nor merging.
+/// two, use a filter of that size: every stage costs another query, and a filter that has grown a
+/// hundredfold takes 5.7 more bits per key, whatever the rate is. If the keys are stored elsewhere
+/// (as those of a watch set are), build a larger filter from them, or grow shard by shard. The
+/// filter supports neither removal nor merging.
 ///
 /// **Cost.** A key of stage `i` takes `1.44·(log2(1/p) + 2.3 + 0.3·i)` bits, and the last stage may
 /// be nearly empty. A query reads two cache lines per stage for a key that is not in the set. To
@@ -123,8 +124,8 @@ impl ScalableBloomFilter {
         Ok(filter)
     }
 
-    /// Limits the number of stages. The filter returns [`Full`] when these stages have reached
-    /// their capacity.
+    /// Limits the number of stages. The filter returns [`Full`] when the last allowed stage has
+    /// reached its capacity.
     ///
     /// The limit is at most [`MAX_STAGES`](Self::MAX_STAGES), and at least the number of stages
     /// that exist.

@@ -35,8 +35,8 @@ pub enum BuildError {
     NoMemory(#[from] NoMemory),
 }
 
-/// Number of shards in a wave. The keys of a wave's shards are copied into a buffer while the
-/// shards are built, so this bounds the extra memory.
+/// Number of shards that are built together, in one wave. The keys of a wave's shards are copied
+/// into a buffer while the shards are built, so this bounds the extra memory.
 const WAVE_SHARDS: usize = 16;
 
 /// Returns the shard of a key, from 0 to `num_shards - 1`.
@@ -94,7 +94,7 @@ pub(super) fn distinct(hashes: &[u64]) -> Result<Vec<u64>, NoMemory> {
 /// order of the shards.
 ///
 /// The hashes are grouped by shard in waves of [`WAVE_SHARDS`] shards. So only the keys of a few
-/// shards are copied at a time. The price is that each wave reads all hashes again.
+/// shards are copied at a time. The disadvantage is that each wave reads all hashes again.
 pub(super) fn build_shards<T: Send>(
     hashes: &[u64],
     num_shards: usize,

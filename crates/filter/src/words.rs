@@ -46,7 +46,7 @@ impl Words {
         let mut words: Vec<u64> = Vec::new();
         words.try_reserve_exact(len + LINE_WORDS).map_err(|_| no_memory)?;
         // `align_offset` may fail, for instance under Miri. Alignment matters only for speed, so
-        // the memory is then used unaligned.
+        // the memory is used unaligned in this case.
         let start = match words.as_ptr().align_offset(LINE_BYTES) {
             start if start < LINE_WORDS => start,
             _ => 0,

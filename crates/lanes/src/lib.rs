@@ -2,8 +2,8 @@
 //! that use these instructions, and tables of names that all packages share.
 //!
 //! This package is made for the other packages of chainsieve. The documentation of the other
-//! packages names the parts of this package that users may use. All other parts stay the same
-//! within a minor version.
+//! packages names the parts of this package that users may use. The parts that are not named there
+//! stay the same within a minor version.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

@@ -15,7 +15,7 @@ use crate::note::Note;
 use crate::provider::Provider;
 use crate::stop::Stop;
 
-/// Default for the maximum number of headers that one operation holds: about a gigabyte.
+/// Default for the maximum number of headers that one operation keeps in memory: about a gigabyte.
 const MAX_HEADERS: u64 = 2_000_000;
 /// Default for the maximum number of blocks whose receipts one operation fetches.
 const MAX_RECEIPTS: u64 = 10_000;
@@ -166,7 +166,7 @@ impl Builder {
     }
 
     /// Sets the maximum number of bytes that one operation may hold in memory (default: 2 GiB). The
-    /// maximum applies to each kind of data by itself: RLP of headers, logs, and receipts.
+    /// maximum applies separately to each kind of data: RLP of headers, logs, and receipts.
     ///
     /// Each answer that is being processed takes up to 256 MiB in addition.
     pub fn max_held(mut self, bytes: u64) -> Self {
@@ -181,7 +181,7 @@ impl Builder {
     }
 
     /// Sets a callback that receives notes, for a log or a progress bar. The callback also receives
-    /// the endpoint of the node that the note is about.
+    /// the endpoint of the node that the note describes.
     ///
     /// The threads that send requests run the callback.
     pub fn on_note(mut self, sink: impl Fn(&Endpoint, &Note) + Send + Sync + 'static) -> Self {

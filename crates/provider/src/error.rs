@@ -139,7 +139,7 @@ pub enum FetchError {
         /// Number of the first block of the part.
         block: u64,
     },
-    /// A node's chain is another branch than the chain for which its data are requested.
+    /// The data of a chain were requested from a node, but the node's chain is a different branch.
     #[error("{node}: the node is on another branch at block {block}{}", in_a_row(*.tries))]
     OtherBranch {
         /// Scheme, host and port of the node.

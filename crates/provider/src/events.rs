@@ -87,8 +87,8 @@ pub struct Argument<'a> {
     pub name: &'a str,
     /// Solidity type of the argument.
     pub solidity_type: &'a str,
-    /// Value of the argument. For an indexed argument of dynamic size it is the keccak-256 hash of
-    /// the value, because the log contains only the hash.
+    /// Value of the argument. The value of an indexed argument of dynamic size is replaced by its
+    /// keccak-256 hash, because the log contains only the hash.
     pub value: DynSolValue,
     /// `true` if [`value`](Self::value) is the hash of the argument.
     pub is_hash: bool,
@@ -113,7 +113,8 @@ impl EventDecoder {
         struct Artifact {
             abi: JsonAbi,
         }
-        // The length is checked before parsing, which takes memory in proportion to it.
+        // The length is checked before parsing, because parsing takes memory in proportion to the
+        // length.
         if json.len() > MAX_ABI {
             return Err(EventDecoderError::TooLong(json.len()));
         }
@@ -193,11 +194,11 @@ impl EventDecoder {
         LogQuery::new().topic0(self.topics().collect::<Vec<_>>())
     }
 
-    /// Decodes a log. Returns `None` if its first topic is not that of a known event.
+    /// Decodes a log. Returns `None` if the log's first topic is not that of a known event.
     ///
     /// # Errors
     /// Returns a [`DecodeError`] if the first topic is that of a known event, but the other topics
-    /// or the data do not fit the event. Any contract may emit such a log.
+    /// or the data do not fit the event. Any contract may emit a log with such a mismatch.
     pub fn decode(&self, log: &Log) -> Result<Option<DecodedEvent<'_>>, DecodeError> {
         let Some(first) = log.topics().first() else { return Ok(None) };
         let Some(events) = self.by_topic.get(first) else { return Ok(None) };

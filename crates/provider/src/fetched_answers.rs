@@ -20,11 +20,11 @@ use crate::warning::Warning;
 
 /// The headers of a query's blocks, and each node's answer if the nodes were asked for logs.
 ///
-/// [`Provider::ask`](crate::Provider::ask) returns it.
+/// [`Provider::ask`](crate::Provider::ask) returns a value of this type.
 ///
 /// [`Provider::audit`](crate::Provider::audit) carries out all steps of an audit. A caller that
-/// carries out the steps itself can pass its own receipts to the audits before the others are
-/// fetched.
+/// carries out the steps itself can pass its own receipts to the audits before the other receipts
+/// are fetched.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FetchedAnswers {
@@ -75,7 +75,7 @@ impl FetchedAnswers {
                 !proves_absence || compiled.answer(block.bloom) != BloomAnswer::No
             };
             // The source is asked first, because a reorganisation at the source replaces the chain.
-            // The other nodes are asked afterwards, when the chain no longer changes.
+            // The other nodes are asked after the source, when the chain no longer changes.
             let others = (0..nodes.len()).filter(|index| *index != source.node);
             for index in [source.node].into_iter().chain(others) {
                 let (node, is_source) = (&nodes[index], index == source.node);
@@ -106,8 +106,9 @@ impl FetchedAnswers {
 
     /// Returns the question that an audit of a node's answer decides. `node` is the node's index.
     ///
-    /// If the node has another block than the tip, and only the tip's node vouches for the tip, the
-    /// question has no anchors: nothing can then be proven against the node.
+    /// If only one node vouches for the tip, and the audited node has a different block at the
+    /// height of the tip, the question has no anchors: nothing can then be proven against the
+    /// audited node.
     pub fn question(&self, node: usize) -> AuditQuestion<'_> {
         AuditQuestion {
             chain: &self.fetched.chain,
@@ -120,8 +121,8 @@ impl FetchedAnswers {
     }
 
     /// Creates the audit of each node's answer.
-    /// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) passes them the receipts that
-    /// they need.
+    /// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) passes the audits the receipts
+    /// that they need.
     ///
     /// # Errors
     /// Returns an [`AuditError`] if the headers do not cover the query's blocks.

@@ -38,7 +38,7 @@ impl Held {
 /// number of empty logs and receipts at no cost.
 const PLAIN: usize = 300;
 
-/// Estimates the bytes that receipts take in memory. Receipts without logs count too, because a
+/// Estimates the bytes that receipts take in memory. Receipts without logs are included, because a
 /// node may invent any number of them.
 pub(crate) fn bytes_of_receipts(receipts: &BlockReceipts) -> u64 {
     let logs = receipts.iter().flat_map(|receipt| &receipt.logs);

@@ -26,8 +26,8 @@ pub struct ProvenLogs {
     pub logs: Vec<LocatedLog>,
     /// The range of blocks for which the logs are complete.
     pub blocks: RangeInclusive<u64>,
-    /// The block that the proof depends on. If it is not an anchor of the caller, only the nodes
-    /// vouch that it is on the chain.
+    /// The block that the proof depends on. If this block is not an anchor of the caller, only the
+    /// nodes vouch that the block is on the chain.
     pub tip: Tip,
     /// The lowest of the finalised blocks that the reachable nodes name; `None` if one of these
     /// nodes knows no finalised block.
@@ -62,8 +62,9 @@ pub enum LogsError {
 )]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// All logs of the blocks that are not missing. On a chain whose receipts do not commit to
-    /// every log, the logs that were found in receipts of missing blocks are included.
+    /// All logs of the blocks that are not listed in `missing`. On a chain whose receipts do not
+    /// commit to every log, the logs that were found in receipts of the listed blocks are included
+    /// too.
     pub proven: ProvenLogs,
     /// Numbers of the blocks that may contain further logs, each with the reason.
     pub missing: Vec<(u64, Undecidable)>,
@@ -81,8 +82,8 @@ impl ProvenLogs {
         let is_verified = |block: &&Examined| block.verdict == Verdict::CheckedByReceipts;
         let mut warnings = answers.warnings.clone();
         warnings.extend(fetched.warnings);
-        // Without an anchor of the caller, only one node vouches for the tip, so the caller must
-        // learn that other nodes have another block. An anchor needs no agreement of the nodes.
+        // Without an anchor of the caller, only one node vouches for the tip, so the caller must be
+        // warned if other nodes have a different block. An anchor needs no agreement of the nodes.
         if answers.tip.has_no_anchor && !answers.tip.is_agreed() {
             warnings.push(Warning::NotAgreed { tip: answers.tip.block });
         }

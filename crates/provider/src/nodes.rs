@@ -75,7 +75,7 @@ impl Nodes {
 }
 
 /// Asks the nodes in order and returns the first answer. If no node has an answer, returns the
-/// first error. If no node failed either, returns `None`.
+/// first error, or `None` if no node failed.
 pub(crate) fn first_of<T>(
     nodes: &[Node],
     what: impl Fn() -> String,

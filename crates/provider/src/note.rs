@@ -35,7 +35,7 @@ pub enum Note {
     },
     /// A block is not a child of the block before it, so that earlier blocks are fetched again.
     Reorganized {
-        /// Number of the block that does not fit.
+        /// Number of the block that is not a child of the block before it.
         block: u64,
         /// Number of the first block that is fetched again.
         from: u64,

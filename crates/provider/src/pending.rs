@@ -15,8 +15,8 @@ use crate::stop::Stop;
 pub struct Pending<T> {
     shared: Arc<Mutex<State<T>>>,
     stop: Stop,
-    /// `true` once the result was returned. Dropping the future then stops nothing: the result may
-    /// contain a follower, which must continue.
+    /// `true` once the result was returned. After that, dropping the future stops nothing: the
+    /// result may contain a follower, which must continue.
     is_done: bool,
 }
 
@@ -27,7 +27,8 @@ struct State<T> {
 }
 
 fn lock<T>(shared: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
-    // No code panics while it holds this lock, so that a poisoned lock is still consistent.
+    // No code panics while it holds this lock, so the data behind a poisoned lock is still
+    // consistent.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -42,7 +42,8 @@ pub struct AuditResult {
     /// The headers of the query's blocks, and the nodes' answers.
     pub answers: FetchedAnswers,
     /// The report on each node's answer, in the order of the nodes; or the report on the answer
-    /// that the caller passed. The reports are valid if the block [`FetchedAnswers::tip`] is on the chain.
+    /// that the caller passed. The reports are valid if the block [`FetchedAnswers::tip`] is on the
+    /// chain.
     pub reports: Vec<AuditReport>,
     /// The sources of the receipts, and the reason if some are missing.
     pub fetched: FetchedReceipts,
@@ -99,7 +100,8 @@ impl Provider {
         self.0.profile()
     }
 
-    /// Returns the current header of a tag or number; `None` if no node has the block.
+    /// Returns the header of the block that a tag or number currently names; `None` if no node has
+    /// the block.
     ///
     /// The header's hash is checked against its bytes. Only the node vouches that the block is on
     /// the chain.
@@ -209,9 +211,9 @@ impl Provider {
     /// unknown chain, no result is ever proven complete: see [`profile`](Self::profile).
     ///
     /// # Cost
-    /// Downloads the headers of the range and up to the anchor, and the receipts of the candidates.
-    /// Fields of the headers and the logs are held in memory. The [builder](crate::Builder) sets
-    /// limits for all of these.
+    /// Downloads the headers of the range, the headers after it up to the anchor, and the receipts
+    /// of the candidates. Fields of the headers and the logs are held in memory. The
+    /// [builder](crate::Builder) sets limits for all of these.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
         let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
         let audit = Audit::collecting(answers.question(answers.tip.node));
@@ -229,8 +231,8 @@ impl Provider {
     /// Returns a [`FetchError`] if the headers cannot be fetched.
     ///
     /// # Cost
-    /// Downloads the headers of the range and up to the anchor. At most 8,192 headers are in memory
-    /// at a time.
+    /// Downloads the headers of the range, and the headers after it up to the anchor. At most 8,192
+    /// headers are in memory at a time.
     pub fn scan(&self, query: &LogQuery) -> Result<ScanResult, FetchError> {
         let (nodes, final_only) = (self.nodes(), self.0.settings.final_only);
         let (asked, mut warnings) = resolve(nodes, query, Asks::Chain, final_only)?;
@@ -262,8 +264,9 @@ impl Provider {
     /// Asks each node for the logs of a query, and checks each answer against the chain's headers
     /// and receipts.
     ///
-    /// A block whose receipts are missing stays undecided; [`FetchedReceipts::unreachable`] has the reason.
-    /// So a node that does not send receipts cannot hide what is already proven about its answer.
+    /// A block whose receipts are missing stays undecided; [`FetchedReceipts::unreachable`] has the
+    /// reason. So a node that does not send receipts cannot hide what is already proven about its
+    /// answer.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched, or if a node returns no logs. A
@@ -277,7 +280,7 @@ impl Provider {
     }
 
     /// Checks an answer from any source against the chain's headers and receipts. The query must
-    /// name the blocks that the answer is about.
+    /// name the blocks whose logs were requested.
     ///
     /// # Errors
     /// Returns a [`FetchError`] if the headers cannot be fetched. As in [`audit`](Self::audit), a

@@ -39,7 +39,7 @@ pub struct FetchedReceipts {
     is_kept: bool,
     /// Size of the receipts in `kept`.
     held: Held,
-    /// Size of the logs that audits have collected, and the number of logs already counted.
+    /// Size of the logs that audits have collected, and the number of logs that this size includes.
     collected: (Held, usize),
     /// Indices of the nodes that have answered and are still asked.
     answering: BTreeSet<usize>,
@@ -96,8 +96,8 @@ pub(crate) fn fetch(
 
 /// Sends second requests for the receipts that are still missing, by every method of each node.
 ///
-/// A node may have a fault in one method and be right in another. Nodes that did not answer are not
-/// asked again.
+/// One method of a node may return wrong receipts, and another method correct ones. Nodes that did
+/// not answer are not asked again.
 fn ask_again(
     audits: &mut [Audit<'_>],
     nodes: &[Node],
@@ -131,8 +131,8 @@ fn ask_again(
             if offered? {
                 break;
             }
-            // The node did not answer by at least one method. The node is not asked for further
-            // blocks, since each of them could take a whole timeout too.
+            // For at least one method, no answer of the node arrived. The node is not asked for
+            // further blocks, since each of them could take a whole timeout too.
             if let Some(error) = silence {
                 fetched.answering.remove(&index);
                 fetched.not_reached(node, block, error);
@@ -158,8 +158,8 @@ fn forecast(
     let bytes = costs.map(|block| forecast::json_bytes(&block));
     let bytes = bytes.fold(0, u64::saturating_add);
     let blocks = blocks.len() as u64;
-    // Checked before the first request, so that a query that needs too many receipts does not use
-    // up the quota of the provider.
+    // The limit is checked before the first request, so that a query that needs too many receipts
+    // does not use up the quota of the provider.
     if blocks > limit {
         return Err(FetchError::TooManyReceipts { blocks, bytes, limit });
     }

@@ -24,8 +24,8 @@ const AT_A_TIME: u64 = 8192;
 #[derive(Debug, Clone, serde::Serialize)]
 #[non_exhaustive]
 pub struct ScanResult {
-    /// The candidates, in order: blocks whose filter does not rule a match out, and blocks where
-    /// filters prove nothing by the profile of the chain.
+    /// The candidates, in order: blocks whose filter does not rule a match out, and blocks whose
+    /// filters prove nothing according to the profile of the chain.
     pub candidates: Vec<BlockRef>,
     /// The range of blocks that was scanned.
     pub blocks: RangeInclusive<u64>,

@@ -75,7 +75,8 @@ pub(crate) fn fetch(
 
 /// Checks that a chain begins with the query's block, if the query names the block by its hash.
 ///
-/// A node may know the block by its hash, and still have another block at its height on its chain.
+/// A node may return this block by its hash even if the node's chain has a different block at the
+/// same height.
 pub(crate) fn begins(needed: &Needed, fetched: &FetchedChain) -> Result<(), FetchError> {
     let first = fetched.chain.block(*needed.blocks.start()).map(|block| block.hash);
     match needed.begins_with {

@@ -22,8 +22,8 @@ pub struct Stop {
 /// Wakes waiting threads. A handle and all its descendants share one bell.
 #[derive(Debug, Default)]
 struct Bell {
-    /// Held while waiting threads are notified, so that a thread which is about to wait misses no
-    /// notification.
+    /// This lock is held while waiting threads are notified, so that a thread which is about to
+    /// wait misses no notification.
     gate: Mutex<()>,
     rung: Condvar,
 }

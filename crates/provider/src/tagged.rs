@@ -46,7 +46,7 @@ impl<'a> Tagged<'a> {
         self.blocks.iter().map(|(node, _)| *node)
     }
 
-    /// Returns the lowest block. All of these nodes have the lowest block, so that one node which
+    /// Returns the lowest block. All of these nodes have the lowest block, so a single node that
     /// claims a higher block has no effect.
     pub(crate) fn lowest(&self) -> BlockRef {
         let blocks = self.blocks.iter().map(|(_, block)| *block);

@@ -31,8 +31,7 @@ pub enum Beside {
 pub struct Tip {
     /// The highest anchor on the fetched chain, or the chain's last block if there is none.
     pub block: BlockRef,
-    /// `true` if the caller named no anchor: without an anchor, only the node vouches for the
-    /// block.
+    /// `true` if the caller named no anchor, so that only the node vouches for the block.
     pub has_no_anchor: bool,
     /// `true` if the caller named anchors, and none of them is on the chain.
     pub is_missing: bool,

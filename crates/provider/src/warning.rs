@@ -27,9 +27,9 @@ pub enum Warning {
         /// Number of the finalised block.
         finalized: u64,
     },
-    /// For a tag, a node names a block that is more than [`MAX_LAG`](Self::MAX_LAG) blocks below
-    /// the highest one. Either this node lags, or another node claims a block that does not exist.
-    /// The lowest block is used.
+    /// The block that a node names for a tag is more than [`MAX_LAG`](Self::MAX_LAG) blocks below
+    /// the highest block that another node names. Either this node lags, or another node claims a
+    /// block that does not exist. The lowest block is used.
     Lags {
         /// Scheme, host and port of the node.
         node: String,

@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Counting {
 /// freed again are included.
 ///
 /// # Panics
-/// If the binary does not have [`Counting`] as its allocator.
+/// Panics if the binary does not have [`Counting`] as its allocator.
 pub fn requested_by<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = REQUESTED.get();
     drop(std::hint::black_box(Box::new(0_u64)));

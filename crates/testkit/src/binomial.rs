@@ -5,8 +5,8 @@
 /// Significance level: a correct rate fails the test once in a million runs.
 const ALPHA: f64 = 1e-6;
 
-/// Panics unless `hits` of `probes` fit the rate `fpr`. Too few hits fail as well: a filter with a
-/// lower rate than theory allows does not work as described.
+/// Panics if the number of hits among `probes` does not fit the rate `fpr`. Too few hits fail as
+/// well: a filter with a lower rate than theory allows does not work as described.
 #[track_caller]
 pub fn assert_rate(name: &str, fpr: f64, hits: u64, probes: u64) {
     let (at_most, at_least) = tails(fpr, hits, probes);
@@ -49,12 +49,13 @@ fn tails_are_those_of_tables() {
     let close = |(a, b): (f64, f64), (c, d): (f64, f64)| {
         assert!((a - c).abs() < 1e-9 && (b - d).abs() < 1e-9, "{a} {b}, not {c} {d}");
     };
-    // Ten tosses of a coin: the probability of at most three heads is 176/1024, of at least three
-    // 968/1024.
+    // Ten tosses of a coin: the probability of at most three heads is 176/1024, and the probability
+    // of at least three heads is 968/1024.
     close(tails(0.5, 3, 10), (0.171_875, 0.945_312_5));
     close(tails(0.5, 0, 10), (1.0 / 1024.0, 1.0));
     close(tails(0.5, 10, 10), (1.0, 1.0 / 1024.0));
-    // The probability of no hit is 0.999^1000, and of at least one hit 1 - 0.999^1000.
+    // The probability of no hit is 0.999^1000, and the probability of at least one hit is 1 -
+    // 0.999^1000.
     close(tails(0.001, 0, 1000), (0.367_695_424_770_964, 1.0));
     close(tails(0.001, 1, 1000), (0.735_758_913_030_187, 0.632_304_575_229_036));
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// its index. Returns `None`, and prints why, if `CHAINSIEVE_CORPUS` is not set.
 ///
 /// # Panics
-/// If the configured corpus does not exist, or if `CI` is set and no corpus is configured.
+/// Panics if the configured corpus does not exist, or if `CI` is set and no corpus is configured.
 pub fn index(chain: &str) -> Option<(PathBuf, Vec<Value>)> {
     let Some(root) = std::env::var_os("CHAINSIEVE_CORPUS").filter(|root| !root.is_empty()) else {
         assert!(std::env::var_os("CI").is_none(), "CI is set and CHAINSIEVE_CORPUS is not");

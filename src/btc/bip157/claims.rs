@@ -5,8 +5,8 @@
 //! *hash* of each filter is stored and compared. Filter headers are compared only to find out
 //! whether two peers agree on a whole interval.
 //!
-//! A claim is dropped in three cases: the peer that made it is convicted of a lie, the peer leaves
-//! before it has sent the claimed filter, or the claim's block leaves the chain.
+//! A claim is dropped in three cases: the peer that made the claim is convicted of a lie, the peer
+//! leaves before it has sent the claimed filter, or the claim's block leaves the chain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -25,9 +25,9 @@ use crate::btc::peer::{Grade, PeerId};
 /// Core stores heights as `int`: no higher height is wanted, and height arithmetic cannot overflow.
 const MAX_FIRST: u32 = i32::MAX as u32;
 /// Maximum number of refuted hashes that are remembered for each height. The number is an estimate.
-/// It bounds the memory, because peers that connect one after another can claim new hashes without
-/// end. A refuted hash beyond this number is not remembered. If a peer claims it again, the block
-/// is fetched again to decide.
+/// The limit bounds the memory, because peers that connect one after another can claim new hashes
+/// without end. A refuted hash beyond this number is not remembered. If a peer claims this hash
+/// again, the block is fetched again to decide.
 const MAX_REFUTED: usize = 16;
 
 /// Result of recording the filter hashes that a peer claims.
@@ -176,8 +176,8 @@ impl Claims {
     }
 
     /// Returns the longest prefix of an interval that any peer vouches for, and the number of peers
-    /// that vouch for all of it, counted as in [`num_vouchers`](Self::num_vouchers). A peer that
-    /// disputes a height vouches only for the heights below.
+    /// that vouch for the whole prefix, counted as in [`num_vouchers`](Self::num_vouchers). A peer
+    /// that disputes a height vouches only for the heights below.
     pub(super) fn agreement(&self, number: u32) -> Anonymous {
         let Some(interval) = self.interval(number) else { return Anonymous::default() };
         let range = (first_of(number), PeerId(0))..(first_of(number + 1), PeerId(0));
@@ -195,8 +195,8 @@ impl Claims {
         Anonymous { peers, heights }
     }
 
-    /// Returns the grade of a "no" of the filter with the accepted hash; `None` if no peer vouches
-    /// for this hash.
+    /// Returns the grade of a "no" that the filter with the accepted hash gives; `None` if no peer
+    /// vouches for this hash.
     pub(super) fn grade(&self, height: u32) -> Option<Grade> {
         let at = self.at(height)?;
         match self.num_vouchers(height) {
@@ -256,8 +256,9 @@ impl Claims {
         heights.filter(|&height| self.differing_at(height).next().is_none())
     }
 
-    /// Returns the time since which the filters of an interval could have been requested, if all
-    /// claims had arrived. `None` if the interval has no claims.
+    /// Returns the time since which the filters of an interval could have been requested if no
+    /// claim were missing. The first call sets this time to `now`. Returns `None` if the interval
+    /// has no claims.
     pub(super) fn waits_since(&mut self, number: u32, now: Duration) -> Option<Duration> {
         Some(self.interval_mut(number)?.waits_since(now))
     }
@@ -444,7 +445,7 @@ impl Claims {
             && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
 
-    /// Marks heights as unanswered. Returns those at which no filter is evidence.
+    /// Marks heights as unanswered. Returns the heights among them at which no filter is evidence.
     pub(super) fn reopen(&mut self, heights: &RangeInclusive<u32>) -> Vec<u32> {
         let mut ambiguous = Vec::new();
         let (first, last) = ((*heights.start()).max(self.first).max(1), *heights.end());
@@ -497,7 +498,7 @@ impl Claims {
     }
 
     /// Finds the intervals whose hashes a trusted filter header commits to. Returns the numbers of
-    /// those found for the first time.
+    /// the intervals that are found for the first time.
     pub(super) fn commit(&mut self, trusted: &BTreeMap<u32, FilterHeader>) -> Vec<u32> {
         let mut committed = Vec::new();
         // Without checkpoints, no header is trusted.
@@ -570,7 +571,7 @@ impl Claims {
                 vouchers.any(|voucher| voucher.peer == peer && voucher.heights > place)
             });
             // Only a peer that still vouches for the height can replace the accepted hash. A
-            // departed peer whose voucher ends below this height cannot replace it.
+            // departed peer whose voucher ends below this height cannot replace the hash.
             if self.num_vouchers(height) > 0 || !stays {
                 continue;
             }
@@ -578,7 +579,7 @@ impl Claims {
             self.differing.retain(|&(at, _), other| at != height || *other != hash);
             let interval = self.interval_mut(interval_of(height)).expect("differs there");
             interval.set_hash(place, hash);
-            // The caller was answered with the filter of the old hash.
+            // An answer by the filter of the old hash is withdrawn.
             if interval.at(place).is_some_and(|at| at.answer == Answer::Filter) {
                 self.answer(height, Answer::None);
                 reopened.push(height..=height);
@@ -590,9 +591,10 @@ impl Claims {
     /// Removes the claims of a departed peer for which it has sent no filter, so that no peer can
     /// make claims, leave, and still be counted.
     ///
-    /// The peer still vouches for the heights of an interval below the first unanswered one, and
-    /// below the first one where it lost a differing claim. Claims for which `keep` returns `true`
-    /// stay too. Returns ranges of heights whose answers were given by filters and are withdrawn.
+    /// In each interval, the peer still vouches for the heights below the first unanswered height
+    /// and below the first height at which a differing claim of the peer was removed. Claims for
+    /// which `keep` returns `true` stay too. Returns ranges of heights whose answers were given by
+    /// filters and are withdrawn.
     pub(super) fn depart(
         &mut self,
         peer: PeerId,
@@ -624,8 +626,8 @@ impl Claims {
             let open = interval.heights().iter().take_while(|_| interval.num_open() > 0);
             let first_open = open.clone().position(|at| at.answer == Answer::None);
             // Limit the voucher to the heights below the first unanswered height and the first
-            // dropped claim. Without its differing claim, the peer would count as vouching for the
-            // accepted hash there.
+            // dropped claim. Otherwise the peer, without its differing claim, would be counted as a
+            // voucher for the accepted hash.
             let differed = dropped.iter().find(|&&height| interval_of(height) == number);
             let end = first_open.into_iter().chain(differed.map(|&height| place_of(height))).min();
             if let Some(end) = end {
@@ -642,12 +644,12 @@ impl Claims {
     }
 
     /// Drops the claims about a height that differ from its accepted hash, if `has_left` returns
-    /// `true` for their peer.
+    /// `true` for the peer that made them.
     pub(super) fn drop_differing(&mut self, height: u32, has_left: impl Fn(PeerId) -> bool) {
         self.differing.retain(|&(at, peer), _| at != height || !has_left(peer));
     }
 
-    /// Drops everything above a height.
+    /// Drops all records about heights above `height`.
     pub(super) fn truncate(&mut self, height: u32) {
         self.differing.retain(|&(at, _), _| at <= height);
         self.refuted.retain(|&(at, _)| at <= height);

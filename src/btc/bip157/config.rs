@@ -19,7 +19,7 @@ pub struct Config {
     /// The network, which determines the genesis block and the rules for blocks.
     pub network: Network,
     /// The first height whose filter is wanted: the wallet's birthday. Values above `i32::MAX`,
-    /// which no block height reaches, count as `i32::MAX`.
+    /// which no block height reaches, are treated as `i32::MAX`.
     ///
     /// While the header chain begins above this height, nothing is requested
     /// ([`Finding::FirstUnknown`](super::Finding::FirstUnknown)).
@@ -27,11 +27,11 @@ pub struct Config {
     /// Filter headers that the caller trusts, by height. A peer that claims another header is
     /// disconnected at once, and its claims are not compared.
     pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
-    /// On average, one block in this many is fetched and its filter is audited; 0 for no audits.
-    /// The seed determines which blocks.
+    /// Number of blocks of which, on average, one is fetched to audit its filter; 0 turns spot
+    /// audits off. The seed determines which blocks are audited.
     pub spot_audits: u32,
-    /// The last height wanted; `None` for all heights, including future ones. No height above it is
-    /// requested or answered.
+    /// The last height wanted; `None` for all heights, including future ones. No height above the
+    /// last one is requested or answered.
     pub last: Option<u32>,
     /// Seed for the choice of spot audits. The seed must be unknown to peers.
     pub seed: [u8; 16],

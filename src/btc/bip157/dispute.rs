@@ -109,7 +109,7 @@ impl Parts<'_> {
             waits |= self.ask_for_claimed(height, hash, turn);
         }
         // After this time the block is fetched even without the filters. Otherwise liars that
-        // appear one after another could delay it forever.
+        // appear one after another could delay the block forever.
         if !waits || waited > self.peers.timeout().saturating_mul(DISPUTE_TIMEOUTS) {
             self.ask_for_block(height, wanted, turn);
         }
@@ -119,8 +119,8 @@ impl Parts<'_> {
     /// block, and by no filter.
     fn limit_claims(&mut self, height: u32, turn: &mut Turn<'_>) {
         // The limit allows one claim for each connected peer, and as many for departed peers. A
-        // filter is kept for each claim, and peers that connect one after another bring new claims
-        // without end.
+        // filter is kept for each claim, and peers that connect one after another can make new
+        // claims without end.
         let limit = self.config.limits.peers.saturating_mul(2);
         if self.claims.differing_at(height).count() <= limit {
             return;
@@ -138,8 +138,8 @@ impl Parts<'_> {
         }
     }
 
-    /// Ends an inspection without its block, because no claims differ any longer. Hands over the
-    /// filter if it is at hand.
+    /// Ends an inspection without its block, because no claims differ any longer. If the filter has
+    /// arrived, hands it over to the caller.
     fn dissolve(&mut self, height: u32, turn: &mut Turn<'_>) {
         let Some(mut inspection) = self.inspections.remove(height) else { return };
         let peers = &self.peers;

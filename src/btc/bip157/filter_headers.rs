@@ -3,7 +3,8 @@
 //! Every peer is asked about all intervals of 1,000 blocks in ascending order, from the interval of
 //! the first wanted height on, no matter when the peer connects. If the known hashes lead from the
 //! peer's filter header before an interval to the peer's filter header at the end of the interval,
-//! the peer claims the same hashes. Hashes that are known in this way are not requested.
+//! the peer claims the same hashes. The hashes of such an interval are not requested from this
+//! peer.
 
 use std::vec::Vec;
 
@@ -32,21 +33,24 @@ impl Parts<'_> {
         let ids: Vec<_> = self.peers.ids().collect();
         for id in ids {
             // If the peer's headers agree with the known hashes, the interval needs no request, and
-            // the next interval is compared at once. Each such step advances the peer, so the loop
-            // ends.
+            // the next interval is compared at once. Each comparison without a request advances the
+            // peer, so the loop ends.
             while self.ask_peer(id, turn) {}
         }
     }
 
-    /// Makes one step with one peer. Returns `true` if another step may follow at once.
+    /// Compares one interval of a peer without a request, or sends the peer its next request if it
+    /// is due. Returns `true` if the interval needed no request, so that the next interval can be
+    /// compared at once.
     fn ask_peer(&mut self, id: PeerId, turn: &mut Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let window = u32::try_from(self.config.limits.intervals).unwrap_or(u32::MAX).max(1);
         let Some(peer) = self.peers.get_mut(id) else { return false };
-        // A peer without a known tip is asked nothing: Core disconnects peers that ask for an
+        // A peer without a known tip gets no requests: Core disconnects peers that ask for an
         // unknown block.
         let Some(height) = peer.height(turn.chain) else { return false };
-        // One request for claims at a time: the next step depends on the answer.
+        // A peer has at most one open request for claims, because the next request depends on the
+        // answer.
         if peer.requests.has_claims() {
             return false;
         }
@@ -54,9 +58,9 @@ impl Parts<'_> {
         let first = self.claims.first_interval() as usize;
         let checkpoints = (height / CHECKPOINT_INTERVAL) as usize;
         // Below the first wanted interval, no hashes are requested, so the checkpoints there are
-        // needed: the last of them is the header before the first wanted interval. From there on,
-        // the last checkpoint also follows from the hashes of its interval, which are requested
-        // anyway.
+        // needed: the last of these checkpoints is the header before the first wanted interval.
+        // From the first wanted interval on, the last checkpoint also follows from the hashes of
+        // its interval, which are requested anyway.
         if checkpoints > known && (known + 1 < first || checkpoints > known + 1) {
             let stop = turn.block_at(height).expect("at or below the tip");
             let message = GetCFCheckpt { filter_type: BASIC_FILTER, stop_hash: stop.hash };
@@ -80,8 +84,8 @@ impl Parts<'_> {
                 self.grade_interval(interval, first_of(interval), turn);
                 return true;
             }
-            // If the other peer's hashes also lead to this peer's headers, this peer needs no
-            // request.
+            // The hashes may already be requested from a second peer with the same headers. If the
+            // second peer's hashes lead to these headers, the first peer needs no request.
             if self.is_asked_of_another(id, interval, turn) {
                 return false;
             }
@@ -158,7 +162,8 @@ impl Parts<'_> {
         if sent != expected {
             return Err(Violation::Count { sent, expected }.into());
         }
-        // The header chain was reorganised after the request. The answer is about other blocks.
+        // The header chain was reorganised after the request. The answer is about the blocks of the
+        // old chain.
         if is_stale(stop, turn.chain) {
             return Ok(());
         }
@@ -229,7 +234,7 @@ impl Parts<'_> {
         if sent != claimed {
             let height = start - 1;
             // The filter header of the genesis block is known. A wrong header at height 0
-            // contradicts this trusted header, not an earlier claim of the peer.
+            // contradicts this known header, not an earlier claim of the peer.
             return Err(Verdict::Convict(if height == 0 {
                 Reason::ContradictsCheckpoint { height, claimed: sent, trusted: claimed }
             } else {

@@ -53,9 +53,9 @@ impl Parts<'_> {
     /// waiting for have made their claims about it.
     ///
     /// The sync does not wait for peers that are still busy with intervals below the frontier, nor
-    /// for peers whose answer is overdue. After one timeout, it does not wait for any peer. Waiting
-    /// avoids needless work: if a late peer claims another filter, the filter that was handed over
-    /// before is withdrawn and handed over again.
+    /// for peers whose answer is overdue. After one timeout, the sync does not wait for any peer.
+    /// Waiting avoids needless work: if a late peer disputes a filter that was already handed over,
+    /// this filter is withdrawn, and its height must be answered again.
     fn is_heard(&mut self, interval: u32, turn: &Turn<'_>) -> bool {
         let frontier = self.claims.frontier();
         let Some(since) = self.claims.waits_since(interval, turn.now) else { return false };
@@ -140,7 +140,7 @@ impl Parts<'_> {
             return Err(Violation::FilterType(message.filter_type).into());
         }
         let bytes = message.filter.len();
-        // No valid block has a larger filter.
+        // The filter of a valid block never exceeds this size.
         if bytes > MAX_FILTER_SIZE {
             return Err(Violation::OversizedFilter { bytes, limit: MAX_FILTER_SIZE }.into());
         }
@@ -155,8 +155,8 @@ impl Parts<'_> {
             }
             // The block of this filter has left the chain.
             (Ok(()), None) => Ok(()),
-            // A filter of this block was expected, with another hash: the peer has contradicted its
-            // claim.
+            // A filter of this block was expected, but its hash differs from the hash that the peer
+            // claimed: the peer has contradicted its claim.
             (Err(Some(claimed)), Some(at)) => {
                 let contradiction = Contradiction::Filter { at, claimed, sent };
                 Err(Verdict::Convict(Reason::ContradictsItself(contradiction)))
@@ -174,8 +174,8 @@ impl Parts<'_> {
         turn: &mut Turn<'_>,
     ) {
         let height = at.height;
-        // The height is being inspected. A filter that is still claimed is kept for the audit. Any
-        // other filter would only take memory: it could convict no peer.
+        // The height is being inspected. A filter whose hash a peer still claims is kept for the
+        // audit. A filter that no peer claims would waste memory, because it could convict no peer.
         if let Some(inspection) = self.inspections.open_mut(height) {
             if self.claims.hashes(height).contains(&hash) {
                 inspection.contents.entry(hash).or_insert(content);
@@ -189,7 +189,7 @@ impl Parts<'_> {
         if !is_open || self.claims.differing_at(height).next().is_some() {
             return;
         }
-        // In a spot audit, the block decides before the filter is handed over.
+        // In a spot audit, the filter is checked against its block before it is handed over.
         if self.is_spot(at) {
             return self.inspections.want_with(at, ScanReason::SpotAudit, Some((hash, content)));
         }
@@ -205,7 +205,7 @@ impl Parts<'_> {
     }
 }
 
-/// Answers a height by its filter.
+/// Hands the filter of a height to the caller, and records this as the answer of the height.
 pub(super) fn hand_over(claims: &mut Claims, at: BlockAt, content: Vec<u8>, turn: &mut Turn<'_>) {
     // If the height has no grade, no peer vouches for the filter any longer.
     let Some(grade) = claims.grade(at.height) else { return };

@@ -17,7 +17,7 @@ use crate::btc::peer::PeerId;
 pub(super) struct Inspection {
     pub(super) at: BlockAt,
     pub(super) why: ScanReason,
-    /// The claimed filters that are at hand, by hash, from peers or from the caller.
+    /// The claimed filters that have been received from peers or from the caller, by hash.
     pub(super) contents: BTreeMap<FilterHash, Vec<u8>>,
     /// The peers that did not deliver the block, with the time of their answer.
     pub(super) without_block: BTreeMap<PeerId, Duration>,
@@ -45,8 +45,8 @@ impl Inspection {
         }
     }
 
-    /// Changes the reason of the inspection. A match keeps its reason, because the caller waits for
-    /// the block, whatever else the block is used for.
+    /// Changes the reason of the inspection. The reason `Matched` is never replaced, because the
+    /// caller waits for the block of a match.
     fn set_why(&mut self, why: ScanReason) {
         if self.why != ScanReason::Matched {
             self.why = why;
@@ -58,7 +58,7 @@ impl Inspection {
         now.saturating_sub(*self.since.get_or_insert(now))
     }
 
-    /// Returns the total bytes of the filters that are kept.
+    /// Returns the total size of the stored filters in bytes.
     fn bytes(&self) -> usize {
         self.contents.values().map(Vec::len).sum()
     }
@@ -68,7 +68,7 @@ impl Inspection {
 /// every filter and block would be too slow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Look {
-    /// The inspections that the current event began.
+    /// The inspections that the current event opened.
     New,
     /// The inspections whose block has not been requested.
     Waiting,
@@ -81,7 +81,7 @@ pub(super) enum Look {
 pub(super) struct Inspections {
     open: BTreeMap<u32, Inspection>,
     waiting: BTreeMap<u32, Inspection>,
-    /// The total bytes of the filters of waiting inspections.
+    /// The total size in bytes of the filters of waiting inspections.
     kept: usize,
     limits: Limits,
 }
@@ -104,7 +104,7 @@ impl Inspections {
         self.open.get_mut(&height)
     }
 
-    /// Number of filters that are kept with open inspections.
+    /// Number of filters that are stored with open inspections.
     #[cfg(test)]
     pub(super) fn num_filters(&self) -> usize {
         self.open.values().map(|open| open.contents.len()).sum()
@@ -115,8 +115,9 @@ impl Inspections {
         self.open.remove(&height)
     }
 
-    /// Returns `true` if the filter of a claim is kept with an open inspection. The claim will be
-    /// settled with this filter even if its peer has left.
+    /// Returns `true` if the filter with a claimed hash is stored with an open inspection. The
+    /// inspection will check the claim with this filter, even if the peer that made the claim has
+    /// left.
     pub(super) fn holds(&self, height: u32, hash: FilterHash) -> bool {
         self.open(height).is_some_and(|open| open.contents.contains_key(&hash))
     }

@@ -25,7 +25,7 @@ pub(super) enum Answer {
     None,
     /// A filter was handed to the caller.
     Filter,
-    /// The block was handed to the caller. No answer is more certain.
+    /// The block was handed to the caller. This is the most certain answer.
     Block,
     /// The height is below the first wanted height.
     Unwanted,
@@ -38,9 +38,9 @@ pub(super) struct Height {
     /// claim was refuted.
     pub(super) hash: FilterHash,
     pub(super) answer: Answer,
-    /// `true` if no filter is evidence, so that only the block answers. Causes: the block did not
-    /// decide between the claimed hashes, all claimed hashes were refuted, the only hash left is
-    /// suspicious, or too many peers disputed the height.
+    /// `true` if no filter of this height is evidence, so that only the block can answer the
+    /// height. Causes: the block did not decide between the claimed hashes, all claimed hashes were
+    /// refuted, the only hash left is suspicious, or too many peers disputed the height.
     pub(super) ambiguous: bool,
     /// `true` if the filter equals the one built from the block.
     pub(super) audited: bool,
@@ -62,7 +62,7 @@ pub(super) struct Anonymous {
 }
 
 /// The claims and the answers of one interval. Invariants: `open` equals the number of unanswered
-/// heights, and a change of any hash resets the values that were derived from all hashes.
+/// heights, and the values that were derived from all hashes are reset when a hash changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interval {
     heights: Vec<Height>,
@@ -75,8 +75,8 @@ pub(super) struct Interval {
     committed: bool,
     /// The number of heights without an answer.
     open: usize,
-    /// The time since which the filters of these heights could have been requested, if all claims
-    /// had arrived.
+    /// The time at which the interval began to wait for the claims of further peers: from then on,
+    /// its filters could have been requested.
     waits_since: Option<Duration>,
 }
 
@@ -144,8 +144,8 @@ impl Interval {
         self.heights.iter().enumerate().position(is_open).unwrap_or(self.heights.len())
     }
 
-    /// Returns the time since which the filters could have been requested. The first call sets it
-    /// to `now`.
+    /// Returns the time at which the interval began to wait for the claims of further peers. The
+    /// first call sets this time to `now`.
     pub(super) fn waits_since(&mut self, now: Duration) -> Duration {
         *self.waits_since.get_or_insert(now)
     }
@@ -243,8 +243,8 @@ impl Interval {
 
     /// Replaces a departed peer by a count, if too many vouchers are remembered individually.
     ///
-    /// If one of the counted peers is convicted, all counted peers are convicted. Only peers with
-    /// the highest number of heights are counted.
+    /// If one of the counted peers is convicted, all counted peers are convicted. Only the departed
+    /// peers that vouch for the largest number of heights are counted.
     pub(super) fn count_together(&mut self, peer: PeerId) {
         if self.vouchers.len() <= MAX_VOUCHERS {
             return;
@@ -273,8 +273,8 @@ impl Interval {
         ambiguous
     }
 
-    /// Marks the unwanted heights from `first` on as wanted and unanswered. Returns `true` if there
-    /// are any.
+    /// Marks the unwanted heights from `first` on as wanted and unanswered. Returns `true` if the
+    /// interval had such heights.
     ///
     /// Differing claims about unwanted heights were not recorded. So all vouchers are dropped, and
     /// the interval must be compared with all peers again.

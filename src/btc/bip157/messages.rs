@@ -13,8 +13,8 @@ impl Event {
     /// Converts a message of a peer into events.
     ///
     /// Messages that the sync does not process give no events. For example, `headers` and `inv`
-    /// give none: the caller derives [`Event::PeerTip`] from them. Of a `notfound`, only the items
-    /// within the protocol's limit are converted.
+    /// give no events: the caller derives [`Event::PeerTip`] from them. Of a `notfound`, only the
+    /// items within the protocol's limit are converted.
     pub fn from_message(peer: PeerId, message: NetworkMessage) -> Vec<Self> {
         match message {
             NetworkMessage::CFCheckpt(message) => vec![Self::CFCheckpt(peer, message)],

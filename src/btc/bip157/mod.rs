@@ -46,33 +46,33 @@
 //! Filter headers are not part of consensus. A filter's "no" has a [`Grade`], and
 //! [`Action::Reopened`] can withdraw it. If peers disagree and the block cannot decide, the block
 //! is scanned, and the result of a scan is certain. With one honest peer, nothing is missed
-//! permanently, however many peers lie: wherever others contradict the honest peer, the block
+//! permanently, however many peers lie: wherever a liar contradicts the honest peer, the block
 //! decides.
 //!
-//! Filters are audited with their block alone. A filter is [`Grade::Audited`] if the block reveals
-//! all scripts that it spends, for example because it spends only its own outputs. A caller that
-//! has previous transactions can prove a filter false with [`Event::Refuted`]. There is no event to
-//! confirm a filter.
+//! A filter is audited with nothing but its block. The filter is [`Grade::Audited`] if the block
+//! reveals all scripts that the block spends, for example because the block spends only its own
+//! outputs. A caller that has previous transactions can prove a filter false with
+//! [`Event::Refuted`]. There is no event to confirm a filter.
 //!
 //! # What a liar costs
 //! A peer that claims a hash must send a filter with that hash, or it loses all its claims. To
 //! settle a dispute, at most one block per height is fetched, and one filter for each claimed hash.
-//! Once a block has been scanned, claims about its height cost nothing more. All liars together
-//! therefore cost at most one download of all blocks (and one more for each rescan), and each liar
-//! costs only the blocks up to the first lie that a block proves.
+//! Once a block has been scanned, later claims about its height cause no downloads. All liars
+//! together therefore cause at most one download of all blocks, and one more for each rescan. A
+//! single liar causes only the downloads up to the first block that proves one of its lies.
 //!
 //! Liars cannot fill the memory by reconnecting. For each interval, 32 departed peers are
 //! remembered individually. Further departed peers share one counter: if any of them is convicted,
-//! the claims of all are dropped. For each height, 16 refuted hashes are remembered; beyond that,
-//! the block itself is fetched. If the peers that dispute a height exceed twice the peer limit, all
-//! claims about the height are dropped and the block decides. A block waits for disputed filters
-//! for at most four timeouts.
+//! the claims of all are dropped. For each height, 16 refuted hashes are remembered; if more hashes
+//! are refuted, the block itself is fetched. If the peers that dispute a height exceed twice the
+//! peer limit, all claims about the height are dropped and the block decides. The sync waits for
+//! the disputed filters of a block for at most four timeouts.
 //!
 //! # How blocks are fetched
 //! Each peer has at most 4 MB of blocks in flight, estimated from the size of recent blocks, and at
-//! most 64 blocks. When half of the blocks have arrived, the peer is asked for more, several in one
-//! `getdata`. A history of many small blocks therefore does not wait for one round trip per block,
-//! and large blocks do not pile up.
+//! most 64 blocks. When half of the blocks have arrived, the peer is asked for more blocks, with
+//! several blocks in one `getdata`. A history of many small blocks therefore does not wait for one
+//! round trip per block, and large blocks do not pile up.
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
@@ -128,8 +128,8 @@ pub const CHECKPOINT_INTERVAL: u32 = 1_000;
 /// Maximum size in bytes of a valid block's filter, rounded up.
 ///
 /// A block of 4,000,000 weight units has fewer than 100,000 elements: an output has at least 40
-/// weight units, and an input at least 164. Each element takes 20 bits and its quotient. All
-/// quotients together are at most 1.5 times the number of elements. The result is less than 269,000
+/// weight units, and an input at least 164. Each element takes 20 bits and its quotient in unary.
+/// All quotients together take at most 1.5 bits for each element. The result is less than 269,000
 /// bytes.
 pub const MAX_FILTER_SIZE: usize = 300_000;
 
@@ -139,8 +139,8 @@ pub const MAX_FILTER_SIZE: usize = 300_000;
 pub enum Event {
     /// A peer that offers compact filters is connected, and its handshake is complete.
     PeerConnected(PeerId),
-    /// The peer has shown that it has this block and all blocks below, by the last of its `headers`
-    /// or by an `inv`.
+    /// The peer has shown, by the last of its `headers` or by an `inv`, that it has this block and
+    /// all blocks below it.
     PeerTip(PeerId, BlockHash),
     /// The connection to the peer is closed.
     PeerDisconnected(PeerId),
@@ -165,9 +165,9 @@ pub enum Event {
     Rescan(RangeInclusive<u32>),
     /// Extends the wanted heights down to this height, for a wallet with an earlier birthday.
     ///
-    /// The state of the heights above does not change, with one exception: in the interval of the
-    /// previous first height, answers by filters are [reopened](Action::Reopened) until peers have
-    /// been compared there again.
+    /// The state of the heights that were already wanted does not change, with one exception: in
+    /// the interval of the previous first height, answers by filters are
+    /// [reopened](Action::Reopened) until peers have been compared again in this interval.
     ///
     /// The event has no effect if the height is not below the current first height. The event also
     /// has no effect if the header chain begins above the height; this is
@@ -185,18 +185,19 @@ pub enum Action {
     Send(PeerId, Message),
     /// Close the connection to the peer.
     Disconnect(PeerId, Reason),
-    /// Match this filter. Filters are handed over in the order of their heights, except at heights
-    /// that were [reopened](Action::Reopened) or had to wait.
+    /// Match this filter. Filters are handed over in the order of their heights, except the filters
+    /// of heights that were [reopened](Action::Reopened) or whose filter was delayed.
     Filter(Box<VerifiedFilter>),
     /// Scan this block for all scripts. The block is verified against its header, so the result is
     /// certain and does not depend on the filter.
     Block(Box<BlockToScan>),
     /// The answers by filters about these heights, both ends included, are withdrawn. Each height
-    /// will be [confirmed](Action::Graded) or answered again once another peer has been heard.
+    /// will be [confirmed](Action::Graded) or answered again once a further peer has made claims
+    /// about it.
     ///
     /// There are four possible reasons: the peers that vouched for the heights were convicted; the
     /// only peer that vouched for them left while a lower height of the interval had no answer;
-    /// that peer changed its claim; or more claims differ than the sync keeps.
+    /// that peer changed its claim; or the number of differing claims exceeds the limit.
     Reopened(u32, u32),
     /// The answers about these heights, both ends included, now have at least this grade.
     Graded(u32, u32, Grade),
@@ -243,9 +244,9 @@ pub struct BlockToScan {
     pub block: Block,
     /// The reason why the block was fetched.
     pub why: ScanReason,
-    /// The filter of the block, to be stored for other scripts. With `None`, no filter of this
-    /// height is evidence, including filters that were handed over before. To scan for other
-    /// scripts, the caller then needs the block again.
+    /// The filter of the block, which the caller can store to match scripts that are added later.
+    /// With `None`, no filter of this height is evidence, including filters that were handed over
+    /// before. To look for scripts that are added later, the caller then needs the block again.
     pub filter: Option<BlockFilter>,
 }
 

@@ -19,8 +19,8 @@ use crate::btc::peer::PeerId;
 /// Maximum number of blocks outside the chain that are remembered for each peer that has shown
 /// them. Such blocks may join the chain later.
 const STRANGE_TIPS: usize = 4;
-/// The estimated size of a block in bytes before any block has arrived. It is the size of a full
-/// block, so that only four blocks are requested at a time at first.
+/// The estimated size of a block in bytes before any block has arrived. The estimate is the size of
+/// a full block, so that a peer has only four blocks in flight at first.
 const FIRST_BLOCK_SIZE: usize = 1_000_000;
 
 /// A connected peer.
@@ -58,8 +58,8 @@ impl Peer {
         }
     }
 
-    /// Returns the height of the highest block of the chain that the peer has shown, limited to the
-    /// last height wanted.
+    /// Returns the height of the highest block of the chain that the peer has shown, but at most
+    /// the last height wanted.
     pub(super) fn height(&self, chain: &HeaderChain) -> Option<u32> {
         let shown = self.tips.iter().filter_map(|hash| chain.height_of(hash)).max();
         shown.map(|height| height.min(self.last))
@@ -92,8 +92,8 @@ impl Peer {
         self.checkpoints.get(interval.checked_sub(1)? as usize).copied()
     }
 
-    /// Records the peer's filter header at the end of an interval. Returns the header that it
-    /// claimed before, if that differs.
+    /// Records the peer's filter header at the end of an interval. Returns the header that the peer
+    /// claimed before, if the two headers differ.
     pub(super) fn learn(&mut self, interval: u32, header: FilterHeader) -> Option<FilterHeader> {
         // A `cfcheckpt` answer starts with the filter headers that the peer has already sent. Only
         // the next header is new.
@@ -113,8 +113,8 @@ impl Peer {
         first_of(self.next) + self.reported
     }
 
-    /// Returns the filter header after the hashes that the peer has claimed; `None` if it has
-    /// claimed none of the interval.
+    /// Returns the filter header after the hashes that the peer has claimed; `None` if the peer has
+    /// claimed no hash of the current interval.
     pub(super) fn end(&self) -> Option<FilterHeader> {
         self.end
     }
@@ -144,8 +144,8 @@ impl Peer {
         self.end = None;
     }
 
-    /// Drops the peer's claims above a height, and restarts the interval there from its beginning,
-    /// because headers between checkpoints are not stored.
+    /// Drops the peer's claims above a height, and restarts the interval that contains the next
+    /// height from its beginning, because headers between checkpoints are not stored.
     fn truncate(&mut self, height: u32, first_interval: u32) {
         self.checkpoints.truncate((height / CHECKPOINT_INTERVAL) as usize);
         let interval = interval_of(height + 1).max(first_interval);
@@ -198,8 +198,8 @@ impl Peers {
         Self { connected: BTreeMap::new(), limit, last, pace }
     }
 
-    /// Adds a peer, to be compared from an interval on, unless it is already connected. Returns
-    /// `false` if the limit is reached.
+    /// Adds a peer, unless it is already connected. The comparison of the peer starts at interval
+    /// `first_interval`. Returns `false` if the limit is reached.
     pub(super) fn connect(&mut self, id: PeerId, first_interval: u32) -> bool {
         if self.connected.len() >= self.limit && !self.contains(id) {
             return false;
@@ -258,8 +258,9 @@ impl Peers {
     }
 
     /// Updates the estimated block size with a block that has arrived. A larger block raises the
-    /// estimate at once, and smaller blocks lower it gradually. Too few blocks in flight cost time,
-    /// and too many delay the answers to later requests beyond their timeout.
+    /// estimate at once, and smaller blocks lower it gradually. With too few blocks in flight, the
+    /// download is slow. With too many, the answers to the requests after them exceed their
+    /// timeout.
     pub(super) fn saw_block(&mut self, bytes: usize) {
         let before = self.pace.block_size;
         self.pace.block_size = bytes.max(before - before / 8 + bytes / 8);
@@ -275,7 +276,7 @@ impl Peers {
         peer.rests_until > now || self.is_slow(peer, now)
     }
 
-    /// Returns `true` if any peer was asked for a block and is not overdue with it.
+    /// Returns `true` if a block was requested from any peer and is not overdue.
     pub(super) fn brings_block(&self, hash: BlockHash, now: Duration) -> bool {
         self.connected.values().any(|peer| peer.requests.brings_block(hash, now, self.pace))
     }

@@ -7,8 +7,9 @@
 //! checksum 4: the first bytes of the double SHA-256 of everything before
 //! ```
 //! Numbers are little-endian. An interval without heights has no claims, its last block hash is all
-//! zeros, and intervals with heights follow it. A state is the sum of the answer (0 none, 1 filter,
-//! 2 block, 3 not wanted), of 4 if no filter is evidence, and of 8 if the filter was audited.
+//! zeros, and intervals with heights follow it. The state of a height is a sum: the answer (0 none,
+//! 1 filter, 2 block, 3 not wanted), plus 4 if no filter is evidence, plus 8 if the filter was
+//! audited.
 
 use std::vec::Vec;
 
@@ -51,7 +52,7 @@ pub enum RestoreError {
     /// The stored state belongs to another network.
     #[error("the stored state belongs to another network")]
     Network,
-    /// The stored state begins at another height than the configuration.
+    /// The first height of the stored state differs from the first height of the configuration.
     #[error("the stored state begins at height {kept}, the configuration at {wanted}")]
     First {
         /// The first height of the stored state.
@@ -65,7 +66,7 @@ pub enum RestoreError {
     Malformed(usize),
 }
 
-/// The stored fields other than the claims.
+/// All stored fields except the claims.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept {
     pub(super) network: Network,

@@ -17,7 +17,8 @@ const MAX_STALE: usize = 64;
 /// with filters of 20 kB and a timeout of 30 s.
 const FILTERS_PER_TIMEOUT: usize = 100;
 /// Number of blocks in flight that together may take one timeout. The limit protects a node that
-/// reads many small blocks one after another from a slow disk: its last block is not overdue.
+/// reads many small blocks one after another from a slow disk: the last of these blocks is not
+/// overdue.
 const BLOCKS_PER_TIMEOUT: usize = 8;
 /// Bytes of blocks in flight that together may take one timeout: about 35 kB/s with the default of
 /// 30 s.
@@ -38,7 +39,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns the time that a peer may take to send `blocks` earlier blocks.
+    /// Returns the time that a peer may take to send `blocks` blocks before an answer.
     fn of(self, blocks: usize) -> Duration {
         let bytes = blocks.saturating_mul(self.block_size);
         self.times((bytes / BYTES_PER_TIMEOUT).max(blocks / BLOCKS_PER_TIMEOUT))
@@ -81,7 +82,8 @@ struct Request {
     stop: BlockAt,
     sent: Duration,
     progress: Duration,
-    /// The number of blocks in flight at the time of the request. The peer sends them first.
+    /// The number of blocks in flight at the time of the request. The peer sends these blocks
+    /// before it answers the request.
     before: usize,
     reported: bool,
 }
@@ -100,8 +102,9 @@ impl Request {
     }
 
     /// Returns `true` if a filter may be the answer to this request, which must be stale: a filter
-    /// of a block that has left the chain, or the expected filter of a block that has stayed. A
-    /// node either answers a stale request with the blocks as they were, or skips it.
+    /// of a block that has left the chain, or the expected filter of a block that is still in the
+    /// chain. A node either answers a stale request for the blocks of the old chain, or skips the
+    /// request.
     fn may_explain(&self, height: Option<u32>, hash: FilterHash) -> bool {
         let Asked::Filters { filters, stale: true, .. } = &self.asked else { return false };
         // A block outside the chain has no height to compare.
@@ -126,7 +129,7 @@ impl Request {
     }
 
     /// Returns the time at which the request is overdue; `None` for a stale request, which is never
-    /// overdue. The request has additional time for the blocks that were requested before it.
+    /// overdue. The timeout is extended for the blocks that were requested before this request.
     fn due(&self, pace: Pace) -> Option<Duration> {
         let parts = match &self.asked {
             Asked::Filters { stale: true, .. } => return None,
@@ -177,7 +180,7 @@ pub(super) struct Requests {
     /// The time at which the last block arrived.
     last_block: Duration,
     /// `true` if the maximum of blocks was in flight. Further blocks are then requested only when
-    /// at most half are pending.
+    /// at most half of the maximum is pending.
     drains: bool,
 }
 
@@ -279,8 +282,8 @@ impl Requests {
     /// Returns `true` if the peer may be asked for another block.
     ///
     /// Once the peer has had the maximum in flight, half of the blocks must arrive first. The peer
-    /// then gets few messages with several blocks each, so a peer with a delay for each message is
-    /// as fast as others.
+    /// then gets few messages, each for several blocks, so a delay for each message hardly slows
+    /// the download.
     pub(super) fn has_room_for_block(&self, pace: Pace) -> bool {
         let (blocks, most) = (self.blocks.len(), pace.blocks_per_peer());
         blocks < most && (!self.drains || blocks <= most / 2)
@@ -289,12 +292,13 @@ impl Requests {
     /// Returns the index of the request that a filter answers. `height` is the height of the
     /// filter's block, or `None` if that block is not in the chain.
     ///
-    /// Nodes answer requests in order. A node skips a stale request, or answers it with the blocks
-    /// as they were. An arriving filter is therefore assigned to a current request that expects
-    /// this filter next, and only otherwise to a stale request. If a stale and a current request
-    /// overlap, the filter arrives twice. The first copy completes the current request, and the
-    /// second copy is assigned to the stale request. Nothing about a stale request is evidence
-    /// against the peer, because its claims were about other blocks at that time.
+    /// Nodes answer requests in order. A node skips a stale request, or answers it for the blocks
+    /// of the old chain. An arriving filter is therefore assigned to a current request that expects
+    /// this filter next, and only otherwise to a stale request. If a stale request and a current
+    /// request include the same block, the filter of this block can arrive twice. The first copy
+    /// completes the current request, and the second copy is assigned to the stale request. Nothing
+    /// about a stale request is evidence against the peer, because its claims were about other
+    /// blocks at that time.
     ///
     /// # Errors
     /// Returns an error if no request explains the filter. The error contains the hash that was
@@ -376,7 +380,8 @@ impl Requests {
     pub(super) fn check(&mut self, now: Duration, pace: Pace) -> Overdue {
         let mut found = Overdue::default();
         let last = pace.timeout.saturating_mul(SILENT_TIMEOUTS - 1);
-        // The clock may have been set back. A time in the future would never be overdue.
+        // The clock may have been set back. A block whose stored time is in the future would not
+        // become overdue.
         self.last_block = self.last_block.min(now);
         for block in self.blocks.values_mut() {
             block.sent = block.sent.min(now);

@@ -124,8 +124,8 @@ impl FilterSync {
         }
         let look = self.look;
         self.parts().go_on(look, &mut turn);
-        // Only the sender's state can have changed. While the sender still owes filters of a bulk
-        // request, no peer has become free.
+        // A message changes only the state of its sender. While the sender still owes filters of a
+        // bulk request, no peer has become free.
         let sender = sender.and_then(|sender| self.peers.get(sender));
         if !sender.is_some_and(|sender| sender.requests.has_filters_in_bulk()) {
             self.parts().ask_for_filters(&mut turn);
@@ -173,9 +173,9 @@ impl FilterSync {
         self.claims.answered_to().or((self.config.first == 0).then_some(0))
     }
 
-    /// Returns the height up to which everything is settled, from the first wanted height on: each
-    /// height has a valid answer, and no block of a match is pending. `None` if this is not true
-    /// for the first height.
+    /// Returns the last height of the settled range, which begins at the first wanted height: each
+    /// height in it has a valid answer, and no block of a match is pending. Returns `None` if the
+    /// first wanted height is not settled.
     ///
     /// A caller that has scanned each [`Action::Block`] up to this height has seen everything. The
     /// height can decrease: by [`Action::Reopened`], [`Event::Rescan`], [`Event::Extend`] or a
@@ -214,7 +214,7 @@ impl FilterSync {
     /// again.
     ///
     /// # Cost
-    /// Looks at each height, and there at each peer with a claim.
+    /// For each height, looks at each peer that claims a filter hash for it.
     pub fn unanswered(&self) -> Vec<RangeInclusive<u32>> {
         let first = self.config.first;
         let end = self.claims.end().max(first).max(1);
@@ -230,7 +230,7 @@ impl FilterSync {
     /// Returns the grade of the answer about a height; `None` if the height has no valid answer.
     ///
     /// # Cost
-    /// Looks at each peer with a claim about the height.
+    /// Looks at each peer that claims a filter hash for the height.
     pub fn grade(&self, height: u32) -> Option<Grade> {
         if height == 0 {
             return self.genesis_answered.then_some(Grade::Audited);
@@ -242,8 +242,8 @@ impl FilterSync {
         }
     }
 
-    /// Returns the accepted filter hash of a height: of several claims, one that is not refuted.
-    /// `None` if no peer has made a claim.
+    /// Returns the accepted filter hash of a height. If peers claim several hashes, it is one that
+    /// is not refuted. `None` if no peer has made a claim.
     pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
         match height {
             0 => Some(self.genesis.filter_hash()),
@@ -317,7 +317,8 @@ impl FilterSync {
         }
     }
 
-    /// Returns the inspections that an event may change, if no peer is disconnected because of it.
+    /// Returns the inspections that an event may change, assuming that the event disconnects no
+    /// peer.
     fn concerned(&self, event: &Event, chain: &HeaderChain) -> Look {
         let is_open = |height: u32| self.inspections.open(height).is_some();
         match event {
@@ -358,8 +359,8 @@ impl FilterSync {
         }
     }
 
-    /// Removes a peer that is gone, and its claims for which it has sent no filter. Otherwise
-    /// anyone could make claims and leave.
+    /// Removes a disconnected peer, and those of its claims for which it has sent no filter. If
+    /// these claims stayed, a peer could make any claims and disconnect.
     fn remove(&mut self, id: PeerId, turn: &mut Turn<'_>) {
         // The sync may have removed the peer already, when it disconnected the peer.
         if !self.peers.remove(id) {
@@ -428,9 +429,9 @@ impl FilterSync {
         self.genesis_answered &= first > 0;
         self.config.first = first;
         turn.reopen(self.claims.extend(first));
-        // Peers are compared from the lowest interval up. In the higher intervals, the filter
-        // headers of the peers show that the peers still claim the known hashes, so nothing is
-        // requested again.
+        // The comparison of each peer starts again at the lowest interval. In the higher intervals,
+        // the filter headers of the peers show that the peers still claim the known hashes, so
+        // nothing is requested again.
         self.peers.begin_at(self.claims.first_interval());
     }
 
@@ -545,7 +546,7 @@ impl FilterSync {
 }
 
 /// Returns `true` if the header chain reaches the height `first` but does not contain it, because
-/// the chain begins above.
+/// the chain begins above this height.
 fn begins_above(first: u32, chain: &HeaderChain) -> bool {
     let first = first.max(1);
     first <= chain.tip().height && chain.hash_at(first).is_none()

@@ -25,9 +25,9 @@ pub struct BlockFilter {
 impl BlockFilter {
     /// Builds the filter of `block`, byte for byte as Bitcoin Core does.
     ///
-    /// `prevout_script` returns the script of an output that the block spends. The function is not
-    /// called for outputs of earlier transactions of the same block. The block itself is not
-    /// validated.
+    /// `prevout_script` returns the script of an output that the block spends. `prevout_script` is
+    /// not called for outputs that earlier transactions of the same block created. The block itself
+    /// is not validated.
     ///
     /// # Errors
     /// Returns an error if the block does not begin with a coinbase transaction, or if
@@ -77,7 +77,8 @@ impl BlockFilter {
     /// not decoded.
     ///
     /// # Errors
-    /// Returns the errors of that function, and an error if the bytes are not a valid block.
+    /// Returns the errors of [`from_prevout_scripts`](Self::from_prevout_scripts), and an error if
+    /// the bytes are not a valid block.
     ///
     /// # Cost
     /// Walks over the bytes once, and hashes and sorts the scripts.
@@ -182,13 +183,14 @@ fn spent_elements<S: AsRef<Script>>(
     if scripts.len() != inputs {
         return Err(BuildError::PrevoutCount { given: scripts.len(), inputs });
     }
-    // Core skips empty spent scripts only; `OP_RETURN` is checked for outputs alone.
+    // Of the spent scripts, Core skips only the empty ones; it skips scripts that begin with
+    // `OP_RETURN` only among the outputs.
     let scripts = scripts.iter().map(|script| script.as_ref().as_bytes());
     Ok(scripts.filter(|script| !script.is_empty()))
 }
 
-/// Checks that the first transaction is a coinbase. Otherwise, the outputs that it spends would be
-/// missing from the filter.
+/// Checks that the first transaction is a coinbase. If the first transaction were no coinbase, the
+/// scripts that it spends would be missing from the filter.
 fn check_coinbase(block: &Block) -> Result<(), BuildError> {
     let is_there = block.coinbase().is_some_and(Transaction::is_coinbase);
     is_there.then_some(()).ok_or(BuildError::CoinbaseMissing)

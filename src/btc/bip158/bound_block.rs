@@ -13,7 +13,7 @@ use crate::btc::names::names;
 use crate::btc::proof_of_work::{ProofOfWorkError, check_proof_of_work};
 
 /// A block that is verified to be what its header commits to. The sender cannot have changed any
-/// byte that is used.
+/// byte on which an audit relies.
 ///
 /// Two things are not checked: that the header is in the chain, and that the transactions are
 /// valid. A block hash from a validated header chain implies that the header is in the chain and
@@ -44,7 +44,8 @@ names! { Witnesses, "a state of witnesses": None = "none", Committed = "committe
 
 impl<'a> BoundBlock<'a> {
     /// Checks that `block` is the block with the hash `expected`. The witnesses may be missing:
-    /// [`witnesses`](Self::witnesses) reports their absence. All other bytes are checked.
+    /// [`witnesses`](Self::witnesses) reports their absence. All bytes that are present are
+    /// checked.
     ///
     /// The checks, in this order: the header's hash, its proof of work, a coinbase transaction in
     /// the first position and nowhere else, the merkle root, no duplicate transaction
@@ -57,7 +58,7 @@ impl<'a> BoundBlock<'a> {
     /// fixes 224 of its bits.
     ///
     /// # Errors
-    /// Returns the first check that fails. Blocks of the chain pass all checks.
+    /// Returns an error for the first check that fails. Blocks of the chain pass all checks.
     ///
     /// # Cost
     /// Computes the id of each transaction once; with witnesses, also the hashes with witness.
@@ -73,7 +74,7 @@ impl<'a> BoundBlock<'a> {
         check_proof_of_work(&block.header, network)?;
         let coinbase = block.txdata.first().filter(|tx| tx.is_coinbase());
         let coinbase = coinbase.ok_or(BindError::NoCoinbase)?;
-        // A second coinbase would spend nothing, and the scripts of its inputs would be missing.
+        // The inputs of a second coinbase spend no outputs, so no scripts could be found for them.
         if let Some(index) = block.txdata.iter().skip(1).position(Transaction::is_coinbase) {
             return Err(BindError::SecondCoinbase(index + 1));
         }
@@ -96,9 +97,9 @@ impl<'a> BoundBlock<'a> {
     /// Returns the block that was passed to [`bind`](Self::bind).
     ///
     /// The header has the expected hash and its proof of work, and commits to the transactions. The
-    /// first transaction is the only coinbase, and no transaction occurs twice. The witnesses are
-    /// only as certain as [`witnesses`](Self::witnesses) states. Scripts, signatures and amounts
-    /// are not checked.
+    /// first transaction is the only coinbase, and no transaction occurs twice. The method
+    /// [`witnesses`](Self::witnesses) returns the state of the witnesses. Scripts, signatures and
+    /// amounts are not checked.
     pub fn block(&self) -> &'a Block {
         self.block
     }

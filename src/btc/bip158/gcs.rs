@@ -19,7 +19,7 @@ use crate::btc::names::names;
 pub use encode::{EncodeError, MAX_ENCODED_BITS, encode, encode_on};
 pub use params::{GcsParams, GcsParamsError};
 
-/// Strictness of the checks of an encoded set's bytes.
+/// Rule that decides which bytes are accepted as an encoded set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Acceptance {
@@ -104,8 +104,9 @@ impl<'a> GcsFilter<'a> {
         self.params
     }
 
-    /// Returns the value of an element: its SipHash-2-4, scaled to the range, which is the upper 64
-    /// bits of the 128-bit product of both (BIP158's `hash_to_range`). 0 for an empty set.
+    /// Returns the value of an element: its SipHash-2-4, scaled to the range (BIP158's
+    /// `hash_to_range`). The scaled value is the upper 64 bits of the 128-bit product of the hash
+    /// and the range. For an empty set, the value is 0.
     pub fn value(&self, element: &[u8]) -> u64 {
         scale(siphash_2_4(self.key, element), self.range())
     }
@@ -128,8 +129,8 @@ impl<'a> GcsFilter<'a> {
     pub fn decode_into_on(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
         let count = self.num_elements as usize;
         let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
-        // The range is checked first, because the error must name the first fault in the order of
-        // the bytes.
+        // The range is checked first, because the error must name the fault that is first in the
+        // bytes.
         if self.acceptance == Acceptance::Strict {
             self.check_range(values)?;
         }

@@ -40,8 +40,8 @@ impl Matcher {
     /// empty.
     ///
     /// # Errors
-    /// Returns an error if the filter is malformed for its [`Acceptance`](super::Acceptance), and
-    /// never a "no" in that case.
+    /// Returns an error if the filter is malformed by the rule of its
+    /// [`Acceptance`](super::Acceptance). A malformed filter never gives a "no".
     pub fn match_any(
         &mut self,
         filter: &GcsFilter<'_>,

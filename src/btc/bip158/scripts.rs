@@ -70,8 +70,9 @@ impl PreparedScripts {
         (0..self.len()).map(|index| self.get(index).expect("below the number of scripts"))
     }
 
-    /// Hashes the scripts in `range` under `key`, a batch at a time. Calls `take` with the indices
-    /// of each batch, in any order, and the hashes, until `take` breaks.
+    /// Hashes the scripts in `range` under `key`, a batch at a time. For each batch, calls `take`
+    /// with the indices of its scripts and with their hashes, until `take` breaks. The indices may
+    /// be in any order.
     pub(super) fn hash_each(
         &self,
         backend: Backend,

@@ -36,8 +36,8 @@ impl Slots {
         self.first.resize(num_slots / 64, 0);
         let inside = values.partition_point(|value| *value < range);
         let num_inside = u32::try_from(inside).expect("a filter has fewer than 2^32 values");
-        // In descending order, so that the last index written for a word is that of its first
-        // value.
+        // The values are entered in descending order. For each word, the index that is written last
+        // is therefore the index of the first value in it.
         for (value, index) in values[..inside].iter().zip(0_u32..num_inside).rev() {
             let slot = value >> self.shift;
             let word = index_of(slot);
@@ -61,8 +61,8 @@ impl Slots {
             return false;
         }
         let first = self.first[index_of(value >> self.shift)] as usize;
-        // A word usually covers about four values. A malicious filter can put any number of values
-        // there, hence the binary search for the rest.
+        // A word usually covers about four values. A malicious filter can have any number of values
+        // in one word, so the remaining values are searched by binary search.
         let (near, far) = values[first..].split_at((values.len() - first).min(16));
         match near.last() {
             Some(last) if *last < value => far.binary_search(&value).is_ok(),

@@ -4,9 +4,9 @@
 //! relays. [`FilterBank`] extracts and mixes the elements of the transaction once, and probes
 //! sixteen filters at a time in SIMD lanes.
 //!
-//! A filter that may contain an element is then matched alone by [`BloomFilter::match_elements`].
-//! Results, order and updates are therefore those of a single filter. Such filters are few, except
-//! for filters that match nearly everything.
+//! If a filter may contain an element, [`BloomFilter::match_elements`] then matches this filter as
+//! a single filter. Results, their order and updates are therefore the same as without a bank. Few
+//! filters need this second step, except for filters that match nearly everything.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -110,8 +110,8 @@ impl<Id: Ord + Clone> Default for FilterBank<Id> {
 }
 
 impl<Id: Ord + Clone> FilterBank<Id> {
-    /// Largest number of elements for which filters are probed in lanes. With more elements, each
-    /// filter is matched alone, which puts the elements in lanes.
+    /// Largest number of elements for which filters are probed in lanes. With more elements, the
+    /// filters are matched one by one, with the elements in lanes.
     const FEW_ELEMENTS: usize = 256;
 
     /// Returns a bank without peers.
@@ -280,8 +280,8 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// Returns the peers to announce transactions to, in ascending order, each with its
     /// transactions and the reasons.
     ///
-    /// Each filter is matched as if it were alone, and the transactions as if they were announced
-    /// one after the other.
+    /// Each filter is matched as if the bank contained no other filter. The transactions are
+    /// matched as if they were announced one after the other.
     ///
     /// The result includes the peers that get every transaction, with [`MatchReason::Everything`].
     ///
@@ -300,7 +300,8 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     }
 
     /// Returns, for each peer whose filter matches transactions of a block, these transactions and
-    /// the reasons, in ascending order of peers. Each filter is matched as if it were alone.
+    /// the reasons, in ascending order of peers. Each filter is matched as if the bank contained no
+    /// other filter.
     ///
     /// Peers that get every transaction are not in the result: a peer without a filter gets no
     /// merkle block.
@@ -346,12 +347,12 @@ impl<Id: Ord + Clone> FilterBank<Id> {
         found
     }
 
-    /// Matches one filter alone, and stores the outpoints that the match inserted.
+    /// Matches a single filter, and stores the outpoints that the match inserted.
     fn match_one(&mut self, number: usize, elements: &Elements) -> Vec<TxMatch> {
         let mut filter = self.filter(number);
         let matches = filter.match_elements(elements);
-        // `filter` is a copy. Only an inserted outpoint changes it, and only then is it copied
-        // back.
+        // `filter` is a copy. Only an inserted outpoint changes the copy, so it is stored only if
+        // an outpoint was inserted.
         if matches.iter().any(|found| found.inserted().next().is_some()) {
             self.shards[number / SHARD].data_mut(number % SHARD).copy_from_slice(filter.data());
         }

@@ -41,7 +41,7 @@ fn filter(rng: &mut Rng, transactions: &[Transaction]) -> BloomFilter {
     let flags = *rng.pick(&[0, 1, 1, 1, 2, 3, 0x81]);
     let data = match rng.below(8) {
         0 => vec![0xff; size],
-        // Cases 1 to 3 are half full, a quarter full and an eighth full.
+        // The filters of cases 1 to 3 are half full, a quarter full and an eighth full.
         1 => rng.bytes(size),
         2 => (0..size).map(|_| rng.bytes(2).iter().fold(!0, |a, b| a & b)).collect(),
         3 => (0..size).map(|_| rng.bytes(3).iter().fold(!0, |a, b| a & b)).collect(),

@@ -309,8 +309,8 @@ impl BloomFilter {
     /// Adds all elements of `other` to this filter.
     ///
     /// # Errors
-    /// Returns an error if size, number of hash functions, tweak or flags differ. The same bit then
-    /// belongs to different elements in the two filters.
+    /// Returns an error if size, number of hash functions, tweak or flags differ. If one of these
+    /// differs, the same bit belongs to different elements in the two filters.
     pub fn union(&mut self, other: &Self) -> Result<(), UnionError> {
         if self.data().len() != other.data().len() {
             return Err(UnionError::Size(self.data().len(), other.data().len()));

@@ -131,8 +131,8 @@ impl BloomFilter {
 
     /// Returns the transactions of a block that may be relevant, in block order, with the reasons.
     ///
-    /// An outpoint that a match inserts by the filter's flags is seen by later transactions of the
-    /// block.
+    /// If the filter's flags make a match insert an outpoint, the later transactions of the block
+    /// are matched with the changed filter.
     #[must_use]
     pub fn match_block(&mut self, block: &BlockElements) -> Vec<TxMatch> {
         self.match_elements(block.elements())

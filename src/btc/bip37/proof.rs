@@ -72,7 +72,7 @@ pub struct Proof {
     pub depth: Depth,
     /// The policy that the merkle block was verified with.
     pub policy: Policy,
-    /// The header's position in the chain, as far as the caller has given it.
+    /// The header's position in the caller's chain, if the caller has given it.
     pub link: HeaderLink,
     /// Positions in `inclusions`, sorted by txid.
     by_txid: Vec<usize>,
@@ -203,8 +203,8 @@ impl Proof {
     ///
     /// # Errors
     /// With the strict policy, returns an error for a transaction of 64 bytes while the depth is
-    /// unproven. The transaction is then not added. After the coinbase was delivered, such a
-    /// transaction is accepted.
+    /// unproven. The transaction is then not added. Once the coinbase has been delivered, a
+    /// transaction of 64 bytes is accepted.
     pub fn deliver(&mut self, tx: &Transaction) -> Result<Option<u32>, ProofError> {
         let txid = tx.compute_txid();
         let Some(leaf) = self.find(txid) else { return Ok(None) };

@@ -1,10 +1,10 @@
 //! Size and number of hash functions of a filter.
 //!
-//! Implementations differ in these numbers, and a filter of another size has other bits. This
-//! module computes what Bitcoin Core's `CBloomFilter` constructor computes, with its integer
-//! division in the number of hash functions and its order of floating-point operations. bitcoinj
-//! and btcd divide in floating point, and get another number of hash functions for about 29 % of
-//! small filters.
+//! Implementations differ in these numbers, and filters of different sizes have different bits.
+//! This module computes what Bitcoin Core's `CBloomFilter` constructor computes: it divides
+//! integers to get the number of hash functions, and it keeps Core's order of floating-point
+//! operations. bitcoinj and btcd divide in floating point, and for about 29 % of small filters
+//! their number of hash functions differs from Core's.
 
 use thiserror::Error;
 
@@ -74,8 +74,8 @@ pub enum SizingError {
         /// The requested false-positive rate.
         fpr: f64,
     },
-    /// The filter has 0 hash functions and matches everything. The reason is that it has more than
-    /// 144,000 elements at the size limit, or a rate above about 0.38.
+    /// The filter has 0 hash functions and matches everything. The reason is that there are more
+    /// than 144,000 elements at the size limit, or that the rate is above about 0.38.
     #[error(
         "{elements} elements at rate {fpr} allow 0 hash functions: such a filter matches everything \
         (the limit is {MAX_BLOOM_FILTER_SIZE} bytes)"

@@ -75,7 +75,7 @@ fn damage_is_seen_as_bitcoin_sees_it() {
             accepted += u32::from(ours);
         }
     }
-    // Changes of padding and of header fields other than the root do not concern the tree.
+    // Changes of padding and of header fields other than the root do not affect the tree.
     assert!(accepted > 6 * 48 * 8, "{accepted}");
 }
 

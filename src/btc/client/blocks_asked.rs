@@ -42,7 +42,7 @@ pub enum BlockError {
 
 #[derive(Debug)]
 struct Open {
-    /// The peer with the pending request, and when the request was sent.
+    /// The peer with the pending request, and the time at which the request was sent.
     asked: Option<(PeerId, Duration)>,
     /// Peers that were asked, at most once each.
     tried: BTreeSet<PeerId>,
@@ -91,8 +91,8 @@ impl BlocksAsked {
         let mut actions = Vec::new();
         let mut given_up = Vec::new();
         let timeout = self.timeout;
-        // Without any peer, the caller must not wait for ever. Two timeouts are an estimate of the
-        // time that connecting takes.
+        // Without any peer, the caller must not wait for ever. The length of two timeouts is an
+        // estimate of the time that connecting takes.
         let wait = timeout.saturating_mul(2);
         for (&hash, open) in &mut self.open {
             // A reorganisation has removed the block since the caller asked for it.
@@ -133,8 +133,8 @@ impl BlocksAsked {
         actions
     }
 
-    /// Takes a block that a peer sent. Returns the result for the caller, a disconnect if the peer
-    /// sent wrong transactions, or `None` if the block was not requested or is incomplete.
+    /// Handles a block that a peer sent. Returns the result for the caller, a disconnect if the
+    /// peer sent wrong transactions, or `None` if the block was not requested or is incomplete.
     pub(super) fn take(&mut self, from: PeerId, block: &Block, network: Network) -> Option<Action> {
         let hash = block.block_hash();
         let open = self.open.get_mut(&hash)?;

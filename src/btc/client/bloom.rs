@@ -2,7 +2,7 @@
 //! peer fails, another peer takes over.
 //!
 //! [`Session`] decides which requests are pending and which answers are valid. The follower only
-//! decides which peer serves, and records which blocks are answered across all connections.
+//! decides which peer serves, and records across all connections which blocks are answered.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -94,7 +94,7 @@ pub(super) struct BloomFollower {
     peers: BTreeMap<PeerId, u32>,
     /// The peer that the session talks to.
     serving: Option<PeerId>,
-    /// Every block from `first` to below this height is answered.
+    /// Every block from `first` on and below this height is answered.
     next: u32,
     /// Heights of answered blocks above `next`.
     answered: BTreeSet<u32>,
@@ -289,7 +289,7 @@ impl BloomFollower {
         }
     }
 
-    /// Requests every block from a height on again.
+    /// Requests again every block from a height on.
     fn rescan(&mut self, from: u32, turn: &mut Turn<'_>) {
         self.first = self.first.min(from);
         self.roll_back(from);
@@ -306,8 +306,8 @@ impl BloomFollower {
     }
 
     /// Ends the session with the serving peer. All blocks from the first unanswered one on are
-    /// requested again, including answered blocks. These may spend coins of the missing block, and
-    /// the follower did not know these coins.
+    /// requested again, including answered blocks: an answered block may spend coins of the
+    /// unanswered block, and the follower did not know these coins.
     fn let_go(&mut self, turn: &mut Turn<'_>) {
         self.serving = None;
         self.asked.clear();
@@ -321,8 +321,8 @@ impl BloomFollower {
     /// already serves.
     fn choose(&mut self, turn: &mut Turn<'_>) {
         if let Some(height) = self.serving.and_then(|id| self.peers.get(&id)).copied() {
-            // If another peer is higher, replace a peer that is behind the chain and has answered
-            // everything that it can.
+            // If another peer has a greater height, replace a serving peer that is behind the chain
+            // and has answered everything that it can.
             let is_behind = height < self.end(turn.chain) && self.next > height;
             let others = self.peers.values().any(|other| *other > height);
             if !(is_behind && others && self.session.pending_requests() == 0) {
@@ -331,7 +331,7 @@ impl BloomFollower {
             self.let_go(turn);
         }
         // Among equal heights, take the peer that connected first. A peer that failed and
-        // reconnected has a higher number, so it comes last.
+        // reconnected has a higher number, so it is chosen last.
         let best =
             self.peers.iter().max_by_key(|(id, height)| (**height, core::cmp::Reverse(**id)));
         let Some((&id, _)) = best else { return };
@@ -478,7 +478,7 @@ impl BloomFollower {
                 return Some(session::Event::Watch(new_items(turn)));
             }
             // The blocks from here on were filtered without an element that the wallet has learnt
-            // since.
+            // only afterwards.
             session::Finding::Refilter(from) => self.roll_back(from.height.max(self.first)),
             session::Finding::RefreshAdvised(reason) => {
                 turn.actions.push(Action::Report(Finding::FilterRefreshed(reason)));
@@ -494,9 +494,9 @@ impl BloomFollower {
             session::Finding::LimitReached(count) => {
                 turn.actions.push(Action::Report(Finding::CoinLimit(count)));
             }
-            // These findings need no action. Honest peers cause the first four of them too.
-            // `Wallet::check` has refused all unwatchable scripts. The last three findings answer
-            // claims, and the client sends no claims.
+            // These findings need no action. Honest peers cause the first four of these findings
+            // too. `Wallet::check` has refused all unwatchable scripts. The last three findings
+            // answer claims, and the client sends no claims.
             session::Finding::FalsePositive(..)
             | session::Finding::NotInTree { .. }
             | session::Finding::NotDelivered { .. }
@@ -510,7 +510,7 @@ impl BloomFollower {
     }
 
     /// Reports a transaction as a hit of each wallet that it concerns. Returns an event for the
-    /// session if the transaction makes new scripts watched.
+    /// session if the transaction has led to new watched scripts.
     fn relevant(
         &mut self,
         found: &RelevantTransaction,

@@ -23,9 +23,9 @@ const MAX_OFFERS: usize = 100;
 /// Number of peers to which a transaction is announced at first. The other peers can then show
 /// whether the network relays the transaction.
 const FIRST_OFFERS: usize = 3;
-/// Time after which a transaction is announced to every peer: if no peer has requested it, or if
-/// after [`ENOUGH_PROBES`] probes no other peer has it. An estimate: nodes relay a transaction to
-/// most of the network within seconds.
+/// Time after which a transaction is announced to every peer if no peer has requested it. After
+/// [`ENOUGH_PROBES`] probes, the other peers have the same time to show that they have the
+/// transaction. An estimate: nodes relay a transaction to most of the network within seconds.
 const OFFER_ALL_AFTER: Duration = Duration::from_secs(30);
 /// Time until the first probe: a `getdata` to the peers to which the transaction was not announced.
 const PROBE_AFTER: Duration = Duration::from_secs(5);
@@ -35,8 +35,8 @@ const PROBE_EVERY: Duration = Duration::from_secs(130);
 /// Maximum number of probes per transaction, so that probing ends if the transaction is never
 /// relayed.
 const MAX_PROBES: u32 = 10;
-/// Number of probes after which, if no other peer has the transaction, the peers that requested it
-/// have evidently not relayed it.
+/// Number of probes after which the client judges whether the transaction was relayed. If no other
+/// peer has the transaction by then, the peers that requested it have evidently not relayed it.
 const ENOUGH_PROBES: u32 = 2;
 /// Maximum number of times that one peer is sent the same transaction. An honest peer seldom asks
 /// again.
@@ -65,8 +65,8 @@ pub enum BroadcastNews {
         /// The lowest fee rate that the peer accepts.
         fee_rate: FeeRate,
     },
-    /// This peer has the transaction although it was not announced to the peer: the network has
-    /// relayed it.
+    /// This peer has the transaction, although the client did not announce it to this peer: the
+    /// network has relayed it.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::peer"))]
     Seen(String),
     /// This peer rejected the transaction for this reason (BIP61 `reject`, which few nodes still
@@ -98,7 +98,7 @@ struct Offer {
     requested: bool,
     /// `true` if a peer that got no announcement has the transaction.
     seen: bool,
-    /// Time of the last probe; of the broadcast before the first probe.
+    /// Time of the last probe, or of the broadcast if there was no probe yet.
     probed: Duration,
     /// Number of probes so far.
     probes: u32,
@@ -240,7 +240,7 @@ impl Broadcasts {
     /// Returns the announcements and probes that are due. `peers` are the connected peers.
     pub(super) fn next(&mut self, peers: &BTreeSet<PeerId>, now: Duration) -> Vec<Step> {
         // One message per peer: with one message per transaction, there could be more messages than
-        // the queue of a connection holds.
+        // fit into the queue of a connection.
         let mut told: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
         let mut asked: BTreeMap<PeerId, Vec<Inventory>> = BTreeMap::new();
         let mut news = Vec::new();

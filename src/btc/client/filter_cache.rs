@@ -167,7 +167,7 @@ mod tests {
         carry_out(&mut file, cache.keep(at(1), &[7; 5]));
         carry_out(&mut file, cache.keep(at(2), &[7; 5]));
         file.pop();
-        // This is the next run after a crash.
+        // The code below is the next run after a crash.
         let mut cache = FilterCache::new(1 << 20, &[(1, file.len() as u64)]);
         let (_, whole) = decode(&file);
         cache.cut(1, whole as u64);

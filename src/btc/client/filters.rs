@@ -26,7 +26,7 @@ use crate::btc::wallet::{Outcome, WatchedItems};
 /// Maximum total size in bytes of the waiting blocks. Above this size, blocks are scanned out of
 /// order, and heights at which a spend may have been missed are searched again.
 const MAX_HELD: usize = 64 << 20;
-/// Shortest interval between two checks whether all peers were heard, if there are more than
+/// Shortest interval between two checks whether all peers have answered, if there are more than
 /// [`FEW`] heights. The value is an estimate. Each check visits every height, so a check at every
 /// event would be too slow.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -73,10 +73,10 @@ pub(super) struct FilterFollower {
     run: Option<Graded>,
     /// Time at which [`FilterSync`] last returned an action.
     active: Duration,
-    /// Time of the next check whether all peers were heard.
+    /// Time of the next check whether all peers have answered.
     look: Duration,
-    /// The progress, the value of `active` and the last height at the last check that found that
-    /// all peers were heard.
+    /// State at the last check that found answers of all peers: the progress, the value of `active`
+    /// and the last height.
     heard: Option<(u64, Duration, u32)>,
     /// Set while everything is settled: the progress, the last height, and the time since which
     /// both are unchanged.
@@ -434,8 +434,8 @@ impl FilterFollower {
     }
 
     /// Scans a block. Returns the height from which everything must be searched again, if any:
-    /// because the block made new scripts watched, or because it has a new coin that an already
-    /// scanned block may spend.
+    /// because the block has led to new watched scripts, or because it has a new coin that an
+    /// already scanned block may spend.
     fn scan(&mut self, held: &Held, turn: &mut Turn<'_>) -> Option<u32> {
         let BlockToScan { at, block, why, .. } = &held.scan;
         // [`FilterSync`] has checked the block against the header of the chain already.
@@ -545,15 +545,15 @@ impl FilterFollower {
         (settled >= self.sync.first()).then_some(settled)
     }
 
-    /// Lowest height that [`FilterSync`] treats as settled, but the stored state must not: the
-    /// height of a waiting block or of a stored filter to be matched again.
+    /// Lowest height that [`FilterSync`] treats as settled, but that must not be stored as settled:
+    /// the height of a waiting block or of a stored filter to be matched again.
     pub(super) fn again(&self) -> Option<u32> {
         let held = self.held.first_key_value().map(|(height, _)| *height);
         held.into_iter().chain(self.rereads.values().next().copied()).min()
     }
 
-    /// Returns `true` if everything is settled, and every peer that has the whole chain was heard
-    /// or had enough time to answer.
+    /// Returns `true` if everything is settled, and every peer that has the whole chain has
+    /// answered or had enough time to answer.
     pub(super) fn is_caught_up(&mut self, chain: &HeaderChain, now: Duration) -> bool {
         let end = self.end(chain);
         let first = self.sync.first();
@@ -587,14 +587,15 @@ impl FilterFollower {
         self.heard.is_some()
     }
 
-    /// Returns `true` if every peer that has the block at `end` was heard about every height.
+    /// Returns `true` if each height has a claim of every peer that has the block at `end`, or
+    /// stronger evidence.
     fn all_heard(&self, end: u32) -> bool {
         let able = self.peers.values().filter(|height| height.is_some_and(|at| at >= end));
         let able = u32::try_from(able.count()).unwrap_or(u32::MAX);
         (self.sync.first()..=end).all(|height| match self.sync.grade(height) {
             Some(Grade::OnePeer) => able <= 1,
             Some(Grade::Peers(peers)) => peers >= able,
-            // Such a grade is stronger evidence than any number of peers.
+            // A checkpoint, an audit or a scan is stronger evidence than any number of peers.
             Some(_) => true,
             None => false,
         })

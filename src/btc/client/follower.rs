@@ -26,7 +26,8 @@ pub(super) enum Event<'a> {
         /// Keychain indices that are known to be used.
         used: BTreeSet<Label>,
     },
-    /// A peer that offers the needed services has connected. Contains the height that it claims.
+    /// A peer that offers the needed services has connected. Contains the height that the peer
+    /// claims.
     Connected(PeerId, u32),
     Disconnected(PeerId),
     /// The peer has shown that it has this block of the best chain.

@@ -86,7 +86,7 @@ pub enum Reason {
     /// Too many messages in a row began with a header whose parent is unknown.
     #[error("{count} `headers` messages in a row with an unknown parent, the last one {parent}")]
     Unconnected {
-        /// Number of such messages in a row.
+        /// Number of messages in a row that began with a header whose parent is unknown.
         count: u32,
         /// Parent of the first header in the last message.
         parent: BlockHash,
@@ -149,8 +149,8 @@ struct Peer {
     /// Time that the last answer of the peer took.
     took: Duration,
     /// The time at which a header of the peer was found to be too far ahead of the clock. If the
-    /// peer was asked again since then, the time of the last such request. `None` if the last
-    /// header was not ahead.
+    /// peer was asked again after that, the time at which it was last asked again. `None` if the
+    /// last header was not ahead of the clock.
     ahead: Option<Duration>,
 }
 
@@ -305,7 +305,8 @@ impl HeaderSync {
             peer.answered(false, now);
             return self.end_branch(id, now, actions);
         };
-        // Core treats both cases as misbehaviour.
+        // Core treats too many headers, and headers that do not build on each other, as
+        // misbehaviour.
         if headers.len() > MAX_HEADERS {
             return self.disconnect(id, Reason::TooMany(headers.len()), actions);
         }
@@ -372,8 +373,9 @@ impl HeaderSync {
         };
         match cause {
             HeaderError::Orphan { parent } => {
-                // Honest peers also send such headers, if a block is announced while the answer is
-                // in flight. So a few are tolerated, as in Bitcoin Core up to version 27.
+                // Honest peers also send headers whose parent is unknown, if a block is announced
+                // while the answer is in flight. So a few such messages are tolerated, as in
+                // Bitcoin Core up to version 27.
                 peer.unconnected += 1;
                 (peer.wants, peer.full) = (true, false);
                 let count = peer.unconnected;
@@ -476,22 +478,22 @@ impl HeaderSync {
         let overdue = |peer: &Peer| waited(peer).is_some_and(|waited| waited > twice);
         let overdue: Vec<_> =
             self.peers.iter().filter(|(_, peer)| overdue(peer)).map(|(id, _)| *id).collect();
-        // After one timeout, another peer was asked. After two timeouts, the peer counts as
+        // After one timeout, another peer was asked. After two timeouts, the peer is treated as
         // stalled.
         for id in overdue {
             self.disconnect(id, Reason::Stalled(twice), actions);
         }
         let none_done = self.peers.values().all(|peer| !peer.done);
         // Only one peer at a time is asked for bulk headers: the others would send the same
-        // headers. A peer that sent too many messages without effect is not chosen for this.
+        // headers. A peer that sent too many messages without effect is not asked for bulk headers.
         let may_lead = |peer: &Peer| (none_done || peer.full) && peer.fruitless <= MAX_AWAITED;
         let mut is_led = self
             .peers
             .values()
             .any(|peer| may_lead(peer) && waited(peer).is_some_and(|waited| waited <= timeout));
         // Slow peers are asked last. A peer that takes most of the timeout for each message could
-        // otherwise delay the others for hours. Up to a quarter of the timeout, all count as
-        // equally fast.
+        // otherwise delay the others for hours. Peers that take at most a quarter of the timeout
+        // are treated as equally fast.
         let slowness = |peer: &Peer| peer.took.max(timeout / 4);
         let mut open: Vec<_> = self
             .peers
@@ -504,15 +506,15 @@ impl HeaderSync {
             let collects = self.branch.as_ref().is_some_and(|(peer, _)| *peer == id);
             let Some(peer) = self.peers.get_mut(&id) else { continue };
             if may_lead(peer) {
-                // The peer whose branch is being collected must go on, or the collection never
-                // ends.
+                // The peer whose branch is being collected must be asked again, or the collection
+                // never ends.
                 if is_led && !collects {
                     continue;
                 }
                 is_led = true;
             }
             peer.asked = Some(now);
-            // The peer has headers beyond its last one only after a full message.
+            // Only a full message shows that the peer has headers after the last one that it sent.
             let last = peer.last.filter(|_| peer.full);
             actions.push(Action::Ask(id, locator(&self.chain, last)));
         }
@@ -537,7 +539,7 @@ fn locator(chain: &HeaderChain, last: Option<BlockHash>) -> Vec<BlockHash> {
         None => Some(0),
     };
     let place = place.unwrap_or(locator.len());
-    // The locator may contain the hash already. A second copy of the hash would be useless.
+    // The locator may contain the hash already. A second copy of this hash would be useless.
     if locator.get(place) != Some(&last) {
         locator.insert(place, last);
     }

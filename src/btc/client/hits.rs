@@ -24,7 +24,7 @@ struct Entry {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Unconfirmed {
     pub(super) count: usize,
-    /// Total size of their transactions in bytes.
+    /// Total size in bytes of the transactions of these hits.
     pub(super) bytes: usize,
 }
 
@@ -207,9 +207,9 @@ impl Hits {
         self.events
     }
 
-    /// Lowest height from which the scan progress that an earlier run noted at `events` is no
-    /// longer valid, because hits were withdrawn since then or were lost with the file. `None` if
-    /// all of it is valid.
+    /// Lowest height from which stored scan progress is no longer valid. The progress was stored
+    /// when the number of events was `events`. Later events have withdrawn hits at or above this
+    /// height, or the file has lost events. `None` if the whole progress is valid.
     pub(super) fn lost_since(&self, events: u64) -> Option<u32> {
         // The journal has lost events. Later events of this run must not hide this loss, so
         // `events` is compared with the number at the start.

@@ -12,8 +12,8 @@
 //!   7 withdrawal acknowledged  block 32 | txid 32
 //! ```
 //! Numbers are little-endian. The checksum is the first 4 bytes of the double SHA-256 of the bytes
-//! after it. Reading stops at the first incomplete or damaged record, since a crash can leave part
-//! of the last records.
+//! after it. Reading stops at the first incomplete or damaged record, since a crash can leave the
+//! last records incomplete.
 
 use std::borrow::Cow;
 use std::vec::Vec;

@@ -22,7 +22,7 @@ members! {
     wallet: WalletId,
 }
 
-/// Services as the number of their bits.
+/// Services as one number, whose bits are the services.
 pub(in crate::btc) mod services {
     use bitcoin::p2p::ServiceFlags;
 

@@ -175,7 +175,8 @@ impl LightClient {
     /// [`OpenError`] if the stored headers are malformed, if the stored files belong to another
     /// network, or if the height of a checkpoint is invalid.
     pub fn new(config: Config, kept: &Kept) -> Result<Self, OpenError> {
-        // An invalid checkpoint is an error now. Later `Self::filter_config` relies on this check.
+        // An invalid checkpoint must be reported here, because `Self::filter_config` relies on this
+        // check.
         filter_config(&config, 0)?;
         let mut outbox = Outbox::default();
         let mut actions = Vec::new();
@@ -269,7 +270,7 @@ impl LightClient {
     /// with equal grade.
     ///
     /// # Cost
-    /// Linear in the number of heights.
+    /// The cost is linear in the number of heights.
     pub fn grades(&self) -> Vec<Graded> {
         match &self.follower {
             None => Vec::new(),
@@ -294,8 +295,8 @@ impl LightClient {
     }
 
     /// Returns the hits of a wallet: the unconfirmed ones first, then the confirmed ones grouped by
-    /// block, in no order of heights. Withdrawn hits are not included. Returns none for an unknown
-    /// wallet.
+    /// block, in no order of heights. Withdrawn hits are not included. For an unknown wallet,
+    /// returns no hits.
     pub fn hits(&self, wallet: &WalletId) -> impl Iterator<Item = &Hit> {
         self.hits.of(wallet)
     }
@@ -318,8 +319,8 @@ impl LightClient {
         self.steps + self.follower.as_ref().map_or(0, Follower::progress)
     }
 
-    /// Returns the services that the protocol needs. A peer that lacks one of them is used only for
-    /// headers.
+    /// Returns the services that the protocol needs. A peer that lacks one of these services is
+    /// used only for headers.
     pub fn services(&self) -> ServiceFlags {
         services(self.config.protocol)
     }
@@ -417,7 +418,7 @@ impl LightClient {
         core::mem::take(&mut self.actions)
     }
 
-    /// Adds a peer. Reports the services that it lacks.
+    /// Adds a peer, and reports the needed services that the peer lacks.
     fn connected(&mut self, id: PeerId, info: PeerInfo, now: Duration) {
         let needed = self.services();
         if !info.services.has(needed) {
@@ -513,8 +514,8 @@ impl LightClient {
 
     /// Passes an event to the header sync and carries out its actions.
     fn feed_headers(&mut self, event: header_sync::Event<'_>, now: Duration) {
-        // Headers are compared with the caller's clock, since consensus limits their timestamps by
-        // it.
+        // Headers are compared with the caller's clock, since the consensus rules limit how far a
+        // timestamp may be ahead of the clock.
         for action in self.headers.handle(event, self.unix) {
             match action {
                 header_sync::Action::Ask(id, locator_hashes) => {
@@ -747,8 +748,8 @@ impl LightClient {
         if self.follower.is_some() && any {
             self.advance_by_hits(id);
             let from = self.wallets.first(id, self.headers.chain()).unwrap_or(0);
-            // The follower must know the coins of the wallet before it scans a block for it: a
-            // spend is recognised by a known coin.
+            // The follower must know the coins of the wallet before it scans a block for the
+            // wallet: a spend is recognised only if its coin is known.
             let coins = self.coins(id);
             self.follow(follower::Event::Watch(Some(from), coins), now);
             self.caught_up = false;
@@ -767,7 +768,7 @@ impl LightClient {
     }
 
     /// Advances the keychains of a wallet past all indices that its hits use. Returns the lowest
-    /// height with a hit that made new indices watched.
+    /// height of a hit that has led to new watched indices.
     fn advance_by_hits(&mut self, id: &WalletId) -> Option<u32> {
         let mut lowest: Option<u32> = None;
         // Repeat until nothing changes: a newly derived script may occur in a stored hit, and so
@@ -934,8 +935,8 @@ impl LightClient {
         }
     }
 
-    /// Restores the filter sync from the stored state, or creates a new one. Returns `true` with a
-    /// restored sync.
+    /// Restores the filter sync from the stored state, or creates a new one. The returned flag is
+    /// `true` if the sync was restored.
     fn filter_sync(&mut self, saved: Option<&Saved>, first: u32) -> (FilterSync, bool) {
         if let Some(saved) = saved {
             let config = self.filter_config(saved.first);
@@ -955,8 +956,9 @@ impl LightClient {
         filter_config(&self.config, first).expect("checked when the client was made")
     }
 
-    /// Returns the lowest height wanted by the configuration or by a wallet. If neither names a
-    /// height, only new blocks are wanted, and the result is the height of the tip.
+    /// Returns the lowest height wanted by the configuration or by a wallet. If neither the
+    /// configuration nor a wallet names a height, only new blocks are wanted, and the result is the
+    /// height of the tip.
     fn first_wanted(&self) -> u32 {
         let chain = self.headers.chain();
         let own = self.config.first.map(|first| first.height(chain));
@@ -1151,8 +1153,8 @@ impl LightClient {
 }
 
 /// Picks at most two blocks of an `inv`: the first unknown block and the highest known block. These
-/// two blocks contain all information of the `inv` about the chain of the peer. Every further block
-/// would cost a pass over the pending requests, and an `inv` may contain 50,000.
+/// two blocks show everything that the `inv` reveals about the chain of the peer. Every further
+/// block would cost a pass over the pending requests, and an `inv` may contain 50,000 blocks.
 fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
     let hashes = items.iter().filter_map(|item| match item {
         Inventory::Block(hash) | Inventory::WitnessBlock(hash) => Some(*hash),
@@ -1163,7 +1165,8 @@ fn announced(items: &[Inventory], chain: &HeaderChain) -> Vec<BlockHash> {
     unknown.into_iter().chain(known.max_by_key(|hash| chain.height_of(hash))).collect()
 }
 
-/// Returns the services that a peer must offer for this protocol. Headers need no services.
+/// Returns the services that a peer must offer for this protocol. A peer needs none of these
+/// services to send headers.
 fn services(protocol: Protocol) -> ServiceFlags {
     match protocol {
         Protocol::Bip157 => ServiceFlags::NETWORK | ServiceFlags::COMPACT_FILTERS,

@@ -122,7 +122,7 @@ pub struct Config {
     /// [`Finding::NoFilter`].
     pub fpr: f64,
     /// BIP37: maximum number of block requests in flight, from 1 to 2,000; 100 by default. With 0,
-    /// the client requests no block. A number above 2,000 has no further effect.
+    /// the client requests no block. A number above 2,000 has the same effect as 2,000.
     pub in_flight: usize,
 }
 
@@ -404,8 +404,8 @@ pub enum News {
     /// New grade of a range of blocks: the evidence that they contain nothing for the wallets
     /// beyond the reported hits.
     Graded(Graded),
-    /// Filter answers about this range of heights, both ends included, are no longer valid until
-    /// the heights are graded again.
+    /// Filter answers about this range of heights, both ends included, are invalid until the
+    /// heights are graded again.
     Reopened {
         /// First height of the range.
         from: u32,

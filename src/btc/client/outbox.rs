@@ -30,7 +30,8 @@ pub(super) struct Outbox {
     stored: WriteId,
     /// Number of the newest update.
     next: u64,
-    /// Updates not delivered yet, each with the write that must be durable before.
+    /// Updates that are not delivered yet, each with the write that must be durable before the
+    /// delivery.
     waiting: VecDeque<(WriteId, Update)>,
     /// Hits and withdrawals that are not acknowledged.
     open: BTreeMap<UpdateId, Subject>,

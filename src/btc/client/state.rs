@@ -1,8 +1,8 @@
 //! The state file: the progress of a scan. The file contains the state of the filter sync or the
 //! answered blocks, and for each wallet the items that the scan searched for.
 //!
-//! The state is one file, so that no part is older than another. Otherwise, a filter could seem to
-//! have been matched against a script that was derived only later.
+//! The state is one file, so that no part of the state is older than another part. Otherwise, a
+//! filter could seem to have been matched against a script that was derived only later.
 //!
 //! ```text
 //! "CSCS" | version 1 | protocol u8 | network magic 4 | journal events u64 | first u32 | again 5
@@ -98,7 +98,7 @@ pub(super) struct SavedWallet {
     pub(super) digest: [u8; 32],
     /// The first height that the wallet wanted.
     pub(super) first: u32,
-    /// The next index to derive of each keychain of the wallet.
+    /// For each keychain of the wallet, the next index to derive.
     pub(super) next: Vec<u32>,
 }
 

@@ -93,7 +93,8 @@ impl Birthday {
                 high = middle;
             }
         }
-        // A block is later than the median of the eleven blocks before it.
+        // The timestamp of a block is later than the median timestamp of the eleven blocks before
+        // it.
         low.saturating_sub(11)
     }
 }
@@ -519,7 +520,7 @@ impl Wallets {
             self.relabelled.insert(id.clone());
             return true;
         }
-        // If the follower was to drop this script, it must keep the script now.
+        // If this script is queued for removal, the follower must keep the script after all.
         if let Some(script) = &script {
             self.dropped.remove(script);
         }
@@ -569,8 +570,8 @@ impl Wallets {
         core::mem::take(&mut self.relabelled)
     }
 
-    /// Notes that an index of a keychain is used, and watches the indices that must now be watched
-    /// after it. Returns `true` if any script is new to the follower.
+    /// Notes that an index of a keychain is used, and watches the further indices that the gap then
+    /// requires. Returns `true` if any script is new to the follower.
     pub(super) fn advance(&mut self, used: Label) -> bool {
         // An error is ignored: a descriptor that has derived one index can derive all further ones
         // up to the last.
@@ -578,7 +579,7 @@ impl Wallets {
         self.watch_derived(derived)
     }
 
-    /// Returns the next index to derive of each keychain of a wallet.
+    /// Returns, for each keychain of a wallet, the next index to derive.
     pub(super) fn next_indices(&self, id: &WalletId) -> Vec<u32> {
         let next = self.keychains.next_indices();
         let keychains = self.entries.get(id).into_iter().flat_map(Entry::keychains);

@@ -350,8 +350,9 @@ impl HeaderChain {
     /// headers, up to the header with hash `stop`.
     ///
     /// The headers start after the first hash of `locator` that is in the active chain, or after
-    /// the lowest header if none of these hashes is. If `locator` is empty, the answer is the
-    /// header with hash `stop` alone, if it is in the active chain.
+    /// the lowest header if the active chain contains none of these hashes. If `locator` is empty
+    /// and the header with hash `stop` is in the active chain, the answer contains only this
+    /// header.
     ///
     /// Core disconnects peers whose locator has more than 101 hashes; this check is left to the
     /// caller.
@@ -395,7 +396,7 @@ pub struct HeadersError {
     /// The reason why the header was refused.
     #[source]
     pub cause: HeaderError,
-    /// The events of the headers before it, which were added.
+    /// The events of the headers before the refused header, which were added.
     pub events: Vec<ChainEvent>,
 }
 

@@ -97,12 +97,12 @@ impl HeaderChain {
     /// Each header is checked as in [`accept`](Self::accept), except against the clock. Side
     /// headers are kept up to the default limit.
     ///
-    /// The preamble has a checksum. The headers need none: damage changes a header's hash, and the
-    /// changed hash has no valid proof of work. On regtest, half of the changed hashes are still
-    /// valid; then the next header, if there is one, reveals the damage.
+    /// The preamble has a checksum. The headers need no checksum: damage changes a header's hash,
+    /// and the changed hash has no valid proof of work. On regtest, half of the changed hashes are
+    /// still valid; then the next header, if there is one, reveals the damage.
     ///
     /// # Cost
-    /// One hash for each header.
+    /// One hash is computed for each header.
     ///
     /// # Errors
     /// Returns the first fault. If a header is at fault, the bytes before that header are intact,
@@ -115,7 +115,7 @@ impl HeaderChain {
             let headers: Vec<Header> = records.iter().map(header).collect();
             let refused = chain.accept(&headers, Duration::MAX).err();
             // `accept` also accepts headers of side branches and known headers. The file must
-            // contain the active chain alone.
+            // contain only the active chain.
             let taken = headers.iter().zip(chain.headers_from(height + 1));
             let taken = taken.take_while(|(record, header)| record == header).count();
             if taken < headers.len() {

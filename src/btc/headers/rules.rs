@@ -128,13 +128,13 @@ fn required_bits(
     if params.no_pow_retargeting {
         return easiest;
     }
-    // Inside a period the target stays, except under the 20-minute rule of the testnets.
+    // Inside a period the target does not change, except under the 20-minute rule of the testnets.
     if !starts_period(height + 1) {
         let late = u64::from(time) > u64::from(last.0) + 2 * params.pow_target_spacing;
         return if params.allow_min_difficulty_blocks && late { easiest } else { first.1 };
     }
     // BIP94: the last block of a testnet4 period may have the easiest target, and the new target
-    // must not start from that.
+    // must not be computed from the easiest target.
     let base = if is_bip94(network) { first.1 } else { last.1 };
     // Core's timespan can be negative. Core then raises the timespan to the minimum, a quarter of
     // the target timespan. The function called here does the same.
@@ -263,8 +263,8 @@ impl Context {
     }
 }
 
-/// Returns the median of the times. For an even number of times, this is the later of the two in
-/// the middle.
+/// Returns the median of the times. For an even number of times, the median is the later of the two
+/// middle times.
 pub(super) fn median(times: &mut [u32]) -> u32 {
     times.sort_unstable();
     times[times.len() / 2]

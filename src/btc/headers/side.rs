@@ -16,8 +16,9 @@ pub(in crate::btc) struct SideHeader {
     pub(in crate::btc) height: u32,
     /// The total work of the header's branch up to and including the header.
     pub(in crate::btc) work: Work,
-    /// Time and bits of the first block of the header's period. They are stored here because the
-    /// rules for a child need them. Otherwise, a walk back through the period would be needed.
+    /// Time and bits of the first block of the header's period. The time and bits are stored here
+    /// because the rules for a child need them. Otherwise, a walk back through the period would be
+    /// needed.
     pub(super) first: PeriodFirst,
 }
 

@@ -18,8 +18,8 @@ const MAX_HEIGHT: u32 = i32::MAX as u32;
 
 /// A trusted block, with the facts about earlier blocks that the rules for later blocks need.
 ///
-/// Nothing proves that a trusted start is right: a caller trusts the source of a trusted start for
-/// its height and its total work as much as for the block itself.
+/// Nothing proves that a trusted start is right: a caller must trust the source not only for the
+/// block, but also for the block's height and total work.
 ///
 /// A trusted start whose height is a multiple of 2016 needs eleven headers and the total work. At
 /// other heights, it also needs the first header of the period.
@@ -58,7 +58,7 @@ impl TrustedStart {
         if count != needed {
             return Err(TrustedStartError::HeaderCount { height, count, needed });
         }
-        // Below half of the range, the sums of work with later headers cannot overflow.
+        // If the work is below 2^255, the sums of work with later headers cannot overflow.
         if self.work.to_be_bytes()[0] >> 7 != 0 {
             return Err(TrustedStartError::TooMuchWork { work: self.work });
         }

@@ -15,8 +15,8 @@ use super::ServedChain;
 use super::outbox::Outbox;
 use crate::btc::bip37::BloomFilter;
 
-/// Maximum number of new blocks announced by `headers`. If there are more, only the last one is
-/// announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
+/// Maximum number of new blocks announced by `headers`. If there are more new blocks, only the last
+/// one is announced, by `inv` (`net_processing.cpp`, `MAX_BLOCKS_TO_ANNOUNCE`).
 const MAX_HEADERS_ANNOUNCED: usize = 8;
 /// Maximum number of transactions in one `inv`.
 const MAX_INV_ANNOUNCED: usize = 1000;
@@ -41,7 +41,7 @@ pub(super) struct Announcer {
     told: HashSet<Txid>,
     /// The last transactions that came from the peer, which are not announced back to it.
     own: BTreeSet<Txid>,
-    /// The same transactions, oldest first.
+    /// The transactions of [`own`](Self::own), oldest first.
     own_order: VecDeque<Txid>,
 }
 
@@ -71,7 +71,7 @@ impl Announcer {
         self.relay = true;
     }
 
-    /// Notes that the peer was sent headers up to this one.
+    /// Notes that the peer was sent the headers up to this header.
     pub(super) fn sent_header(&mut self, hash: BlockHash) {
         self.best_sent = Some(hash);
     }
@@ -89,7 +89,7 @@ impl Announcer {
     }
 
     /// Queues announcements of everything new since the last call. Returns `true` if the chain or
-    /// the mempool has changed since, even if nothing was queued.
+    /// the mempool has changed since that call, even if nothing was queued.
     pub(super) fn announce(
         &mut self,
         chain: &ServedChain,
@@ -104,7 +104,8 @@ impl Announcer {
         if self.relay {
             self.announce_transactions(chain, filter, outbox);
         } else {
-            // A peer that loads a filter later gets announcements of later transactions only.
+            // If the peer loads a filter later, only transactions that arrive after the filter are
+            // announced to it.
             self.told = chain.mempool().iter().map(|(txid, _)| txid).collect();
         }
         true
@@ -113,7 +114,8 @@ impl Announcer {
     /// Queues the announcement of a new tip, by `headers` if possible, else by `inv`.
     fn announce_tip(&mut self, chain: &ServedChain, outbox: &mut Outbox) {
         let tip = chain.tip();
-        // The version of the chain also changes with the mempool alone. Each tip is announced once.
+        // The version of the chain also changes if only the mempool has changed. Each tip is
+        // announced once.
         if mem::replace(&mut self.tip, tip.hash) == tip.hash {
             return;
         }
@@ -144,7 +146,7 @@ impl Announcer {
         outbox: &mut Outbox,
     ) {
         self.told.clear();
-        // A request for the mempool lists the transactions of the peer itself too.
+        // The answer to `mempool` also lists the transactions that came from the peer itself.
         let own = mem::take(&mut self.own);
         self.announce_transactions(chain, filter, outbox);
         self.own = own;
@@ -164,8 +166,8 @@ impl Announcer {
             if !self.told.insert(txid) {
                 continue;
             }
-            // Match the transactions of the peer itself too, so that the filter grows by their
-            // outputs.
+            // Also match the transactions that came from the peer itself, so that the filter grows
+            // by their outputs.
             let matches = filter.as_mut().is_none_or(|filter| filter.is_relevant_and_update(tx));
             if matches && !self.own.contains(&txid) {
                 items.push(Inventory::Transaction(txid));

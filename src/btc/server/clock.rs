@@ -13,7 +13,8 @@ pub(super) struct Clock {
     connected: Duration,
     /// Time at which the last message was received.
     heard: Duration,
-    /// Time at which the last ping was sent, or the connection was made.
+    /// Time at which the last ping was sent. Before the first ping, the time at which the
+    /// connection was made.
     pinged: Duration,
     /// Nonce of the ping that has no answer yet.
     ping: Option<u64>,

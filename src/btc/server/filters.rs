@@ -1,7 +1,7 @@
 //! Server of compact filters: answers `getcfilters`, `getcfheaders` and `getcfcheckpt` as Bitcoin
 //! Core does.
 //!
-//! [`FilterServer`] takes the chain of headers and a [`FilterStore`]. For each request, the server
+//! [`FilterServer`] reads the chain of headers and a [`FilterStore`]. For each request, the server
 //! returns the messages to send, or the reason to disconnect the peer. The server has no state. A
 //! [`Reply`] returns its filters one by one, as fast as the peer receives them, so 1,000 filters
 //! are never in memory together. The caller finishes one reply before it reads the next request of
@@ -15,15 +15,15 @@
 //!
 //! # Blocks that left the chain
 //! A client may ask for a block that a reorganisation has just removed. As Core does, the server
-//! answers for a block off the active chain under three conditions. The header of the block must be
-//! among the side branches of the chain. The node must have validated the block once, which here
-//! means that the store has the filter of the block. The block must also be less than 30 days
-//! behind the tip, by time and by work: older blocks could identify the node, so they are treated
-//! as unknown. The answer follows the branch that ends in the block.
+//! answers a request for a block off the active chain only under three conditions. The header of
+//! the block must be among the side branches of the chain. The node must have found the block valid
+//! earlier: here, the store must have the filter of the block. The block must also be less than 30
+//! days behind the tip, by time and by work: older blocks could identify the node, so they are
+//! treated as unknown. The answer follows the branch that ends in the block.
 //!
 //! # Missing filters
-//! While the store still catches up, it may lack a filter of the requested range. The request then
-//! gets no answer, and the peer stays connected, as in Core.
+//! While the store still catches up, it may lack a filter of the requested range. A request that
+//! needs a missing filter gets no answer, and the peer stays connected, as in Core.
 //!
 //! Source: BIP157; Bitcoin Core 28.1, `net_processing.cpp` (`PrepareBlockFilterRequest`,
 //! `BlockRequestAllowed`) and `index/blockfilterindex.cpp`.
@@ -84,11 +84,11 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     /// (`getcfilters`, `getcfheaders` or `getcfcheckpt`).
     ///
     /// As in Core, a peer is disconnected for each [`RequestViolation`], and a request is not
-    /// answered if the store lacks a filter. Requests for branches that left the active chain
-    /// recently are answered.
+    /// answered if the store lacks a filter. The server also answers requests for branches that
+    /// recently left the active chain.
     ///
     /// # Cost
-    /// One look-up per block of the range, each with at most two hashes.
+    /// One look-up per block of the range, and at most two hashes per look-up.
     pub fn answer(&self, message: &NetworkMessage) -> Option<FilterResponse> {
         let answer = match message {
             NetworkMessage::GetCFilters(request) => self.filters(request),
@@ -171,7 +171,8 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     fn stale_branch(&self, stop: BlockHash) -> Option<Branch<'a>> {
         let chain = self.chain;
         let side = chain.side_header(&stop)?;
-        // Core requires that the block was valid once. Here, a stored filter shows that.
+        // Core requires that the block was found valid earlier. Here, a stored filter shows that
+        // the block was valid.
         self.store.filter_hash(&stop)?;
         let tip = chain.header_at(chain.tip().height)?;
         let age = i64::from(tip.time) - i64::from(side.header.time);
@@ -192,9 +193,9 @@ impl<'a, S: FilterStore + ?Sized> FilterServer<'a, S> {
     }
 }
 
-/// Returns `true` if the work `tip` exceeds the work `block` by at least the work of 30 days of
-/// mining, with the work `proof` per block. This is Core's `GetBlockProofEquivalentTime`, with
-/// repeated subtraction instead of a division.
+/// Returns `true` if the work `tip` minus the work `block` is at least the work of 30 days of
+/// mining, in which each block adds the work `proof`. This is Core's `GetBlockProofEquivalentTime`,
+/// with repeated subtraction instead of a division.
 fn has_30_days_more_work(tip: Work, block: Work, proof: Work) -> bool {
     if block > tip {
         return false;
@@ -245,7 +246,7 @@ pub enum FilterResponse {
     Send(Reply),
     /// Send nothing: the store has no filter of the block at `height`. The peer is not at fault.
     Silent {
-        /// Height of the first missing filter that was found.
+        /// Height of the first block whose filter was found to be missing.
         height: u32,
     },
     /// Disconnect the peer, for this reason.
@@ -349,7 +350,7 @@ pub enum RequestViolation {
         /// Height of the stop block.
         stop: u32,
     },
-    /// The range is larger than a request of this kind may have.
+    /// The requested range has more blocks than are allowed in a request of this kind.
     #[error("heights {start} to {stop}, the limit is {limit} blocks")]
     TooMany {
         /// First requested height.

@@ -19,20 +19,21 @@ pub const MAX_ACCEPTED_WEIGHT: u64 = 400_000;
 
 /// The transactions of a node that are in no block yet.
 ///
-/// There are two sources. The operator may add any transactions, and always replaces all of them
-/// together. Peers add transactions too; their limits and checks are described at
+/// Transactions come from two sources: the operator and the peers. The operator may add any
+/// transactions, and always replaces all transactions of the operator together. The limits and
+/// checks of transactions of peers are described at
 /// [`ServedChain::add_transaction`](super::ServedChain::add_transaction).
 ///
 /// A transaction is *open* if it may still be mined, which means that it may enter a block of the
-/// active chain. The other transactions are kept too. Such a transaction becomes open again if the
-/// block that contains it, or that conflicts with it, leaves the chain.
+/// active chain. Transactions that are not open are kept too. Such a transaction becomes open again
+/// if the block that contains it, or that conflicts with it, leaves the chain.
 #[derive(Debug, Default)]
 pub struct Mempool {
     /// All transactions, open or not.
     all: BTreeMap<Txid, Entry>,
     wtxids: HashMap<Wtxid, Txid>,
-    /// The open transactions, parents before their children. In this order, a filter that grows by
-    /// the outputs of a parent then matches the child too.
+    /// The open transactions, parents before their children. In this order, a Bloom filter that
+    /// matches a parent can add the parent's outputs first, and then match the child too.
     open: Vec<Txid>,
     /// The txids of `open`, as a set for look-ups.
     is_open: HashSet<Txid>,
@@ -112,8 +113,8 @@ impl Mempool {
     /// spends of the chain. `has_output` returns `true` if the chain has the given output.
     ///
     /// # Errors
-    /// [`TransactionError`] if the transaction is known, too heavy, spends an unknown or spent
-    /// output, or if the mempool is full.
+    /// [`TransactionError`] if the transaction is known, is too heavy, or spends an unknown or
+    /// spent output, or if the mempool is full.
     pub(super) fn accept(
         &mut self,
         tx: Arc<Transaction>,
@@ -158,8 +159,8 @@ impl Mempool {
 
     fn insert(&mut self, txid: Txid, entry: Entry) {
         let wtxid = entry.tx.compute_wtxid();
-        // The limits apply to transactions of peers only: peers could otherwise fill the memory,
-        // but the operator decides on all other transactions.
+        // The limits apply to transactions of peers only: peers could otherwise fill the memory.
+        // The operator decides how many transactions of the operator are added.
         if entry.is_accepted {
             self.accepted.add(&entry.tx);
         }
@@ -265,7 +266,7 @@ pub enum TransactionError {
     /// The transaction is in a block of the active chain already.
     #[error("transaction {0} is in a block already")]
     InBlock(Txid),
-    /// The transaction is heavier than nodes relay.
+    /// The transaction is heavier than the transactions that nodes relay.
     #[error("a transaction of {0} weight units, the limit is {MAX_ACCEPTED_WEIGHT}")]
     TooHeavy(u64),
     /// The transaction spends an output that neither a block nor the mempool contains.

@@ -2,25 +2,25 @@
 //! (BIP37), compact filters (BIP157) and the mempool as Bitcoin Core does. The state machine has no
 //! sockets and no clock.
 //!
-//! A node has one [`ServedChain`] and one [`Peer`] per connection. A [`Peer`] takes [`Event`]s and
-//! returns [`Action`]s.
+//! A node has one [`ServedChain`] and one [`Peer`] per connection. A [`Peer`] handles [`Event`]s
+//! and returns [`Action`]s.
 //!
 //! # How to drive it
 //! 1. Call [`Peer::new`] for each incoming connection. The remote side sends the first message.
 //! 2. Pass in each message of the peer as [`Event::Message`], except `filterload`, which is
 //!    [`Event::FilterLoad`].
-//! 3. Write the message of [`Action::Send`], then pass in [`Event::Sent`]. The event returns the
-//!    next message, as long as there is one. Each event returns **at most one** `Send`, and none
-//!    while a message is being written. The next message is created only after the last one was
-//!    written, so a reply of 1,000 filters or blocks is never in memory as a whole.
+//! 3. Write the message of [`Action::Send`], then pass in [`Event::Sent`]. [`Event::Sent`] returns
+//!    the next message, if there is one. Each event returns **at most one** `Send`, and none while
+//!    a message is being written. The next message is created only after the last one was written,
+//!    so a reply of 1,000 filters or blocks is never in memory as a whole.
 //! 4. Read the next message of the peer only when the peer [is idle](Peer::is_idle). As in Core,
 //!    one request is answered completely before the next one is read, so requests cannot
 //!    accumulate.
 //! 5. Pass in [`Event::Tick`] a few times a second. Pass in [`Event::ChainChanged`] after the chain
-//!    or its mempool has changed. On both events, the machine checks for announcements;
-//!    [`Event::ChainChanged`] avoids the delay until the next tick.
-//! 6. On [`Action::Disconnect`], close the connection. After that, the machine returns no further
-//!    actions.
+//!    or its mempool has changed. On a tick and on a change of the chain, the machine checks for
+//!    announcements; [`Event::ChainChanged`] avoids the delay until the next tick.
+//! 6. On [`Action::Disconnect`], close the connection. After a disconnect, the machine returns no
+//!    further actions.
 //!
 //! ```
 //! use core::time::Duration;
@@ -56,7 +56,7 @@
 //! [`Peer`] returns a received transaction in [`Action::Accept`], and the caller adds the
 //! transaction with [`ServedChain::add_transaction`]. The node then announces the transaction to
 //! all other peers, unless their filters exclude it. Wallets can therefore broadcast through the
-//! node. Offers, requests and the mempool are bounded.
+//! node. The numbers of offers, requests and transactions in the mempool are limited.
 //!
 //! # Not implemented
 //! The node requests no blocks and no addresses from its peers. The node knows no addresses to
@@ -108,8 +108,8 @@ pub struct Config {
     /// `true` to accept transactions from peers.
     pub accept_transactions: bool,
     /// Minimum fee rate that is announced to peers by `feefilter` (BIP133), in satoshis per 1,000
-    /// virtual bytes. The node does not enforce the rate, since it does not know fees. `None`: no
-    /// announcement.
+    /// virtual bytes. The node does not enforce the rate, since it does not know fees. With `None`,
+    /// no rate is announced.
     pub fee_filter: Option<u64>,
 }
 
@@ -143,8 +143,7 @@ pub enum Event {
     /// The peer sent a `filterload` with this payload. A separate event, because Core accepts more
     /// than `bitcoin` decodes: Core masks unknown flags and ignores trailing bytes.
     FilterLoad(Vec<u8>),
-    /// The message of the last [`Action::Send`] was written, and the connection can take the next
-    /// one.
+    /// The message of the last [`Action::Send`] was written, and the next message can be written.
     Sent,
     /// The chain or its mempool has changed: check for announcements.
     ChainChanged,
@@ -162,7 +161,7 @@ pub enum Action {
     /// once.
     Ready,
     /// The peer sent this transaction: pass it to [`ServedChain::add_transaction`]. As in Core, the
-    /// peer is not told if the transaction is refused.
+    /// peer gets no message if the transaction is refused.
     Accept(Transaction),
     /// Close the connection, for this reason.
     Disconnect(Reason),
@@ -217,7 +216,7 @@ pub enum Violation {
     /// The peer sent a message that needs a service which the node does not offer.
     #[error("{0} needs a service that the node does not offer")]
     NotOffered(&'static str),
-    /// A Bloom filter, or data to add to one, exceeds the limits.
+    /// A Bloom filter, or the data of a `filteradd`, exceeds the limits.
     #[error(transparent)]
     BloomFilter(PayloadError),
     /// The peer sent `filteradd` before it loaded a filter.

@@ -11,8 +11,8 @@ use bitcoin::p2p::message_blockdata::Inventory;
 use super::ServedChain;
 use super::outbox::TxName;
 
-/// Maximum number of transactions that a peer has offered and not delivered (`txrequest.h`,
-/// `MAX_PEER_TX_ANNOUNCEMENTS`). Further offers are ignored.
+/// Maximum number of transactions that a peer may have offered but not delivered (`txrequest.h`,
+/// `MAX_PEER_TX_ANNOUNCEMENTS`). Offers above this number are ignored.
 const MAX_OFFERS: usize = 5_000;
 /// Maximum number of transactions requested at a time (`net_processing.cpp`,
 /// `MAX_PEER_TX_REQUEST_IN_FLIGHT`).
@@ -25,18 +25,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) struct Offered {
     /// Offers not requested yet, in order: parents are offered before their children.
     waiting: VecDeque<TxName>,
-    /// The same offers as a set.
+    /// The offers in `waiting`, as a set for look-ups.
     is_waiting: BTreeSet<TxName>,
     /// Pending requests, each with the time at which it was sent.
     in_flight: BTreeMap<TxName, Duration>,
 }
 
 impl Offered {
-    /// Adds the offers of an `inv` that the chain does not have.
+    /// Adds the transactions that an `inv` offers and that the chain does not have.
     pub(super) fn add(&mut self, items: &[Inventory], chain: &ServedChain) {
         for tx in items.iter().filter_map(|item| TxName::of(*item)) {
             if self.waiting.len() + self.in_flight.len() >= MAX_OFFERS {
-                // Core ignores further offers too. An honest wallet offers again later.
+                // Core ignores offers above this number too. An honest wallet offers its
+                // transactions again later.
                 return;
             }
             let is_new = !tx.is_in(chain) && !self.in_flight.contains_key(&tx);
@@ -67,7 +68,7 @@ impl Offered {
     /// Returns the next `getdata`, if one is due.
     ///
     /// Without `witness` (the peer does not offer `NODE_WITNESS`), transactions are requested
-    /// without witnesses, as in Core's `GetFetchFlags`. Wallets answer with witnesses nevertheless.
+    /// without witnesses, as in Core's `GetFetchFlags`. Wallets send the witnesses nevertheless.
     pub(super) fn request(
         &mut self,
         chain: &ServedChain,

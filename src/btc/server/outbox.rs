@@ -17,7 +17,7 @@ use super::filters;
 use crate::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use crate::btc::protocol::MSG_FILTERED_BLOCK;
 
-/// Answers whose messages are not all created yet, in order.
+/// Answers of which some messages are not created yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     replies: VecDeque<Reply>,
@@ -68,8 +68,8 @@ impl Outbox {
         self.continue_at = Some(hash);
     }
 
-    /// Creates the next message. `filter` is the Bloom filter of the peer, which grows by the
-    /// outpoints that it matches.
+    /// Creates the next message. `filter` is the Bloom filter of the peer. The outpoints that match
+    /// are added to the filter.
     pub(super) fn next(
         &mut self,
         chain: &ServedChain,
@@ -143,7 +143,7 @@ impl Outbox {
             Wanted::Unknown => return None,
         };
         // This corresponds to Core's `hashContinue`. The peer has requested the last block that
-        // `getblocks` listed, so an `inv` with the tip tells the peer to ask again.
+        // `getblocks` listed, so an `inv` with the tip makes the peer ask again.
         if let Some(hash) = wanted.block_hash()
             && self.continue_at == Some(hash)
         {
@@ -254,12 +254,13 @@ fn strip(tx: &mut Transaction) {
 }
 
 /// Creates the merkle block for a filter. Also returns the indices of the transactions that must
-/// follow it. The filter grows by the outpoints that it matches.
+/// follow the merkle block. The outpoints that match are added to the filter.
 fn filtered(filter: &mut BloomFilter, block: &Block) -> Option<(NetworkMessage, Vec<usize>)> {
     let elements = BlockElements::from_block(block);
     let matches = filter.match_block(&elements);
     let matched: Vec<u32> = matches.iter().map(|found| found.index).collect();
-    // A linked block has transactions, and no more than a block may have, so this cannot fail.
+    // A linked block has at least one transaction, and no more than a block may have, so the merkle
+    // block can always be created.
     let merkle_block = MerkleBlock::new(&block.header, elements.txids(), &matched).ok()?;
     let message = bitcoin::MerkleBlock::try_from(&merkle_block).ok()?;
     let indices = matched.into_iter().map(|index| index as usize).collect();

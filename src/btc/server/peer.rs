@@ -54,7 +54,7 @@ struct Remote {
 #[derive(Debug)]
 pub struct Peer {
     config: Config,
-    /// The services offered to this peer, fixed when it connects.
+    /// The services offered to this peer, determined when the peer connects.
     services: ServiceFlags,
     /// Nonce of the node's own `version`.
     nonce: u64,
@@ -62,7 +62,7 @@ pub struct Peer {
     remote: Remote,
     /// The current time.
     unix: Duration,
-    /// The time with which timeouts are measured.
+    /// The clock that measures timeouts.
     steady: SteadyClock,
     clock: Clock,
     /// The Bloom filter that the peer has loaded.
@@ -77,9 +77,9 @@ pub struct Peer {
 impl Peer {
     /// Creates the state for a peer that connects at `now`.
     ///
-    /// `now` is the [current time](crate#time). `nonce` must be random. It is the nonce of the
-    /// node's own `version`, and the nonces of pings are the numbers after it. A random nonce
-    /// prevents the peer from answering pings in advance; nothing else depends on the nonce.
+    /// `now` is the [current time](crate#time). `nonce` must be random. The node's own `version`
+    /// contains `nonce`, and pings contain the numbers after `nonce`. A random nonce prevents the
+    /// peer from answering pings in advance; nothing else depends on the nonce.
     pub fn new(config: Config, chain: &ServedChain, nonce: u64, now: Duration) -> Self {
         let mut steady = SteadyClock::default();
         let connected = steady.read(now);
@@ -119,20 +119,20 @@ impl Peer {
         &self.remote.user_agent
     }
 
-    /// Returns the protocol version in the peer's `version`; 0 before `version`.
+    /// Returns the protocol version in the peer's `version`; 0 until the `version` is received.
     pub fn protocol(&self) -> u32 {
         self.remote.protocol
     }
 
-    /// Takes an event and returns the actions to carry out, in order, with at most one
+    /// Handles an event and returns the actions to carry out, in order, with at most one
     /// [`Action::Send`].
     ///
     /// `now` is the [current time](crate#time). `chain` is the node's chain after the event.
     ///
     /// # Cost
-    /// The cost is proportional to the sizes of the message and of the next message of the answer.
-    /// A filtered block must be matched against the filter. After a change of the chain, the whole
-    /// mempool is read.
+    /// The cost is proportional to the sizes of the received message and of the next message to
+    /// send. A filtered block must be matched against the filter. After a change of the chain, the
+    /// whole mempool is read.
     #[must_use]
     pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
@@ -172,8 +172,8 @@ impl Peer {
     ) -> Result<(), Reason> {
         if matches!(event, Event::Message(_) | Event::FilterLoad(_)) {
             self.clock.heard(now);
-            // Each answer is bounded. This check bounds the number of answers if the caller does
-            // not wait until the peer is idle.
+            // Each answer has a limited size. This check bounds the number of answers if the caller
+            // does not wait until the peer is idle.
             if self.is_sending && self.outbox.len() >= MAX_BACKLOG {
                 return Err(Reason::Backlog(self.outbox.len()));
             }
@@ -219,8 +219,8 @@ impl Peer {
             if let Some(request) = self.offered.request(chain, witness, now) {
                 return Some(request);
             }
-            // If the chain or the mempool has changed, the loop looks into the outbox again.
-            // Otherwise, there is nothing left to send.
+            // If the chain or the mempool has changed, the loop checks the outbox again. Otherwise,
+            // there is nothing left to send.
             if !self.announcer.announce(chain, self.filter.as_mut(), &mut self.outbox) {
                 return None;
             }
@@ -256,11 +256,12 @@ impl Peer {
 
     /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
     fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Violation> {
-        // Core disconnects peers with an older protocol version.
+        // Core disconnects peers whose protocol version is below this minimum.
         if version.version < MIN_PEER_PROTO_VERSION {
             return Err(Violation::Protocol(version.version));
         }
-        // Core refuses a longer user agent too. The node stores it for the whole connection.
+        // Core refuses a user agent above this limit too. The node stores the user agent as long as
+        // the connection exists.
         if version.user_agent.len() > MAX_SUBVERSION_LENGTH {
             return Err(Violation::UserAgent(version.user_agent.len()));
         }
@@ -294,7 +295,8 @@ impl Peer {
     /// Queues `feefilter`, if a rate is configured.
     fn send_fee_filter(&mut self) {
         let Some(rate) = self.config.fee_filter else { return };
-        // Core's `MaybeSendFeefilter` sends nothing to peers with an older protocol version.
+        // Core's `MaybeSendFeefilter` sends nothing to peers whose protocol version is below
+        // `FEEFILTER_VERSION`.
         if self.remote.protocol >= FEEFILTER_VERSION {
             let rate = i64::try_from(rate).unwrap_or(i64::MAX);
             self.outbox.push(NetworkMessage::FeeFilter(rate));
@@ -331,7 +333,7 @@ impl Peer {
             NetworkMessage::FilterClear => {
                 self.offered(ServiceFlags::BLOOM, "filterclear")?;
                 self.filter = None;
-                // As in Core, a peer without a filter wants all transactions announced.
+                // As in Core, all transactions are announced to a peer without a filter.
                 self.announcer.relay();
             }
             NetworkMessage::GetCFilters(_)
@@ -357,7 +359,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes a transaction of the peer, requested or not, as Core does. A transaction that is
+    /// Accepts a transaction of the peer, requested or not, as Core does. A transaction that is
     /// already in the mempool is not passed to the caller again.
     fn transaction(&mut self, tx: Transaction, chain: &ServedChain, actions: &mut Vec<Action>) {
         let txid = tx.compute_txid();
@@ -368,7 +370,7 @@ impl Peer {
         }
     }
 
-    /// Loads a Bloom filter. As in Core, the peer then wants transactions announced.
+    /// Loads a Bloom filter. As in Core, transactions are then announced to the peer.
     fn load(&mut self, filter: Result<BloomFilter, PayloadError>) -> Result<(), Violation> {
         self.offered(ServiceFlags::BLOOM, "filterload")?;
         self.filter = Some(filter.map_err(Violation::BloomFilter)?);
@@ -449,12 +451,12 @@ impl Peer {
     }
 }
 
-/// Core disconnects a peer that sends a longer locator.
+/// Core disconnects a peer that sends a locator above this limit.
 fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
     if locator.len() > MAX_LOCATOR_SIZE { Err(Violation::Locator(locator.len())) } else { Ok(()) }
 }
 
-/// Core treats a message with more items as misbehaviour.
+/// Core treats a message with more items than this limit as misbehaviour.
 fn check_items(items: &[Inventory]) -> Result<(), Violation> {
     if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
 }

@@ -46,8 +46,8 @@ pub struct ServedChain {
 struct Held {
     block: Arc<Block>,
     prevouts: Option<Vec<ScriptBuf>>,
-    /// `true` if the block was in the active chain once. Core serves no other block off the active
-    /// chain.
+    /// `true` if the block is in the active chain, or was in it earlier. Off the active chain, Core
+    /// serves only blocks that were in it earlier.
     was_active: bool,
 }
 
@@ -57,7 +57,8 @@ pub struct IncomingBlock {
     /// The block with its transactions.
     pub block: Block,
     /// Scripts of the spent outputs, in the order of the inputs and without the coinbase, if the
-    /// source of the block has them. With `None`, the scripts are looked up in the other blocks.
+    /// source of the block has them. With `None`, the scripts are looked up in the outputs that the
+    /// chain knows.
     pub prevouts: Option<Vec<ScriptBuf>>,
 }
 
@@ -107,8 +108,8 @@ impl ServedChain {
         chain
     }
 
-    /// Adds the outputs of a transaction that is in no added block, if added blocks spend them. The
-    /// filters of these blocks need the scripts.
+    /// Adds the outputs of a transaction that is in no added block. This is needed if added blocks
+    /// spend these outputs, because the filters of such blocks contain the scripts of the outputs.
     pub fn add_outputs(&mut self, tx: &Transaction) {
         let txid = tx.compute_txid();
         for (vout, output) in (0..).zip(&tx.output) {
@@ -123,8 +124,8 @@ impl ServedChain {
     /// changes nothing.
     ///
     /// # Cost
-    /// The cost is proportional to the newly linked blocks. If any block is linked, the cost is
-    /// also proportional to the size of the mempool.
+    /// The cost is proportional to the size of the newly linked blocks. If any block is linked, the
+    /// cost is also proportional to the size of the mempool.
     pub fn add_block(&mut self, block: impl Into<IncomingBlock>, now: Duration) -> Added {
         let mut added = Added::default();
         let mut next = vec![block.into()];
@@ -224,7 +225,7 @@ impl ServedChain {
             self.spent.remove(&outpoint);
         }
         if let Some(filters) = &mut self.filters
-            // If the block has no filter, the filters end below it already.
+            // If the block has no filter, the last filter belongs to an earlier block and is kept.
             && filters.tip() == Some(at.hash)
             && let Err(error) = filters.rollback(&held.block.header.prev_blockhash)
         {
@@ -247,10 +248,11 @@ impl ServedChain {
     ///
     /// The checks cover the inputs (each spends an output of a block or of the mempool that nothing
     /// else spends), the weight, and the limits ([`MAX_ACCEPTED`](super::MAX_ACCEPTED)).
-    /// Signatures, amounts and fees are not checked. No transaction replaces another (BIP125).
+    /// Signatures, amounts and fees are not checked. A new transaction never replaces an older one
+    /// (there is no BIP125).
     ///
     /// # Errors
-    /// [`TransactionError`] with the failed check. After an error, the mempool is unchanged.
+    /// [`TransactionError`] that names the failed check. After an error, the mempool is unchanged.
     pub fn add_transaction(
         &mut self,
         tx: impl Into<Arc<Transaction>>,
@@ -301,7 +303,7 @@ impl ServedChain {
         self.headers.tip()
     }
 
-    /// Returns the compact filters; `None` if the chain was created without.
+    /// Returns the compact filters; `None` if the chain was created without filters.
     pub fn filters(&self) -> Option<&MemoryFilterStore> {
         self.filters.as_ref()
     }

@@ -152,7 +152,8 @@ impl Coins {
         }
     }
 
-    /// Keeps all outputs, but removes each height of creation or spend that is `height` or above.
+    /// Keeps all outputs, but removes their heights of creation and of spend that are not below
+    /// `height`.
     pub(super) fn unconfirm_from(&mut self, height: u32) {
         for output in self.outputs.values_mut() {
             output.created.take_if(|at| *at >= height);

@@ -17,14 +17,14 @@ use crate::btc::names::names;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookAhead {
-    /// Derive after each use, so that the gap always follows the used index. If the initial range
-    /// has more indices than the gap, this larger number of indices follows.
+    /// Derive after each use, until as many indices follow the used index as the gap or the initial
+    /// range contains, whichever is larger.
     ///
     /// For BIP37: a node filters a block by the scripts that it has at the time of the request, so
     /// the next scripts are sent as early as possible.
     Sliding,
-    /// Derive only if fewer indices than the gap follow the used index. Then derive until twice the
-    /// gap follows.
+    /// Derive only if fewer indices than the gap follow the used index. Then derive until twice as
+    /// many indices as the gap follow the used index.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
     /// steps cost less.
@@ -116,8 +116,8 @@ impl Keychain {
 
     /// Derives the indices below `end` that are not derived yet.
     fn derive(&mut self, keychain: u32, end: u32) -> Result<Vec<KeychainScript>, DescriptorError> {
-        // Derived indices are never derived again. `self.next..=end - 1` would be an invalid range
-        // here.
+        // Derived indices are never derived again. If all indices below `end` are derived,
+        // `self.next..=end - 1` would be an invalid range.
         if end <= self.next {
             return Ok(Vec::new());
         }
@@ -132,7 +132,7 @@ impl Keychain {
     }
 }
 
-/// The keychains of a wallet, numbered from 0 in the order of adding.
+/// The keychains of a wallet, numbered from 0 in the order in which they were added.
 ///
 /// # Examples
 /// ```
@@ -197,8 +197,8 @@ impl Keychains {
             return Ok(Vec::new());
         }
         chain.gap = gap;
-        // The scripts of the old gap after the last used index are derived already. Only the
-        // scripts of the indices by which the gap grows are missing.
+        // The old gap after the last used index is derived already. So only `more` further indices
+        // must be derived.
         chain.derive(keychain, chain.next.saturating_add(more).min(NUM_INDICES))
     }
 

@@ -1,13 +1,13 @@
-//! The watched scripts, keys and coins of a wallet, and which parts of a transaction or block
+//! The watched scripts, keys and coins of a wallet, and the parts of transactions and blocks that
 //! concern them.
 //!
 //! [`WatchedItems`] stores scripts, keys and coins and compares them exactly, without a filter.
 //! [`WatchedItems::scan`] handles a whole block, after a compact filter has matched.
-//! [`WatchedItems::relevance`] handles a single transaction from a BIP37 peer. Both functions lead
-//! to a [`RelevantTransaction`].
+//! [`WatchedItems::relevance`] handles a single transaction from a BIP37 peer. A
+//! [`RelevantTransaction`] contains what either function found.
 //!
-//! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors and looks
-//! ahead of the last used index.
+//! With the feature `descriptors`, `Keychains` derives the scripts of ranged descriptors ahead of
+//! the last used index.
 
 mod coins;
 #[cfg(feature = "descriptors")]

@@ -21,7 +21,7 @@ pub struct RelevantTransaction {
     pub transaction: Transaction,
     /// Transaction id.
     pub txid: Txid,
-    /// The block and the position in the block; `None` if unconfirmed.
+    /// The block and the position in the block; `None` if the transaction is unconfirmed.
     pub place: Option<Place>,
     /// The outputs and inputs that concern the wallet.
     pub relevance: Relevance,
@@ -77,8 +77,8 @@ pub struct Spent {
     pub vin: u32,
     /// The output that the input spends.
     pub outpoint: OutPoint,
-    /// Index of the script of the spent output, if it is known. If the spend is not certain, the
-    /// index of the script that the output seems to have.
+    /// Index of the script of the spent output, if it is known. If the spend is not certain, this
+    /// is the index of the script that the output seems to have.
     pub script: Option<usize>,
     /// `true` if the output is known to belong to the wallet. `false` if the input only contains a
     /// key or script of the wallet: anyone who knows the key or script can put it into an input.

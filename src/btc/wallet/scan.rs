@@ -4,7 +4,7 @@
 //! that it spends. The scan therefore keeps the outputs that it finds, with the index of their
 //! script. The spend of such an output is then recognised in the same block or any later one.
 //!
-//! The spend of an unknown output, which was paid before its script was watched, matches the
+//! The spend of an unknown output, which was created before its script was watched, matches the
 //! compact filter, but the block alone does not prove the spend. If the input contains a key or
 //! script that hashes to a watched script, the spend is reported as not certain. If the input
 //! reveals nothing, as with the key path of taproot, the filter match may be a false positive or a
@@ -139,8 +139,8 @@ fn may_spend(scripts: &Scripts, input: &TxIn, witnesses: Witnesses) -> bool {
     }
     // The spend of a native witness program has an empty scriptSig (BIP141).
     let may_be_native = !is_committed || input.script_sig.is_empty();
-    // A script can stay hidden only in an input that has the form of a spend of this kind of
-    // script.
+    // A script can stay hidden only if the input has the form in which this kind of script is
+    // spent.
     scripts.has_unknown(Kind::Bare)
         || scripts.has_unknown(Kind::OtherWitness) && may_be_native
         || scripts.has_unknown(Kind::WitnessV0) && !is_committed

@@ -124,7 +124,7 @@ pub(super) struct Scripts {
 impl Scripts {
     /// Adds a script on behalf of the caller and returns its index.
     ///
-    /// A known script keeps its index. A new label replaces the old one. Once one call has passed
+    /// A known script keeps its index. A new label replaces the old one. After a call with
     /// [`History::Complete`], the history is complete and stays complete.
     pub(super) fn add(
         &mut self,
@@ -139,8 +139,8 @@ impl Scripts {
         index
     }
 
-    /// Adds a key and the scripts that pay to it alone. Returns the indices of these scripts, P2PKH
-    /// first.
+    /// Adds a key and the scripts that pay only to this key. Returns the indices of these scripts,
+    /// P2PKH first.
     pub(super) fn add_key(
         &mut self,
         key: &PublicKey,
@@ -156,7 +156,7 @@ impl Scripts {
         self.keys.insert(key.to_bytes(), WatchedKey { key: *key, key_hash_script });
         let mut indices = Vec::from([key_hash_script]);
         indices.push(self.insert(ScriptBuf::new_p2pk(key), label, history));
-        // Witness programs take compressed keys only (BIP143).
+        // Only compressed keys are allowed in witness programs (BIP143).
         if let Ok(hash) = key.wpubkey_hash() {
             indices.push(self.insert(ScriptBuf::new_p2wpkh(&hash), label, history));
         }

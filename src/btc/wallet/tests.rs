@@ -119,7 +119,7 @@ fn outputs_are_bounded() {
     watch.add_outpoint(coin(1), None);
     let three = tx(&[], &[script(0), script(0), script(0)]);
     assert_eq!(confirm(&mut watch, &three, 1), 2);
-    // An output that is kept already does not count again.
+    // An output that is kept already is not counted again.
     assert_eq!(confirm(&mut watch, &three, 1), 2);
     watch.add_outpoint(coin(2), None);
     assert_eq!(watch.outputs().len(), 3);
@@ -136,7 +136,7 @@ fn outputs_are_bounded() {
     assert_eq!([0, 1, 1_000].map(is_known), [false, true, true]);
 }
 
-/// After a reorganisation, either the outputs are removed or only their heights.
+/// After a reorganisation, either the outputs are removed, or only their heights are removed.
 #[test]
 fn outputs_of_blocks_that_left_the_chain() {
     let mut watch = WatchedItems::new();
@@ -156,7 +156,7 @@ fn outputs_of_blocks_that_left_the_chain() {
     watch.unconfirm_from(6);
     assert_eq!(heights(&watch, low_coin), Some((Some(5), None)));
     assert_eq!(heights(&watch, high_coin), Some((None, None)));
-    // A transaction whose block has left the chain gives a coin without a height.
+    // The coin of a transaction whose block has left the chain has no height.
     let relevance = watch.relevance(&high);
     assert_eq!(watch.learn(high.compute_txid(), &relevance, None), 0);
     assert_eq!(heights(&watch, high_coin), Some((None, None)));

@@ -21,8 +21,8 @@ use crate::btc::bip158::BoundBlock;
     serde(tag = "kind", rename_all = "snake_case")
 )]
 pub enum WatchItem {
-    /// A public key, with the scripts that pay to it alone: P2PKH, P2PK, and P2WPKH if the key is
-    /// compressed.
+    /// A public key, with the scripts that pay only to this key: P2PKH, P2PK, and P2WPKH if the key
+    /// is compressed.
     Key {
         /// The public key.
         key: PublicKey,
@@ -96,7 +96,7 @@ impl WatchedItems {
     /// Adds a script and returns its index, which is the number of different scripts added before
     /// it.
     ///
-    /// A known script keeps its index. A new label replaces the old one. Once one call has passed
+    /// A known script keeps its index. A new label replaces the old one. After a call with
     /// [`History::Complete`], the history is complete and stays complete.
     pub fn add_script(
         &mut self,
@@ -107,8 +107,8 @@ impl WatchedItems {
         self.scripts.add(script, label, history)
     }
 
-    /// Adds a key with the scripts that pay to it alone, and returns their indices: P2PKH, P2PK,
-    /// and P2WPKH if the key is compressed. An input that contains the key is reported as an
+    /// Adds a key with the scripts that pay only to this key, and returns their indices: P2PKH,
+    /// P2PK, and P2WPKH if the key is compressed. An input that contains the key is reported as an
     /// uncertain spend.
     pub fn add_key(
         &mut self,
@@ -170,7 +170,7 @@ impl WatchedItems {
         self.scripts.index_of(script)
     }
 
-    /// Returns the scripts with their indices, in the order of adding.
+    /// Returns the scripts with their indices, in the order in which they were added.
     pub fn scripts(&self) -> impl Iterator<Item = (usize, &WatchedScript)> {
         self.scripts.iter()
     }
@@ -210,8 +210,8 @@ impl WatchedItems {
     ///
     /// # Cost
     /// One look-up per output and input, and the hashes of the keys and scripts that inputs reveal.
-    /// If a taproot script of [`History::Unknown`] is watched, also about one signature check per
-    /// taproot script path.
+    /// If a taproot script of [`History::Unknown`] is watched, the scan also costs about one
+    /// signature check per taproot script path.
     pub fn scan(&mut self, height: u32, block: &BoundBlock<'_>) -> BlockScan {
         scan(&self.scripts, &mut self.coins, height, block)
     }
@@ -265,8 +265,8 @@ impl WatchedItems {
         self.coins.rewind(height);
     }
 
-    /// Removes each height of creation or spend that is `height` or above, after a reorganisation.
-    /// The outputs stay watched.
+    /// Removes all heights of creation and of spend that are not below `height`, after a
+    /// reorganisation. The outputs stay watched.
     ///
     /// For BIP37: an unconfirmed transaction may spend an output whose block left the chain, and a
     /// peer may send it without the transaction that created the output.

@@ -42,7 +42,7 @@ pub(super) enum Existence {
 #[derive(Debug)]
 pub(super) struct Answer<'a> {
     logs: &'a [LocatedLog],
-    /// Sorted by block number, then by index in the answer.
+    /// The logs of the answer, sorted by block number, then by index in the answer.
     placed: Vec<Placed>,
     /// Transaction hashes of blocks, by block number.
     transactions: BTreeMap<u64, Vec<B256>>,
@@ -65,7 +65,8 @@ impl<'a> Answer<'a> {
             let number = places.number_of(log);
             let grounds = number.map_or(Grounds::Answer, |n| Grounds::of_block(n, anchored_to));
             let mut found = |grounds, kind| findings.push(Finding { block: number, grounds, kind });
-            // A log marked as removed is not delivered, so nothing else about it is checked.
+            // A log marked as removed is treated as not delivered, so nothing else about it is
+            // checked.
             if log.removed {
                 found(grounds, FindingKind::Removed { at });
                 continue;
@@ -80,7 +81,7 @@ impl<'a> Answer<'a> {
                 continue;
             }
             // The provider may have resolved a tag to another number. If the query names a number,
-            // the provider has no such choice.
+            // no other number is possible.
             let outside = |number| {
                 if may_ask_for(question.query, number, &log.block_hash) {
                     FindingKind::BeyondTag { at }
@@ -167,8 +168,8 @@ impl<'a> Answer<'a> {
                 }
             }
             let Some(claimed) = log.transaction_hash else { continue };
-            // For a log that is in the block the true index is used: a wrong index is reported as
-            // one finding, and not as a wrong hash in addition.
+            // For a log that is in the block, the true index is used, so that a wrong index is
+            // reported only once and not also as a wrong hash.
             let index = match existence {
                 Existence::No => continue,
                 Existence::InReceipt(index) => index,
@@ -195,7 +196,8 @@ impl<'a> Answer<'a> {
         self.unbound
     }
 
-    /// Removes logs that are equal in block, indices and content, and reports them as duplicates.
+    /// Reports repetitions as duplicates and removes them; a repetition has the same block, indices
+    /// and content as an earlier log.
     ///
     /// If nodes also return logs outside of receipts, the indices of logs may not be unique. No log
     /// is removed in that case.

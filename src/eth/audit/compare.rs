@@ -57,7 +57,7 @@ pub(super) struct Comparison<'c, 'a, 'v> {
     scope: ReceiptsScope,
     verified: &'c VerifiedReceipts<'v>,
     logs: Vec<VerifiedLog<'v>>,
-    /// For each log of the block, the index in the answer of the log that is paired with it.
+    /// For each log of the block, the paired log, as an index into the answer.
     paired: Vec<Option<usize>>,
     /// Proofs of receipts, by transaction index.
     proofs: BTreeMap<u64, Arc<ReceiptProof>>,
@@ -100,8 +100,9 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         let pairs = self.pair(answer, &placed);
         let forged = placed.iter().zip(&pairs).filter(|(_, pair)| pair.is_none());
         let forged = forged.map(|(placed, _)| answer.log(placed.at).transaction_index);
-        // If nodes also return logs outside of receipts, a log without a pair is no forgery, and a
-        // pair may be another log with the same content. In that case, only omissions are reported.
+        // If nodes also return logs outside of receipts, a log without a pair is no forgery, and
+        // the paired log may be a different log with the same content. In that case, only omissions
+        // are reported.
         let accuses = self.scope == ReceiptsScope::EveryLog;
         self.prove(forged.filter(|_| accuses));
         if accuses {
@@ -128,7 +129,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
 
     /// Pairs the logs of the answer with those of the block.
     ///
-    /// Returns for each log of the answer the index in the block of its pair.
+    /// Returns for each log of the answer the paired log, as an index into the block's logs.
     fn pair(&mut self, answer: &Answer<'a>, placed: &[Placed]) -> Vec<Option<usize>> {
         let log_of = |index: usize| answer.log(placed[index].at);
         let mut pairs = vec![None; placed.len()];
@@ -162,7 +163,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             }
             None => true,
         });
-        // Pass 4: equal content alone.
+        // Pass 4: only equal content.
         let mut free = self.free_by(&rest, |own| content(own.log));
         rest.retain(|&index| {
             let own = free.get_mut(&content(&log_of(index).log)).and_then(Vec::pop);
@@ -171,7 +172,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         pairs
     }
 
-    /// Returns the position of the block's log at the log index of an answered log, if both have
+    /// Returns the position of the block's log that has the same log index as `log`, if both have
     /// the same content and the block's log is not yet paired.
     fn free_at(&self, log: &LocatedLog) -> Option<usize> {
         let (own, verified) = self.at(log.log_index)?;
@@ -206,7 +207,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
     /// Reports a log of the answer without a pair: a duplicate or a forgery.
     fn not_there(&self, log: &LocatedLog, at: usize, found: &mut impl FnMut(FindingKind)) {
         // If the block's log at this index has the same content, another log of the answer is
-        // paired with that log, and this log is a repetition.
+        // already paired with it, so `log` is a repetition.
         let own = self.at(log.log_index).map(|(own, verified)| (own, *verified));
         if let Some((own, verified)) = own
             && *verified.log == log.log
@@ -217,8 +218,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
         }
         let in_same = own.filter(|(_, own)| own.transaction_index == log.transaction_index);
         let instead = in_same.map(|(_, own)| own.log.clone());
-        // The filter is the smaller evidence, because the header alone contains it. This evidence
-        // is used only if the filter is sound and has all bits of the block's own logs.
+        // The filter is preferred as evidence, because it needs only the header. The filter is used
+        // only if the filter is sound and has all bits of the block's own logs.
         let proven_by_bloom = self.question.profile.at(self.block.number).bloom.proves_absence()
             && !matches!(self.verified.header_bloom(), BloomAgreement::Missing { .. });
         let bits = BloomView::from(self.block.bloom).informative();
@@ -238,7 +239,7 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             return None;
         }
         let located = self.located(&self.logs[index]);
-        // A provider that follows the other rules is right to leave this log out.
+        // A provider that follows the rules that were not chosen is right to leave this log out.
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }

@@ -37,7 +37,7 @@ use chainsieve_lanes::names;
 pub struct Finding {
     /// Number of the block on the chain, or `None` if the finding belongs to no block of the chain.
     pub block: Option<u64>,
-    /// The data that the finding rests on.
+    /// The data that the finding depends on.
     pub grounds: Grounds,
     /// The kind of difference, with its evidence.
     #[serde(flatten)]
@@ -48,7 +48,7 @@ impl Finding {
     /// Returns `true` if the finding proves that the answer is wrong.
     ///
     /// Proofs are: an omission, a forgery, a wrong field (except a timestamp of zero), a duplicate,
-    /// and a log that the query does not select. A finding that rests on headers above the anchor
+    /// and a log that the query does not select. A finding that depends on headers above the anchor
     /// is never a proof.
     pub fn is_proof(&self) -> bool {
         // Anyone can make headers above the anchor, so even an honest answer can differ from them.
@@ -73,7 +73,7 @@ impl Finding {
             }
     }
 
-    /// Returns the index in the answer of the log that the finding refers to.
+    /// Returns the log that the finding refers to, as an index into the answer.
     ///
     /// Returns `None` if the finding refers to no log of the answer, for example for an omission.
     pub fn at(&self) -> Option<usize> {
@@ -92,7 +92,7 @@ impl Finding {
     }
 }
 
-/// The data that a finding rests on.
+/// The data that a finding depends on.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `anchored`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -270,8 +270,8 @@ pub enum WrongField {
 #[serde(tag = "shown_by", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Forgery {
-    /// The header's filter lacks bits of the log. The header alone is the evidence, if the filter
-    /// is as the profile states.
+    /// The header's filter lacks bits of the log. No other evidence is needed, if the profile's
+    /// statement about the filter is true.
     Bloom,
     /// The block's receipts do not contain the log.
     Receipts {

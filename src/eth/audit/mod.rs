@@ -47,7 +47,8 @@
 //! A log marked `removed` claims that its block has left the chain. `eth_getLogs` never returns
 //! such logs: only subscriptions and `eth_getFilterChanges` return them. A client that reads such a
 //! log deletes it. So the audit reports such a log as a [finding](FindingKind::Removed) and treats
-//! the log as not delivered. If the block is on this chain, the answer lacks the log.
+//! the log as not delivered. If the log's block is on this chain, the log is therefore missing in
+//! the answer.
 
 mod answer;
 mod blocks;
@@ -79,8 +80,8 @@ pub use report::{AuditReport, Counts, Examined, Status, Undecidable, Verdict};
 /// The query to audit, and the data that the caller trusts.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditQuestion<'a> {
-    /// Headers of all queried blocks. The headers may extend below and above the range, and must
-    /// extend to an anchor for the blocks to be decidable.
+    /// Headers of all queried blocks. The headers may extend below and above the range. Blocks can
+    /// be decided only if the headers extend to an anchor.
     pub chain: &'a LinkedHeaders,
     /// Trusted block hashes. All blocks up to the highest trusted block on the chain are authentic.
     pub anchors: &'a [B256],
@@ -89,9 +90,9 @@ pub struct AuditQuestion<'a> {
     /// The query's blocks, as [resolved](LogQuery::resolve) against the provider's head at the time
     /// of the request.
     ///
-    /// If that head is not known exactly, resolve a tag too low rather than too high. A block that
-    /// the provider did not have yet would give false omissions. A log above the resolved block
-    /// gives only a finding that is [no proof](FindingKind::BeyondTag).
+    /// If the provider's head is not known exactly, resolve a tag to a block that is too low rather
+    /// than too high. A block that the provider did not have yet would cause false omissions. A log
+    /// above the resolved block gives only a finding that is [no proof](FindingKind::BeyondTag).
     pub blocks: ResolvedBlocks,
     /// The rules by which a log matches the query.
     pub semantics: Semantics,
@@ -378,8 +379,8 @@ impl<'a> Audit<'a> {
 
     /// Ends an audit that [collects](Self::collecting), and returns the report and the logs.
     ///
-    /// The logs are those of the blocks that were checked by their receipts, in the order of the
-    /// chain. The logs are complete if the report has no undecided block.
+    /// The logs are from the blocks whose receipts were checked, in the order of the chain. The
+    /// logs are complete if the report has no undecided block.
     pub fn finish_collecting(self) -> (AuditReport, Vec<LocatedLog>) {
         let (report, collected, _) = self.end();
         (report, collected)
@@ -493,7 +494,7 @@ impl<'a> Audit<'a> {
         self.examined(block_hash).is_some()
     }
 
-    /// Returns a block that its filter cannot rule out, with its state.
+    /// Returns a block and its state, if the filter of the block cannot rule out a match.
     fn examined(&self, block_hash: B256) -> Option<(ChainBlock<'a>, State)> {
         let number = self.blocks.number_of(block_hash)?;
         Some((self.question.chain.block(number)?, self.blocks.state(number)?))

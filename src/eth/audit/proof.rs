@@ -90,7 +90,7 @@ pub enum EvidenceError {
     #[error("the log does not match the query")]
     NotMatching,
     /// The log matches the query by only one of the rules of geth and alloy. So a provider that
-    /// follows the other rules is right to leave the log out.
+    /// follows the rules of the other client is right to leave the log out.
     #[error("the log matches the query by only one of the rules of geth and alloy")]
     ArityDependent,
     /// The query does not select the log's block.
@@ -102,9 +102,9 @@ pub enum EvidenceError {
     /// more.
     #[error("the answer has {answered} such logs of the transaction, the receipt has {proven}")]
     Answered {
-        /// Number of such logs in the answer.
+        /// Number of equal logs in the answer.
         answered: usize,
-        /// Number of such logs in the receipt.
+        /// Number of equal logs in the receipt.
         proven: usize,
     },
     /// The filter has all bits of the log, so it does not prove a forgery.
@@ -126,13 +126,13 @@ impl OmittedLog {
     /// authentic. If the query gives its blocks by tags, the caller must also know that the block
     /// is one of the requested blocks.
     ///
-    /// The answer is searched for the log under its transaction index. If the answer has the log
-    /// under another transaction index, the omission is verified too, although the real error is
-    /// then the index.
+    /// The search in the answer uses the log's transaction index. If the answer has the log under
+    /// another transaction index, the omission is verified too, although the real error is then the
+    /// index.
     ///
-    /// [`log_index`](LocatedLog::log_index) is not verified, because it counts the logs of other
-    /// receipts too. So if a transaction has several logs with the same address, topics and data,
-    /// the evidence proves only that the answer has fewer of them.
+    /// [`log_index`](LocatedLog::log_index) is not verified, because it depends on the logs of
+    /// other receipts too. So if a transaction has several logs with the same address, topics and
+    /// data, the evidence proves only that the answer has fewer of them.
     ///
     /// # Errors
     /// Returns an [`EvidenceError`] for the first condition that the evidence does not prove.

@@ -195,7 +195,7 @@ pub struct AuditReport {
     pub unbound_transaction_hashes: usize,
     /// The blocks whose filter cannot rule out a match, ascending.
     examined: Vec<Examined>,
-    /// Parts of the range in which filters proved to lack bits, ascending.
+    /// Parts of the range in which filters were found to lack bits, ascending.
     unsound: Vec<RangeInclusive<u64>>,
 }
 
@@ -286,7 +286,7 @@ impl AuditReport {
                         return Some((number, why));
                     }
                     Verdict::CheckedByReceipts => next = number.checked_add(1),
-                    // A run of blocks whose filters rule out a match is skipped in one step,
+                    // Consecutive blocks whose filters rule out a match are skipped in one step,
                     // because a range may have billions of them.
                     Verdict::AbsentByBloom => next = self.after_absent(number),
                 }

@@ -143,8 +143,8 @@ impl Certificate {
     /// # Errors
     /// Returns a [`CertificateJsonError`] that names the invalid member.
     pub fn from_json(text: &str) -> Result<Self, CertificateJsonError> {
-        // Another version may have other members. Checking the version first gives the error about
-        // the version, not one about an unknown member.
+        // Another version may have other members. The version is checked first, so that the error
+        // names the version and not an unknown member.
         serde_json::from_str::<Head>(text).map_err(not_json)?.check()?;
         serde_json::from_str::<Wire>(text).map_err(not_json)?.read()
     }

@@ -132,8 +132,8 @@ impl Certificate {
         })
     }
 
-    /// Embeds headers. They must extend without a gap from the first queried block to the last, or
-    /// further to an anchor.
+    /// Embeds headers. The headers must extend without a gap from the first queried block to the
+    /// last queried block, or further to an anchor.
     #[must_use]
     pub fn with_headers<'h>(
         mut self,
@@ -146,7 +146,7 @@ impl Certificate {
 
     /// Embeds all receipts of a block whose filter cannot rule out a match.
     ///
-    /// Nothing is embedded if a receipt has neither status nor post-state, because the receipt
+    /// Nothing is embedded if a receipt has neither status nor post-state, because such a receipt
     /// cannot be encoded.
     #[must_use]
     pub fn with_receipts(mut self, block_hash: B256, receipts: &BlockReceipts) -> Self {

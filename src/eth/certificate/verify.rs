@@ -44,8 +44,9 @@ pub struct VerifiedCertificate {
     pub report: AuditReport,
     /// The logs that the query selects, which match the certificate's number and digest.
     ///
-    /// The logs are the result that the verifier gave, or else the logs from receipts in the order
-    /// of the chain. `None` if no result was given and receipts are missing.
+    /// If the verifier gave a result, these are the logs of that result. Otherwise, these are the
+    /// logs from receipts, in the order of the chain. `None` if no result was given and receipts
+    /// are missing.
     pub logs: Option<Vec<LocatedLog>>,
 }
 
@@ -95,7 +96,7 @@ pub enum VerifyError {
     ///
     /// The JSON name of the value is one of `chain.first`, `chain.last`, `chain.parentHash`,
     /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
-    /// `counts.examined` also differs if the verifier has another profile.
+    /// `counts.examined` may also differ if the verifier's profile is not the issuer's profile.
     #[error("the certificate's {0} differs from that of the given headers, receipts and logs")]
     NotSo(&'static str),
     /// Embedded receipts are malformed.
@@ -254,7 +255,7 @@ impl Certificate {
         receipts: &mut impl FnMut(u64, B256) -> Option<BlockReceipts>,
     ) -> Result<(), VerifyError> {
         // The audit does not request the receipts of a block without receipts. A certificate may
-        // embed the empty list for such a block all the same.
+        // nevertheless embed the empty list of receipts for such a block.
         let is_empty = |hash: &B256| {
             let none = self.receipts.get(hash).is_some_and(Vec::is_empty);
             none && audit.is_examined(*hash)

@@ -158,7 +158,7 @@ pub struct Archive<R> {
     input: Input<R>,
     /// The current entry, if its data was not yet read.
     unread: Option<Head>,
-    /// Reused for all entries, because its buffers are larger than a header.
+    /// The decoder of all entries, which is reused because its buffers are larger than a header.
     decoder: Option<FrameDecoder<Cursor<Vec<u8>>>>,
 }
 
@@ -251,8 +251,8 @@ impl<R: Read> Archive<R> {
         // Data that cannot be compressed becomes longer, because frames are added.
         let framed = limit.saturating_add(limit / 8).saturating_add(64);
         let bytes = Cursor::new(self.read(head, framed)?);
-        // The decoder is put back only after all its data was read. Otherwise, it would return the
-        // remaining bytes of this entry as bytes of the next entry.
+        // The decoder is put back only after all its data was read. Otherwise, the decoder would
+        // return the remaining bytes of this entry as bytes of the next entry.
         let mut decoder = match self.decoder.take() {
             Some(mut decoder) => {
                 *decoder.get_mut() = bytes;
@@ -326,9 +326,9 @@ impl<R: Read> Entry<'_, R> {
 
 /// Reads the bodies or the receipts of an archive, each with the number of its block.
 ///
-/// The number is the number of the archive's first header, plus the index of the entry among the
-/// entries of its type. The reader does not verify the number: compare the entry with the roots in
-/// the block's header.
+/// The block number is the number of the archive's first header, plus the index of the entry among
+/// the entries of its type. The reader does not verify the number: compare the entry with the roots
+/// in the block's header.
 #[derive(Debug)]
 pub struct BlockEntries<R> {
     archive: Archive<R>,

@@ -8,10 +8,10 @@ use super::format::MAX_HEADER;
 use super::input::Input;
 use crate::eth::header::HeaderView;
 
-/// Maximum number of blocks in an archive, by its format.
+/// Maximum number of blocks in an archive, as the file format defines it.
 const MAX_BLOCKS: usize = 8192;
 
-/// Maximum number of entries of a block in an ere archive, by its format.
+/// Maximum number of entries of a block in an ere archive, as the file format defines it.
 const MAX_COMPONENTS: u64 = 5;
 
 /// Reads the headers of one archive, or of several concatenated archives.

@@ -216,7 +216,7 @@ pub enum FileProblem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexProblem {
-    /// The length of the index is not a multiple of eight bytes, or too small.
+    /// The length of the index is too small, or is not a multiple of eight bytes.
     #[error("invalid length of {length} bytes")]
     Length {
         /// Length of the index in bytes.

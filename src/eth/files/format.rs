@@ -31,8 +31,8 @@ pub enum FileFormat {
     /// Concatenated RLP of headers, or of blocks as `geth export` writes them. The format's name is
     /// `rlp`.
     Rlp,
-    /// JSON objects or strings of hex. They may be in an array, one on each line, or concatenated.
-    /// The replies of a node are accepted too. The format's name is `json`.
+    /// JSON objects or strings of hex. The objects or strings may be in an array, one on each line,
+    /// or concatenated. The replies of a node are accepted too. The format's name is `json`.
     Json,
     /// Hex with or without `0x`, one header on each line. The format's name is `hex`.
     Hex,

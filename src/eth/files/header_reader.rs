@@ -31,7 +31,7 @@ const BATCH_BYTES: usize = 8 << 20;
 ///
 /// A file may be a concatenation of several archives. The index of each archive is checked against
 /// the headers that were read. The accumulator of an archive is not checked, because links by
-/// parent hash prove more.
+/// parent hash prove more than the accumulator.
 ///
 /// # Examples
 /// ```

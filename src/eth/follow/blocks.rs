@@ -133,8 +133,9 @@ impl Blocks {
         self.all.push_back(block);
     }
 
-    /// Marks the first `count` pending blocks as delivered. Keeps `keep` delivered blocks and the
-    /// block before them, which is the ancestor of a branch that replaces all `keep` blocks.
+    /// Marks the first `count` pending blocks as delivered. Keeps the last `keep` delivered blocks,
+    /// and the block before them: a branch that replaces all of the `keep` blocks starts from that
+    /// block.
     pub(super) fn deliver(&mut self, count: usize, keep: usize) {
         for block in self.all.range_mut(self.delivered..).take(count) {
             block.unsure = false;

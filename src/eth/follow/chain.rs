@@ -58,7 +58,7 @@ pub(super) struct Reorg {
 /// Position of the provider's head relative to the followed chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// The head is the last followed block, or the head's number is higher.
+    /// The head is the last followed block, or has a higher number than that block.
     Ahead,
     /// The head is an earlier block of the followed chain, or the head's number is below the kept
     /// blocks: the provider lags.
@@ -158,8 +158,8 @@ impl Chain {
         self.blocks.last().map_or(self.rules.subject.start, |last| last.number.saturating_add(1))
     }
 
-    /// Returns `true` if all requested blocks are delivered, and are linked to the next anchor if
-    /// there is a next anchor.
+    /// Returns `true` if all requested blocks are delivered. If there is a next anchor, the chain
+    /// must also be linked up to that anchor.
     pub(super) fn is_at_end(&self) -> bool {
         let Some(to) = self.rules.to else { return false };
         let delivered = self.blocks.last_delivered().map(|last| last.number);
@@ -239,7 +239,8 @@ impl Chain {
             self.head = Some(head);
             return Seen::Ahead;
         };
-        // A higher head may be on another branch. Linking its headers will show whether it is.
+        // A higher head may be on another branch. Linking the headers will show whether the head is
+        // on another branch.
         if head.number > last.number || head == last {
             self.head = Some(head);
             return Seen::Ahead;
@@ -392,7 +393,7 @@ impl Chain {
         let removed = self.blocks.cut(ancestor.map(|ancestor| ancestor.number));
         if !removed.is_empty() {
             match &mut self.reorg {
-                // The earlier reorganisation is still undelivered: merge the two.
+                // An earlier reorganisation is not delivered yet: merge both reorganisations.
                 Some(reorg) => {
                     reorg.removed.extend(removed);
                     reorg.ancestor = ancestor;

@@ -241,7 +241,7 @@ impl Follower {
     /// Returns a cursor that already records the unacknowledged update as processed; `None` while
     /// the first block is not known yet.
     ///
-    /// This cursor serves callers who store the cursor in the same transaction as their results of
+    /// This function is for callers that store the cursor in the same transaction as the results of
     /// the update. Call this function while you carry out [`Action::Update`], before you send
     /// [`Event::Acknowledged`], because that event may produce the next update.
     ///
@@ -323,7 +323,7 @@ impl Follower {
         }
     }
 
-    /// Closes the open question and returns it, if `is_such` returns `true` for it.
+    /// Closes and returns the open question, if `is_such` returns `true` for this question.
     fn answered(&mut self, is_such: impl Fn(&Question) -> bool) -> Option<Question> {
         match core::mem::replace(&mut self.waiting, Waiting::Nothing) {
             Waiting::Answer(question) if is_such(&question) => Some(question),

@@ -3,7 +3,7 @@
 //!
 //! A [`Follower`] starts at a block, processes the past blocks, and then follows the chain's head.
 //! Each header must be the child of the preceding one. A block whose filter rules out a match is
-//! skipped. For every other block, all receipts are requested, checked against the header's
+//! skipped. For all remaining blocks, all receipts are requested, checked against the header's
 //! receipts root, and searched for logs. The provider is never asked for logs, so a delivered log
 //! is as trustworthy as the chain of headers. That chain is only the provider's claim, except up to
 //! an [anchor](Config::anchors). On some chains, nodes return logs that no receipt contains;
@@ -408,9 +408,9 @@ pub enum FollowNote {
     },
     /// Receipts of a block were wrong, but another method or node returned the right ones.
     OtherMethod {
-        /// Block of the receipts.
+        /// The block whose receipts were wrong.
         at: BlockRef,
-        /// Error of the wrong receipts.
+        /// The error that was found in the wrong receipts.
         error: AnswerError,
         /// Name of the method that returned the right receipts.
         method: String,
@@ -473,7 +473,7 @@ pub enum AnswerError {
     OtherBlock {
         /// Requested hash.
         asked: B256,
-        /// Block of the header.
+        /// Number and hash of the received header.
         found: BlockRef,
     },
     /// Consecutive headers are not linked.
@@ -525,15 +525,15 @@ pub enum Fault {
     OtherThanAnchor {
         /// The anchor that the caller configured.
         anchor: BlockRef,
-        /// Hash of the other block.
+        /// Hash of the block that has the anchor's number.
         found: B256,
-        /// Source of the other block.
+        /// Source of the block that has the anchor's number.
         of: Source,
     },
     /// The provider's branch leaves the chain before an anchor.
     #[error("the provider follows a branch that does not contain the anchor, {0}")]
     BeforeAnchor(BlockRef),
-    /// The provider does not have an anchor.
+    /// The provider does not have the block of an anchor.
     #[error("the provider does not have the anchor, block {0}")]
     NoAnchor(B256),
     /// A filter lacks bits of a log of its block, which is impossible according to the chain's

@@ -24,8 +24,8 @@ pub(super) fn wanted(block: &ChainBlock<'_>) -> Wanted {
     }
 }
 
-/// Returns the matching logs of a block, or refuses the answer if these are not all receipts of the
-/// block.
+/// Returns the matching logs of a block, or refuses the answer if the receipts are not exactly
+/// those of the block.
 pub(super) fn logs(
     rules: &Rules,
     at: BlockRef,

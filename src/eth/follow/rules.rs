@@ -23,7 +23,7 @@ pub(super) struct Rules {
 }
 
 /// The chain, the queries and the first block that a cursor belongs to. A follower refuses a cursor
-/// with another subject.
+/// whose subject differs from its own subject.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Subject {
     pub(super) chain_id: u64,

@@ -9,8 +9,8 @@ use super::{HeaderBuf, JsonHeaderError};
 /// Encodes the fields of a header; the hash of the fields must equal the claimed hash, as in
 /// [`HeaderBuf::from_json`].
 ///
-/// A header with a field that alloy's type lacks is therefore rejected: the hash of the other
-/// fields differs.
+/// A header with a field that alloy's type lacks is therefore rejected: without this field, the
+/// hash differs from the claimed hash.
 ///
 /// # Examples
 /// ```
@@ -210,7 +210,7 @@ mod tests {
         assert!(matches!(HeaderBuf::try_from(other), Err(JsonHeaderError::HashMismatch { .. })));
     }
 
-    /// alloy's own encoding of such a header would move the fields after the missing field to wrong
+    /// If a field is missing, alloy's own encoding would move the fields after it to wrong
     /// positions.
     #[test]
     fn a_hole_is_refused_under_its_own_hash() {

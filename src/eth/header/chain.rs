@@ -50,8 +50,8 @@ pub enum ChainError {
         /// The header's parent hash.
         found: B256,
     },
-    /// The header's number is not above that of the chain's first block, and the header is not on
-    /// the chain.
+    /// The header is not on the chain, and its number is at most the number of the chain's first
+    /// block.
     #[error("block {number} is not on the chain, which begins at block {first}")]
     BeforeFirst {
         /// Number of the header.
@@ -71,8 +71,8 @@ pub enum Linked {
     Extended,
     /// The chain already contained the header.
     Known,
-    /// The header is the child of an earlier block and the new last block. The former blocks above
-    /// its parent were removed.
+    /// The header is the child of an earlier block, and is now the last block. All blocks that
+    /// followed this earlier block were removed.
     Reorganised {
         /// Hashes of the removed blocks, the lowest block first.
         removed: Vec<B256>,
@@ -126,8 +126,7 @@ pub struct LinkedHeaders {
     blooms: Vec<Bloom>,
 }
 
-/// Filter that replaces each filter whose length is not 256 bytes. Neither of the two filters
-/// carries information.
+/// Filter that carries no information, and replaces each filter whose length is not 256 bytes.
 const NO_INFORMATION: Bloom = Bloom::repeat_byte(u8::MAX);
 
 /// Number of headers hashed in one batch: enough to fill all SIMD lanes, and few enough that the
@@ -165,8 +164,8 @@ impl LinkedHeaders {
     /// that the [anchor](Self::anchored_to) is still on the chain.
     ///
     /// # Errors
-    /// Returns a [`ChainError`] if the header is not the child of a block of the chain. In this
-    /// case, the chain stays unchanged.
+    /// Returns a [`ChainError`], and does not change the chain, if the header is not the child of a
+    /// block of the chain.
     pub fn push(&mut self, header: &HeaderView<'_>) -> Result<Linked, ChainError> {
         self.link(header, header.hash())
     }
@@ -287,9 +286,9 @@ impl LinkedHeaders {
 
     /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
-    /// The filters of all other blocks rule out a match. This absence of matches is proven if the
-    /// blocks are [authentic](Self::anchored_to) and the chain's filters are sound. The query's own
-    /// range of blocks is ignored.
+    /// The filters of all other blocks rule out a match. That no other block contains a match is
+    /// proven if the blocks are [authentic](Self::anchored_to) and the chain's filters are sound.
+    /// The query's own range of blocks is ignored.
     ///
     /// # Cost
     /// Makes one [scan](scan::candidates) of all filters before the first block is returned.
@@ -311,8 +310,9 @@ impl LinkedHeaders {
 
     /// Returns the number of the highest block whose hash is one of `anchors`.
     ///
-    /// This block and all blocks below it are authentic if the anchor is trusted. The blocks above
-    /// it are not proven to be authentic. Returns `None` if no anchor is on the chain.
+    /// If the anchors are trusted, the returned block and all blocks below it are authentic. The
+    /// blocks above the returned block are not proven to be authentic. Returns `None` if no anchor
+    /// is on the chain.
     ///
     /// # Cost
     /// Sorts the anchors, and then searches the anchors for the hash of each block, from the last

@@ -69,8 +69,8 @@ impl From<HeaderBuf> for Bytes {
 impl HeaderBuf {
     /// Parses the block or header object of JSON-RPC.
     ///
-    /// The methods `eth_getBlockByNumber`, `eth_getHeaderByHash` and `eth_subscribe` return such an
-    /// object. Fields that are not part of a header are ignored.
+    /// The methods `eth_getBlockByNumber`, `eth_getHeaderByHash` and `eth_subscribe` return a block
+    /// or header object. Fields that are not part of a header are ignored.
     ///
     /// The claimed `hash` must equal the hash of the fields. This check does not authenticate the
     /// header: the hash itself must be trusted for another reason.
@@ -172,8 +172,8 @@ impl Fields {
         ];
         let mut fields = always.to_vec();
         let mut missing = None;
-        // A later field after a missing one would move to the position of the missing field and
-        // change its meaning.
+        // If a field were missing, the next field would move to the position of the missing field
+        // and change its meaning.
         for (name, field) in self.by_fork() {
             match (field, missing) {
                 (Some(field), None) => fields.push(field),

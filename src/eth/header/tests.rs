@@ -359,7 +359,7 @@ fn reorganisations_go_by_hash() {
     assert_eq!(chain.parent_hash(), Some(run[0].parent_hash));
 }
 
-/// The candidates among real headers are the same blocks as alloy's own Bloom filter finds.
+/// Among real headers, the candidates are the same blocks that alloy's own Bloom filter finds.
 #[test]
 fn candidates_are_blocks() {
     let usdc = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
@@ -427,7 +427,7 @@ fn altered(known: &Known, alter: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     rlp
 }
 
-/// Offset in the RLP of the last byte of the block number.
+/// Offset of the block number's last byte in the RLP.
 fn number_offset(known: &Known) -> usize {
     let number = known.number.to_be_bytes();
     let number = &number[number.len() - (run_number_length(known) - 1)..];

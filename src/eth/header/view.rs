@@ -222,14 +222,14 @@ impl<'a> HeaderView<'a> {
 
     /// Returns `mixHash`, which is `prevRandao` since the Merge.
     ///
-    /// Returns `None` on chains with another field in this position.
+    /// Returns `None` on chains that have a different field in place of `mixHash`.
     pub fn mix_hash(&self) -> Option<B256> {
         self.item_hash(0)
     }
 
     /// Returns the proof-of-work nonce, which is eight zero bytes since the Merge.
     ///
-    /// Returns `None` on chains with another field in this position.
+    /// Returns `None` on chains that have a different field in place of `nonce`.
     pub fn nonce(&self) -> Option<[u8; 8]> {
         self.item(1)?.try_into().ok()
     }
@@ -342,7 +342,8 @@ pub enum HeaderLayout {
     Prague,
     /// 23 fields: Amsterdam added `blockAccessListHash` and `slotNumber`.
     Amsterdam,
-    /// Another number of fields: a header of another chain or of a later fork.
+    /// The number of fields fits none of these forks: a header of a later fork, or of a chain other
+    /// than mainnet.
     Unknown,
 }
 
@@ -359,8 +360,8 @@ names! {
 /// prefixes up to the filter are checked. Use this function for headers that were decoded before,
 /// or whose hash is known.
 ///
-/// Returns `None` if the header has another layout. [`HeaderView::decode`] reads headers of every
-/// layout.
+/// Returns `None` if the filter does not start at byte 192 or does not have 256 bytes.
+/// [`HeaderView::decode`] reads headers of every layout.
 ///
 /// # Cost
 /// Compares ten bytes and copies nothing.

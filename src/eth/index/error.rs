@@ -120,7 +120,8 @@ pub enum Damage {
         /// Expected length in bytes; for a tail, the minimum length.
         expected: u64,
     },
-    /// The part contradicts itself or another part; the text states how.
+    /// The values of the part contradict each other or another part of the file; the text describes
+    /// the contradiction.
     #[error("{0}")]
     Contradiction(String),
 }
@@ -236,7 +237,7 @@ pub enum IndexError {
         /// Requested chain label.
         asked: String,
     },
-    /// Only one of the two has a column of block hashes: the index or the requested settings.
+    /// The index has a column of block hashes but the requested settings have none, or the reverse.
     #[error("the index was built {}", if *.index { "with a column of block hashes" } else { "without a column of block hashes" })]
     OtherHashes {
         /// `true` if the index has a column of block hashes.
@@ -250,10 +251,10 @@ pub enum IndexError {
         /// Number of the first block of the headers.
         found: u64,
     },
-    /// The headers belong to another branch or another chain.
+    /// The headers do not belong to the same branch and chain as the index.
     #[error("the parent of block {number} is {found}; the preceding block here is {expected}")]
     Parent {
-        /// Number of the block: the lowest one whose parent is not the preceding block here.
+        /// Number of the lowest block whose parent hash is not the expected hash.
         number: u64,
         /// Hash of the preceding block, in the index or in the headers compared so far.
         expected: B256,

@@ -74,9 +74,9 @@ impl<S: Storage> Index<S> {
     /// fills. Instead, the candidates of each section are distributed over the section's fills, in
     /// proportion to the chance that a filter of each fill passes the query. Each fill gets at most
     /// as many candidates as it has filters. Each candidate is then assigned the mean gas of the
-    /// section's blocks with a similar fill. The result is exact if the range consists of whole
-    /// sections and every block is a candidate. In other cases, the error was at most a factor of
-    /// 1.4 on synthetic chains whose blocks contain 20 to 900 random values.
+    /// section's blocks with a similar fill. The estimate is exact if the range consists of whole
+    /// sections and every block is a candidate. Otherwise the error was at most a factor of 1.4 on
+    /// synthetic chains whose blocks contain 20 to 900 random values.
     ///
     /// [`most_receipts`](Forecast::most_receipts) assumes that the candidates are the blocks that
     /// used the most gas, so this upper bound is never too low.
@@ -244,8 +244,8 @@ fn add_costs(
         let gas = record.gas[class] as f64 / blocks[class].max(1) as f64;
         forecast.add_costs(ones, count, gas * count);
     }
-    // Upper bound of the candidates' gas: in each class, as many blocks as possible used the
-    // class's highest gas, and one more block used the remainder.
+    // Upper bound of the candidates' gas: assume that in each class as many blocks as possible used
+    // the class's highest gas, and that one more block used the rest of the class's gas.
     let mut most: Vec<(u64, u64)> = Vec::new();
     for (&gas, &each) in record.gas.iter().zip(&record.most_gas) {
         if let Some(count) = gas.checked_div(each) {
@@ -269,7 +269,7 @@ fn add_gas(forecast: &mut Forecast, gas: u64) {
 /// to the chance that such a filter passes. Each fill gets at most as many candidates as it has
 /// filters.
 fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, f64)> {
-    // Sums of the weights and of the filters, over this fill and all lower fills.
+    // Sum of the weights, and number of filters, for this fill and all lower fills.
     let (mut weight, mut filters) = (0.0, 0.0);
     let mut bins = Vec::new();
     for (ones, count) in fills.fills() {
@@ -278,8 +278,8 @@ fn spread(fills: &FillHistogram, candidates: u64, chances: &[f64]) -> Vec<(u32, 
         filters += count as f64;
         bins.push((ones, count as f64, chance, weight, filters));
     }
-    // Fuller filters are likelier to pass, so the fullest filters get their candidates first: all
-    // of these filters may be candidates.
+    // Fuller filters are likelier to pass, so candidates are assigned to the fullest filters first,
+    // until all of them are candidates.
     let mut left = candidates as f64;
     let mut spread = Vec::new();
     for (ones, count, chance, weight, filters) in bins.into_iter().rev() {
@@ -312,8 +312,8 @@ mod tests {
                 assert_eq!(ones, expected);
                 assert!(count >= 0.0 && count <= filters as f64, "{ones}: {count}");
             }
-            // The candidates are distributed in proportion while some filters of the fullest fill
-            // are not candidates.
+            // While some filters of the fullest fill are not candidates, the candidates are
+            // distributed in proportion to weight.
             if candidates == 1 {
                 let [full, _, middle, ..] = spread[..] else { panic!("five") };
                 let ratio = middle.1 / full.1;

@@ -53,7 +53,7 @@ impl<'a> OldSegment<'a> {
     ///
     /// # Errors
     /// Returns an error of the storage, or [`IndexError::Damaged`] if the segment is damaged,
-    /// belongs to another index, or has another place in the index.
+    /// belongs to another index, or is not the segment `id`.
     ///
     /// # Cost
     /// Allocates 0.5 MB, and 5 kB for each section.

@@ -1,8 +1,8 @@
 //! Storage of the files of an index: a folder, or a storage that the caller implements.
 //!
 //! The library reads through [`ReadAt`] and [`Storage`], and writes through [`WriteStorage`].
-//! [`Folder`] implements both traits over `std::fs`. To map sealed segments into memory, implement
-//! [`Storage`] with a file type whose [`ReadAt::as_slice`] returns the mapping.
+//! [`Folder`] implements the two storage traits over `std::fs`. To map sealed segments into memory,
+//! implement [`Storage`] with a file type whose [`ReadAt::as_slice`] returns the mapping.
 
 use alloc::borrow::ToOwned as _;
 use alloc::string::String;
@@ -38,7 +38,8 @@ pub trait ReadAt {
         None
     }
 
-    /// Tells the storage that the bytes of `range` are about to be read. The default does nothing.
+    /// Tells the storage that the bytes of `range` are about to be read. The default implementation
+    /// does nothing.
     fn will_need(&self, range: Range<u64>) {
         let _ = range;
     }
@@ -53,7 +54,7 @@ pub enum FileKind {
     /// File that is written once as a whole, and then never changed or truncated. Such a file may
     /// be mapped into memory.
     Sealed,
-    /// File that bytes may be appended to, or that may be replaced by another file of the same
+    /// File to which bytes may be appended, or which may be replaced by another file of the same
     /// name.
     Growing,
 }
@@ -61,7 +62,8 @@ pub enum FileKind {
 /// Folder with the files of an index, open for reading.
 ///
 /// Threads can share an [`Index`](super::Index) or a [`Writer`](super::Writer) if the storage, its
-/// files, appenders and locks are `Send + Sync`. All these types of [`Folder`] are `Send + Sync`.
+/// files, appenders and locks are `Send + Sync`. [`Folder`], its files, appenders and locks are
+/// `Send + Sync`.
 pub trait Storage {
     /// An open file. The file must stay readable after a writer removes or replaces its name.
     type File: ReadAt;
@@ -83,7 +85,7 @@ pub trait Append {
     /// written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes everything written so far durable.
+    /// Makes all bytes durable that were written before this call.
     ///
     /// # Errors
     /// Returns any error of the storage. After an error, it is unknown which bytes are durable.
@@ -135,7 +137,7 @@ pub trait WriteStorage: Storage {
     /// Returns any error of the storage.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes all creations, renamings and removals of files so far durable.
+    /// Makes durable that files were created, renamed and removed before this call.
     ///
     /// # Errors
     /// Returns any error of the storage.

@@ -24,7 +24,7 @@ pub(super) struct Tail<F> {
     rows: Rows,
     /// Number of valid slots at the start of the tail.
     slots: u32,
-    /// Number of these slots that are known to be durable.
+    /// Number of valid slots that are known to be durable.
     durable: u32,
     /// Number of slots up to and including the last one that changes the rows.
     changes: u32,
@@ -112,7 +112,8 @@ impl<F: ReadAt> Tail<F> {
             }
             next = (next + batch).max(self.slots);
         }
-        // According to the header or a later slot, some slots are durable that are not valid.
+        // The header or a later slot records that some slots are durable, but these slots are not
+        // valid.
         if self.durable > self.slots {
             self.check_length(self.durable)?;
             let what = format!("it is missing, but {} slots are durable", self.durable);
@@ -121,11 +122,11 @@ impl<F: ReadAt> Tail<F> {
         Ok(core::mem::replace(&mut self.told, self.changes) != self.changes)
     }
 
-    /// Reads the slots from the first invalid one on again, because slot `later` records that the
-    /// first `durable` slots were durable.
+    /// Reads all slots again, starting at the first invalid slot, because slot `later` records that
+    /// the first `durable` slots were durable.
     ///
-    /// A writer may have been writing these slots when they were read for the first time. A slot
-    /// below `durable` that is still invalid is damage.
+    /// A writer may have been writing the invalid slots when they were read for the first time. A
+    /// slot below `durable` that is still invalid is damage.
     fn read_again(&mut self, later: u32, durable: u32) -> Result<(), IndexError> {
         while self.slots < later {
             let mut bytes = [0; SLOT];
@@ -259,7 +260,8 @@ mod tests {
         Manifest { settings, sections: 0, first: 7, generation: GENERATION }
     }
 
-    /// Returns a tail with two writes of rows. The second write records that the first was durable.
+    /// Returns a tail whose rows were written in two writes. The second write records that the
+    /// first write was durable.
     fn tail(first: u32, second: u32) -> Vec<u8> {
         let header =
             TailHeader { generation: GENERATION, durable: 0, first: 7, parent_hash: B256::ZERO };

@@ -187,7 +187,7 @@ fn a_forecast_is_that_of_the_headers() {
                     assert_eq!(share.to_bits(), expected.to_bits(), "{named}");
                 }
             }
-            // These are estimates, each with its tolerance.
+            // The following numbers are estimates, each with its tolerance.
             let all = expected.candidates() == expected.blocks();
             let is_whole = |block: u64| (block - FIRST).is_multiple_of(SECTION);
             let whole = is_whole(first) && (is_whole(last + 1) || last == end) || first >= sealed;
@@ -248,7 +248,8 @@ fn an_index_that_is_true_passes_in_any_pieces() {
             assert_eq!(verified.blocks, Some(first..=last));
             assert_eq!(verified.sections, whole);
         }
-        // These chains leave a gap, repeat blocks, or belong to another branch.
+        // The verifier rejects chains that leave a gap, repeat blocks, or belong to a different
+        // branch.
         let mut verifier = index.verifier();
         verifier.add(&slice(&headers, FIRST, FIRST + 9)).unwrap();
         let gap = verifier.add(&slice(&headers, FIRST + 11, FIRST + 12));
@@ -345,7 +346,7 @@ fn change_record(bytes: &mut [u8], section: u32, change: impl FnOnce(&mut Sectio
     bytes[at..at + RECORD].copy_from_slice(&record.to_bytes()[..]);
 }
 
-/// A false index with valid checksums is detected only by its content.
+/// The checksums of a false index can be valid; only a check of its content detects it.
 #[test]
 fn an_index_that_is_false_is_found_out() {
     let headers = headers(0);
@@ -368,8 +369,8 @@ fn an_index_that_is_false_is_found_out() {
          bit {row} is set in its filter, not set in the index"
     );
     assert_eq!(error.to_string(), what);
-    // The header of block `number` alone reveals the difference; the header of the preceding block
-    // does not.
+    // A comparison with only the header of block `number` finds the difference; a comparison with
+    // only the preceding header does not.
     let index = built.index();
     let one = |number: u64| index.verify(&slice(&headers, number, number));
     assert_eq!(one(number).map(|_| ()), Err(error));

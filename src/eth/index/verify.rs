@@ -56,7 +56,7 @@ impl<S: Storage> Index<S> {
     /// This check finds accidental damage. An attacker can build a false index that passes this
     /// check; a [`Verifier`] detects such an index.
     ///
-    /// `progress` is called with the number of bytes done and the total number of bytes.
+    /// `progress` is called with the number of bytes already checked and the total number of bytes.
     ///
     /// # Errors
     /// Returns the first damage, or an error of the storage.
@@ -117,7 +117,7 @@ impl<S: Storage> Index<S> {
 /// not given.
 ///
 /// # Cost
-/// Uses 2.6 MB of memory for the headers of a section, and as much for transposing them.
+/// Uses 2.6 MB of memory for the headers of a section, and another 2.6 MB to transpose them.
 pub struct Verifier<'a, S: Storage> {
     index: &'a Index<S>,
     /// The headers of the current sealed section that were given so far.
@@ -230,7 +230,7 @@ impl<S: Storage> Verifier<'_, S> {
         other.map_or(Ok(()), |position| differs(bit_differs(position, bit(&row.bloom, position))))
     }
 
-    /// Compares the headers collected for a section, or for a part of one.
+    /// Compares the headers collected for a section, or for a part of a section, with the index.
     fn section(&mut self) -> Result<(), IndexError> {
         let Some(rows) = self.rows.take().filter(|rows| rows.len() > 0) else { return Ok(()) };
         let (segment, section, before) = self.index.place(rows.first);
@@ -298,8 +298,8 @@ impl<F: ReadAt> Asked<'_, F> {
         Ok(())
     }
 
-    /// Compares the bits of all rows. If the headers of a whole section are given, also compares
-    /// the fills, timestamps and gas of the section's record.
+    /// Compares the bits of all rows with the headers. If the headers of a whole section are given,
+    /// also compares the fills, timestamps and gas of the section's record.
     fn bits(&self, turned: &Section) -> Result<(), IndexError> {
         let Self { segment, section, before, rows } = *self;
         // Mask of the headers that are given: only their bits are compared.
@@ -416,7 +416,7 @@ fn check_segment<F: ReadAt>(
 }
 
 /// Checks that the record of a section agrees with the preceding block and with the section's block
-/// hashes, and that its own values agree.
+/// hashes, and that its own values do not contradict each other.
 fn check_record<F: ReadAt>(
     segment: &Segment<F>,
     section: u32,
@@ -447,8 +447,8 @@ fn check_record<F: ReadAt>(
     }
     for (class, &blocks) in blocks.iter().enumerate() {
         let (gas, most) = (record.gas[class], record.most_gas[class]);
-        // The gas of a class is at least the highest gas of one block, and at most this highest gas
-        // multiplied by the number of blocks.
+        // The total gas of a class is at least the highest gas of one of its blocks, and at most
+        // this highest gas multiplied by the number of its blocks.
         if most > gas || gas > most.saturating_mul(blocks) {
             return wrong(format!(
                 "{blocks} blocks of class {class} used {gas} gas in total and at most {most} each"

@@ -150,7 +150,7 @@ mod tests {
         #[test]
         fn there_and_back(located in located()) {
             let log = Log::from(located.clone());
-            // The JSON that each of the two types writes is read by the other type.
+            // Each of the two types reads the JSON that the other type writes.
             let text = serde_json::to_string(&log).expect("JSON");
             prop_assert_eq!(LocatedLog::from_json(&text), Ok(located.clone()));
             let read: Log = serde_json::from_str(&located.to_json()).expect("a log for alloy");

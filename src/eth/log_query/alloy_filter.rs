@@ -109,8 +109,8 @@ mod tests {
     const TOKEN: Address = address!("0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
     const OTHER: Address = address!("0xdac17f958d2ee523a2206206994597c13d831ec7");
 
-    /// Queries that are built by the methods of one type equal those that are built by the methods
-    /// of the other type.
+    /// A `Filter` that is built with alloy's methods converts to the same query that this library's
+    /// methods build.
     #[test]
     fn built_there_and_here() {
         let [one, two] = [B256::with_last_byte(1), B256::with_last_byte(2)];

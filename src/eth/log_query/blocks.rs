@@ -13,7 +13,7 @@ use alloy_primitives::B256;
 pub enum BlockTag {
     /// The block with this number.
     Number(u64),
-    /// The first block that the node still has: genesis, or a later one on a pruned node.
+    /// The first block that the node still has: genesis, or a later block on a pruned node.
     Earliest,
     /// The newest block of the chain.
     Latest,
@@ -71,9 +71,9 @@ impl From<u64> for BlockTag {
 pub enum BlockSelection {
     /// A range of blocks, both ends included.
     Range {
-        /// First block; `None` is the latest block.
+        /// First block; `None` means the latest block.
         from: Option<BlockTag>,
-        /// Last block; `None` is the latest block.
+        /// Last block; `None` means the latest block.
         to: Option<BlockTag>,
     },
     /// The one block with this hash.
@@ -284,14 +284,14 @@ impl BlockSelection {
     /// Replaces the tags by block numbers.
     ///
     /// If nodes differ, this function follows geth. The function returns an error if a node would
-    /// answer for another range than the requested one. The tag `earliest` resolves to the first
-    /// block that the node still has, as in geth and reth: compare the first block of the result
-    /// with the block that you intended.
+    /// not answer for exactly the requested range. The tag `earliest` resolves to the first block
+    /// that the node still has, as in geth and reth: compare the first block of the result with the
+    /// block that you intended.
     ///
     /// # Errors
-    /// Returns an error if the selection includes the pending block or a tag whose number `heads`
-    /// does not have. Returns an error if the range is reversed, ends after the head, or begins
-    /// before the first block that is not pruned.
+    /// Returns an error if the selection includes the pending block or a tag whose block number is
+    /// missing in `heads`. Returns an error if the range is reversed, ends after the head, or
+    /// begins before the first block that is not pruned.
     pub fn resolve(&self, heads: &Heads) -> Result<ResolvedBlocks, ResolveError> {
         let (from, to) = match *self {
             Self::AtHash(hash) => return Ok(ResolvedBlocks::AtHash(hash)),

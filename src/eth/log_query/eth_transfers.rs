@@ -22,14 +22,14 @@ impl LogQuery {
     /// [`topic2`](Self::topic2), and the data is the amount in wei. To find what an account sends
     /// *or* receives, use two queries, because all positions of one query must match.
     ///
-    /// **Not enough for a balance.** The logs report value that moves to another account, by a
-    /// transaction or inside the EVM. The logs do not report fees, priority fees, validator
-    /// withdrawals or block rewards before the merge. Blocks before the fork have no logs of ether
-    /// transfers. So an empty answer for blocks before the fork is complete and correct, but gives
-    /// no information about transfers.
+    /// **A balance can't be computed from these logs.** The logs report value that moves to another
+    /// account, by a transaction or inside the EVM. The logs do not report fees, priority fees,
+    /// validator withdrawals or block rewards before the merge. Blocks before the fork have no logs
+    /// of ether transfers. So an empty answer for blocks before the fork is complete and correct,
+    /// but gives no information about transfers.
     ///
     /// Source: EIP-7708 as of May 2026, which builds on EIP-8246. Earlier drafts of EIP-7708 also
-    /// had logs of burnt ether; the version of May 2026 has none.
+    /// had logs of burnt ether; the version of May 2026 has no such logs.
     ///
     /// # Examples
     /// ```

@@ -34,7 +34,7 @@ pub enum EventSignatureError {
         /// Offset of the short form in the signature.
         at: usize,
     },
-    /// The signature continues with another text than the expected one.
+    /// The signature does not continue with the expected text.
     #[error("expected {expected} at {at}")]
     Expected {
         /// The expected text.
@@ -49,8 +49,8 @@ pub enum EventSignatureError {
 /// The hash is Keccak-256. The signature must be in canonical form: the name of the event and the
 /// types of all arguments, indexed or not, without argument names and without white space. Write
 /// `uint256` instead of `uint`, a tuple instead of a struct, `address` instead of a contract, and
-/// `uint8` instead of an enum. Nothing is corrected, because the hash of another text is not the
-/// topic of any event.
+/// `uint8` instead of an enum. The function does not correct the text, because the hash of a text
+/// in any other form is not the topic of an event.
 ///
 /// # Errors
 /// Returns an error if the text is not a canonical signature.

@@ -31,12 +31,12 @@ pub enum QueryJsonError {
     /// The value is not an object.
     #[error("a query is an object, not {0}")]
     NotAnObject(&'static str),
-    /// The object has an unknown field. Returned only under [`Semantics::Alloy`], because geth
-    /// ignores unknown fields.
+    /// The object has an unknown field. This error is returned only under [`Semantics::Alloy`],
+    /// because geth ignores unknown fields.
     #[error("field {0:?} is none of blockHash, fromBlock, toBlock, address, topics")]
     UnknownField(String),
-    /// A field differs from a known field by case alone. geth would accept it as the known field,
-    /// other nodes would not.
+    /// A field differs from a known field only in upper or lower case. geth would accept it as the
+    /// known field, but other nodes would not.
     #[error("field {found:?} must be written {field:?}")]
     FieldCase {
         /// The field as found.
@@ -72,8 +72,8 @@ fn wrong(place: JsonPath) -> impl Fn(ValueProblem) -> QueryJsonError {
 }
 
 impl LogQuery {
-    /// Parses the object that `eth_getLogs` takes, by the rules of geth or alloy (see the
-    /// [module](crate::eth::log_query)).
+    /// Parses the object that `eth_getLogs` accepts as its argument, by the rules of geth or alloy
+    /// (see the [module](crate::eth::log_query)).
     ///
     /// Memory use is at most about 50 times the length of the text, even for hostile input.
     ///

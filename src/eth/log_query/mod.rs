@@ -8,7 +8,8 @@
 //! # Where nodes differ
 //! [`Semantics`] chooses between the rules of geth and those of alloy, which reth and anvil are
 //! built on. The development nodes in the other columns are listed for comparison only, and this
-//! library never follows their rules: a test that passes on them may fail on a mainnet node.
+//! library never follows their rules: a test that passes on a development node may fail on a
+//! mainnet node.
 //!
 //! In the table, `A` is a topic, and – means that the node was not asked or did not answer. For the
 //! rows about prefixes and about lists of numbers, the development nodes were tested with topics.
@@ -49,8 +50,8 @@
 //! therefore valid. An absent `fromBlock` or `toBlock` is the latest block, and `earliest` is the
 //! first block that is not pruned.
 //!
-//! In practice, the first row matters most: viem and ox send `[Transfer, from, null]`, ethers drops
-//! the null, and geth answers the two queries differently.
+//! In practice, the first row of the table matters most: viem and ox send `[Transfer, from, null]`,
+//! ethers drops the null, and geth answers the two queries differently.
 //!
 //! geth also rejects a query with more than 1000 addresses, or more than 1000 topics at one
 //! position. The parser here does not check these limits: use [`QueryLimits`], which ignore

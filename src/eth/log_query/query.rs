@@ -196,7 +196,7 @@ impl LogQuery {
         &self.addresses
     }
 
-    /// Returns the topic set of each position, positions at the end that are "any" included.
+    /// Returns the topic set of each position, including positions at the end that are "any".
     ///
     /// Under geth's rules a log needs at least as many topics as there are positions.
     pub fn topics(&self) -> &[TopicSet] {
@@ -264,9 +264,9 @@ impl LogQuery {
 
     /// Converts the query to bit positions, to test it against the filters of blocks.
     ///
-    /// Each value is hashed once, and all values are hashed in one batch. The compiled query never
-    /// answers "no" for a block with a log that [`matches`](Self::matches) accepts under either
-    /// [`Semantics`].
+    /// Each value is hashed once, and all values are hashed in one batch. If a block contains a log
+    /// that matches ([`matches`](Self::matches)) under either of the [`Semantics`], the compiled
+    /// query never answers "no" for this block.
     pub fn compile(&self) -> CompiledQuery {
         let addresses = self.addresses.iter().map(|address| address.as_slice());
         let topics = self.topics.iter().flat_map(TopicSet::values).map(B256::as_slice);

@@ -19,8 +19,8 @@ impl ToTopic for B256 {
     }
 }
 
-/// The topic is twelve zero bytes, then the address. The hash of an unpadded address would set
-/// other bits in a filter.
+/// The topic is twelve zero bytes, then the address. The hash of the address without padding would
+/// set the wrong bits in a filter.
 impl ToTopic for Address {
     fn to_topic(&self) -> B256 {
         self.into_word()

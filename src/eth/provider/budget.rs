@@ -9,9 +9,9 @@ use crate::steady_clock::SteadyClock;
 /// Credits per second, and the cost of calls in credits. At most one second's worth of unused
 /// credits is saved up.
 ///
-/// A call costs one credit unless its method has [another cost](Self::cost). So
-/// `Budget::per_second(25.0)` allows 25 calls a second. If the costs are those of a provider's
-/// price list, the credits are the provider's credits.
+/// A call costs one credit unless a [cost](Self::cost) is set for its method. So
+/// `Budget::per_second(25.0)` allows 25 calls a second. To count the credits of a provider, set the
+/// costs from the provider's price list.
 ///
 /// `serde` writes an object with `per_second`, `default_cost` and `costs`. `costs` is an object
 /// with the cost of each method. `default_cost` and `costs` may be missing.
@@ -67,7 +67,8 @@ impl Budget {
         self
     }
 
-    /// Sets the cost of a call to any other method, in credits; the default is 1.
+    /// Sets the cost, in credits, of a call to a method without a [cost](Self::cost) of its own;
+    /// the default is 1.
     #[must_use]
     pub fn default_cost(mut self, credits: u32) -> Self {
         self.default_cost = credits;
@@ -95,7 +96,7 @@ impl Spending {
         Self { budget, paid_at: Duration::ZERO, clock: SteadyClock::default() }
     }
 
-    /// Spends the cost of calls; returns the time to wait before sending them.
+    /// Spends the cost of calls; returns the time to wait before sending the calls.
     ///
     /// `now` is the [current time](crate#time). Calls that cost more than one second's
     /// worth of credits wait until the excess is earned.
@@ -121,9 +122,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// If calls are sent exactly when allowed, the cost in any period is at most the credits
-        /// earned in it, plus the larger of two amounts: one second's worth of credits, and the
-        /// cost of the period's first calls.
+        /// Calls are sent exactly when allowed. In any period, their cost is then at most the sum
+        /// of the credits that are earned in the period and the larger of two amounts: one second's
+        /// worth of credits, and the cost of the period's first calls.
         #[test]
         fn no_period_costs_more_than_it_may(
             rate in 1_u32..500,

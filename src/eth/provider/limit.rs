@@ -12,8 +12,8 @@ use core::time::Duration;
 /// A limit of a provider, recognised from its error. All numbers are the provider's claims.
 ///
 /// `serde` writes an object with the name of the `limit`, for example `"response_bytes"`. `max` is
-/// the number of blocks, results or calls, and `retry_after` is the wait in seconds. Each of them
-/// is null if it is unknown.
+/// the number of blocks, results or calls, and `retry_after` is the wait in seconds. Each of the
+/// two numbers is null if it is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "LimitWire", into = "LimitWire")]
 #[non_exhaustive]
@@ -121,8 +121,8 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Maximum number of characters that are examined in a message, and likewise in its data: a hostile
-/// provider may send texts of any length.
+/// Maximum number of characters that are examined in each of the two texts of an error, message and
+/// data: a hostile provider may send texts of any length.
 const MOST_WORDS: usize = 4096;
 
 impl Limit {
@@ -196,7 +196,8 @@ fn learn(code: i64, message: &str, data: &str) -> Option<Limit> {
     ]) {
         return Some(Limit::ResponseBytes);
     }
-    // Two words are needed, one for blocks and one for a limit: other errors mention a range too.
+    // Two words are needed, one for blocks and one for a limit: errors with a different cause
+    // mention a range, too.
     if has(&["range", "blocks", "block distance"])
         && has(&[
             "exceed",

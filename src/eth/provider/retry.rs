@@ -2,8 +2,9 @@
 
 use core::time::Duration;
 
-/// First wait; each later wait is twice as long, up to `LONGEST_WAIT`. The value is an estimate: a
-/// short failure costs little time, and a longer failure causes few requests.
+/// First wait; each wait after it is twice as long as the preceding one, up to `LONGEST_WAIT`. The
+/// value is an estimate: a short failure costs little time, and a longer failure causes few
+/// requests.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// Longest wait if the provider asks for none. The value is an estimate: it limits how late a
 /// request notices that the provider answers again.

@@ -19,10 +19,10 @@ const LARGEST: u64 = 100_000;
 /// answer to 10,000 logs.
 const MANY: usize = 5_000;
 
-/// The window size that a provider accepts, as far as known from its answers.
+/// The window size that a provider accepts, as estimated from its answers.
 ///
-/// `serde` writes an object with the numbers `size` and `cap`, so that what was learnt about a
-/// provider can be kept.
+/// `serde` writes an object with the numbers `size` and `cap`, so that a caller can store the size
+/// for later queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(from = "WindowWire")]
 pub struct WindowSize {
@@ -189,8 +189,8 @@ impl Windows {
                 self.once = Some(blocks);
                 self.size.size = self.size.size.min(blocks.saturating_mul(2)).max(1);
             }
-            // Without a usable number, halve the window, and never let it grow beyond that size
-            // again.
+            // Without a usable number, halve the window, and never let a window exceed the halved
+            // size again.
             Limit::Blocks(_) => {
                 self.size.cap = blocks / 2;
                 self.size.size = blocks / 2;

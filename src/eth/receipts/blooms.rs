@@ -79,8 +79,8 @@ fn values_of_log(log: &Log) -> usize {
 ///
 /// Each value is mapped to a slot, and a slot stores the index of its latest value. If different
 /// values alternate in one slot, each is treated as new and hashed again, but different values are
-/// never confused. So an attacker who chooses colliding values cannot make this slower than hashing
-/// every value.
+/// never confused. So an attacker can choose values that share slots, but at worst every value is
+/// hashed.
 struct Distinct<'a> {
     values: Vec<&'a [u8]>,
     /// Index in `values` plus one, or 0 for an empty slot.

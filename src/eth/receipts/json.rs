@@ -129,8 +129,9 @@ impl FromObject for JsonReceipt {
         let receipt_type = receipt_type.map_or(0, |Quantity(number)| number);
         let receipt_type = u8::try_from(receipt_type)
             .map_err(|_| A::Error::custom(format!("type: {receipt_type:#x} is above 0xff")))?;
-        // Typed transactions are younger than statuses, so a typed receipt has a status. A legacy
-        // receipt with `root` may be from before Byzantium, with a status that its source made up.
+        // Receipts had statuses before typed transactions existed, so a typed receipt has a status.
+        // A legacy receipt with `root` may be from before Byzantium, with a status that its source
+        // made up.
         let root = root.filter(|_| receipt_type == 0 || status.is_none());
         let outcome = match (root, status) {
             (Some(PostState(Some(root))), _) => Outcome::PostState(root),

@@ -10,8 +10,8 @@
 //! logs with their position in the chain. A [`ReceiptProof`] lets others verify a single receipt.
 //!
 //! Supported receipt types: legacy, 1 (EIP-2930), 2 (EIP-1559), 3 (EIP-4844) and 4 (EIP-7702),
-//! which all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). Any other
-//! type is an error that names the type.
+//! which all have the same fields. Feature `op` adds deposits of the OP stack (0x7e). A receipt of
+//! any other type causes an error that names the type.
 //!
 //! Sources: Yellow Paper 4.3.1; EIP-658 (status instead of post-state), EIP-2718 (types),
 //! EIP-7642 (`eth/69`).
@@ -140,11 +140,11 @@ impl BlockReceipts {
 
     /// Declares that the block is from Byzantium (EIP-658, mainnet block 4,370,000) or later.
     ///
-    /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some nodes
-    /// send a status instead. Receipts with a status instead of a post-state give another root,
-    /// although their source is honest. If this can be the reason for another root,
-    /// [`verify`](Self::verify) returns [`VerifyError::PostStatesMayBeMissing`]. The caller
-    /// excludes this reason by calling this function.
+    /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some honest
+    /// nodes send a status instead, and then the computed root differs from the header's root. If
+    /// this can be the reason for a wrong root, [`verify`](Self::verify) returns
+    /// [`VerifyError::PostStatesMayBeMissing`]. A caller of this function declares that statuses
+    /// are not the reason.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
         Self { after_byzantium: true, ..self }

@@ -30,7 +30,7 @@ impl BlockReceipts {
             // The root covers a legacy receipt with its list header, but a typed receipt without
             // its string header.
             let start = if header.list { start } else { end - payload.len() };
-            // A legacy receipt wrapped in a string is no valid form of this list.
+            // In this list, a legacy receipt must not be wrapped in a string.
             let is_legacy = |code: &u8| *code >= EMPTY_LIST_CODE;
             if !header.list && payload.first().is_none_or(is_legacy) {
                 return Err(fault(alloy_rlp::Error::UnexpectedString));

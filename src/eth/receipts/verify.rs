@@ -283,8 +283,9 @@ impl BlockReceipts {
 
     fn mismatch(&self, after_byzantium: bool, computed: B256, expected: B256) -> VerifyError {
         let is_status = |receipt: &super::Receipt| matches!(receipt.outcome, Outcome::Status(_));
-        // Typed receipts are younger than Byzantium. So a block of legacy receipts alone may be
-        // from before Byzantium, and its source may have sent statuses in place of post-states.
+        // Typed receipts did not exist before Byzantium. So a block that has only legacy receipts
+        // may be from before Byzantium, and its source may have sent statuses in place of
+        // post-states.
         let before_byzantium = !after_byzantium
             && self.iter().all(|receipt| receipt.receipt_type == 0)
             && self.iter().any(is_status);
@@ -315,7 +316,7 @@ impl VerifiedBlock<'_> {
     /// Returns all logs of the block, in order.
     ///
     /// The position of each log is verified, except `transaction_hash`. Receipts do not contain the
-    /// transaction hash: it is the claim of the receipts' source, or `None`.
+    /// transaction hash, so `transaction_hash` is a claim of the receipts' source, or `None`.
     pub fn logs(&self) -> impl Iterator<Item = LocatedLog> {
         self.logs_matching(|_| true)
     }

@@ -14,7 +14,7 @@ use crate::eth::log_query::CompiledQuery;
 ///
 /// # Cost
 /// A query takes 40 bytes if it has one address, and 52 bytes if it has one address and one topic.
-/// While the lists grow, a query takes up to twice as much.
+/// While the lists grow, a query takes up to twice as much memory.
 ///
 /// # Examples
 /// ```

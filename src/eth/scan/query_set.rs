@@ -32,8 +32,8 @@ impl QueryId {
 /// Chunks of filters may be scanned in any order and size. A query may be inserted after blocks
 /// were scanned, for example because a log in one of them reveals a new contract of a factory. A
 /// query that is inserted late has no answers yet for blocks that were scanned before.
-/// [`pending`](Self::pending) returns these blocks. If the pending blocks are scanned again, only
-/// the queries that lack answers for these blocks are answered.
+/// [`pending`](Self::pending) returns the blocks without an answer. If the pending blocks are
+/// scanned again, only the queries that lack answers for these blocks are answered.
 ///
 /// Over all calls of [`scan`](Self::scan), a query is answered at most once for each block. Once no
 /// blocks are pending, every query is answered for every scanned block from its first block on.
@@ -248,7 +248,7 @@ impl QuerySet {
     }
 
     /// Forgets that blocks from `block` on were scanned, because a reorganisation replaced them.
-    /// When the new blocks are scanned, every query is answered for them again.
+    /// When the new blocks are scanned, every query is answered for these blocks again.
     pub fn rewind(&mut self, block: u64) {
         let gone = block..u64::MAX;
         self.scanned.remove(&gone);
@@ -327,7 +327,7 @@ impl Hits {
         self.blocks.iter().copied().zip(ids)
     }
 
-    /// Adds a hit in the last block or in a later block.
+    /// Adds a hit, in the block of the preceding hit or in a block after it.
     fn push(&mut self, block: u64, id: QueryId) {
         if self.blocks.last() == Some(&block) {
             self.ends.pop();

@@ -1,8 +1,9 @@
 //! Engine for few values: tests one filter after the other.
 //!
-//! The bits that every match needs are grouped by the 64-byte cache line that contains them. The
-//! line that rejects most filters is tested first for 512 filters, then the next line of the
-//! remaining filters. No branch depends on a bit, and no read waits for another read.
+//! The bits that every match needs are grouped by the 64-byte cache line that contains them. For
+//! 512 filters, the line that rejects most filters is tested first, and then the next line is
+//! tested for the filters that remain. No branch depends on a bit, and no read waits for another
+//! read.
 
 use alloc::vec::Vec;
 use core::hint::black_box;
@@ -12,8 +13,8 @@ use chainsieve_lanes::simd::{Kernel, Lanes, prefetch};
 
 use crate::eth::bloom::{BitPositions, byte_and_mask};
 
-/// Number of filters that are tested together: each test is run on all that remain before the next
-/// test.
+/// Number of filters that are tested together: each test is run on all remaining filters before the
+/// next test starts.
 pub(super) const BLOCK: usize = 512;
 
 /// Bit indices of 16 values, counted from the lowest bit of the first byte.
@@ -190,8 +191,8 @@ fn keep_first(
     kept
 }
 
-/// Prefetches byte `next` of a filter that passes. To avoid a branch, byte `first`, which is cached
-/// already, is prefetched for the others.
+/// Prefetches byte `next` of a filter that passes. If a filter does not pass, byte `first` is
+/// prefetched instead, which is cached already: so no branch is needed.
 #[inline(always)]
 fn fetch_if(passes: bool, bloom: &Row, first: u8, next: u8) {
     let byte = first ^ (first ^ next) & u8::from(passes).wrapping_neg();

@@ -50,11 +50,11 @@ const TURN_FROM: usize = 8192;
 const SAMPLE: usize = 256;
 
 impl Scanner {
-    /// Prepares a query without a sample of filters: tests of more bits come first.
+    /// Prepares a query without a sample of filters: a test of more bits comes before a test of
+    /// fewer bits.
     ///
     /// If thousands of filters are scanned and the query has several clauses, use
-    /// [`ordered_by`](Self::ordered_by): it orders the tests so that those that reject the most
-    /// filters come first.
+    /// [`ordered_by`](Self::ordered_by): it puts the tests that reject the most filters first.
     pub fn new(query: &CompiledQuery) -> Self {
         Self::ordered_by(query, &[[0; BYTES]; 0])
     }
@@ -164,7 +164,7 @@ impl Scanner {
             };
             let count = self.backend.run(sieve);
             let indices = passed[..count].iter().map(|&index| number * BLOCK + index as usize);
-            // Without clauses of many values, the sieve decides alone.
+            // Without clauses of many values, all filters that passed the sieve are candidates.
             if self.many.is_empty() {
                 found.extend(indices.map(|index| start + index));
                 continue;

@@ -46,8 +46,8 @@ fn one_by_one(query: &CompiledQuery, blooms: &[[u8; BYTES]]) -> Vec<usize> {
     (0..blooms.len()).filter(is_candidate).collect()
 }
 
-/// Lengths of clauses, each with a number of values in a filter. With this number of values, some
-/// but not all filters are candidates.
+/// Lengths of a query's clauses, and number of values in each filter. With this number of values,
+/// some but not all filters are candidates.
 const SHAPES: [(&[usize], usize); 18] = [
     (&[], 300),
     (&[1], 700),
@@ -83,7 +83,8 @@ fn candidates_are_those_one_by_one() {
             assert!((least..1_050).contains(&expected.len()), "{shape:?}: {}", expected.len());
         }
         for backend in Backend::available() {
-            // Take slices from the end, so that each length starts with other filters.
+            // Each slice ends with the last filter, so that slices of different lengths start at
+            // different filters.
             for length in 0..=blooms.len() {
                 let from = blooms.len() - length;
                 let expected = expected.iter().filter(|&&i| i >= from).map(|i| i - from);
@@ -295,7 +296,7 @@ fn a_block_with_a_match_is_a_candidate() {
             for topic in wanted.topics() {
                 clauses.push(vec![bloom::positions(topic.as_slice())]);
             }
-            // Adds between 0 and 255 other values to each clause.
+            // Add between 0 and 255 random values to each clause.
             let others = usize::from(word()[0]);
             for clause in &mut clauses {
                 clause.extend((0..others).map(|_| bloom::positions_of_hash(&word())));

@@ -95,8 +95,8 @@ pub(crate) struct ScanArgs {
     /// The last height to search
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
-    /// For each ranged descriptor, number of indices to search past the last one found, and the
-    /// minimum number of indices to search
+    /// Number of indices to search after the last one found, for each ranged descriptor; at least
+    /// this many are searched
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust

@@ -36,8 +36,8 @@ pub(crate) struct PeerArgs {
 /// Trusted data and blocks with which the filters of peers are compared.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// A filter header that you trust, at a multiple of 1,000: peers with another one are
-    /// disconnected
+    /// A filter header that you trust, at a multiple of 1,000: peers whose header differs from it
+    /// are disconnected
     #[arg(long, value_name = "HEIGHT:HEX")]
     pub(crate) checkpoint: Vec<HeaderAt>,
     /// Fetch one random block of every COUNT blocks and audit its filter; 0 turns this off

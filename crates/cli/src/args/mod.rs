@@ -43,7 +43,7 @@ pub(crate) struct Cli {
     /// Print no notes and no progress on standard error
     #[arg(long, short, global = true, display_order = 101, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// Begin each note with the time since the start, and end with the time that the command took
+    /// Begin each note with the time since the start, and print the total time at the end
     #[arg(long, short, global = true, display_order = 102)]
     pub(crate) verbose: bool,
     #[command(subcommand)]

@@ -30,8 +30,8 @@ pub(crate) struct Point {
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 664.0;
 const LEFT: f64 = 84.0;
-/// Right end of the axes. The margin to its right has room for half of the number that is centred
-/// under the last tick.
+/// Right end of the axes. The margin to the right of the axes has room for half of the number that
+/// is centred under the last tick.
 const RIGHT: f64 = WIDTH - 52.0;
 const FILL_PANEL: Panel = Panel { top: 142.0, bottom: 322.0 };
 const RATE_PANEL: Panel = Panel { top: 412.0, bottom: 592.0 };

@@ -31,7 +31,7 @@ impl Batch {
         self.headers.link(chain).map_err(|error| self.not_linked(error))
     }
 
-    /// Links the first header alone.
+    /// Links only the first header to a chain.
     pub(crate) fn link_first(&self, chain: &mut LinkedHeaders) -> anyhow::Result<()> {
         self.headers.link_first(chain).map_err(|error| self.not_linked(error))
     }

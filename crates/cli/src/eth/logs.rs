@@ -29,7 +29,7 @@ pub(crate) fn read(arguments: &[String]) -> anyhow::Result<Vec<LocatedLog>> {
     Ok(logs)
 }
 
-/// A node's JSON-RPC reply. No field of this type occurs in a log.
+/// A node's JSON-RPC reply. A log has none of the fields of a reply.
 #[derive(Deserialize)]
 struct Reply<'a> {
     jsonrpc: Option<IgnoredAny>,

@@ -37,7 +37,7 @@ pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
 }
 
 /// Returns the profile for the chain id that a provider returns. A profile that the user gives
-/// takes precedence; a `--chain` must have the same id.
+/// takes precedence, but the chain of `--chain` must have the provider's chain id.
 pub(crate) fn of_provider(args: &TrustArgs, chain_id: u64) -> anyhow::Result<ChainProfile> {
     let known = ChainProfile::of_chain_id(chain_id);
     let Some(given) = given(args)? else {

@@ -48,7 +48,7 @@ pub(crate) fn read(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery
 }
 
 /// Returns an error if no first block is given with `--rpc`: `eth_getLogs` without `fromBlock`
-/// means the newest block alone.
+/// searches only the newest block.
 pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
     if args.query.is_none() && args.from.is_none() {
         return Err(UsageError("--from is missing: with --rpc, give the first block of the range"));
@@ -59,7 +59,7 @@ pub(crate) fn require_from(args: &QueryArgs) -> Result<(), UsageError> {
 /// The fields of the object that `eth_getLogs` takes.
 const FIELDS: [&str; 5] = ["address", "topics", "fromBlock", "toBlock", "blockHash"];
 
-/// Rejects unknown fields. Nodes ignore them, so a typing error in a name, or a whole JSON-RPC
+/// Rejects unknown fields. Nodes ignore unknown fields, so a misspelt name, or a whole JSON-RPC
 /// request in place of its filter object, would request every log.
 fn known_fields(query: &str) -> anyhow::Result<()> {
     let query = query.trim_start_matches('\u{feff}');
@@ -116,8 +116,8 @@ fn topic_of_event(signature: &str) -> anyhow::Result<B256> {
     };
     let declared = signature.trim();
     let declared = declared.strip_prefix("event ").unwrap_or(declared);
-    // If the text is no declaration either, the error from reading it as a canonical signature is
-    // returned, because that error contains the position of the mistake.
+    // If the text is neither a canonical signature nor a declaration, the error for the canonical
+    // signature is returned, because it contains the position of the mistake.
     let events = EventDecoder::new().signature(&format!("event {declared}")).map_err(|_| error)?;
     let signature = events.iter().next().context("the signature declares no event")?.signature();
     // A declaration may contain types that the ABI does not know. If such a type is a typing error,
@@ -138,7 +138,7 @@ fn topic_set(
         return Ok(None);
     }
     let topics = each(given, flag, reader, topic)?;
-    // A position with `any` and other topics matches any topic.
+    // If `any` is one of the topics of a position, the position matches any topic.
     Ok(Some(topics.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default()))
 }
 

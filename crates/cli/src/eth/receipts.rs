@@ -16,8 +16,8 @@ use crate::input::{decode_hex, named};
 use crate::output::grouped;
 use crate::source::Source;
 
-/// Maximum size of the receipts of one block in RLP, in bytes. A block of 60 million gas, at 8 gas
-/// for each byte of log data, has less than 8 MB.
+/// Maximum size of the receipts of one block in RLP, in bytes. A byte of log data costs 8 gas, so
+/// the log data of a block with 60 million gas has less than 8 MB.
 const MAX_RLP: u64 = 64 << 20;
 /// Maximum size of the receipts of one block in JSON, in bytes: JSON is about three times as large.
 const MAX_JSON: u64 = 256 << 20;

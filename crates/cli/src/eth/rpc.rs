@@ -37,7 +37,7 @@ pub(crate) struct Bar(Arc<Mutex<Shown>>);
 
 #[derive(Debug, Default)]
 struct Shown {
-    /// The name and the total number of the items that the bar counts, and the bar itself.
+    /// The name of the items that the bar counts, their total number, and the bar itself.
     bar: Option<(String, u64, Progress)>,
     kept: Vec<String>,
 }
@@ -77,7 +77,8 @@ impl Bar {
             Note::Progress { stage, done, total } => {
                 return self.show(&stage.to_string(), *done, *total);
             }
-            // The first line of `eth follow` contains this note as a warning.
+            // This note is not printed now: the first line of `eth follow` contains it as a
+            // warning.
             Note::Follow(note @ follow::FollowNote::AnchorNotCompared(_)) => {
                 return self.shown().kept.push(note.to_string());
             }

@@ -34,7 +34,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
     // An anchor may be after the range, so if an anchor is given, headers after the range are read
     // too.
     let kept = Bounds { from, to: to.filter(|_| args.trust.anchor.is_empty()) };
-    // The scanner orders its tests by the first headers, and is then shared by all batches.
+    // The first batch of headers determines the order of the scanner's tests. All batches share the
+    // scanner.
     let scanner = OnceLock::new();
     let find = |chain: &LinkedHeaders| {
         let by = || Scanner::ordered_by(&compiled, chain.blooms());

@@ -103,7 +103,7 @@ where
     Ok((filter.into(), counts))
 }
 
-/// Builds a filter as [`filled`] does, and returns its own type.
+/// Builds a filter as [`filled`] does, but returns the filter's own type `F`.
 pub(super) fn filled_as<F: Insert>(
     keys: &Keys<'_>,
     capacity: Option<u64>,

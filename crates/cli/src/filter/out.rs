@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(fs::read(&out).expect("there"), b"two");
         let names = || fs::read_dir(&folder).expect("a folder").count();
         assert_eq!(names(), 1);
-        // The longest name there can be.
+        // A name of the maximum length.
         let long = folder.join("n".repeat(255));
         write(&long, b"three").expect("written");
         assert_eq!((fs::read(&long).expect("there"), names()), (b"three".to_vec(), 2));

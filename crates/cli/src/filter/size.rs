@@ -18,8 +18,9 @@ const STAIR_POINTS: i32 = 60;
 /// The lines of the chart, in the order of its colours. The line with an empty list of kinds is the
 /// theoretical minimum.
 ///
-/// Kinds that differ only in the size of fingerprints share a line, which shows the smallest one.
-/// The exact table is left out, because it would be far above all other lines.
+/// Kinds that differ only in the size of fingerprints share a line, which shows the kind that needs
+/// the fewest bits at each rate. The exact table is left out, because it would be far above all
+/// other lines.
 const LINES: [(&str, &[Kind]); 12] = [
     ("floor: log2(1/rate)", &[]),
     ("bloom", &[Kind::Bloom]),
@@ -157,8 +158,8 @@ fn drawn(keys: u64, asked: f64) -> Chart {
             rates(if is_stairs { STAIR_POINTS } else { POINTS }).filter_map(cost).collect();
         let stroke = match kinds {
             [] => Stroke::Dots,
-            // Partitioned filters cost as much as classic ones, so dashes let that line show
-            // through.
+            // Partitioned filters have the same size as classic ones. Their line is dashed, so that
+            // the line of the classic filters stays visible below it.
             [Kind::Partitioned] => Stroke::Dashes,
             _ => Stroke::Line,
         };

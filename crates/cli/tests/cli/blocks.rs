@@ -88,7 +88,8 @@ fn match_says_why_and_carries_the_filter_from_input_to_input() {
     assert_eq!(text(&spent["outpoint"]).split(':').next(), Some(funding_txid));
     assert_eq!(after.read().trim_end(), text(&json["payload"]));
     assert_ne!(json["payload"], filter);
-    // Alone, the second transaction does not match: its outpoint was not inserted.
+    // Without the first transaction, the second one does not match, because the outpoint that it
+    // spends was not inserted.
     let alone = run(&["btc", "match", filter, &spending]);
     assert_eq!(alone.code, NO);
     assert!(alone.stdout.contains("no match"), "{}", alone.stdout);

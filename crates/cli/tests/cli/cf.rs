@@ -219,8 +219,8 @@ fn scans_find_what_is_known_of_the_chain() {
     assert_eq!(output.code, WRONG);
     assert!(output.stderr.contains("height 255"), "{}", output.stderr);
 
-    // The first item is one that no filter can match. The second one is an address that was never
-    // paid in these blocks.
+    // First, the item is a script that no filter can match. Then, the item is an address that was
+    // never paid in these blocks.
     let genesis = ["btc", "cf", "scan", GOLDEN, "script:6a00"];
     fails(&genesis, b"", BAD_INPUT, &["OP_RETURN"]);
     let absent = ["btc", "cf", "scan", GOLDEN, "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu"];
@@ -361,7 +361,8 @@ fn audits_and_their_proofs() {
     let cut = fs::read_to_string(&proof).expect("written");
     fails(&["btc", "cf", "verify-proof", &cut[..400]], b"", BAD_INPUT, &["proof"]);
 
-    // With the transactions that it spends, block 170 can be decided without trusting the prevouts.
+    // If the transactions whose outputs block 170 spends are given, the filter of the block can be
+    // decided without trusting the prevouts.
     let rows = fixture("mainnet_0-255.json");
     let coinbase_9 = deserialize_hex::<Block>(text(&rows[9]["block"])).expect("a block");
     let previous = folder.write("previous.hex", serialize_hex(&coinbase_9.txdata[0]));

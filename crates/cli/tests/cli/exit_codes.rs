@@ -280,7 +280,7 @@ fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
     found
 }
 
-/// Parses what a command prints with `--json`. Returns the document, or the last line of many.
+/// Parses what a command prints with `--json`. Returns the document, or the last of several lines.
 fn parsed(command: &str, stdout: &str) -> Result<Value, String> {
     let value = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| error.to_string());
     if !LINES.contains(&command) {

@@ -259,7 +259,7 @@ fn a_peer_is_answered_told_of_new_blocks_and_let_go() {
     assert_eq!(client.headers().len(), 100);
     client.say(NetworkMessage::GetData(vec![Inventory::WitnessBlock(block(57).block_hash())]));
     assert_eq!(client.hear(), Some(NetworkMessage::Block(block(57))));
-    // The file grows. At first it contains one block and a part of the next block.
+    // The file grows. At first, the file contains one block and a part of the next block.
     let (first, second) = (serialize(&block(101)), serialize(&block(102)));
     let mut file = fs::File::create(folder.0.join("more.dat")).expect("a file");
     file.write_all(&[&first[..], &second[..50]].concat()).expect("written");

@@ -125,7 +125,8 @@ fn finds_its_payments(scene: &Scene) {
     assert_eq!(light.history(), found);
     assert!(light.blocks.len() < blocks.len() / 5, "{} blocks downloaded", light.blocks.len());
 
-    // Two branches start here. The branch that is announced later is longer.
+    // Two branches start at this block. The branch that is announced second is longer than the
+    // first.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[4..6]);
     let first = branch.mine(vec![payment]);

@@ -80,16 +80,17 @@ impl Running {
     }
 
     /// Waits for a line; lines that were printed before the call are also tested. Panics if the
-    /// command ends without such a line.
+    /// command ends and no line passes the test `is`.
     pub(crate) fn wait_for(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         self.wait(what, |lines| lines.iter().find(|line| is(line)).cloned())
     }
 
     /// Waits until `want` returns a value for the lines so far. Panics if the command ends before
-    /// that.
+    /// `want` returns a value.
     pub(crate) fn wait<T>(&mut self, what: &str, mut want: impl FnMut(&[Value]) -> Option<T>) -> T {
         wait_for(what, || {
-            // Check for the end first, then read: so the last lines are not missed.
+            // First check whether the command has ended, then read the lines, so that the last
+            // lines are not missed.
             let ended = self.process.ended();
             let found = want(self.lines.read());
             if let (None, Some(status)) = (&found, ended) {

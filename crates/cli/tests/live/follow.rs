@@ -149,8 +149,8 @@ fn past(scene: &Scene) {
             assert_eq!(last["last_hash"], json!(node.hash_at(node.height())));
             receipts.push(last["receipts"].as_u64().expect("a count"));
         }
-        // Without blooms, the receipts of each block with transactions are fetched; with blooms, at
-        // most as many receipts are fetched.
+        // Without blooms, the receipts of each block with transactions are fetched; with blooms, no
+        // more receipts than that are fetched.
         assert!(receipts[1] <= receipts[0], "{receipts:?}");
         assert!(filter["topics"].is_null() || receipts[1] < receipts[0], "{filter}: {receipts:?}");
     }
@@ -183,7 +183,8 @@ fn reorganisations(scene: &Scene) {
             node.reorganise(depth, &[]);
             reorgs += 1;
         } else {
-            // The head moves back, and another branch grows from there, which may be shorter.
+            // The head moves back, and a new branch, which may be shorter than the old one, grows
+            // from this head.
             let height = node.height();
             assert_eq!(node.rpc().call("evm_revert", &json!([snapshot])), json!(true));
             wait_until("the older head", || node.height() < height);
@@ -197,7 +198,7 @@ fn reorganisations(scene: &Scene) {
             until_head(&node, &mut follow);
         }
     }
-    // Finally a branch longer than any before.
+    // Finally, the chain grows far beyond all earlier heads.
     node.mine(20);
     chain.mine(&node, Step::Several(3));
     until_head(&node, &mut follow);
@@ -208,7 +209,7 @@ fn reorganisations(scene: &Scene) {
     assert_eq!(balance(&lines).into_iter().filter(|(_, count)| *count == 1).count(), logs.len());
     let seen = lines.iter().filter(|line| line["kind"] == "reorg").count();
     assert!(reorgs > 10 && seen >= 5, "{seen} of {reorgs} reorganisations were followed");
-    // Each reorganisation line is followed by the number of removed logs that it names.
+    // A reorganisation line contains a number, and as many lines with removed logs follow it.
     let mut left = 0;
     for line in &lines {
         if line["kind"] == "reorg" {
@@ -331,7 +332,8 @@ fn slow_to_know(scene: &Scene) {
     assert!(log.contains("again in"), "it says why it waits: {log}");
 }
 
-/// Tests incomplete receipts, a header with another bloom, and a chain without the anchor.
+/// Tests incomplete receipts, a header with a wrong bloom, and a chain that does not contain the
+/// anchor.
 fn lies(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, 15);

@@ -22,13 +22,13 @@ use crate::peers::{self, Need};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between two polls of a condition.
 const POLL: Duration = Duration::from_millis(20);
-/// Number of bytes of each log that a failure shows. `LOGS_SHOWN` is the number of logs that it
-/// shows, the newest ones.
+/// Number of bytes of each log that a failure shows. `LOGS_SHOWN` is the maximum number of logs,
+/// the newest ones, that a failure shows.
 const SHOWN: u64 = 2_000;
 const LOGS_SHOWN: usize = 12;
 
 /// Returns a live test. If software that it needs is missing, the test is ignored with the reason.
-/// If `CI` is set, the test fails instead.
+/// If `CI` is set, a test whose software is missing fails.
 pub(crate) fn live(
     name: &'static str,
     needs: &[Need],

@@ -147,8 +147,8 @@ fn build(scene: &Scene) {
 
     follow_by(scene, &node, index, &address);
 
-    // Without new blocks, the command adds nothing. After that, an index of a given range is built,
-    // and a range beyond the head is requested.
+    // Without new blocks, `append` adds nothing. Then an index of a given range is built, and a
+    // range beyond the head is requested.
     assert_eq!(last(&run(scene, &arguments))["added"], json!(0));
     let other = scene.path("other");
     let other = other.to_str().expect("a path");
@@ -282,7 +282,8 @@ fn reorganisations(scene: &Scene) {
         let wanted = format!("{:#x}", height + 150);
         let once = method == "eth_getBlockByNumber" && parameters[0] == json!(wanted);
         if once && first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            // A genuine header with its own hash, but of another block.
+            // The header and its hash are genuine, but belong to another block than the requested
+            // one.
             answer["result"] = foreign.clone();
         }
         Fate::Answered
@@ -292,7 +293,8 @@ fn reorganisations(scene: &Scene) {
         &["--json", "eth", "index", "append", index, "--batch", "20", "--rpc", &changing.url()],
     );
     if ended.code != 0 {
-        // A header with another number is refused; the headers before it are kept.
+        // A header whose number is not the requested one is refused; the headers before it are
+        // kept.
         assert_eq!(ended.code, 5);
         assert!(ended.stderr.contains("was requested"), "{}", ended.stderr);
     }

@@ -68,7 +68,7 @@ impl FalseFilters {
             }
             let mut told = block.clone();
             lie(height, &mut told);
-            // The filter's key stays that of the real block.
+            // The key of the filter is still derived from the real block.
             told.header = block.header;
             let filter = BlockFilter::new(&told, |outpoint| scripts.get(outpoint).cloned());
             let filter = filter.expect("all scripts are there");
@@ -260,7 +260,8 @@ pub(crate) fn comes_after(other: Count) -> Rule {
     })
 }
 
-/// Stalls from the node's message number `after` on; messages of the handshake are counted too.
+/// Stalls each connection from the node's message number `after` on; the count includes messages of
+/// the handshake.
 pub(crate) fn stalls(after: u32, stalled: Count) -> Rule {
     let mut counts: HashMap<u32, u32> = HashMap::new();
     Box::new(move |letter| {
@@ -315,7 +316,7 @@ pub(crate) fn garbage(after: u32, sent: Count) -> Rule {
     })
 }
 
-/// Replaces each message of the node for which `tell` returns another message.
+/// Replaces a message of the node by the message that `tell` returns for it, if there is one.
 fn from_node(
     lies: Count,
     mut tell: impl FnMut(&NetworkMessage) -> Option<NetworkMessage> + Send + 'static,

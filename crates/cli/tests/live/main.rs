@@ -2,7 +2,8 @@
 //! on loopback and at a pinned version (`peers/install` installs them).
 //!
 //! If the software that a test needs is missing, the test is ignored, and the reason is printed
-//! above the list: such a test is never reported as passed. If `CI` is set, such a test fails.
+//! above the list: such a test is never reported as passed. If `CI` is set, a test whose software
+//! is missing fails.
 
 mod anvil;
 mod bcoin;

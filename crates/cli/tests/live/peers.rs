@@ -21,7 +21,8 @@ pub(crate) enum Need {
     Ganache,
 }
 
-/// Reasons why tests are not run, each with these tests. [`say_what_is_missing`] prints them.
+/// Reasons why tests are not run, each with the names of the tests. [`say_what_is_missing`] prints
+/// them.
 static MISSING: Mutex<BTreeMap<String, Vec<&str>>> = Mutex::new(BTreeMap::new());
 
 /// Returns the folder that `peers/install` fills, or the one that `CHAINSIEVE_LIVE_PEERS` names.

@@ -205,7 +205,7 @@ fn receipts(scene: &Scene, caller: &Caller) {
             other => panic!("{name}: {other:?}"),
         };
         assert_eq!(missing, [block], "{name}");
-        // Another node has the receipts.
+        // A second node has the receipts that the first node does not return.
         let both = caller.logs(&build(&[&url, node.rpc().url()]), &everything);
         assert_eq!(both.expect("proven").logs, located(&truth), "{name}");
     }
@@ -308,8 +308,8 @@ fn two(scene: &Scene) {
     }
 }
 
-/// If a request to one node fails, it is sent to the other node. A follower does this too. A
-/// follower that was started inside a future outlives that future.
+/// If a request to one node fails, it is sent to the other node, also by a follower. A follower
+/// that was started inside a future outlives that future.
 fn fails_over(scene: &Scene) {
     let (node, mut chain) = chain(scene, 27);
     let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));

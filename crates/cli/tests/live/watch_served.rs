@@ -112,7 +112,8 @@ fn keeps_up(scene: &Scene, protocol: &str) {
         servers[number] = Server::start_at(scene, &folder, &addresses[number], &[]);
     }
 
-    // The branch from before the payment becomes the longest while the command is not running.
+    // While the command is not running, a branch that starts before the payment becomes the longest
+    // one.
     watch.kill();
     let mut longer = Vec::new();
     for _ in 0..2 {

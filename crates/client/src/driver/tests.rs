@@ -55,8 +55,8 @@ fn wait_for_hits(client: &Client, count: usize) {
     });
 }
 
-/// Waits until more than `capacity` updates after update `read` have left the machine: from then on
-/// the client reads nothing from its peers.
+/// Waits until the machine has passed on more than `capacity` updates after update `read`: from
+/// then on the client reads nothing from its peers.
 fn wait_for_stall(client: &Client, read: u64, capacity: u64) {
     wait_until(|| {
         let stalls = client.query(move |machine, _| {
@@ -119,7 +119,7 @@ fn a_block_comes_to_a_reader_that_has_read_nothing() {
     let (asking, hash) = (Arc::clone(&client), blocks[7].block_hash());
     thread::spawn(move || sender.send(asking.block(hash)).unwrap());
     assert_eq!(result.recv_timeout(LIMIT).unwrap().unwrap(), blocks[7]);
-    // The updates that were queued meanwhile are not lost.
+    // The updates that were queued while the caller waited for the block are not lost.
     let found = hits(client.updates().take_while(|it| !matches!(it.news, News::CaughtUp(_))));
     assert_eq!(found, txids(&blocks).into_iter().map(|txid| (txid, false)).collect::<Vec<_>>());
 }
@@ -208,7 +208,7 @@ fn filters_that_cannot_be_read_are_downloaded_again() {
 #[test]
 fn a_wallet_that_is_forgotten_and_watched_again_gets_each_hit_once() {
     let (node, blocks) = paying(60);
-    // 20 updates are in the readers' queue, and more wait for room there.
+    // 20 updates are in the readers' queue, and further updates wait for room in this queue.
     let client = builder(&node).max_updates(20).wallet("w", wallet()).start().unwrap();
     wait_for_stall(&client, 0, 20);
     client.forget("w").unwrap();

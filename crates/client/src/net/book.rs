@@ -1,22 +1,23 @@
 //! The address book: the known addresses of peers, and the times at which to dial them.
 //!
 //! Peers that the user names are never evicted. All other addresses come from peers and seeds and
-//! are not trusted. At most [`MAX_ADDRESSES`] of these other addresses are kept, in two tables as
-//! in Core's `addrman`: *new* addresses, which were only heard of, and *tried* addresses, which
-//! have completed a handshake. In an eclipse attack, an attacker fills the book with its own
-//! addresses, so that the client connects to no honest peer. These limits make the attack
-//! expensive:
+//! are not trusted. The book has at most [`MAX_ADDRESSES`] addresses that the user did not name, in
+//! two tables as in Core's `addrman`: *new* addresses, which were only heard of, and *tried*
+//! addresses, which have completed a handshake. In an eclipse attack, an attacker fills the book
+//! with its own addresses, so that the client connects to no honest peer. These limits make the
+//! attack expensive:
 //!
 //! - One source (a netgroup of peers, or a DNS seed) has at most [`MAX_PER_SOURCE`] new addresses.
 //! - One netgroup has at most [`MAX_PER_GROUP`] addresses.
 //! - When one of these two limits is reached, a new address can replace only a terrible address
-//!   (see below) of the same source or netgroup. If there is no such address, the new address is
+//!   (see below) of the same source or netgroup. If no address can be replaced, the new address is
 //!   rejected. So no source evicts the addresses of other sources.
 //! - When the book is full, a new address replaces a terrible address. If there is no terrible
 //!   address, the new address replaces a random new address of the largest source, provided that
 //!   this source has more addresses than the source of the new address.
-//! - Tried addresses are never evicted for new ones. At most [`MAX_TRIED`] addresses are tried.
-//!   When this limit is exceeded, the tried address with the oldest success becomes new again.
+//! - Tried addresses are never evicted for new ones. The table of tried addresses has at most
+//!   [`MAX_TRIED`] addresses. When the table is full and a new address completes a handshake, the
+//!   tried address with the oldest success becomes new again.
 //!
 //! As in Core, a new address is *terrible* in three cases: it has failed three times and never
 //! succeeded, or ten times without a success for a week, or no peer has seen it for 30 days. A
@@ -109,14 +110,15 @@ pub(crate) struct Entry {
     pub(crate) services: ServiceFlags,
     /// Unix time in seconds at which the peer was last seen, by us or by a source.
     pub(crate) seen: u64,
-    /// Unix time in seconds of the last handshake or end of a good connection; 0 means never.
+    /// Unix time in seconds of the last success (a handshake, or the end of a good connection); 0
+    /// means never.
     pub(crate) success: u64,
     /// Number of failures after the last success. Failures while no other peer was connected are
     /// not included.
     pub(crate) blamed: u16,
     /// Number of failures in a row, in this run.
     failures: u32,
-    /// Time of this run before which the address is not dialled.
+    /// Monotonic time before which the address is not dialled.
     due: Duration,
     /// `true` while the address is being dialled or is connected.
     busy: bool,
@@ -259,7 +261,8 @@ impl AddressBook {
         self.entries.is_empty()
     }
 
-    /// Adds a peer that the user names. Returns `false` if [`MAX_NAMED`] others are in the book.
+    /// Adds a peer that the user names. Returns `false` if the book already contains [`MAX_NAMED`]
+    /// other named peers.
     ///
     /// A ban of this address from an earlier run is lifted, because the user's choice is newer.
     pub fn add_named(&mut self, target: Target) -> bool {
@@ -276,11 +279,12 @@ impl AddressBook {
         true
     }
 
-    /// Adds an address that a peer or seed sent. Returns `true` if it was added as a new address.
+    /// Adds an address that a peer or seed sent. Returns `true` if the address was added as a new
+    /// address.
     ///
     /// Host names, addresses that are not routable on the Internet, banned hosts, and addresses not
     /// seen for 30 days are rejected. If the book already contains the address, only the claims
-    /// about it are updated.
+    /// about the address are updated.
     pub fn hear(
         &mut self,
         mut heard: Heard,
@@ -308,7 +312,7 @@ impl AddressBook {
             }
             return false;
         }
-        // The address would be terrible at once.
+        // If this address were added, it would be terrible immediately.
         if heard.seen.saturating_add(30 * DAY) < unix {
             return false;
         }
@@ -399,7 +403,8 @@ impl AddressBook {
         }
     }
 
-    /// Chooses an address to dial now: a named one if one is due, otherwise one that suits `wish`.
+    /// Chooses an address to dial now: a named address if one is due, otherwise an address that
+    /// suits `wish`.
     ///
     /// Addresses that the user did not name are ordered by netgroup and services, then by a random
     /// choice between tried and new, then by failures in a row, and then at random.
@@ -431,8 +436,8 @@ impl AddressBook {
             if entry.due > at.elapsed {
                 continue;
             }
-            // An unused netgroup is preferred to wanted services, because services are only claims:
-            // an attacker claims all of them.
+            // An address of an unused netgroup is preferred to an address with the wanted services,
+            // because services are only claims: an attacker claims all services.
             let rank = entry.service_rank(wish.services) + if near { 3 } else { 0 };
             if rank < least {
                 least = rank;
@@ -442,13 +447,13 @@ impl AddressBook {
                 best.push((*place, entry));
             }
         }
-        // Every due address shares a netgroup with a connection. Wait if an address of another
-        // netgroup will be due soon.
+        // Every due address shares a netgroup with a connection. So no address is dialled now if an
+        // address of an unused netgroup will be due soon.
         if least >= 3 && others_available {
             return None;
         }
-        // A random bit chooses the table. If that table has no such address, the other table is
-        // used.
+        // A random bit chooses the table (tried or new). If that table has no suitable address, the
+        // other table is used.
         let wants_tried = random.number() & 1 == 0;
         let is_tried = |entry: &Entry| entry.standing == Standing::Tried;
         if best.iter().any(|(_, entry)| is_tried(entry) == wants_tried) {
@@ -489,8 +494,8 @@ impl AddressBook {
         // handshake needs a running node.
         if entry.standing == Standing::New {
             entry.standing = Standing::Tried;
-            // The tried table is bounded. As in Core's `addrman`, the address that leaves the table
-            // becomes new again and is not lost.
+            // The tried table is bounded. As in Core's `addrman`, the address that is removed from
+            // this table becomes a new address again, so that it is not lost.
             if is_full && let Some(oldest) = oldest.and_then(|at| self.entries.get_mut(&at)) {
                 oldest.standing = Standing::New;
             }
@@ -522,10 +527,10 @@ impl AddressBook {
         // 16 doublings exceed the maximum back-off. The bound keeps the shift in range.
         let doublings = (entry.failures - 1).min(16);
         let wait = FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT);
-        // Jitter of ±25 %: (768 to 1,279) / 1,024.
+        // Jitter of ±25 %: a factor from 768 / 1,024 to 1,279 / 1,024.
         let wait = wait.saturating_mul(768 + jitter) / 1_024;
         (entry.busy, entry.called, entry.due) = (false, true, at.elapsed + wait);
-        // The name may resolve to an address of another netgroup next time.
+        // The next time, the name may resolve to an address of a different netgroup.
         if matches!(entry.target.host, Host::Name(_)) {
             entry.group = None;
         }
@@ -563,8 +568,8 @@ impl AddressBook {
         self.entries.values().filter(|entry| entry.is_automatic()).count() < WANTED
     }
 
-    /// Returns the state of an address. For a connected address it returns `Calling`: only the pool
-    /// knows which addresses are connected.
+    /// Returns the state of an address. For a connected address the result is `Calling`: only the
+    /// pool knows which addresses are connected.
     pub(crate) fn state(&self, place: Place, unix: u64) -> AddressState {
         match self.entries.get(&place) {
             Some(entry) if self.bans.holds(entry, unix) => AddressState::Banned,
@@ -586,7 +591,8 @@ impl AddressBook {
         self.entries.get(&place).is_some_and(|entry| entry.called)
     }
 
-    /// Returns `true` if an idle address is due that could replace a peer without the services.
+    /// Returns `true` if an idle address is due, and this address could replace a peer that lacks
+    /// the services.
     ///
     /// Addresses that are known to lack the services are ignored, except those that the user named.
     /// If `again` is `false`, addresses that were already dialled in this run are ignored too.

@@ -14,7 +14,7 @@
 //! length, and the name. Times are Unix times in seconds.
 //!
 //! Peers named by the user are not stored, because the user names them again in the next run. Bans
-//! of such peers are stored.
+//! of named peers are stored.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -101,8 +101,8 @@ impl AddressBook {
     /// Decodes a book that [`encode`](Self::encode) wrote for the chain with this magic.
     ///
     /// # Errors
-    /// Returns a [`BookError`] if the bytes are damaged or cut, or if they are of another chain or
-    /// version. The checksum finds all accidental damage.
+    /// Returns a [`BookError`] if the bytes are damaged or cut, or if they belong to a different
+    /// chain or version. The checksum finds all accidental damage.
     pub fn decode(bytes: &[u8], magic: Magic) -> Result<Self, BookError> {
         if bytes.get(..NAME.len()) != Some(NAME) {
             return Err(BookError::NotABook);

@@ -20,11 +20,12 @@ use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use super::frame::{Frame, FrameError, HEADER, MAX_PAYLOAD, encode_message, read_frame};
 use super::timed::Timed;
 
-/// Maximum number of received bytes that are queued from one peer: the longest message.
+/// Maximum number of received bytes that are queued from one peer: the length of the longest
+/// message.
 pub const MAX_QUEUED: usize = MAX_PAYLOAD as usize + HEADER;
-/// Maximum number of bytes queued to be sent to one peer. A single message may be longer. The limit
-/// has room for a peer that requests every offered transaction at once, for example a hundred
-/// transactions of 80 kB.
+/// Maximum number of bytes queued to be sent to one peer. A single message may exceed this limit.
+/// The limit has room for a peer that requests every offered transaction at once, for example a
+/// hundred transactions of 80 kB.
 pub const MAX_OUT: usize = 8_000_000;
 /// Maximum number of messages queued to be sent to one peer. Bursts of hundreds of short messages
 /// must fit, but each message takes memory beyond its bytes.
@@ -39,7 +40,8 @@ const MESSAGE_TIME: Duration = Duration::from_secs(2 * 60);
 /// An event of a connection.
 #[derive(Debug)]
 pub enum Incoming {
-    /// A received message, not decoded, with the room that it occupies in the queue.
+    /// A received message that is not decoded yet, with the room that the message occupies in the
+    /// queue.
     Frame(Frame, Credit),
     /// The connection has ended for this reason.
     Closed(FrameError),
@@ -64,12 +66,13 @@ struct RoomState {
 
 impl Room {
     fn state(&self) -> MutexGuard<'_, RoomState> {
-        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
+        // No code panics while it holds this lock, so the data of a poisoned lock is still
+        // consistent.
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Waits until `bytes` fit into the queue, and reserves them. A message always fits into an
-    /// empty queue. Returns `None` if the connection is closed meanwhile.
+    /// Waits until `bytes` fit into the queue, and reserves this room. A message always fits into
+    /// an empty queue. Returns `None` if the connection is closed during the wait.
     fn take(self: &Arc<Self>, bytes: usize) -> Option<Credit> {
         let mut state = self.state();
         while !state.closed && state.queued > 0 && state.queued + bytes > MAX_QUEUED {
@@ -88,7 +91,7 @@ impl Room {
     }
 }
 
-/// Reserved room in the queue, which is released when this is dropped.
+/// Reserved room in the queue. Dropping the `Credit` releases the room.
 #[derive(Debug)]
 pub struct Credit {
     room: Arc<Room>,
@@ -102,7 +105,7 @@ impl Drop for Credit {
     }
 }
 
-/// An open connection. Dropping it closes the connection.
+/// An open connection, which is closed when this value is dropped.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,

@@ -1,8 +1,8 @@
 //! Opens connections to peers, directly or through a proxy, and performs the handshake.
 //!
 //! With a proxy, no name is resolved by the local system: the proxy resolves names, so that the DNS
-//! does not reveal the client. With a proxy, the client connects to seeds as to peers and asks them
-//! for addresses, as in Core (`AddrFetch`).
+//! does not reveal the client. With a proxy, the client connects to seeds in the same way as to
+//! peers, and asks the seeds for addresses, as in Core (`AddrFetch`).
 
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
@@ -53,7 +53,7 @@ pub(crate) struct Answered {
 pub(crate) fn call(target: &Target, ours: &Ours, route: Route) -> Result<Answered, CallError> {
     let (mut stream, address) = connect(target, route)?;
     // Nagle's algorithm is disabled, because requests are small and the client waits for an answer
-    // to each.
+    // to each request.
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(TIME_LIMIT))?;
     let theirs = shake_hands(&mut stream, ours, address)?;
@@ -109,7 +109,7 @@ pub(crate) fn fetch(target: &Target, ours: &Ours, route: Route) -> Result<Vec<He
 /// Asks the system's resolver for addresses from a DNS seed.
 ///
 /// The query asks for nodes with these services, by a prefix of the name. If this query has no
-/// answer and `needed` is `true`, a second query asks for any nodes.
+/// answer and `needed` is `true`, a second query asks for nodes with any services.
 pub(crate) fn ask_seed(
     seed: &str,
     port: u16,

@@ -31,7 +31,7 @@ pub enum PoolEvent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PeerNote {
-    /// A connection is open. All fields but the address are claims of the peer.
+    /// A connection is open. All fields except the address are claims of the peer.
     Connected {
         /// The address that was dialled.
         address: String,

@@ -114,8 +114,8 @@ impl Allowance {
         if passed > 0 {
             self.since += UNASKED_EVERY.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX));
             let gained = usize::try_from(passed).unwrap_or(usize::MAX);
-            // Time adds up to at most `MAX_HEARD` addresses. An allowance that is larger because of
-            // requests is not reduced.
+            // The allowance grows with time up to `MAX_HEARD` addresses. If requests have made the
+            // allowance larger than this, it is not reduced.
             self.left = self.left.max(MAX_HEARD.min(self.left.saturating_add(gained)));
         }
         let taken = count.min(self.left);

@@ -82,7 +82,7 @@ pub enum HandshakeError {
     /// The peer sent `version` twice.
     #[error("handshake: a second version message")]
     SecondVersion,
-    /// The peer sent another message before `version`.
+    /// The first message of the peer was not `version`.
     #[error("handshake: {command} before version")]
     NotVersion {
         /// The command received.

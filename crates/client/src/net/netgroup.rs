@@ -58,8 +58,8 @@ impl Group {
 
     fn of_v6(ip: Ipv6Addr) -> Self {
         let [a, b, c, d, e, ..] = ip.octets();
-        // Hurricane Electric gives anybody a /48 of 2001:470::/32. Core therefore uses four more
-        // bits.
+        // Hurricane Electric gives anybody a /48 of 2001:470::/32. So Core groups these addresses
+        // by 36 bits instead of 32.
         let more = if [a, b, c, d] == [0x20, 0x01, 0x04, 0x70] { e & 0xf0 } else { 0 };
         Self([2, a, b, c, d, more])
     }
@@ -81,7 +81,7 @@ pub fn is_routable(ip: IpAddr) -> bool {
         IpAddr::V4(ip) => is_routable_v4(ip),
         IpAddr::V6(ip) => {
             let [s0, s1, ..] = ip.segments();
-            // If the address contains an IPv4 address, both must be routable.
+            // If the IPv6 address contains an IPv4 address, both addresses must be routable.
             linked_v4(ip).is_none_or(is_routable_v4)
                 && !ip.is_unspecified()
                 && !ip.is_loopback()

@@ -2,9 +2,9 @@
 //! dials again after a back-off, and bans peers that break the protocol.
 //!
 //! Memory is bounded. For each peer, at most 4 MB of received messages are queued, one more message
-//! (4 MB) is being read, and 8 MB are queued to be sent. This is 128 MB in total for eight peers.
-//! At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`], TCP
-//! slows the peers down.
+//! (4 MB) is being read, and 8 MB are queued to be sent. For eight peers, these limits add up to
+//! 128 MB. At most 1,024 events of all peers are queued. If the owner does not call [`Pool::wait`],
+//! TCP slows the peers down.
 //!
 //! A pool has two threads for each connection, and one for each connection that is being opened.
 //! One more thread resolves the names of seeds, or up to three threads ask the seeds through the
@@ -125,8 +125,8 @@ pub struct PoolConfig {
     /// Peers that the user names: always dialled, never evicted from the book. Only the first 256
     /// of these peers are used.
     pub peers: Vec<Target>,
-    /// `true` if other peers than `peers` are dialled too. If `peers` is empty, other peers are
-    /// always dialled.
+    /// `true` if the pool also dials peers that are not in `peers`. If `peers` is empty, the pool
+    /// always dials such peers.
     pub others: bool,
     /// `true` if seeds are asked when addresses are needed.
     pub use_seeds: bool,
@@ -227,8 +227,8 @@ impl Pool {
         if !asks_seeds && book.places(config.is_automatic()).next().is_none() {
             return Err(PoolError::NobodyToCall);
         }
-        // As in Core, stored addresses are tried first. The stored addresses may make a request to
-        // seeds unnecessary.
+        // As in Core, stored addresses are dialled before seeds are asked. The stored addresses may
+        // make a request to seeds unnecessary.
         let first = if book.is_empty() { Duration::ZERO } else { SEEDS_LATER };
         let mut random = Random::new(seed);
         let (sender, told) = sync_channel(MAX_EVENTS);
@@ -325,7 +325,8 @@ impl Pool {
         self.config.services
     }
 
-    /// Adds services that peers should offer: addresses that claim all of them are preferred.
+    /// Adds services that peers should offer: addresses that claim all wanted services are
+    /// preferred.
     ///
     /// Peers that lack the services stay connected.
     /// [`is_full_before_others`](Self::is_full_before_others) returns `true` when such a peer
@@ -397,12 +398,12 @@ impl Pool {
             })
     }
 
-    /// Returns `true` if the maximum number of peers is connected and another address could be
-    /// dialled instead.
+    /// Returns `true` if the maximum number of peers is connected and a further address could be
+    /// dialled in place of a connected peer.
     ///
-    /// `of_use` is `true` if a connected peer offers the needed services. In this case only
-    /// addresses that were not dialled in this run are considered. If `of_use` is `false`,
-    /// addresses that were dialled before, and seeds, are considered too.
+    /// `of_use` is `true` if a connected peer offers the needed services. If `of_use` is `true`,
+    /// only addresses that were not dialled in this run are considered. If `of_use` is `false`,
+    /// seeds and addresses that were already dialled are considered too.
     pub fn is_full_before_others(&self, of_use: bool) -> bool {
         self.peers.len() >= self.config.max_peers
             && ((!of_use && self.seeds_due.is_some())
@@ -757,8 +758,8 @@ impl Pool {
             // A random nonce: the BIP37 session recognises its own pings by their nonces, and must
             // not mistake the answer to this ping for an answer to a ping of its own.
             let nonce = self.random.number();
-            // A full queue is ignored here: the next message of the owner finds it and ends the
-            // connection.
+            // A full queue is ignored here: the connection ends when the owner sends its next
+            // message and the queue is still full.
             let _sent = peer.connection.send(NetworkMessage::Ping(nonce));
         }
     }

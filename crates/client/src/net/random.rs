@@ -5,7 +5,7 @@ use chainsieve::bitcoin::hashes::siphash24;
 
 /// A pseudorandom generator: the `SipHash` of a counter under a secret key.
 ///
-/// A peer that sees one number learns nothing about the others.
+/// A peer that sees one number learns nothing about the other numbers.
 #[derive(Debug, Clone)]
 pub struct Random {
     key: (u64, u64),

@@ -78,7 +78,7 @@ pub enum SocksError {
 impl SocksError {
     /// Returns `true` if the proxy reported that it cannot reach this peer.
     ///
-    /// All other errors concern the proxy itself and must not count as failures of the peer.
+    /// All other errors concern the proxy itself and must not be counted as failures of the peer.
     pub fn is_about_the_peer(&self) -> bool {
         // Codes 3 to 6: network or host unreachable, connection refused, time to live expired. 0xf0
         // to 0xf7: Tor's codes for onion services.
@@ -109,8 +109,8 @@ fn reply_words(code: u8) -> &'static str {
     }
 }
 
-/// Asks the proxy at the other end of `stream` to connect to a peer. Afterwards the stream leads to
-/// the peer. No byte that the peer sends is read here.
+/// Asks the proxy at the other end of `stream` to connect to a peer. Afterwards the stream is
+/// connected to the peer through the proxy. No byte that the peer sends is read here.
 ///
 /// `isolation` is part of the user name and password: Tor uses different circuits for connections
 /// with different numbers. A proxy without passwords may choose a connection without
@@ -161,7 +161,8 @@ pub fn connect(
 
 fn authenticate(stream: &mut (impl Read + Write), isolation: u64) -> Result<(), SocksError> {
     // The user name and the password are both `isolation` as 16 hex digits. Tor accepts any user
-    // name and password, and only compares them with those of other connections.
+    // name and password. Tor only checks whether two connections have the same user name and
+    // password.
     let word = format!("{isolation:016x}");
     let mut request = vec![AUTH_VERSION];
     for _ in ["user", "password"] {

@@ -1,7 +1,7 @@
 //! A socket with a deadline for all its reads and writes.
 //!
-//! A timeout for each call alone would not be enough: a peer that sends one byte at a time could
-//! stretch a message without limit.
+//! A separate timeout for each call would not be enough: a peer that sends one byte at a time could
+//! delay the end of a message without limit.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

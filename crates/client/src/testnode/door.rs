@@ -40,8 +40,8 @@ impl Door {
             match self.listener.accept() {
                 Ok((stream, address)) => self.admit(stream, address),
                 Err(error) => {
-                    // The peer is gone already, or no file descriptors are left. The node goes on:
-                    // descriptors become free when other peers leave.
+                    // The peer has already disconnected, or there is no free file descriptor. The
+                    // node continues: descriptors become free when other peers disconnect.
                     if error.kind() != io::ErrorKind::WouldBlock {
                         self.shared.note(&ConnectionNote::Lost(error));
                     }
@@ -99,8 +99,8 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)
 }
 
-/// Returns a random nonce, or 1 if the system provides no random numbers. The node does not depend
-/// on its randomness.
+/// Returns a random nonce, or 1 if the system provides no random numbers. The node works even if
+/// the nonce is not random.
 fn nonce() -> u64 {
     getrandom::u64().unwrap_or(1)
 }

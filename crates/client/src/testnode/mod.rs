@@ -58,8 +58,8 @@ pub enum ConnectionNote<'a> {
     Ready(u64, &'a Peer),
     /// The connection has ended, with its reason.
     Disconnected(u64, &'a Ended),
-    /// A connection from this address was refused, because the maximum number of peers, given here,
-    /// is connected.
+    /// A connection from this address was refused, because this maximum number of peers is
+    /// connected.
     Refused(SocketAddr, usize),
     /// A connection could not be accepted, or no thread could be started for it.
     Lost(io::Error),

@@ -157,7 +157,7 @@ fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
     report.figure(&name("partitioned, absent, batch"), per, || in_batches(&sliced, turns.next()));
 }
 
-/// Returns short runs: on a machine with other work, some short runs are undisturbed.
+/// Returns short runs: on a busy machine, some short runs are still undisturbed.
 fn turns_of(hashes: &[u64]) -> Turns<'_> {
     Turns::of_len(hashes, 1 << 14)
 }

@@ -88,8 +88,8 @@ fn each(hashes: &[u64], mut contains: impl FnMut(u64) -> bool) -> usize {
     hashes.iter().filter(|hash| contains(**hash)).count()
 }
 
-/// Batch query of `xorf`'s filter: computes the same answers as its `contains`, with the three
-/// reads of many keys in flight at once.
+/// Batch query of `xorf`'s filter: computes the same answers as `contains`, but lets the CPU
+/// overlap the memory reads of many keys.
 fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     const CHUNK: usize = 32;
     let (at, fingerprints) = (&filter.descriptor, &filter.fingerprints);
@@ -111,7 +111,7 @@ fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     }
 }
 
-/// A hash of words that costs next to nothing: murmur3's finalizer. Both filters use this hash.
+/// A very fast hash of words: murmur3's finalizer. Both filters use this hash.
 #[derive(Clone, Default)]
 struct Mixer(u64);
 
@@ -221,7 +221,7 @@ fn one_by_one<H: Hasher + Clone>(
     );
 }
 
-/// Measures the other fingerprint widths.
+/// Measures filters with fingerprints of 8 and 12 bits.
 fn widths(report: &mut Report, n: usize, present: &[u64], absent: &[u64]) {
     width(report, ("cuckoo8", 0.03), present, absent, |hashes| {
         let mut filter = CuckooFilter8::with_capacity(n as u64, hasher()).expect("memory");

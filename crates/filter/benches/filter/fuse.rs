@@ -72,8 +72,8 @@ fn against<F: FuseFingerprint, P: xorf::Filter<u64>>(
     );
 }
 
-/// Returns `probes` keys in another order than the filter was built from. Keys are repeated if
-/// there are fewer than `probes`.
+/// Returns `probes` keys, in a different order from the one in which the filter was built. Keys are
+/// repeated if there are fewer than `probes` keys.
 fn shuffled(hashes: &[u64], probes: usize) -> Vec<u64> {
     let mut asked: Vec<_> = hashes.iter().copied().cycle().take(probes).collect();
     asked.sort_unstable_by_key(|hash| hash.rotate_left(32));

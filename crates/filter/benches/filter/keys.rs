@@ -36,7 +36,7 @@ impl<'a> Turns<'a> {
         Self { hashes, next: 0, len: hashes.len().min(1 << 17) }
     }
 
-    /// Returns runs of at most `len` hashes. The function `of` returns longer runs.
+    /// Returns runs of at most `len` hashes, which are shorter than the runs of the function `of`.
     pub(crate) fn of_len(hashes: &'a [u64], len: usize) -> Self {
         Self { hashes, next: 0, len: hashes.len().min(len) }
     }
@@ -59,7 +59,7 @@ pub(crate) fn present(n: usize) -> Vec<u64> {
     (0..n as u64).map(split_mix).collect()
 }
 
-/// Returns the hashes of `n` other keys.
+/// Returns the hashes of `n` keys that are not in the filters.
 pub(crate) fn absent(n: usize) -> Vec<u64> {
     (0..n as u64).map(|index| split_mix(index | 1 << 63)).collect()
 }

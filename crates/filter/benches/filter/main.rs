@@ -1,4 +1,5 @@
-//! Benchmarks of membership filters against the packages that users would take instead.
+//! Benchmarks that compare the membership filters with the packages that users could use instead of
+//! them.
 //!
 //! `cargo bench -p chainsieve-filter -- [--quick] [--full] [--json FILE] [PART …]`
 #![expect(

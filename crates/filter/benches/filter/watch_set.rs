@@ -14,8 +14,8 @@ use chainsieve_filter::watch_set::{
 use crate::keys::{Scripts, sizes};
 use testkit::timer::Report;
 
-/// Number of outputs of a large block. Each run checks other outputs, so that the parts of the set
-/// that a run reads are not in the CPU's caches yet.
+/// Number of outputs of a large block. Each run checks outputs different from those of the run
+/// before, so that the parts of the set that a run reads are not in the CPU's caches yet.
 const BLOCK: usize = 8_000;
 /// One in this many outputs is watched.
 const WATCHED_IN: usize = 1_000;

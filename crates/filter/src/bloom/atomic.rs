@@ -78,7 +78,7 @@ impl Counter {
 }
 
 impl<H: KeyHash> AtomicBloomFilter<H> {
-    /// Creates a filter of the same size as [`BloomFilter::with_fpr`] does.
+    /// Creates a filter with the size that [`BloomFilter::with_fpr`] chooses.
     ///
     /// # Errors
     /// Returns the same errors as [`BloomFilter::with_fpr`].
@@ -88,7 +88,7 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
         Self::with_bits(size.num_bits, size.hash_funcs, hasher)
     }
 
-    /// Creates a filter of the same size as [`BloomFilter::with_bits`] does.
+    /// Creates a filter with the size that [`BloomFilter::with_bits`] chooses.
     ///
     /// # Errors
     /// Returns the same errors as [`BloomFilter::with_bits`].
@@ -172,10 +172,10 @@ impl<H: KeyHash> AtomicBloomFilter<H> {
 
     /// Returns the number of keys to record for a copy of the words.
     ///
-    /// If another thread inserts during the copy, the copy may contain the thread's bits without
-    /// its count, or its count without its bits. A decoder rejects a filter with more set bits than
-    /// its number of keys can have set. So the recorded number is at least the least number of keys
-    /// that can have set the bits of the copy.
+    /// If another thread inserts during the copy, the copy may include the new bits but not the new
+    /// key in its count, or the key in its count but not the bits. A decoder rejects a filter with
+    /// more set bits than its number of keys can have set. So the recorded number is large enough
+    /// that this many keys can have set the bits of the copy.
     fn len_beside(&self, words: &[u64]) -> u64 {
         match count_ones(words) {
             0 => 0,

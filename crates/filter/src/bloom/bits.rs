@@ -32,7 +32,8 @@ pub(super) fn count_between(
     whole + low_bits(last, taken) - low_bits(first, skipped)
 }
 
-/// Returns half as many bits: bit `i` of the result is bit `2i` or bit `2i + 1` of `words`.
+/// Returns half as many bits: bit `i` of the result is the bitwise OR of bits `2i` and `2i + 1` of
+/// `words`.
 pub(super) fn fold(words: &[u64], num_bits: u64) -> Result<Words, NoMemory> {
     let mut folded = Words::zeroed((num_bits / 2).div_ceil(64))?;
     for (to, from) in folded.as_mut().iter_mut().zip(words.chunks(2)) {

@@ -12,8 +12,8 @@ use crate::words::Words;
 /// wrong at the rate that [`expected_fpr`](crate::Filter::expected_fpr) returns.
 ///
 /// A query for a key that is not in the set reads two bits on average. A query for a key in the set
-/// reads all `k` bits, each in another cache line. In a filter larger than the cache, these cache
-/// misses are the main cost.
+/// reads all `k` bits, each in a different cache line. In a filter larger than the cache, these
+/// cache misses are the main cost.
 ///
 /// **When to use it.** The filter can have any size and any rate. Keys can be added without limit,
 /// and the rate rises slowly beyond the capacity. Filters of equal shape can be merged, and can be
@@ -25,9 +25,9 @@ use crate::words::Words;
 /// are smaller for rates below 0.2 %. For sets that don't change, a binary fuse filter takes
 /// 1.13·log2(1/p) bits per key and a ribbon filter 1.05·log2(1/p).
 ///
-/// `H` is [`u64`] or [`u128`]. With `n` keys in the set, `n·2⁻⁶⁴` of all other keys have the same
-/// 64-bit hash as a key in the set. A requested rate near `n·2⁻⁶⁴` needs 128-bit hashes. The
-/// constructors reject a width that would exceed the requested rate.
+/// `H` is [`u64`] or [`u128`]. If the set has `n` keys, a fraction `n·2⁻⁶⁴` of all other keys have
+/// the same 64-bit hash as a key in the set. A requested rate near `n·2⁻⁶⁴` needs 128-bit hashes.
+/// The constructors reject a width that would exceed the requested rate.
 ///
 /// The union of two filters is exactly the filter of the union of both sets. There is no operation
 /// for the intersection: an AND of two filters has a higher rate than a filter of the common keys.

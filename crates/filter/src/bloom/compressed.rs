@@ -21,14 +21,14 @@ use crate::words::Words;
 /// Source: Mitzenmacher 2002 ("Compressed Bloom filters"). A filter with the usual number of hash
 /// functions is half full and can't be compressed. With fewer hash functions and more bits for the
 /// same rate, the filter is sparse, and Golomb-Rice codes of the gaps between its set bits are
-/// shorter. At 1 % the code takes 8.1 bits per key with one hash function, and the uncompressed
-/// filter 9.6. At 0.1 % the code takes 12.8 bits with two hash functions, and the uncompressed
-/// filter 14.4. After decompression, the filter takes 100 bits per key at 1 % and 62 at 0.1 %
+/// shorter. At 1 % the code with one hash function takes 8.1 bits per key, and a classic filter
+/// takes 9.6. At 0.1 % the code with two hash functions takes 12.8 bits per key, and a classic
+/// filter takes 14.4. After decompression, the filter takes 100 bits per key at 1 % and 62 at 0.1 %
 /// ([`sizing::stages::compressed_size`](crate::sizing::stages::compressed_size)). Compression also
 /// makes a filter of the usual shape smaller if it is far from full.
 ///
-/// **When to use it.** To send a filter whose receiver queries it and inserts more keys, as into a
-/// classic filter.
+/// **When to use it.** To send a filter to a receiver that queries the filter and inserts more keys
+/// into it.
 ///
 /// **When not to use it, and what is better.** A Golomb-coded set (as in BIP158, 1.5 bits per key
 /// above log2(1/p)) is equivalent to a compressed filter with one hash function, and needs no

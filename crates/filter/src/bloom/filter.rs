@@ -71,8 +71,8 @@ impl<const PARTITIONED: bool, H: KeyHash, S: AsRef<[u64]>> Bloom<PARTITIONED, H,
     /// Returns the false-positive rate: the probability that all positions of a key are set, plus
     /// the probability that its hash equals that of a key in the set.
     ///
-    /// A bit is set if it is set in the result of `kept` for its word. `range` is the number of
-    /// bits that remain in the range of one position. Only the prediction of the rate after a fold
+    /// The bits are counted after `kept` was applied to each word. `range` is the number of bits
+    /// that remain in the range of one position. Only the prediction of the rate after a fold
     /// passes a `kept` that changes words, and a `range` other than the filter's own.
     fn fpr_of(&self, kept: impl Fn(u64) -> u64 + Copy, range: u64) -> f64 {
         let words = self.words.as_ref();
@@ -192,8 +192,8 @@ impl<const PARTITIONED: bool, H: KeyHash> Fold for Bloom<PARTITIONED, H> {
 
     /// Folds bits `2i` and `2i + 1` into bit `i`. The result is, bit for bit, the filter that would
     /// have been built with half the size. The reason is that a position is the high part of a
-    /// product, so half the size halves every position. (Filters whose positions are remainders
-    /// fold the upper half onto the lower half instead.)
+    /// product, so in a filter of half the size every position is halved. (Filters whose positions
+    /// are remainders fold the upper half onto the lower half instead.)
     ///
     /// Returns `None` if the number of bits (in a partitioned filter, of bits in a slice) is odd.
     fn folded(&self) -> Result<Option<Self>, NoMemory> {
@@ -279,7 +279,7 @@ fn open<H: KeyHash, const PARTITIONED: bool>(bytes: &[u8]) -> Result<Opened<'_>,
 
 /// Returns the third parameter of an encoded filter. Classic filters have a kind of their own for
 /// each width of the hash. Partitioned filters have one kind, so the parameter records a width of
-/// 128 bits: filters over other hashes have other positions.
+/// 128 bits: filters over 64-bit hashes have different bit positions.
 const fn hash_width<H: KeyHash, const PARTITIONED: bool>() -> u64 {
     if PARTITIONED && H::BITS == 128 { 128 } else { 0 }
 }

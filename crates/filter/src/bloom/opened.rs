@@ -18,8 +18,8 @@ pub struct OpenedBloomFilter {
 
 impl OpenedBloomFilter {
     /// Greatest number of filter bits for each bit of the code. Filters sized for compression have
-    /// fewer than 25 bits for each bit of the code. A filter with more than this greatest number
-    /// has to be decompressed by [`CompressedBloomFilter::open`], with an explicit limit.
+    /// fewer than 25 bits for each bit of the code. A filter that exceeds this limit has to be
+    /// decompressed by [`CompressedBloomFilter::open`], with an explicit limit.
     pub const MAX_EXPANSION: u64 = 64;
 
     /// Decompresses a filter.

@@ -8,16 +8,16 @@ use crate::words::Words;
 /// A partitioned Bloom filter: `k` slices, and every key sets one bit in each slice.
 ///
 /// Memory, cost and the meaning of `true` are those of [`BloomFilter`](super::BloomFilter). At the
-/// same number of bits the rate is slightly higher, because the positions of a key never coincide:
-/// by 0.1 % of the rate for thousands of bits, and by nothing measurable for millions. A key sets
-/// exactly `k` bits.
+/// same number of bits the rate is slightly higher, because the positions of a key never coincide.
+/// For thousands of bits, the rate is higher by 0.1 % of its value; for millions, no difference is
+/// measurable. A key sets exactly `k` bits.
 ///
 /// **When to use it.** If another program expects slices, or if the rate must be known exactly:
 /// slices are independent of each other, so the formula of the rate is exact at any size.
 ///
 /// **When not to use it, and what is better.** [`BloomFilter`](super::BloomFilter) can have any
-/// number of bits and has the lower rate. Every filter that is better than the classic one is
-/// better than the partitioned one too.
+/// number of bits and has a lower rate than a partitioned filter of the same size. Every filter
+/// that is better than a classic filter is also better than a partitioned filter.
 ///
 /// # Examples
 /// ```

@@ -14,8 +14,8 @@
 //! eight dimensions. The tests compare the rates with those of random positions, including small
 //! filters.
 //!
-//! The first position does not depend on the highest bits of the hash alone. So a filter may also
-//! be filled with the keys of one shard, whose hashes have the same highest bits.
+//! The first position depends on more than the highest bits of the hash. So a filter may also be
+//! filled with the keys of one shard, whose hashes have the same highest bits.
 
 use crate::hashing::KeyHash;
 
@@ -90,9 +90,9 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
     /// Returns `true` if `bit` is 1 at all positions of a key.
     ///
     /// The first two positions are tested with one branch. For a key that is not in the set, this
-    /// branch fails three times out of four, which the CPU predicts well. A branch after one
-    /// position would be mispredicted every second time, and each misprediction discards the work
-    /// on the next keys.
+    /// branch ends the query three times out of four, which the CPU predicts well. A branch after
+    /// one position would be mispredicted every second time, and each misprediction discards the
+    /// work on the next keys.
     #[inline(always)]
     pub(super) fn contains_by<H: KeyHash>(self, hash: H, bit: impl Fn(u64) -> u64) -> bool {
         let mut places = self.of(hash);
@@ -152,8 +152,8 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
         answers.fill(false);
         while asked < self.hash_funcs && round.left > 0 {
             let left = self.hash_funcs - asked;
-            // At each position, half of the keys that are not in the set fail. So the first rounds
-            // are short, to avoid fetching words of keys that already failed.
+            // At each position, half of the keys that are not in the set are ruled out. So the
+            // first rounds are short, to avoid fetching words of keys that are already ruled out.
             let width = if asked < 4 { left.min(2) } else { left.div_ceil(left.div_ceil(4)) };
             match width {
                 1 => round.ask::<H, PARTITIONED, 1>(self, words, hashes, asked),
@@ -166,7 +166,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
                 break;
             }
         }
-        // In a filter that fits into a cache, testing the keys that are left one by one is fastest.
+        // In a filter that fits into a cache, it is fastest to test the remaining keys one by one.
         let mut found = 0;
         for (key, link) in round.keys.iter().zip(&round.links).take(round.left) {
             let at = usize::from(*key);
@@ -204,7 +204,7 @@ impl<const PARTITIONED: bool> Places<PARTITIONED> {
     }
 }
 
-/// The keys of a chunk whose positions tested so far were all set.
+/// The keys of a chunk that are not ruled out yet: all bits tested so far were set.
 struct Round {
     /// Indices of the keys in the chunk.
     keys: [u8; CHUNK],

@@ -33,8 +33,8 @@ fn positions_reach_all_of_a_range_beyond_32_bits() {
     }
 }
 
-/// Both words of a 128-bit hash influence the positions: keys that agree in one word have other
-/// positions.
+/// Both words of a 128-bit hash influence the positions: keys whose hashes have only one word in
+/// common have different positions.
 #[test]
 fn both_words_of_a_wide_hash_reach_the_positions() {
     let places = Places::<false> { range: 1 << 40, hash_funcs: 8 };

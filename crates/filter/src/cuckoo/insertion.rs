@@ -78,8 +78,8 @@ impl<const BITS: u32> Table<'_, BITS> {
         load(self.words, bucket)
     }
 
-    /// Inserts the fingerprint if one of its buckets has a free slot, and takes the bucket with
-    /// more free slots. Returns `false` if both buckets are full.
+    /// Inserts the fingerprint if one of its buckets has a free slot. The bucket with more free
+    /// slots is used. Returns `false` if both buckets are full.
     #[inline(always)]
     pub(super) fn insert_directly(&mut self, place: Place) -> bool {
         let (first, second) = (self.load(place.first), self.load(place.second));
@@ -178,9 +178,10 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
         for (done, at) in late[..num_late].iter().enumerate() {
             if !self.insert(chunk[*at]) {
-                // The result must be a prefix of the chunk. So the fingerprints that come after
-                // this one in the chunk and were already inserted are removed. Then they are
-                // inserted again, one by one, in order.
+                // The result must be a prefix of the chunk. So the fingerprints that follow the
+                // failed one in the chunk and were already inserted are removed. Then the
+                // fingerprints from the failed one on are inserted one by one, in order, until one
+                // does not fit.
                 let waiting = &late[done + 1..num_late];
                 for (at, place) in chunk.iter().enumerate().skip(at + 1) {
                     if !waiting.contains(&at) {

@@ -44,9 +44,10 @@ const CHUNK: usize = 32;
 /// the same rate.
 ///
 /// **When not to use it.** For a set that never shrinks, at rates of 0.1 % and above, use a
-/// split-block Bloom filter: insertion is several times as fast, a query reads one cache line, and
-/// there is no hard limit. For a set that never changes, binary fuse and ribbon filters take less
-/// memory at the same rate. For fewer than about 100,000 keys, an exact table costs little more.
+/// split-block Bloom filter: in such a filter, insertion is several times as fast, a query reads
+/// one cache line, and there is no hard limit. For a set that never changes, binary fuse and ribbon
+/// filters take less memory at the same rate. For fewer than about 100,000 keys, an exact table
+/// takes little more memory than a filter.
 ///
 /// This implementation differs from most others in several ways:
 ///
@@ -109,7 +110,8 @@ impl<const BITS: u32> CuckooFilter<BITS> {
     /// Creates an empty filter for `capacity` keys. The load of the filter with all keys is 94 %,
     /// or somewhat less for fewer than a thousand keys.
     ///
-    /// Fewer than one set of keys in a million does not fit. Insertion then returns [`Full`].
+    /// Of a million sets of keys, less than one does not fit into its filter. If a set does not
+    /// fit, insertion returns [`Full`].
     ///
     /// # Errors
     /// Returns an error if the filter would need more than 2³² buckets, or if there is no memory
@@ -120,9 +122,10 @@ impl<const BITS: u32> CuckooFilter<BITS> {
 
     /// Creates an empty filter for `capacity` keys with a rate of at most `fpr`.
     ///
-    /// The rates at a load of 94 % are 2.9 %, 0.18 % and 0.0115 %. For a lower rate the filter gets
-    /// more buckets than [`with_capacity`](Self::with_capacity) would give it. The memory of the
-    /// filter grows as the rate falls, so the next wider fingerprint is usually the better choice.
+    /// The rates at a load of 94 % are 2.9 %, 0.18 % and 0.0115 %. If `fpr` is below the rate at 94
+    /// %, the filter gets more buckets than [`with_capacity`](Self::with_capacity) creates. The
+    /// memory of the filter grows as the rate falls, so the next wider fingerprint is usually the
+    /// better choice.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a

@@ -1,4 +1,5 @@
-//! The fingerprint and the two buckets of a hash. Each bucket can be computed from the other.
+//! The fingerprint and the two buckets of a hash. Each bucket can be computed from the fingerprint
+//! and the other bucket.
 
 use crate::hashing::fmix64;
 

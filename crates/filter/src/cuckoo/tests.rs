@@ -160,8 +160,8 @@ fn bucket_numbers_have_all_their_bits() {
             let in_upper_half = numbers.iter().filter(|at| u64::from(**at) >= buckets / 2).count();
             assert!((49_200..50_800).contains(&in_upper_half), "{buckets}: {in_upper_half}");
             numbers.dedup();
-            // Few of the first buckets coincide. The second bucket of a key is its first bucket
-            // subtracted from one of 65,535 sums.
+            // Few of the first buckets coincide. The second bucket of a key is the hash of its
+            // fingerprint (one of 65,535 values) minus the first bucket.
             assert!(numbers.len() > 99_900 - usize::from(buckets < 1 << 30) * 100, "{buckets}");
         }
     }

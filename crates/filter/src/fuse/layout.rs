@@ -1,4 +1,4 @@
-//! The positions of a key's three fingerprints, in the layout of `xor_singleheader` and `xorf`.
+//! The positions of a key's three cells, in the layout of `xor_singleheader` and `xorf`.
 
 use bytemuck::Pod;
 
@@ -58,13 +58,13 @@ mod sealed {
 /// Greatest segment length. The second and third positions take 18 bits each from the hash.
 const MAX_SEGMENT_LENGTH: u32 = 1 << 18;
 
-/// The division of the array into segments. The three fingerprints of a key are in three
-/// consecutive segments.
+/// The division of the array into segments. The three cells of a key are in three consecutive
+/// segments.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// Number of cells in a segment, a power of two.
     pub(crate) segment_length: u32,
-    /// Number of segments that a key's first fingerprint can be in: two less than the number of all
+    /// Number of segments that can contain a key's first cell: two less than the number of all
     /// segments.
     pub(crate) segment_count: u32,
 }
@@ -125,7 +125,7 @@ impl Shape {
         u64::from(self.segment_count) << 32 | u64::from(self.segment_length)
     }
 
-    /// Returns the number of cells that a key's first fingerprint can be in.
+    /// Returns the number of cells that can be a key's first cell.
     #[inline(always)]
     pub(crate) fn first_places(self) -> u32 {
         self.segment_count * self.segment_length

@@ -33,8 +33,8 @@
 //! four words for each shard:
 //!
 //! 1. the seed;
-//! 2. the segment length in the lower half, and the segment count (the number of segments that
-//!    first fingerprints lie in) in the upper half;
+//! 2. the segment length in the lower half, and the segment count (the number of segments that can
+//!    contain the first cell of a key) in the upper half;
 //! 3. the index of the word at which the shard's fingerprints start;
 //! 4. the number of keys.
 //!
@@ -73,7 +73,7 @@ const SHARDED_FROM: usize = 1 << 24;
 /// Number of keys in a shard of a split set: few enough to need little temporary memory, and enough
 /// for 1.125 cells per key.
 const SHARD_KEYS: usize = 1 << 22;
-/// Smaller filters fit into the nearest caches, where prefetching costs more than it saves.
+/// Filters below this size fit into the nearest caches, where prefetching costs more than it saves.
 const PREFETCHED_FROM_BYTES: usize = 2 << 20;
 /// Number of keys whose memory is prefetched before the first of them is tested.
 const BATCH: usize = 32;
@@ -422,8 +422,8 @@ impl Shard {
     }
 }
 
-/// Returns the value that an index must be combined with by exclusive or on big-endian hosts, where
-/// the cells of a word lie in the opposite order.
+/// Returns the value for the exclusive or with each cell index. The value is 0, except on
+/// big-endian hosts, where the cells of a word lie in the opposite order.
 #[inline(always)]
 const fn cell_order<F>() -> usize {
     if cfg!(target_endian = "big") { 8 / size_of::<F>() - 1 } else { 0 }

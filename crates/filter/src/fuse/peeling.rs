@@ -14,8 +14,8 @@ const TRIES: u32 = 100;
 /// Greatest number of keys in a shard. Cells have 32-bit indices, and late attempts use up to 2.8
 /// cells per key.
 const MAX_KEYS: u64 = 1 << 30;
-/// Sets with fewer hashes are not sorted: their working set fits into the nearest caches in any
-/// order.
+/// Sets with fewer hashes than this are not sorted: their working set fits into the nearest caches
+/// in any order.
 const SORTED_FROM: usize = 1 << 15;
 
 /// The fingerprints of one shard.
@@ -63,7 +63,8 @@ pub(super) struct Work {
     /// For each cell, the exclusive or of the hashes that use it.
     hashes: Vec<u64>,
     /// For each cell, four times the number of hashes that use it. The lowest two bits are the
-    /// exclusive or of the ordinals (0 to 2) that the cell has among each hash's three positions.
+    /// exclusive or of the ordinals of the cell: for each hash that uses it, 0, 1 or 2 for the
+    /// first, second or third position.
     counts: Vec<u8>,
     /// Cells that only one hash uses.
     alone: Vec<u32>,

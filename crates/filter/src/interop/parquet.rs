@@ -56,7 +56,7 @@ pub enum DecodeError {
     /// The header is not valid in Thrift's compact protocol.
     #[error(transparent)]
     Thrift(#[from] ThriftError),
-    /// A required field is absent or has another type.
+    /// A required field is absent or has the wrong type.
     #[error("the header has no {0}")]
     Missing(&'static str),
     /// The header names an algorithm, hash function or compression that this library does not know.
@@ -65,7 +65,7 @@ pub enum DecodeError {
     Unknown {
         /// Name of the field: algorithm, hash function or compression.
         what: &'static str,
-        /// Number of the union's field that is set in the header.
+        /// Number of the field that is set in this union of the header.
         id: i16,
     },
     /// The length of the bitset is not a positive multiple of 32 bytes, the size of a block.

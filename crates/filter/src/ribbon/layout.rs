@@ -48,7 +48,7 @@ impl Equation {
 }
 
 /// The number of columns in each block of a filter. In each shard, some of the first blocks may
-/// have one column less than the others.
+/// have one column less than the other blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     /// Greatest number of columns in a block, from 1 to 32.

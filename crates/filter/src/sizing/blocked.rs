@@ -12,7 +12,7 @@ use super::math::{ceil, checked, float, floor, greatest, least, mean_over_load};
 use super::{MAX_HASH_FUNCS, SizingError};
 use crate::words::NoMemory;
 
-/// Greatest number of blocks. No memory has more blocks.
+/// Greatest number of blocks. No computer has memory for more blocks.
 const MAX_BLOCKS: u64 = 1 << 50;
 
 /// Greatest number of counters that a key has in a counting filter.
@@ -28,8 +28,8 @@ pub fn fpr(n: u64, num_blocks: u64, places: u32, hash_funcs: u32) -> f64 {
 struct BlockRates {
     places: u32,
     hash_funcs: u32,
-    /// Rates of the smallest loads, computed exactly in one pass. At greater loads nearly all
-    /// positions are set, and the rate is computed when needed.
+    /// Rates of the smallest loads, computed exactly in one pass. At all higher loads nearly all
+    /// positions are set, and the rate is computed when it is needed.
     first: Vec<f64>,
 }
 
@@ -71,7 +71,7 @@ pub fn num_blocks(n: u64, fpr: f64, places: u32, hash_funcs: u32) -> Result<u64,
 }
 
 /// Returns the smallest number of blocks for `n` keys with a rate of at most `fpr`, and the number
-/// of hash functions that needs so few blocks.
+/// of hash functions for which so few blocks are sufficient.
 ///
 /// # Errors
 /// Returns the same errors as [`num_blocks`].
@@ -87,8 +87,9 @@ pub(crate) fn counting_size(n: u64, fpr: f64, places: u32) -> Result<(u64, u32),
 
 fn size_up_to(limit: u32, n: u64, fpr: f64, places: u32) -> Result<(u64, u32), SizingError> {
     let most = super::math::small(ceil(-libm::log2(checked(fpr)?))).min(limit);
-    // The best number is below that of a classic filter. The number of blocks has a single minimum,
-    // so the search goes down and stops when the number of blocks rises.
+    // The best number of hash functions is lower than that of a classic filter. The number of
+    // blocks has a single minimum, so the search tries fewer and fewer hash functions, and stops
+    // when the number of blocks rises.
     let mut best: Option<(u64, u32)> = None;
     for hash_funcs in (1..=most).rev() {
         let blocks = num_blocks(n, fpr, places, hash_funcs)?;

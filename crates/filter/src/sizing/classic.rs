@@ -77,14 +77,15 @@ pub fn num_bits(n: u64, hash_funcs: u32, fpr: f64) -> Result<u64, SizingError> {
 
 /// Returns the number of hash functions with the lowest rate for `n` keys in `num_bits` bits.
 ///
-/// The result is m/n·ln 2 rounded up or down, or in very small filters one less.
+/// The result is m/n·ln 2 rounded up or down. In very small filters it can be one less than the
+/// number rounded down.
 pub fn hash_funcs(n: u64, num_bits: u64) -> u32 {
     let most = float(num_bits) / float(n.max(1)) * core::f64::consts::LN_2;
     let limit = MAX_HASH_FUNCS;
     let (few, many) = (small(floor(most)).min(limit), small(ceil(most)).min(limit));
     let rate = |hash_funcs| fpr(n.max(1), num_bits, hash_funcs);
-    // In very small filters, the best number is one less than both neighbours of the textbook's
-    // optimum.
+    // In very small filters, the best number can be one less than the textbook's optimum rounded
+    // down.
     let fewer = small(u64::from(few).saturating_sub(1));
     let best = if rate(fewer) < rate(few) { fewer } else { few };
     if rate(many) < rate(best) { many } else { best }
@@ -107,8 +108,8 @@ pub fn capacity(size: Size, fpr: f64) -> Result<u64, SizingError> {
 ///
 /// The result is exact, up to rounding, for filters of up to 8,192 bits (and for larger ones with
 /// many hash functions). For larger filters, the mean and the variance of `X` are exact, and its
-/// higher moments are those of a log-normal variable. The error is then less than 10⁻⁴ of the rate,
-/// and falls as the number of bits grows.
+/// higher moments are those of a log-normal variable. The error of this approximation is less than
+/// 10⁻⁴ of the rate, and falls as the number of bits grows.
 pub fn fpr(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
     let throws = u128::from(n) * u128::from(hash_funcs);
     if throws == 0 {
@@ -120,8 +121,8 @@ pub fn fpr(n: u64, num_bits: u64, hash_funcs: u32) -> f64 {
         return 1.0;
     }
     let exact = u64::from(hash_funcs).pow(2).saturating_mul(16);
-    // Far above the capacity every bit is set. The variance is then zero, and the approximation is
-    // exact.
+    // If far more keys are inserted than the filter has room for, every bit is set. The variance is
+    // then zero, and the approximation is exact.
     let is_small = hash_funcs <= MAX_HASH_FUNCS && num_bits <= exact.max(1 << 13);
     if is_small && throws <= u128::from(num_bits) * 8 {
         return exact_fpr(n * u64::from(hash_funcs), num_bits, hash_funcs);
@@ -166,8 +167,8 @@ pub(super) struct Exact {
     distinct: [f64; TERMS],
     /// The probabilities `g(j, t)` after the throws so far.
     hit: [f64; TERMS],
-    /// Number of terms that are not zero. A key has no more distinct positions than hash functions,
-    /// and no more than the filter has bits.
+    /// Number of terms that are not zero. The number of a key's distinct positions exceeds neither
+    /// the number of hash functions nor the number of bits in the filter.
     terms: usize,
 }
 

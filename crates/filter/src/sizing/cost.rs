@@ -115,7 +115,7 @@ pub fn exact_table(n: u64, fpr: f64) -> Result<Cost, SizingError> {
     if rate > fpr {
         return Err(SizingError::OutOfReach { fpr, layout: "exact-table", best: rate });
     }
-    // A query reads the table's control bytes. For a key in the set it also reads the tag.
+    // A query reads the table's control bytes. For a key in the set, the query also reads the tag.
     let cost = Cost { removes: true, ..Cost::new(n, bits, rate) };
     Ok(Cost { lines_present: 2.0, ..cost }.merging())
 }
@@ -219,7 +219,8 @@ pub(crate) fn scalable(n: u64, fpr: f64) -> Result<Cost, SizingError> {
         bits = bits.saturating_add(size.num_bits.next_multiple_of(64));
         let lines =
             lines_until_empty(classic::fill(held, size.num_bits, size.hash_funcs), size.hash_funcs);
-        // Keys of older stages pass through this newer stage like keys that are not in the set.
+        // A query for a key of an older stage reads this newer stage first, like a query for a key
+        // that is not in the set.
         present += lines * float(n - left - held) + f64::from(size.hash_funcs) * float(held);
         absent += lines;
         ln_found_by_none += libm::log1p(-classic::fpr(held, size.num_bits, size.hash_funcs));

@@ -3,8 +3,8 @@
 //!
 //! A query compares a fingerprint with those in two buckets. For a key outside the set, each
 //! comparison succeeds with probability `1/(2^f - 1)`, where `f` is the width in bits and the value
-//! 0 marks an empty slot. With a load `α`, `8α` of the eight slots are taken. The rate is therefore
-//! `1 - (1 - 1/(2^f - 1))^(8α)`, about `8α/2^f`.
+//! 0 marks an empty slot. With a load `α`, `8α` of the eight slots in these two buckets are filled
+//! on average. The rate is therefore `1 - (1 - 1/(2^f - 1))^(8α)`, about `8α/2^f`.
 //!
 //! Insertion begins to fail at a load of 0.955 to 0.98, which depends on chance. Up to [`MAX_LOAD`]
 //! no failure was observed with 10³ buckets or more. With few buckets, insertion can fail at any
@@ -18,10 +18,10 @@ use crate::words::NoMemory;
 pub const SLOTS: u32 = 4;
 /// Highest load that a filter is sized for: the fraction of slots that are filled.
 pub const MAX_LOAD: f64 = 0.94;
-/// Lowest load that a filter is sized for. A lower load gives a lower rate, but a table emptier
-/// than this wastes too much memory, so such a rate is rejected.
+/// Lowest load that a filter is sized for. A lower load would give a lower rate, but would waste
+/// too much memory. So a rate that needs a lower load is rejected.
 const MIN_LOAD: f64 = 0.25;
-/// Greatest number of buckets. No memory has more buckets.
+/// Greatest number of buckets. No computer has memory for more buckets.
 const MAX_BUCKETS: u64 = 1 << 50;
 
 /// Returns the rate of a filter with `n` keys in `num_buckets` buckets.
@@ -37,8 +37,8 @@ pub fn fpr(n: u64, num_buckets: u64, fingerprint_bits: u32) -> f64 {
 /// Returns the smallest number of buckets for `n` keys with a rate of at most `fpr` and a load of
 /// at most [`MAX_LOAD`].
 ///
-/// The number is at least 2. A rate that fingerprints of this width reach only at a lower load
-/// needs more buckets.
+/// The number is at least 2. If fingerprints of this width reach the rate only at a load below
+/// [`MAX_LOAD`], more buckets are needed.
 ///
 /// # Errors
 /// Returns an error if `fpr` is not between 0 and 1, if the rate would need a load below a quarter,

@@ -57,8 +57,8 @@ pub fn ribbon_rows(n: u64) -> u64 {
 }
 
 /// Returns the size in bytes of a hash table of 64-bit tags for `n` keys, in the layout of
-/// `hashbrown`: a power of two of buckets, of which at most seven eighths are taken, and one
-/// control byte for each bucket.
+/// `hashbrown`: the number of buckets is a power of two, at most seven eighths of the buckets are
+/// filled, and each bucket has one control byte.
 pub fn exact_table_bytes(n: u64) -> u64 {
     let buckets = match n {
         0 => return 0,

@@ -2,7 +2,7 @@
 
 use super::SizingError;
 
-/// Greatest number of bits that the searches try. No memory has more bits.
+/// Greatest number of bits that the searches try. No computer has memory for more bits.
 pub(super) const MAX_BITS: u64 = 1 << 56;
 
 /// Converts a count to a float. The result is exact below 2^53. Larger counts are rounded, which
@@ -56,8 +56,9 @@ pub(crate) fn distinct(fill: f64, chance: f64) -> Option<f64> {
     (fill < 1.0).then(|| libm::log1p(-fill) / libm::log1p(-chance))
 }
 
-/// Returns the least number from 1 to `most` for which `fits` is true. Every greater number must
-/// fit too. The search starts near `guess` and tries few numbers.
+/// Returns the least number from 1 to `most` for which `fits` is true. If `fits` is true for a
+/// number, it must be true for every greater number. The search starts near `guess` and tries few
+/// numbers.
 pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     let guess = guess.clamp(1, most);
     // The stride doubles until one end of the range fits and the other end does not.
@@ -98,8 +99,8 @@ pub(super) fn least(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> Option
     Some(fitting)
 }
 
-/// Returns the greatest number up to `most` for which `fits` is true, or 0 if none fits. Every
-/// smaller number must fit too.
+/// Returns the greatest number up to `most` for which `fits` is true, or 0 if none fits. If `fits`
+/// is true for a number, it must be true for every smaller number.
 pub(super) fn greatest(guess: u64, most: u64, fits: impl Fn(u64) -> bool) -> u64 {
     // The result is one less than the least number that does not fit.
     least(guess, most, |n| !fits(n)).map_or(most, |n| n - 1)
@@ -114,14 +115,15 @@ pub(super) fn mean_over_load(n: u64, places: u64, f: impl Fn(f64) -> f64) -> f64
     }
     let (keys, others) = (float(n), float(places - 1));
     let mode = float(n.saturating_add(1) / places);
-    // A load this low occurs with a probability below 10^-30. If even such a place returns `true`
-    // for every key, the mean is 1. Without this case the loop below might not end, because `j + 1`
-    // equals `j` from 2^53 on.
+    // A load this low occurs with a probability below 10^-30. If even a place with so few keys
+    // returns `true` for every key, the mean is 1. Without this case the loop below might not end,
+    // because `j + 1` equals `j` from 2^53 on.
     if f(libm::floor(mode - 12.0 * libm::sqrt(mode + 1.0)).max(0.0)) >= 1.0 {
         return 1.0;
     }
-    // The sum starts at the most likely load and goes outwards. Each probability follows from its
-    // neighbour by their ratio, and is relative to that of the most likely load.
+    // The sum starts at the most likely load and goes outwards. Each probability is computed from
+    // the probability of the neighbouring load, and is relative to the probability of the most
+    // likely load.
     let (mut total, mut chances) = (f(mode), 1.0);
     let (mut chance, mut j) = (1.0, mode);
     while j > 0.0 {
@@ -139,8 +141,8 @@ pub(super) fn mean_over_load(n: u64, places: u64, f: impl Fn(f64) -> f64) -> f64
         j += 1.0;
         total += chance * f(j);
         chances += chance;
-        // `f` is at most 1, so the current probability bounds the remaining sum: the ratio of
-        // neighbours is far below 1 here.
+        // `f` is at most 1, and here each probability is far smaller than the one before it. So the
+        // current probability bounds the remaining sum.
         if chance <= total * 1e-16 || chance < 1e-300 {
             break;
         }

@@ -17,15 +17,15 @@
 //!
 //! All formulas assume random hash functions, and keys that nobody chose with knowledge of the
 //! hash. A 64-bit hash adds `n·2⁻⁶⁴` to every rate ([`hash_bits`]). The rates are averages over all
-//! hash functions. A particular small filter may have a higher or a lower rate.
+//! hash functions. A particular small filter may have a rate above or below the average.
 //! [`Filter::expected_fpr`](super::Filter::expected_fpr) computes the rate of one filter from its
 //! own bits.
 //!
 //! These formulas correct four errors that are common in tutorials. The formula `(1 - e^(-kn/m))^k`
-//! gives too low a rate. The number of hash functions must be a whole number, and the better
-//! neighbour of the real optimum is not always the nearer one. Rounding the size up to a power of
-//! two costs up to twice the memory. A blocked filter that was sized by the classic formula can
-//! have five times the requested rate.
+//! gives too low a rate. The number of hash functions must be a whole number, and of the two whole
+//! numbers next to the optimum, the nearer one is not always the better one. Rounding the size up
+//! to a power of two costs up to twice the memory. A blocked filter that was sized by the classic
+//! formula can have five times the requested rate.
 
 pub mod blocked;
 pub mod classic;

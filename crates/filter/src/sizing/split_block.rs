@@ -6,14 +6,14 @@
 //! power of this fraction. `j` is binomially distributed, because `n` keys are spread over the
 //! blocks, and the rate of the filter is the mean over `j`.
 //!
-//! The classic formula assumes the mean load for every block. The resulting rate is too low,
+//! The classic formula assumes the mean load for every block. The rate that it computes is too low,
 //! because full blocks raise the rate more than empty blocks lower it (Putze, Sanders, Singler
 //! 2007). Filters sized by the classic formula have up to 5 times the requested rate.
 //!
 //! The formula ignores keys with equal hashes, and hash bits that a layout does not use. Parquet's
 //! layout computes the positions in a block from 32 bits of the hash, so keys of one block that
-//! agree in these bits have equal positions. Such keys add `load·2⁻³²` to the rate, which matters
-//! for rates below 10⁻⁸.
+//! agree in these bits have equal positions. Keys with equal positions add `load·2⁻³²` to the rate,
+//! which matters for rates below 10⁻⁸.
 
 use super::SizingError;
 use super::math::{any_of, ceil, checked, float, floor, greatest, least, mean_over_load};
@@ -21,7 +21,7 @@ use crate::words::NoMemory;
 
 /// Number of words in a block, and number of bits that a key sets.
 const WORDS: u32 = 8;
-/// Greatest number of blocks. No memory has more blocks.
+/// Greatest number of blocks. No computer has memory for more blocks.
 const MAX_BLOCKS: u64 = 1 << 50;
 
 /// Returns the rate of a filter with `n` distinct keys in `num_blocks` blocks of eight words.
@@ -47,7 +47,7 @@ pub fn fpr(n: u64, num_blocks: u64, word_bits: u32) -> f64 {
 /// ```
 pub fn num_blocks(n: u64, fpr: f64, word_bits: u32) -> Result<u64, SizingError> {
     let n = n.max(1);
-    // The size for the mean load in every block is the start of the search.
+    // The search starts at the size that would be right if every block had the mean load.
     let share = libm::exp(libm::log(checked(fpr)?) / f64::from(WORDS));
     let load = libm::log1p(-share) / libm::log1p(-1.0 / f64::from(word_bits.max(2)));
     let guess = float(n) / load;

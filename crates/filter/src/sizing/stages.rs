@@ -10,7 +10,7 @@ use crate::words::NoMemory;
 
 /// Tightening ratio of [`ScalableBloomFilter`](crate::scalable::ScalableBloomFilter): the rate of
 /// each stage is this fraction of the preceding stage's rate. Almeida and others recommend 0.8 to
-/// 0.9. Of these, 0.8 takes the least memory for filters that grow a hundredfold or more.
+/// 0.9. Of these ratios, 0.8 needs the least memory for filters that grow a hundredfold or more.
 pub const TIGHTENING: f64 = 0.8;
 
 /// Returns the false-positive rate of stage `stage` of a scalable filter, where 0 is the first
@@ -18,8 +18,8 @@ pub const TIGHTENING: f64 = 0.8;
 ///
 /// A key that is not in the set is a false positive if any stage reports it, so the rates of the
 /// stages add up. With this formula the sum is at most `fpr` for any number of stages. Several
-/// packages use `fpr` itself as the rate of the first stage. The total rate of such a filter grows
-/// up to `1/(1 - r)` times the promised rate.
+/// packages use `fpr` itself as the rate of the first stage. The total rate of a filter of such a
+/// package grows up to `1/(1 - r)` times the promised rate.
 pub fn stage_fpr(fpr: f64, tightening: f64, stage: u32) -> f64 {
     fpr * (1.0 - tightening) * libm::pow(tightening, f64::from(stage))
 }
@@ -141,7 +141,7 @@ fn rice_code(density: f64) -> (u64, f64) {
 /// bits.
 ///
 /// The number of hash functions is the smallest for which the decompressed filter has at most
-/// sixteen times the bits of the smallest filter.
+/// sixteen times the bits of the smallest filter for these keys and this rate.
 ///
 /// # Errors
 /// Returns the same errors as [`classic::size`].

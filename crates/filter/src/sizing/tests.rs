@@ -159,7 +159,7 @@ fn bits_per_key_of_the_rest() {
     // Figures of Bitcoin Core: 86 bits at 10⁻⁶, 43 bits at 10⁻³.
     close(bits(Kind::Rolling, 1e-6), 86.3, 1e-3);
     close(bits(Kind::Rolling, 1e-3), 43.1, 1e-3);
-    // A code of the gaps costs about 1.5 bits above the lower bound.
+    // A code of the gaps takes about 1.5 bits per key more than the lower bound.
     close(bits(Kind::Compressed, 1e-2), 6.64 + 1.43, 1e-3);
     for (exponent, bits) in [(2, 6.64), (3, 9.97), (4, 13.29), (5, 16.61)] {
         close(floor(n, 10f64.powi(-exponent)).unwrap().bits_per_key, bits, 1e-3);
@@ -206,8 +206,8 @@ fn sizes_are_the_smallest() {
     }
 }
 
-/// The chosen number of hash functions is the better of the two neighbours of the optimum, even if
-/// it is not the nearer one.
+/// Of the two whole numbers next to the optimum, the better one is chosen as the number of hash
+/// functions, even if the other one is nearer.
 #[test]
 fn hash_functions_are_the_best() {
     for num_bits in [100, 1_000, 5_000, 20_000, 1_000_000] {
@@ -275,8 +275,8 @@ fn the_stages_of_a_scalable_filter_keep_the_rate() {
         let all = stages::compound_fpr(rates);
         assert!(all <= 1e-3 && all > 0.8e-3, "{tightening}: {all}");
     }
-    // If the first stage has the whole rate, as in growable-bloom-filter, the total rate grows to
-    // up to 6.7 times the promised rate.
+    // If the first stage is sized for the whole rate, as in growable-bloom-filter, the total rate
+    // grows to up to 6.7 times the promised rate.
     let forever = stages::compound_fpr((0..200).map(|stage| 1e-3 * 0.85f64.powi(stage)));
     close(forever, 6.65e-3, 0.01);
 }

@@ -1,10 +1,10 @@
 //! Folding a filter to half the number of blocks.
 //!
-//! The folded filter is the one that its keys would have filled if they had been inserted into it.
-//! The block of a key is its hash scaled to the number of blocks. With half the number of blocks,
-//! the index is therefore halved, and neighbouring blocks are united. (Filters whose index is a
-//! remainder must unite the lower half of the blocks with the upper half instead. Using the wrong
-//! rule loses keys.)
+//! A folded filter has the same bits as a filter of the smaller size into which the same keys were
+//! inserted. The block of a key is its hash scaled to the number of blocks. With half the number of
+//! blocks, the index is therefore halved, and neighbouring blocks are united. (Filters whose index
+//! is a remainder must unite the lower half of the blocks with the upper half instead. Using the
+//! wrong rule loses keys.)
 
 use super::{BlockShape, SplitBlockFilter, fpr};
 use crate::membership::{Filter as _, Fold};

@@ -20,9 +20,10 @@
 //! blocks of 512 bits. Blocks of 256 bits are for Parquet.
 //!
 //! **When not to use it.** For rates below about 0.1 %: some blocks get more keys than others and
-//! determine the rate, so the filter needs more and more bits. A cuckoo filter is smaller at such
-//! rates, and supports removal. For sets that never change, a ribbon filter is smaller at every
-//! rate, if a query may take ten times as long. For a few thousand keys, an exact table is as fast.
+//! determine the rate, so the filter needs more and more bits. At rates this low, a cuckoo filter
+//! is smaller than a split-block filter, and supports removal. For sets that never change, a ribbon
+//! filter is smaller at every rate, if a query may take ten times as long. For a few thousand keys,
+//! an exact table is as fast.
 //!
 //! `true` means that eight bits are set, by the key or by other keys of its block. `false` is
 //! certain. The rate is the mean over all blocks, and fuller blocks have a higher rate. Therefore
@@ -60,8 +61,8 @@ use super::words::{Words, count_ones, unite};
 /// one, so no block gets many more keys than others.
 const MAX_BLOCKS: u64 = 1 << 28;
 /// Lowest rate that `with_fpr` accepts. At this rate a block has about ten keys, so equal low
-/// halves of hashes (ten times 2⁻³²) add a fiftieth to the rate. At lower rates, equal low halves
-/// would add a greater share.
+/// halves of hashes (ten times 2⁻³²) add a fiftieth to the rate. At rates below 10⁻⁷, equal low
+/// halves would add more than a fiftieth.
 const LEAST_FPR: f64 = 1e-7;
 
 /// The shape of a block: [`Bits512`] or [`Bits256`].
@@ -242,8 +243,8 @@ impl<B: BlockShape, S: AsRef<[u64]>> Filter for SplitBlockFilter<B, S> {
     }
 
     /// Estimates the number of distinct keys from the fraction of bits that are not set. After `n`
-    /// keys the expected value of this fraction is `(1 - 1/m)^n`: if the words of all blocks are
-    /// stacked in eight rows of `m` bits, each key sets one bit in each row.
+    /// keys, the expected fraction of bits that are not set is `(1 - 1/m)^n`: if the words of all
+    /// blocks are stacked in eight rows of `m` bits, each key sets one bit in each row.
     fn estimated_len(&self) -> Option<f64> {
         distinct(self.fill(), 1.0 / float(self.num_blocks() * u64::from(B::WORD_BITS)))
     }

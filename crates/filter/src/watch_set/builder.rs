@@ -64,8 +64,8 @@ impl WatchSetBuilder {
 
     /// Sets the hasher of the keys. The default is SipHash-1-3 with a random key.
     ///
-    /// Set a hasher for a store that finds keys by their hashes, or to use a faster hash function
-    /// if nobody chooses keys that collide.
+    /// A hasher must be set if the caller's store finds keys by their hashes. If nobody chooses
+    /// keys that collide, a hasher with a faster hash function can be set.
     #[must_use]
     pub const fn hasher(mut self, hasher: KeyHasher) -> Self {
         self.hasher = Some(hasher);

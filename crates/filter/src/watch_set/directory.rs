@@ -51,7 +51,7 @@ pub(super) struct Directory<T> {
 struct Cell<T> {
     /// Number of bits after the stripe's bits that all hashes in this cell share.
     depth: u32,
-    /// The value of these shared bits.
+    /// The value of the bits that all hashes in this cell share.
     prefix: u64,
     part: T,
 }

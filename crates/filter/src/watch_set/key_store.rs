@@ -18,11 +18,11 @@ use core::ops::RangeInclusive;
 /// wrong answers until it is [rebuilt](super::WatchSet::rebuild).
 ///
 /// If a store panics, the set assumes that the requested change may have been made. The set then
-/// answers all queries for keys of that stripe from the store, until the next change in the stripe
-/// rebuilds the filters.
+/// answers all queries for keys of the affected stripe from the store, until the next change in
+/// this stripe rebuilds the filters.
 ///
 /// Hashes are computed by the [`KeyHasher`](crate::KeyHasher) of the set. A store that survives a
-/// restart and finds its keys by these hashes needs a hasher with an explicit key.
+/// restart and finds its keys by their hashes needs a hasher with an explicit key.
 pub trait KeyStore: Sync {
     /// The error type of the store.
     type Error;

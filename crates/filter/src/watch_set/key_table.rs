@@ -9,11 +9,13 @@ use super::key_store::{Acquired, Released};
 
 /// Greatest length of a key in bytes.
 pub(super) const MAX_KEY_BYTES: usize = u16::MAX as usize;
-/// A count byte for all counts of 255 and above, whose values are stored in a separate map.
+/// Value of the count byte for every count of 255 and above. These counts are stored in a separate
+/// map.
 const MANY: u8 = u8::MAX;
-/// A length byte for all lengths of 255 and above, which are stored in the next two bytes.
+/// Value of the length byte for every length of 255 and above. Such a length is stored in the next
+/// two bytes.
 const LONG: u8 = u8::MAX;
-/// Greatest number of bytes of removed keys for which a table is never compacted.
+/// A table with at most this many bytes of removed keys is never compacted.
 const FEW_BYTES: usize = 4096;
 
 /// The reason why a key can't be stored.
@@ -197,7 +199,7 @@ impl KeyTable {
         }
         let entry = self.arena.get(at as usize..).and_then(Entry::read);
         self.dead += entry.map_or(0, |entry| entry.bytes);
-        // More than a quarter of the arena is holes, so it is compacted.
+        // More than a quarter of the arena consists of holes, so the arena is compacted.
         if self.dead > FEW_BYTES.max(self.arena.len() / 4) {
             *self = self.copy_of(|_| true, hash_of);
         }

@@ -28,8 +28,8 @@ fn stagger(range: &RangeInclusive<u64>) -> f64 {
 /// A guard of a stripe's writer lock.
 ///
 /// If the store panics, it may already have made the requested change. The store may then contain a
-/// key that the filters do not contain. So from the moment of the panic on, and not only when the
-/// next writer comes, the store answers the queries of the stripe.
+/// key that the filters do not contain. So the store answers the queries of the stripe from the
+/// moment of the panic on, and not only after the next writer has taken the lock.
 pub(super) struct Writing<'s, S: KeyStore> {
     set: &'s WatchSet<S>,
     stripe: usize,
@@ -73,7 +73,7 @@ impl<S: KeyStore> WatchSet<S> {
     /// Takes the lock that the writers of a stripe need.
     ///
     /// If a writer panicked (in the store), the store answers the stripe's queries until the stripe
-    /// is rebuilt. This method rebuilds such a stripe.
+    /// is rebuilt. This method rebuilds a stripe whose writer panicked.
     pub(super) fn lock(&self, stripe: usize) -> Result<Writing<'_, S>, WatchError<S::Error>> {
         let locked = self.stripes[stripe].writer.lock();
         let (is_poisoned, guard) = match locked {
@@ -135,7 +135,7 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(is_whole.then_some(table))
     }
 
-    /// Replaces the body of a stripe by one with `keys` keys.
+    /// Replaces the body of a stripe by `body`, which contains `keys` keys.
     fn replace(&self, stripe: usize, body: Body, keys: u64) {
         let former = core::mem::replace(&mut *self.write(stripe), body);
         drop(former); // freed after the lock is released, so that readers do not wait for it

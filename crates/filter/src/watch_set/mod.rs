@@ -15,19 +15,19 @@
 //! filters used the same bits, a false positive of the gate would more often be a false positive of
 //! the cuckoo filter too.
 //!
-//! The keys of a filter can't be listed, so a filter can't grow by itself. Instead, a shard is
-//! rebuilt from its keys in the store with another size. Meanwhile readers query the old shard.
-//! Then the new shard replaces the old shard.
+//! The keys of a filter can't be listed, so a filter can't grow by itself. Instead, a shard of a
+//! different size is built from the shard's keys in the store. Meanwhile readers query the old
+//! shard. Then the new shard replaces the old shard.
 //!
 //! # Why a "no" is certain
-//! A cuckoo filter wrongly answers "no" after the removal of a key that was not in it, and after a
-//! key was inserted more often than there are slots for it. In a watch set, the store's reference
-//! count determines when a key is inserted into the filters (when the count rises from zero to one)
-//! and when it is removed (when the count falls from one to zero). The store and the filters change
-//! under one lock. Everything that can fail is done before the store changes, or its failure does
-//! no harm: a hash that does not fit into the cuckoo filter is stored beside the filter. If a store
-//! panics during a change, the set queries the store directly from that moment on, until the
-//! filters are rebuilt.
+//! A cuckoo filter can wrongly answer "no" in two cases: after the removal of a key that was not in
+//! the filter, and after a key was inserted more often than the key has slots. In a watch set, the
+//! store's reference count determines when a key is inserted into the filters (when the count rises
+//! from zero to one) and when it is removed (when the count falls from one to zero). The store and
+//! the filters change under one lock. Everything that can fail is done before the store changes, or
+//! its failure does no harm: a hash that does not fit into the cuckoo filter is stored beside the
+//! filter. If a store panics during a change, the set queries the store directly from that moment
+//! on, until the filters are rebuilt.
 
 mod builder;
 mod directory;
@@ -82,8 +82,8 @@ use shard::{SHRUNK, Shape, Shard};
 ///   still reject them. A gate is rebuilt before the number of keys that pass it wrongly is three
 ///   times that of a full gate.
 ///
-/// **When to use it.** If the keys change, most queries are for keys that are not in the set, and
-/// each false positive costs a database look-up.
+/// **When to use it.** If all three conditions hold: the keys change, most queries are for keys
+/// that are not in the set, and each false positive costs a database look-up.
 ///
 /// **When not to use it.** If the keys never change, a [`BinaryFuse16`](super::fuse::BinaryFuse16)
 /// takes 18 bits per key, but has more false positives. If the filter is sent to others, see
@@ -222,8 +222,8 @@ impl<S: KeyStore> WatchSet<S> {
     pub fn add(&self, key: &[u8]) -> Result<Added, WatchError<S::Error>> {
         let hash = self.shape.hasher.hash(key);
         let stripe = stripe_of(hash);
-        // An exact set becomes filters when it has too many keys, or when a copied table could not
-        // store a key of this length.
+        // An exact set is converted to filters when it has too many keys, or when a copied table
+        // could not store a key of this length.
         if self.is_small.load(Ordering::Relaxed)
             && (self.len() >= self.exact_up_to || !S::IN_MEMORY && key.len() > MAX_KEY_BYTES)
         {

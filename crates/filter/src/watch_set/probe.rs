@@ -8,7 +8,7 @@ use super::key_store::KeyStore;
 use super::shard::{Shard, cuckoo_hash, gate_hash};
 use super::{Body, WatchSet};
 
-/// Number of keys whose memory is prefetched before the first of them is tested.
+/// A batch prefetches the memory of this many keys before it tests the first of these keys.
 const CHUNK: usize = 32;
 
 /// A key of a batch that may be in the set.

@@ -27,7 +27,7 @@ const MIN_FILL: f64 = 0.89;
 pub(super) const SHRUNK: f64 = 0.25;
 /// Least capacity of a shard. A smaller capacity would save too little memory.
 const MIN_CAPACITY: u64 = 64;
-/// Greatest length of a stash that never causes a rebuild.
+/// A stash of at most this length never causes a rebuild.
 const SHORT_STASH: usize = 8;
 /// Number of attempts to build filters without a long stash.
 const BUILDS: u32 = 3;

@@ -146,8 +146,8 @@ fn impossible_parameters_are_refused() {
     }
     assert!(matches!(decode([bits - 64, k, 0]), Err(DecodeError::TooLong { .. })));
     assert!(matches!(decode([bits, k, 1]), Err(DecodeError::NotZero(_))));
-    // All bits of the last word are set here. If the header claims a few bits fewer, there are set
-    // bits after the claimed end.
+    // All bits of the last word are set here. If the header claims a slightly shorter filter, there
+    // are set bits after the claimed end.
     let mut full = <BloomFilter>::with_bits(128, 2, HASHER).unwrap();
     full.insert_batch(&hashes(1, 2_000)).unwrap();
     let error = <BloomFilter>::decode(&with_params(&full.encode().unwrap(), [120, 2, 0]));
@@ -224,7 +224,7 @@ fn codes_are_no_bombs() {
             CompressedBloomFilter::decode(&with_params(&bytes, [6_101, shape, params[2]])).is_err()
         );
     }
-    // The code has only ones, which are a unary number that does not end.
+    // The code consists of ones only, so it is a unary number that does not end.
     let mut ones = bytes;
     let end = ones.len() - 8;
     ones[64..end].fill(0xff);

@@ -53,8 +53,8 @@ fn rates_are_those_of_the_bits() {
     }
 }
 
-/// The slices of one filter have different fills by chance. The rate is the product of their fills,
-/// counted here bit by bit, and not a power of the mean fill.
+/// The slices of one filter have different fills by chance. The rate of the filter is the product
+/// of the slices' fills, and not a power of the mean fill. The test counts the fills bit by bit.
 #[test]
 fn rates_of_slices_are_those_of_each_slice() {
     for (slice_bits, k, n) in [(3, 1, 1), (7, 5, 4), (64, 10, 44), (77, 6, 60), (130, 7, 90)] {
@@ -104,8 +104,8 @@ fn rates_are_those_of_the_size() {
         let error = (variance / instances as f64).sqrt();
         let exact = classic::fpr(n, m, k);
         assert!((mean - exact).abs() < 5.0 * error, "{m} {k} {n}: {mean}, not {exact} ± {error}");
-        // The textbook's formula gives a lower rate. For filters of 128 bits, the difference is
-        // larger than the error of the measurement.
+        // The textbook's formula gives a rate below the exact rate. For filters of 128 bits, the
+        // difference is larger than the error of the measurement.
         let textbook = (1.0 - (-f64::from(k) * n as f64 / m as f64).exp()).powf(k.into());
         assert!(textbook < exact);
         if m == 128 {
@@ -174,8 +174,8 @@ impl Set for DoubleHashing {
     }
 }
 
-/// Returns the mean rate that random positions would have with as many bits set, and the total
-/// numbers of hits and probes of all instances.
+/// Returns the mean rate that random positions would have in filters with the same numbers of set
+/// bits. Also returns the total numbers of hits and probes of all instances.
 fn simulate<S: Set>(
     hash_funcs: u32,
     keys: u64,

@@ -75,7 +75,8 @@ fn a_key_is_new_once() {
     }
 }
 
-/// A reader that knows that a key was inserted finds it, while another thread still inserts.
+/// A reader that knows that a key was inserted finds the key, while another thread still inserts
+/// keys.
 #[test]
 fn readers_find_what_they_know_of() {
     let keys = hashes(77, 200_000);

@@ -123,8 +123,8 @@ fn strangers_are_too_high_as_often_as_theory_says() {
         for key in 0..5_000_u64 {
             ours.add(&key.to_le_bytes(), 1);
         }
-        // The share of counters that are not zero, and the false-positive rate of this sketch that
-        // follows from the share.
+        // The test compares the share of counters that are not zero, and the false-positive rate of
+        // this sketch that is computed from the share.
         let occupied = (ours.fill() * 3_000.0).round();
         let fill = 1.0 - (5_000.0 * (-0.001_f64).ln_1p()).exp();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -175,7 +175,8 @@ fn the_error_is_within_its_bound() {
 }
 
 /// Keys whose counts are just above the bound make a stranger's error as likely as possible. In
-/// each row the chance of such an error is 1 - (1 - 1/272)^90 = 28 %, and theory allows 1/e.
+/// each row the chance of an error above the bound is 1 - (1 - 1/272)^90 = 28 %, and theory allows
+/// 1/e.
 #[test]
 fn errors_are_nearly_as_likely_as_the_theory_allows() {
     for update in UPDATES {
@@ -368,8 +369,8 @@ fn hostile_bytes() {
         [269, 5 | conservative << 1, 0],
         [269, u64::MAX, 0],
         [269, 5 | conservative, 1],
-        // The header claims plain updates, which count every addition in every row. The counters
-        // contradict this claim.
+        // The header claims plain updates, which count every addition in every row. The counters do
+        // not agree with plain updates.
         [269, 5, 0],
     ] {
         let error = decode(params).expect_err("other parameters");
@@ -381,7 +382,7 @@ fn hostile_bytes() {
         assert!(matches!(error, DecodeError::Truncated { .. }), "{params:?}: {error:?}");
     }
     assert!(matches!(decode([269, 4 | conservative, 0]), Err(DecodeError::TooLong { .. })));
-    // The header claims other sums of the counts, or bits after the last counter are set.
+    // The header claims wrong sums of the counts, or bits after the last counter are set.
     let changed = |at: usize, value: u32| {
         let mut bytes = bytes.clone();
         bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());

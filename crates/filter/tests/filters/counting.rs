@@ -49,7 +49,7 @@ fn laws() {
     }
 }
 
-/// The measured rate is the predicted one at the design load, for each family, size and seed.
+/// At the design load, the measured rate equals the predicted rate for each family, size and seed.
 #[test]
 fn rates() {
     for (n, fpr, probes) in [(300, 0.03, 40_000), (20_000, 0.01, 200_000), (60_000, 1e-3, 600_000)]

@@ -132,8 +132,8 @@ fn rate<const BITS: u32>(inside: &[u64], outside: &[u64]) -> f64 {
     hits as f64 / outside.len() as f64
 }
 
-/// Wider fingerprints have lower rates. Some packages have only fingerprints of 8 bits, whatever
-/// rate the user asks for.
+/// The wider the fingerprints are, the lower is the rate. Some packages have only fingerprints of 8
+/// bits, whatever rate the user asks for.
 #[test]
 fn wider_fingerprints_are_rarer() {
     let (inside, outside) = (hashes(1, 0..50_000), hashes(2, 0..1_000_000));
@@ -196,7 +196,7 @@ fn a_key_has_room_for_eight_copies() {
         let copies = (0..9).take_while(|_| filter.insert_hash(key).is_ok()).count();
         in_two += u32::from(copies == 8);
         // For one bucket in twenty, the alternative bucket is the same bucket: then there is room
-        // for four copies.
+        // for only four copies of a key.
         assert!(copies == 8 || copies == 4, "{copies}");
         let full = filter.clone();
         let refusal = filter.insert_hash(key).expect_err("no ninth");

@@ -140,8 +140,8 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         flipped[at] ^= 1;
         assert!(decode(&flipped).is_err(), "byte {at}");
     }
-    // In the header, only the seed may have another value. The second half of the key must be zero
-    // for XXH3.
+    // In the header, only the seed may be changed. The second half of the key must be zero for
+    // XXH3.
     for at in (0..HEADER).filter(|at| !(16..24).contains(at)) {
         for bit in 0..8 {
             let result = decode(&changed(&bytes, at, |byte| byte ^ 1 << bit));
@@ -173,7 +173,7 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
         let error = decode(&with_word(&bytes, at, 1)).expect_err("no third parameter");
         assert!(matches!(error, DecodeError::NotZero(_)), "{error}");
     }
-    // Changed bytes that have one occupied slot more or fewer than the number of keys are refused.
+    // Changed bytes are refused if their number of occupied slots differs from the number of keys.
     for at in HEADER..bytes.len() - 8 {
         let emptied = decode(&changed(&bytes, at, |_| 0));
         let filled = decode(&changed(&bytes, at, |_| 0xff));

@@ -109,8 +109,8 @@ fn one_for_each_place(buckets: u64, bits: u32) -> Vec<u64> {
 }
 
 /// Checks small filters against their exact rate: the share of (bucket, fingerprint) pairs that the
-/// filter reports as present. Strangers are reported at this rate, and the mean of the exact rates
-/// of many filters is the rate of the formula.
+/// filter reports as present. Strangers are reported at the exact rate of their filter, and the
+/// mean of the exact rates of many filters is the rate of the formula.
 fn small<const BITS: u32>(buckets: u64, len: u64) {
     let (places, mut exact_sum, mut fpr) = (one_for_each_place(buckets, BITS), 0.0, 0.0);
     let mut filters = 0;
@@ -133,7 +133,7 @@ fn small<const BITS: u32>(buckets: u64, len: u64) {
     assert!(filters > 30, "{filters} of 60");
     let mean = exact_sum / f64::from(filters);
     // The rate of one filter deviates by about 1/sqrt(len) at most, as two keys, or a key's two
-    // buckets, may coincide. The mean of sixty filters deviates by an eighth of this value.
+    // buckets, may coincide. The mean rate of sixty filters deviates by an eighth of 1/sqrt(len).
     let tolerance = 0.5 / (len as f64).sqrt() / 2.0;
     assert!((mean / fpr - 1.0).abs() < tolerance, "{len} in {buckets}: {mean:e}, not {fpr:e}");
 }

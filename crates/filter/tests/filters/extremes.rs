@@ -137,7 +137,7 @@ fn filters_of_extremes_are_made_or_refused_soon() {
     }
 }
 
-/// `with_fpr` promises a rate for every hash width. Rates that even 128-bit hashes can't keep are
+/// `with_fpr` promises a rate for every hash width. Rates that even 128-bit hashes can't reach are
 /// refused.
 #[test]
 fn hashes_of_128_bits_end_as_well() {

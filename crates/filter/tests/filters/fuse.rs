@@ -97,8 +97,9 @@ fn left_over(bytes: &[u8], hash: u64) -> u16 {
     (h ^ h >> 32) as u16 ^ cell(first) ^ cell(second) ^ cell(third)
 }
 
-/// Measuring the rate itself well takes about 10⁸ strangers. Measuring the parts of the rate takes
-/// fewer: of the sixteen bits that must match, twelve given bits match at a rate of 2⁻¹².
+/// Measuring the rate itself well takes about 10⁸ strangers. Fewer strangers are needed to measure
+/// the parts of the rate: of the sixteen bits that must match, twelve given bits match at a rate of
+/// 2⁻¹².
 #[test]
 fn sixteen_bits_have_the_rate_of_sixteen_bits() {
     const PROBES: u64 = 1_500_000;

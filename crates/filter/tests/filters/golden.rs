@@ -32,7 +32,7 @@ fn xxh3(bytes: &[u8]) -> u64 {
     chainsieve_filter::KeyHasher::xxh3(0).hash(bytes)
 }
 
-/// Returns the bytes with other parameters and a corrected checksum.
+/// Returns the bytes with the parameters replaced by `params`, and with a corrected checksum.
 pub(crate) fn with_params(bytes: &[u8], params: [u64; 3]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for (place, param) in bytes[40..64].as_chunks_mut::<8>().0.iter_mut().zip(params) {
@@ -60,7 +60,8 @@ pub(crate) fn mutants(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<(), DecodeE
             assert!(decode(&changed).is_err(), "byte {at} changed by {flip:#x}");
             if at < bytes.len() - 8 {
                 mend(&mut changed);
-                // The result may be another valid filter; the caller's `decode` checks that filter.
+                // The result may be a different, valid filter; the caller's `decode` checks that
+                // filter.
                 let _ = decode(&changed);
                 changed[bytes.len() - 8..].copy_from_slice(&bytes[bytes.len() - 8..]);
             }

@@ -54,7 +54,8 @@ fn every_golden_file_decodes_to_its_kind_and_answers_as_documented() {
         assert!(inserted.iter().all(|answer| *answer), "{name}: a key of the file is not found");
         let hits = strangers.iter().filter(|answer| **answer).count() as f64;
         let expected = filter.stats().expected_fpr * STRANGERS as f64;
-        // Within six standard deviations, the measured rate is the one that the filter reports.
+        // Within six standard deviations, the measured rate equals the rate that the filter
+        // reports.
         assert!(
             (hits - expected).abs() <= 6.0 * expected.sqrt() + 1.0,
             "{name}: {hits}, {expected}"

@@ -84,7 +84,7 @@ fn other_shapes_are_not_merged() {
         let (ours, others) = filters.split_at_mut(at);
         assert!(ours[0].merge(&others[0]).is_err());
     }
-    // Filters of the same shape but with another strategy can't be merged.
+    // Filters of the same shape but with different strategies can't be merged.
     let mut bytes = filters[1].write_to();
     bytes[0] = 0;
     let other = GuavaBloomFilter::read_from(&bytes).expect("MITZ_32");

@@ -105,7 +105,7 @@ fn the_classic_formula_undersizes_and_ours_does_not() {
     };
     let rate = measured(&|key| theirs.check(key));
     assert!((1.9 * target..2.4 * target).contains(&rate), "{rate}");
-    // The filter computes the same rate from its bits.
+    // The rate that the filter computes from its bits agrees with the measured rate.
     let read = decode(&bytes_of(&theirs)).expect("what they wrote");
     assert!((read.expected_fpr() / rate - 1.0).abs() < 0.1, "{}", read.expected_fpr());
 
@@ -188,7 +188,7 @@ fn headers_of_another_kind() {
         let mut changed = bytes.clone();
         changed[at] = 0x2c;
         assert_eq!(decode(&changed).map(drop), Err(DecodeError::Unknown { what, id: 2 }));
-        // If no field of the union is set, the header has two bytes fewer.
+        // If no field of the union is set, the header is two bytes shorter.
         let mut unset = bytes.clone();
         unset.drain(at..at + 2);
         assert_eq!(decode(&unset).map(drop), Err(DecodeError::Missing(what)));

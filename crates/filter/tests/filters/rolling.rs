@@ -59,8 +59,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Keys that must be found: the keys that were inserted at most two rotations ago. A generation
-/// that was nearly full ends at the next insertion, and later ones end after each `n/2` insertions.
-/// So without manual rotations, the newest key and the `n` before it must be found.
+/// that is nearly full ends at the next insertion, and each of the following generations ends after
+/// `n/2` insertions. So without manual rotations, the newest key and the `n` before it must be
+/// found.
 struct Promised {
     generation_len: usize,
     /// The keys, the newest first, each with the number of manual rotations since the key's
@@ -161,8 +162,9 @@ proptest! {
     }
 }
 
-/// Distinct keys are inserted one after another. Keys older than `1.5·n` insertions are forgotten,
-/// except for false positives at the design's rate. No key is forgotten earlier than promised.
+/// Distinct keys are inserted one after another. Keys older than `1.5·n` insertions are forgotten:
+/// they are found only at the filter's false-positive rate. No key is forgotten earlier than
+/// promised.
 #[test]
 fn older_keys_are_forgotten_at_the_rate() {
     let cases = [(100, 0.05, 30_000, 4), (4_000, 0.01, 100_000, 4), (20_000, 1e-3, 400_000, 2)];
@@ -343,8 +345,8 @@ fn hostile_bytes() {
         [per_generation, num_places, 0],
         [per_generation, num_places, 129],
         [per_generation, num_places, u64::MAX],
-        // Fewer keys than the generations have, and a number of hash functions below the number of
-        // bits per key.
+        // The header claims fewer keys than the generations have, or fewer hash functions than the
+        // number of set cells requires.
         [10, num_places, 7],
         [per_generation, num_places, 1],
     ] {

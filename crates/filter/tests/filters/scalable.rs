@@ -95,10 +95,10 @@ fn the_bound_by_computation() {
         let sum: f64 = every.sum();
         assert!(sum <= fpr && sum > fpr * 0.99, "{sum} of {fpr}");
     }
-    // The rule of growable-bloom-filter: the first stage takes the whole rate, and each further
-    // stage takes 0.85 times the previous rate. After a hundredfold growth by doubling (seven
-    // stages) its rate is over four times the promised rate, and finally over six times the
-    // promised rate.
+    // The rule of growable-bloom-filter: the first stage is sized for the whole rate, and each
+    // further stage for 0.85 times the rate of the preceding stage. After a hundredfold growth by
+    // doubling (seven stages), the total rate is over four times the promised rate. With further
+    // stages it finally exceeds six times the promised rate.
     let theirs = |stages| {
         let rates = (0..stages).map(|stage| {
             let rate = 0.001 * 0.85_f64.powi(stage);

@@ -96,7 +96,8 @@ fn hostile<B: BlockShape>(filter: &SplitBlockFilter<B>) {
             let mut changed = bytes.clone();
             changed[at] ^= 1 << bit;
             assert!(read::<B>(&changed).is_err(), "bit {bit} of byte {at}");
-            // With a corrected checksum, the result is another filter or an invalid header.
+            // With a corrected checksum, the changed bytes are a different filter, or their header
+            // is invalid.
             let Ok(other) = read::<B>(&mended(changed)) else {
                 assert!(at < 64, "bit {bit} of byte {at}");
                 continue;

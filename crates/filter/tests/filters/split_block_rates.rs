@@ -27,7 +27,7 @@ fn filled<B: BlockShape>(
     filter
 }
 
-/// Returns one of three hashers, with other parameters for every seed.
+/// Returns one of three hashers, with different parameters for every seed.
 fn hasher(seed: u64) -> KeyHasher {
     match seed % 3 {
         0 => KeyHasher::siphash_1_3([seed, !seed]),

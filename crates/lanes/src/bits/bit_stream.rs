@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 /// Number of bits that every window shows at least. A window is loaded as a 64-bit word from whole
-/// bytes. Its first bit may be any of the eight bits of the first byte, so up to 7 bits of the word
-/// are lost.
+/// bytes. The window's first bit may be any of the eight bits of the first byte, so up to 7 bits of
+/// the word are lost.
 pub const WINDOW_BITS: u32 = 57;
 
 /// Returns the bits of `bytes` from bit `position` on, at the top of a word: at least
@@ -39,7 +39,7 @@ impl<'a> BitReader<'a> {
         self.position
     }
 
-    /// Returns the number of bits that are left.
+    /// Returns the number of bits that are not read yet.
     #[inline]
     pub fn left(&self) -> u64 {
         self.bytes.len() as u64 * 8 - self.position

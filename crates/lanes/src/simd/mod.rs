@@ -58,7 +58,7 @@ enum Choice {
 }
 
 impl Default for Backend {
-    /// The [best](Self::best).
+    /// Returns the [best](Self::best) backend.
     fn default() -> Self {
         Self::best()
     }

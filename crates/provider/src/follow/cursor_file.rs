@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use chainsieve::eth::follow::{Cursor, CursorError};
 use thiserror::Error;
 
-/// Maximum size of a cursor file. A cursor is smaller: it contains the logs of some hundred full
-/// blocks at most.
+/// Maximum size of a cursor file. Every cursor is smaller than this maximum: it contains the logs
+/// of some hundred full blocks at most.
 const MAX_BYTES: u64 = 4 << 30;
 
 /// Reason why the file of a cursor could not be read or written.
@@ -50,7 +50,7 @@ impl From<io::Error> for CursorFileCause {
 #[derive(Debug)]
 pub(crate) struct CursorFile {
     path: PathBuf,
-    /// The lock file, locked until this is dropped.
+    /// The lock file, which stays locked until the `CursorFile` is dropped.
     _lock: File,
 }
 
@@ -85,9 +85,9 @@ impl CursorFile {
         read().map_err(|cause| self.error(cause))
     }
 
-    /// Replaces the file by `cursor`. The new contents are durable when this returns.
+    /// Replaces the file by `cursor`. The new contents are durable when this method returns.
     ///
-    /// The new contents are written to another file and synced. This file then replaces the old
+    /// The new contents are written to another file and synced. The new file then replaces the old
     /// one. So a crash leaves the old or the new cursor, never a part of a cursor.
     pub(crate) fn write(&self, cursor: &Cursor) -> Result<(), CursorFileError> {
         let write = || {

@@ -62,7 +62,7 @@ pub enum FollowError {
     Fault {
         /// Scheme, host and port of the node that was asked last.
         node: String,
-        /// Reason why the follower cannot go on.
+        /// Reason why the follower cannot continue.
         fault: Box<Fault>,
     },
     /// The cursor file could not be read or written.
@@ -226,8 +226,7 @@ impl FollowBuilder {
     }
 
     /// Sets the number of wrong or missing answers in a row after which the follower ends with an
-    /// error (default: 10). With [`once`](Self::once), failed connections are counted too.
-    /// Otherwise they are not counted.
+    /// error (default: 10). Failed connections are counted only with [`once`](Self::once).
     pub fn tries(mut self, tries: u32) -> Self {
         self.adjust.tries = tries;
         self
@@ -235,7 +234,8 @@ impl FollowBuilder {
 
     /// Starts the follower. Asks the nodes for the chain's id, unless it is known.
     ///
-    /// The [anchor](crate::AnchorSource) is asked only once, here. Only the nodes vouch for later blocks.
+    /// The [anchor](crate::AnchorSource) is asked only once, here. Only the nodes vouch for blocks
+    /// after the anchor's blocks.
     ///
     /// # Errors
     /// Returns a [`FollowError`] if the nodes, the anchor, the cursor file or the index fail, or if
@@ -341,7 +341,7 @@ impl Following {
         self.shared.ended().is_none()
     }
 
-    /// Stops the follower, and waits until its cursor is stored. Returns its progress.
+    /// Stops the follower, and waits until its cursor is stored. Returns the follower's progress.
     ///
     /// # Errors
     /// Returns the reason if the follower had already ended by itself with an error.
@@ -352,8 +352,8 @@ impl Following {
 
     fn end(&mut self) -> Result<(), FollowError> {
         self.stop.set();
-        // The follower's thread wakes tasks, and a woken task may own this handle. If that thread
-        // joined itself, it would wait for ever.
+        // The follower's thread wakes tasks, and a woken task may own this handle. If the
+        // follower's thread joined itself, it would wait for ever.
         let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
         let thread = self.thread.take().filter(|thread| !is_own(thread));
         if thread.is_some_and(|thread| thread.join().is_err()) {

@@ -34,7 +34,8 @@ pub(super) struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // No code panics while it holds this lock, so that a poisoned lock is still consistent.
+        // No code panics while it holds this lock, so the data behind a poisoned lock is still
+        // consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +80,8 @@ impl Shared {
 
     pub(super) fn acknowledge(&self, id: UpdateId) {
         let mut state = self.state();
-        // A late acknowledgement of an earlier update must not replace that of a later one.
+        // An acknowledgement that arrives late must not replace the acknowledgement of a later
+        // update.
         state.acknowledged = state.acknowledged.max(Some(id));
     }
 
@@ -139,7 +141,8 @@ impl Shared {
     #[cfg(feature = "tokio")]
     pub(super) fn poll(&self, reader: u64, task: &Waker) -> std::task::Poll<Option<LogUpdate>> {
         let mut state = self.state();
-        // As in `next`: an update that was delivered before the end comes first.
+        // As in `next`: an update that was delivered before the end is returned before the end is
+        // reported.
         if let Some(update) = state.update.take() {
             return std::task::Poll::Ready(Some(update));
         }

@@ -33,8 +33,8 @@ impl Call {
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     transport: Transport,
-    /// Id of the next call. Ids are never reused, so that an answer to an old call is not taken for
-    /// that of a new one.
+    /// Id of the next call. Ids are never reused, so that the answer to an old call is not mistaken
+    /// for the answer to a new call.
     next_id: Arc<AtomicU64>,
     /// Maximum number of calls in a request. With 1, calls are sent without a list around them.
     batch: Arc<AtomicUsize>,
@@ -80,7 +80,7 @@ impl Caller {
         &self.transport
     }
 
-    /// Returns the maximum number of calls in a request, as far as known.
+    /// Returns the current maximum number of calls in a request.
     pub(super) fn batch(&self) -> usize {
         self.batch.load(Ordering::Relaxed)
     }
@@ -126,8 +126,8 @@ impl Caller {
     ///
     /// # Errors
     /// Returns an error if a whole request failed, for example without a connection. Returns
-    /// [`RpcError::TooLarge`] if all answers together are longer than one answer may be. An error
-    /// about a single call is returned as the answer to that call.
+    /// [`RpcError::TooLarge`] if the total length of the answers exceeds the limit for a single
+    /// answer. An error about a single call is returned as the answer to that call.
     pub(super) fn calls<T>(
         &self,
         calls: &[Call],
@@ -216,8 +216,8 @@ impl Caller {
                 };
                 match answer.map_err(|error| self.clean(error)) {
                     Err(error) if error.is_transient() => transient = Some(error),
-                    // The answer may be too large together with the others, but not alone: the
-                    // whole batch is sent again in smaller parts.
+                    // Perhaps only the total length of the answers is too large, so the whole batch
+                    // is sent again in smaller parts.
                     Err(
                         error @ RpcError::LimitExceeded {
                             limit: Limit::ResponseBytes | Limit::Batch(_),
@@ -279,8 +279,8 @@ impl Caller {
             };
         };
         match self.node_error(error.get(), "a batch", body) {
-            // One error for all calls may be about the batch itself, whatever its message is. So
-            // the calls are sent again in smaller batches.
+            // A single error for all calls may be caused by the size of the batch, whatever the
+            // message of the error is. So the calls are sent again in smaller batches.
             RpcError::Node { message, .. } if calls > 1 => {
                 RpcError::LimitExceeded { limit: Limit::Batch(None), message }
             }
@@ -292,7 +292,7 @@ impl Caller {
         }
     }
 
-    /// Reads the answer to a call that was sent alone.
+    /// Reads the answer to a call that was sent without a batch.
     fn single<T>(
         &self,
         body: &Body,
@@ -364,8 +364,8 @@ impl Caller {
         RpcError::LimitExceeded { limit, message }
     }
 
-    /// Removes secrets from the text of a malformed answer's error, and cuts it: parsers quote the
-    /// text that they read, which may contain the URL.
+    /// Removes secrets from the message of an error about a malformed answer, and shortens the
+    /// message. Parsers quote the text that they read, and this text may contain the URL.
     pub(super) fn clean(&self, error: RpcError) -> RpcError {
         match error {
             RpcError::Malformed(words) => {

@@ -56,8 +56,8 @@ const SHORTEST_SEGMENT: usize = 10;
 /// Minimum length of a query value, header value, user name or password that is hidden.
 const SHORTEST_VALUE: usize = 4;
 
-/// Parses a URL, as [`Endpoint::new`] does. `Display` hides secrets, so parsing its text gives
-/// another endpoint.
+/// Parses a URL, as [`Endpoint::new`] does. `Display` hides secrets, so parsing the displayed text
+/// gives an endpoint without the secrets.
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
@@ -211,7 +211,8 @@ impl Endpoint {
         }
     }
 
-    /// Adds a string of at least `shortest` bytes to the secrets, as written and percent-decoded.
+    /// Adds a string of at least `shortest` bytes to the secrets, both in the written form and in
+    /// the percent-decoded form.
     fn hide(&mut self, secret: &str, shortest: usize) {
         for secret in [secret.to_owned(), percent_decoded(secret)] {
             if secret.len() >= shortest && !self.secrets.contains(&secret) {
@@ -222,7 +223,7 @@ impl Endpoint {
     }
 }
 
-/// Returns a text with a word hidden wherever no letter or digit is next to it.
+/// Hides a word in a text wherever no letter or digit is next to the word. Returns the new text.
 fn without_word(text: &str, word: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut from = 0;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use chainsieve::eth::provider::Limit;
 use thiserror::Error;
 
-/// Maximum number of characters of a node's own error message that are kept.
+/// Maximum length of a node's own error message in characters; the rest is removed.
 const MOST_WORDS: usize = 300;
 
 /// Reason why a request to a node failed. The texts of the error contain no URL and no header.
@@ -100,7 +100,8 @@ impl RpcError {
             Self::Http { status } => matches!(status, 408 | 425 | 429 | 500..=599),
             Self::Timeout { .. } | Self::Transport(_) => true,
             Self::LimitExceeded { limit, .. } => matches!(limit, Limit::RateLimited { .. }),
-            // -32603, "internal error": proxies answer so when the node behind them failed.
+            // -32603, "internal error": proxies answer with this code when the node behind them
+            // failed.
             Self::Node { code, .. } => *code == -32603,
             _ => false,
         }

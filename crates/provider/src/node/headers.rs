@@ -166,8 +166,8 @@ impl Node {
             let calls: Vec<Call> = numbers.iter().map(call).collect();
             self.caller.calls(&calls, |at, result| raw(result, numbers[at]))
         };
-        // The first time, a single call is sent: a node without the method need not answer a whole
-        // batch with errors.
+        // The first time, only one call is sent: otherwise a node without the method would have to
+        // answer a whole batch with errors.
         let known = self.raw_headers.is_known();
         let answers = ask(if known { numbers } else { &numbers[..1] });
         let mut answers = match answers {
@@ -176,7 +176,7 @@ impl Node {
             Err(error) => return Err(error),
         };
         if answers.iter().any(|answer| matches!(answer, Err(RpcError::MethodMissing { .. }))) {
-            // The note is given once, although parallel requests find it out.
+            // The note is given only once, even if several parallel requests receive this error.
             if self.raw_headers.set_missing() {
                 self.note(&Note::NoRawHeaders);
             }

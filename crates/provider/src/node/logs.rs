@@ -60,8 +60,8 @@ impl Node {
     ) -> Result<Vec<LocatedLog>, RpcError> {
         let part = query.clone().from_block(*window.start()).to_block(*window.end());
         let call = Call { method: GET_LOGS, params: format!("[{}]", part.to_json()) };
-        // A window of several blocks can be split, so that a timeout is no reason to send the same
-        // request again.
+        // After a timeout, a window of several blocks is split, so the same request is not sent
+        // again.
         if window.start() == window.end() {
             self.caller.call(&call, read)
         } else {

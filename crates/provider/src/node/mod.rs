@@ -58,12 +58,13 @@ pub(crate) struct Options {
     pub(crate) batch: usize,
     /// Maximum number of parallel requests; 4 by default. Each answer has at most 256 MiB.
     pub(crate) parallel: usize,
-    /// Maximum number of blocks in one `eth_getLogs` call; `None` learns it from the node's errors.
+    /// Maximum number of blocks in one `eth_getLogs` call; with `None`, the limit is learnt from
+    /// the node's errors.
     pub(crate) log_range: Option<u64>,
     /// Maximum number of bytes that one operation may hold of each kind of data: RLP of headers,
     /// logs, and receipts; 2 GiB by default.
     pub(crate) max_held: u64,
-    /// Budget of calls or credits that may be spent at each node; `None` is no limit.
+    /// Budget of calls or credits that may be spent at each node; `None` means no limit.
     pub(crate) budget: Option<Budget>,
     /// Handle that stops requests and waits.
     pub(crate) stop: Stop,
@@ -95,8 +96,8 @@ impl Options {
     }
 }
 
-/// One node. Clones share its connections, its budget, and the methods and limits that were learnt
-/// from its errors.
+/// One node. Clones share the node's connections, its budget, and the methods and limits that were
+/// learnt from its errors.
 #[derive(Debug, Clone)]
 pub struct Node {
     caller: Caller,

@@ -15,7 +15,7 @@ use chainsieve::eth::provider::{Limit, Retry, Spending};
 
 /// Maximum size of an answer in bytes, after decompression.
 pub(crate) const MAX_BODY: u64 = 256 << 20;
-/// Maximum number of bytes that are read of the body of an HTTP error.
+/// Maximum number of bytes that are read from the body of an HTTP error.
 const MAX_ERROR_BODY: u64 = 64 << 10;
 /// Maximum size of the HTTP headers of an answer in bytes.
 const MAX_HEADERS: usize = 64 << 10;
@@ -28,7 +28,7 @@ const LONGEST_CONNECT: Duration = Duration::from_secs(15);
 /// An estimate: a user needs no explanation of a shorter wait.
 const LONG: Duration = Duration::from_secs(5);
 
-/// Sends requests to one node. Clones share its connections and its budget.
+/// Sends requests to one node. Clones share the node's connections and budget.
 #[derive(Debug, Clone)]
 pub(super) struct Transport {
     agent: Agent,
@@ -39,7 +39,7 @@ pub(super) struct Transport {
     sent: Arc<AtomicU64>,
 }
 
-/// The body of an answer, with its HTTP status and the wait that it asks for.
+/// The body of an answer, with its HTTP status and the wait that the node asks for.
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) text: String,
@@ -67,7 +67,8 @@ impl Transport {
             .max_idle_connections_per_host(MAX_IDLE)
             .user_agent(concat!("chainsieve/", env!("CARGO_PKG_VERSION")));
         if endpoint.is_of_this_machine() {
-            // The proxy of the environment could not reach this machine, and would see the key.
+            // A proxy is not used for a node on this machine: the proxy could not reach the node,
+            // and would see the key.
             config = config.proxy(None);
         }
         let agent = Agent::new_with_config(config.build());
@@ -133,7 +134,7 @@ impl Transport {
         }
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            // The text of an HTTP error is only used for messages, so that it need not be valid.
+            // The text of an HTTP error is only used for messages, so it may be invalid UTF-8.
             Err(_) if response.status().is_success() => {
                 return Err(RpcError::Malformed("the answer is not UTF-8".into()));
             }

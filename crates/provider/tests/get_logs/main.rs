@@ -89,8 +89,8 @@ fn every_filter_by_either_reading() {
                 assert_eq!(found_at, *places, "{at}");
                 proven += 1;
                 // Some answers have megabytes of logs. If both semantics select the same logs, only
-                // one of the two answers is audited: that of geth for one filter, that of alloy for
-                // the next.
+                // one of the two answers is audited: geth's answer for one filter, and alloy's
+                // answer for the next filter.
                 let is_turn = index.is_multiple_of(2) == (semantics == Semantics::Geth);
                 if case.alloy.is_none() && !is_turn {
                     continue;

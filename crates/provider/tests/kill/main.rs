@@ -23,13 +23,14 @@ use node::Node;
 use records::{BLOCKS, Keeper, REMOVED, lines};
 use testkit::Rng;
 
-/// Number of delivered blocks that the follower remembers: more than a reorganisation removes.
+/// Number of delivered blocks that the follower remembers: more blocks than a reorganisation
+/// removes.
 const KEEP: usize = 16;
 /// Number of chains on which each way of storing the cursor is tested. `KILLS`: number of kills on
 /// each chain.
 const CHAINS: u64 = 3;
 const KILLS: usize = 21;
-/// If the process halts, it halts before one of this many first steps.
+/// A process that halts does so before a random step among this many first steps.
 const HALT: usize = 60;
 /// Timeout of each wait, far longer than a step takes.
 const PATIENCE: Duration = Duration::from_secs(3 * 60);
@@ -74,7 +75,7 @@ fn chains(keeper: Keeper) {
     println!("{keeper:?}: {sum:?}");
 }
 
-/// A temporary folder that is removed when this is dropped.
+/// A temporary folder that is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {

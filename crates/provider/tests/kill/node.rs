@@ -63,7 +63,7 @@ impl Chain {
         self.highest = self.highest.max(self.world.canonical.len());
     }
 
-    /// Replaces the last `depth` blocks by others.
+    /// Replaces the last `depth` blocks by other blocks.
     fn reorganise(&mut self, depth: usize) {
         self.world.synchronise();
         self.world.revert(depth);

@@ -256,7 +256,7 @@ fn what_is_proven_of_a_node_is_said_though_it_is_silent_about_the_rest() {
     assert_eq!(undecided, [(8, Undecidable::ReceiptsNotSupplied)]);
     assert_transient(audited.fetched.unreachable.as_ref(), &liar);
 
-    // An answer that the caller passes gives the same result.
+    // The audit of an answer that the caller passes has the same result.
     let audited = provider.audit_answer(&query().to_block(10), &[]).expect("audited");
     assert_eq!(audited.reports[0].status(), Status::Wrong);
     assert_transient(audited.fetched.unreachable.as_ref(), &liar);

@@ -41,7 +41,7 @@ impl Chain {
         }
     }
 
-    /// Returns the logs that match the tests' query, in the blocks of a filter.
+    /// Returns the logs that match the tests' query in the block range of a filter.
     pub(super) fn logs(&self, filter: &Value) -> Vec<Value> {
         let range = rpc_methods::range(filter, |tag| self.at(tag).map(|block| block.at.number));
         let blocks = self.blocks.iter().filter(|block| range.contains(&block.at.number));
@@ -75,8 +75,8 @@ impl Chain {
     }
 }
 
-/// Starts a node with this chain and returns its URL. If `lie` returns an answer, it replaces the
-/// true one.
+/// Starts a node with this chain and returns its URL. If `lie` returns an answer, this answer
+/// replaces the true answer.
 pub(super) fn serve(
     chain: &Chain,
     lie: impl Fn(&Chain, &str, &Value) -> Option<Sent> + Send + Sync + 'static,

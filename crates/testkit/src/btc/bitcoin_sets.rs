@@ -30,7 +30,8 @@ pub fn asked_of_bitcoin(
     (any.ok(), all.ok())
 }
 
-/// Returns each of the two answers if the values before the end of the bytes already decide it.
+/// Returns whether any query matches and whether all queries match; an answer is `None` if the
+/// given values do not decide it.
 fn settled_early(
     coding: Coding,
     count: u64,
@@ -61,13 +62,13 @@ pub struct Flaws {
     pub trailing_bytes: usize,
     /// Fewer values than the count claims, but the values present decide the answer.
     pub settled_before_the_end: usize,
-    /// With no queries, `bitcoin` does not look at the bytes at all.
+    /// If there are no queries, `bitcoin` does not read the bytes at all.
     pub nothing_asked: usize,
 }
 
 impl Flaws {
-    /// Asserts that `bitcoin` returns the library's answers, or those that one of its known flaws
-    /// explains. Returns `true` if the bytes are a valid set.
+    /// Asserts that `bitcoin` returns the library's answers, or answers that a known flaw of
+    /// `bitcoin` explains. Returns `true` if the bytes are a valid set.
     pub fn check(&mut self, coding: Coding, bytes: &[u8], queries: &[Vec<u8>]) -> bool {
         let theirs = asked_of_bitcoin(coding, bytes, queries);
         let about = || format!("{coding:?}: {bytes:02x?}, {queries:02x?}");

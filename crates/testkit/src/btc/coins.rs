@@ -63,7 +63,7 @@ const KINDS: [Kind; 15] = [
     Kind::OpReturn,
 ];
 
-/// The kinds that wallets use. The test wallet has one script of each.
+/// The kinds that wallets use. The test wallet has one script of each kind.
 const WALLET_KINDS: [Kind; 7] = [
     Kind::P2wpkh,
     Kind::P2tr,
@@ -89,7 +89,7 @@ pub fn strangers(rng: &mut Rng) -> Vec<Coin> {
     (0..6).flat_map(coins).collect()
 }
 
-/// Returns the coins of a wallet. No two of them have the same kind or the same key.
+/// Returns the coins of a wallet. No two coins have the same kind or the same key.
 pub fn wallet(rng: &mut Rng) -> Vec<Coin> {
     WALLET_KINDS.iter().map(|&kind| Coin { kind, key: key(rng) }).collect()
 }

@@ -39,7 +39,8 @@ impl Corpus {
     /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// If the configured corpus does not exist, or if `CI` is set and no corpus is configured.
+    /// Panics if the configured corpus does not exist, or if `CI` is set and no corpus is
+    /// configured.
     pub fn open() -> Option<Self> {
         let (root, files) = corpus::index("bitcoin")?;
         let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);

@@ -16,7 +16,7 @@ use crate::Rng;
 use crate::btc::coins::{self, Coin};
 use crate::btc::regtest;
 
-/// A time after the time of every block.
+/// A time that is later than the times of all blocks.
 pub const NOW: Duration = Duration::from_secs(1_700_000_000);
 /// Largest number of outputs that are kept for spending; all other outputs are never spent.
 const UNSPENT: usize = 24;
@@ -60,7 +60,8 @@ impl World {
         world
     }
 
-    /// Mines `count` blocks on top of block number `parent`, and returns the number of the last.
+    /// Mines `count` blocks on top of block number `parent`, and returns the number of the last new
+    /// block.
     pub fn grow(&mut self, parent: usize, count: usize) -> usize {
         (0..count).fold(parent, |tip, _| self.mine(tip))
     }

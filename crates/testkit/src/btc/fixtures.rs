@@ -18,7 +18,7 @@ pub fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Returns the block at one of the heights of [`BLOCKS`].
+/// Returns the block at a height that [`BLOCKS`] lists.
 pub fn block(height: u32) -> Rc<TestBlock> {
     let json = read(&format!("blocks/mainnet_{height}.json"));
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");

@@ -174,7 +174,7 @@ fn twisted(message: NetworkMessage, a: u8, b: u8) -> NetworkMessage {
 /// Runs a sync with four peers whose behaviour the bytes determine, three bytes for each step. The
 /// first peer is honest, but may be late: the honest peer must never be blamed for anything but
 /// delay. The sync must not scan a block of another chain, and its requests must follow Core's
-/// rules. Returns the numbers of filters and blocks that the sync handed over.
+/// rules. Returns the numbers of filters and blocks that the sync returned.
 pub fn sync_keeps_its_word(data: &[u8]) -> (usize, usize) {
     let chain = chain();
     let (setting, steps) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));

@@ -54,7 +54,7 @@ pub fn branch(parent: &Header, count: usize, salt: u64) -> Vec<Header> {
 }
 
 /// Returns the coinbase transaction of a block. The coinbase contains the height, as BIP34
-/// requires, and a tag that makes blocks of the same height different.
+/// requires, and a tag that distinguishes blocks of the same height.
 pub fn coinbase(height: u32, tag: impl AsRef<PushBytes>, output: Vec<TxOut>) -> Transaction {
     let script_sig = Builder::new().push_int(height.into()).push_slice(tag).into_script();
     let input = TxIn { script_sig, ..input(OutPoint::null()) };

@@ -119,8 +119,8 @@ impl Run {
         let mut audit = Audit::new(question, answer).expect("the chain covers the range");
         self.send(&mut audit, |_| true);
         let report = audit.finish();
-        // Return the report as read back from JSON, so that every check covers the JSON form too.
-        // Long reports skip this to save time.
+        // The report is written as JSON and read back, so that every check covers the JSON form
+        // too. Long reports are returned as they are, to save time.
         if report.findings.len() > 8 { report } else { reread(&report) }
     }
 
@@ -169,7 +169,7 @@ pub fn fixture(number: u64) -> Block {
 /// configured.
 ///
 /// # Panics
-/// If `CI` is set and no corpus is configured.
+/// Panics if `CI` is set and no corpus is configured.
 pub fn corpus() -> Vec<Run> {
     let Some((root, files)) = corpus::index("ethereum") else { return Vec::new() };
     let names = files.iter().map(|file| file["file"].as_str().expect("a name"));

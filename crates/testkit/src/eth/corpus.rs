@@ -37,7 +37,7 @@ impl Format {
     /// Returns the format that a text of the index describes.
     ///
     /// # Panics
-    /// If no test handles the format: a new format in the corpus needs a test.
+    /// Panics if no test handles the format: a new format in the corpus needs a test.
     fn of(text: &str) -> Self {
         let known = [
             ("RLP block header", Self::Header),
@@ -90,7 +90,7 @@ impl EthCorpus {
     /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// If `CI` is set and no corpus is configured.
+    /// Panics if `CI` is set and no corpus is configured.
     pub fn open() -> Option<Self> {
         let (root, files) = corpus::index("ethereum")?;
         let files = files.into_iter().map(|entry| EthFile {

@@ -75,7 +75,7 @@ impl Corpus {
     /// Opens the corpus. Returns `None`, and prints why, if no corpus is configured.
     ///
     /// # Panics
-    /// If `CI` is set and no corpus is configured.
+    /// Panics if `CI` is set and no corpus is configured.
     pub fn open() -> Option<&'static Self> {
         static CORPUS: OnceLock<Option<Corpus>> = OnceLock::new();
         CORPUS.get_or_init(Self::read_all).as_ref()

@@ -47,8 +47,8 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Creates `count` descendants of a block, each the child of the previous one. `branch` makes
-    /// blocks with the same parent different.
+    /// Creates `count` descendants of a block, each the child of the previous one. `branch`
+    /// distinguishes blocks that have the same parent.
     pub fn extend(
         &mut self,
         first: u64,

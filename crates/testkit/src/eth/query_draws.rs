@@ -6,8 +6,8 @@ use alloy_primitives::hex;
 use crate::Rng;
 use crate::eth::naive_logs::{NaiveLog, NaiveQuery};
 
-/// Returns a query with values of `logs`, and some that no log has. About seven in ten queries
-/// match at least the log that they were drawn from.
+/// Returns a query with values of `logs`, and with some values that no log has. About seven in ten
+/// queries match at least the log from which they were drawn.
 pub fn query(rng: &mut Rng, logs: &[NaiveLog]) -> NaiveQuery {
     let base = rng.pick(logs);
     match rng.below(10) {

@@ -254,7 +254,7 @@ impl Volatile {
         let mut bytes = Vec::clone(&self.durable);
         let all: Vec<u8> = self.unsynced.iter().flat_map(|part| part.0.iter().copied()).collect();
         if let Some(cut) = variant.checked_sub(self.masks() + SECTORS) {
-            // Cut near the start of the unsynced bytes, or near their end.
+            // The cut is near the start of the unsynced bytes, or near their end.
             let (behind, cut) = (cut % BEHIND, cut / BEHIND);
             let (back, cut) = (cut % 2 == 1, CUTS[cut / 2].min(all.len()));
             let at = if back { all.len() - cut } else { cut };

@@ -29,7 +29,7 @@ pub struct WorldBlock {
     pub parent: B256,
     pub header: HeaderBuf,
     pub receipts: BlockReceipts,
-    /// Index in the block and data of each log of [`ASKED`].
+    /// For each log of [`ASKED`], its index in the block and its data.
     pub asked: Vec<(u64, Vec<u8>)>,
 }
 
@@ -122,18 +122,18 @@ impl World {
         std::mem::swap(&mut self.canonical, &mut self.elsewhere);
     }
 
-    /// Gives the other node the same chain as this one has now.
+    /// Gives the other node the chain that this node has now.
     pub fn synchronise(&mut self) {
         self.elsewhere.clone_from(&self.canonical);
     }
 
-    /// Makes the receipts of the `count` newest blocks unavailable, and those of all others
-    /// available.
+    /// Makes the receipts of the `count` newest blocks unavailable, and the receipts of all other
+    /// blocks available.
     pub fn withhold(&mut self, count: usize) {
         self.withheld = self.canonical.iter().rev().take(count).copied().collect();
     }
 
-    /// Mines until this chain is longer than any block so far, and extends beyond block `number`.
+    /// Mines until this chain is longer than any chain so far, and ends after block `number`.
     pub fn outgrow(&mut self, number: u64) {
         let numbers = self.blocks.values().map(|block| block.at.number);
         let longest = numbers.chain([number]).max().unwrap_or(0);

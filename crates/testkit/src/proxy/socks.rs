@@ -1,5 +1,5 @@
-//! A SOCKS5 proxy (RFC 1928) that requires a user name and a password (RFC 1929). Tor uses them to
-//! isolate streams from each other.
+//! A SOCKS5 proxy (RFC 1928) that requires a user name and a password (RFC 1929). Tor uses the user
+//! name and the password to isolate streams from each other.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

@@ -183,13 +183,14 @@ fn what_departed_peers_claimed_is_bounded() {
     world.assert_complete(&chain);
 }
 
-/// A peer that did not have a block is asked again later, if it is the only peer.
+/// The only peer is asked for a block again later, if it did not have the block at first.
 #[test]
 fn the_only_peer_is_asked_again_for_a_block_that_it_lacked() {
     lacks_a_block(0);
 }
 
-/// A peer that did not have a block is asked again later, even if the clock is set back in between.
+/// A peer that did not have a block is asked for it again later, even if the clock is set back in
+/// between.
 #[test]
 fn waiting_goes_on_from_where_the_clock_is_set_back() {
     lacks_a_block(1_000_000);

@@ -40,8 +40,7 @@ fn one_peer_syncs_everything() {
     assert_eq!(world.reasons(), []);
 }
 
-/// Real blocks, with filters built by the `bitcoin` crate, give the filter headers that others have
-/// published.
+/// Real blocks, with filters built by the `bitcoin` crate, give the published filter headers.
 #[test]
 fn mainnet_0_to_255() {
     let rows: serde_json::Value =

@@ -47,7 +47,7 @@ fn a_run_goes_on() {
 }
 
 /// The grade is the larger of two numbers: the peers of this run, and the peers of earlier runs.
-/// The two numbers are not added.
+/// The grade is not the sum of these two numbers.
 #[test]
 fn the_larger_number_of_peers_counts() {
     let chain = TestChain::new(1_100);

@@ -156,8 +156,8 @@ fn fetch(world: &mut World, chain: &TestChain, every: Duration) -> (usize, usize
     }
 }
 
-/// A history of many small blocks does not wait for one round trip per block. A peer that sends
-/// blocks fast enough is not overdue with the last blocks.
+/// A history of many small blocks does not wait for one round trip per block. If the peer sends
+/// blocks fast enough, the last blocks do not become overdue.
 #[test]
 fn many_small_blocks_are_in_flight() {
     let chain = TestChain::new(2_900);

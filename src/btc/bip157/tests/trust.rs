@@ -41,7 +41,7 @@ fn a_match_is_settled_by_its_block() {
     world.event(Event::Block(None, Box::new(chain.blocks[5].clone())));
     assert!(matches!(world.reasons()[..], [(PeerId(1), Reason::FalseFilter(_))]));
     assert!(world.sync.answered_to().is_none_or(|to| to < 6));
-    // An honest peer confirms all other claims of the liar.
+    // An honest peer confirms all claims of the liar except the lie.
     world.connect(2, Node { mute, ..Node::honest(&chain) });
     world.settle();
     assert_eq!(world.sync.answered_to(), Some(60));
@@ -54,7 +54,8 @@ fn a_match_is_settled_by_its_block() {
     world.assert_complete(&chain);
 }
 
-/// A liar that is alone is believed. Peers that connect later are asked about every height.
+/// A liar is believed while it is the only peer. Peers that connect later are asked about every
+/// height.
 #[test]
 fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     let chain = TestChain::new(2_050);
@@ -82,7 +83,7 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
 #[test]
 fn a_hit_convicts_those_who_never_disagree() {
     let chain = TestChain::new(1_530);
-    // One false filter matches the wallet; two others hide hits.
+    // One false filter matches the wallet; the two remaining false filters hide hits.
     let lies =
         [(1_025, chain.filters[1_027].clone()), (1_015, vec![0]), (27, chain.without_prevouts(27))];
     // The filter's key is the hash of its block, so this filter is built for block 1,025 and
@@ -112,7 +113,8 @@ fn a_hit_convicts_those_who_never_disagree() {
         assert_eq!(found.at, chain.at(1_025));
         assert!(found.proof.is_some());
     }
-    // Only the block of the conviction and the blocks scanned before remain certain.
+    // Only the answers at blocks that were scanned stay valid: the block that convicted the liars,
+    // and the blocks scanned before it.
     assert_eq!(world.sync.answered_to(), Some(0));
     assert!(world.reopened.contains(&1) && world.reopened.contains(&27));
     assert_eq!(world.grade(1), None);

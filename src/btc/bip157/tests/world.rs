@@ -38,10 +38,10 @@ fn script(salt: u8, height: u32) -> ScriptBuf {
 
 /// A chain of blocks with their true filters.
 ///
-/// Each block pays to one script. Blocks at heights 5 modulo 10 pay the wallet. Blocks at heights 7
-/// modulo 10 spend an output of the wallet, so their filters contain the wallet's script only as a
-/// spent script. Blocks at heights 3 modulo 10 spend a stranger's output. All other blocks spend
-/// nothing, so their filters can be audited.
+/// Each block pays to one script. Blocks whose height ends in 5 pay the wallet. Blocks whose height
+/// ends in 7 spend an output of the wallet, so their filters contain the wallet's script only as a
+/// spent script. Blocks whose height ends in 3 spend a stranger's output. All remaining blocks
+/// spend nothing, so their filters can be audited.
 #[derive(Debug, Clone)]
 pub(super) struct TestChain {
     pub(super) blocks: Vec<Block>,
@@ -70,7 +70,8 @@ impl TestChain {
         self.heights.retain(|_, height| *height < blocks);
     }
 
-    /// Returns another branch from `height` on, `longer` blocks longer than this chain.
+    /// Returns a branch of this chain with new blocks from `height` on. The branch has `longer`
+    /// blocks more than this chain.
     pub(super) fn fork(&self, height: u32, longer: u32) -> Self {
         let mut chain = self.clone();
         let length = self.tip() + 1 - height;

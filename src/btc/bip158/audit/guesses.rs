@@ -28,7 +28,7 @@ pub(super) fn verdict(
     for KnownInput { index, vin, input, .. } in inputs.iter().filter(|i| !i.script.is_known()) {
         unknown.inputs += 1;
         // If the input is a usual spend, it is suspicious that the filter lacks all guessed
-        // scripts. For other inputs, a missing script proves nothing.
+        // scripts. If the input is not a usual spend, a missing script proves nothing.
         if !is_guess_plausible(input) {
             continue;
         }
@@ -45,7 +45,7 @@ pub(super) fn verdict(
 }
 
 /// Returns `true` if the input looks like a usual spend of a hash or of a taproot script path. For
-/// such an input, one of the candidate scripts should be in the filter.
+/// a usual spend, one of the candidate scripts should be in the filter.
 fn is_guess_plausible(input: &TxIn) -> bool {
     if !input.witness.is_empty() {
         return input.script_sig.is_empty() && is_witness_guess_plausible(&input.witness);

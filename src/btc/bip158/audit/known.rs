@@ -49,7 +49,7 @@ impl Script<'_> {
     }
 }
 
-/// An input, and what is known of the script that it spends.
+/// An input, with the known facts about the script that it spends.
 #[derive(Debug)]
 pub(super) struct KnownInput<'a> {
     /// The index of the transaction in the block.
@@ -63,7 +63,7 @@ pub(super) struct KnownInput<'a> {
 
 type TrustedScripts<'a> = dyn Fn(&OutPoint) -> Option<ScriptBuf> + 'a;
 
-/// The sources of the scripts of spent outputs.
+/// The transactions and other data that show the scripts of spent outputs.
 pub(super) struct Sources<'a> {
     /// The transactions of the block and those given by the caller, by id.
     transactions: BTreeMap<Txid, &'a Transaction>,
@@ -99,7 +99,8 @@ impl<'a> Sources<'a> {
     fn script(&self, input: &TxIn) -> Script<'a> {
         let outpoint = &input.previous_output;
         let created = self.transactions.get(&outpoint.txid);
-        // The strongest source comes first: proven by id, then by consensus, then trusted.
+        // The strongest source is tried first: a script that is proven by the id of its
+        // transaction, then by consensus, then a trusted one.
         if let Some(tx) = created
             && let Some(output) = tx.output.get(outpoint.vout as usize)
         {
@@ -122,7 +123,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns what is known of each input, without the coinbase input.
+/// Returns each input except the coinbase input, with the known facts about the script that it
+/// spends.
 pub(super) fn known_inputs<'a>(
     block: &BoundBlock<'a>,
     sources: &Sources<'a>,
@@ -147,7 +149,8 @@ pub(super) fn output_elements(tx: &Transaction) -> impl Iterator<Item = Option<&
 /// Returns `true` if the filter can be that of the block.
 ///
 /// Checks the number of elements; if all spent scripts are known, checks the bytes too. An unknown
-/// script may be any script. `with_trusted` also uses scripts from a trusted source.
+/// script may be any script. If `with_trusted` is `true`, scripts from a trusted source are used
+/// too.
 pub(super) fn is_consistent(
     block: &BoundBlock<'_>,
     set: &GcsFilter<'_>,

@@ -2,8 +2,8 @@
 //!
 //! Filter headers are not part of consensus, so a block does not commit to its filter. The block
 //! still reveals most elements of the filter, because the block contains the scripts of its
-//! outputs. Of the outputs that the block spends, it contains only the outpoints, not the scripts.
-//! The table shows the verdict if an element is missing:
+//! outputs. For the outputs that the block spends, the block contains only the outpoints, not the
+//! scripts. The table shows the verdict if an element is missing:
 //!
 //! | element of the filter | known from | verdict if it is missing |
 //! |---|---|---|
@@ -22,10 +22,10 @@
 //! identical bytes are [`Valid`](Verdict::Valid).
 //!
 //! # What a proof assumes
-//! A proof assumes that the block is in the chain. The proof shows the header's work, and the
-//! verifier states which block hash is meant. For the spent output of a witness program in P2SH,
-//! the proof also assumes that the block is valid by segwit's rules. No proof can be made against
-//! an honest node's filter.
+//! A proof assumes that the block is in the chain. The proof shows the header's proof of work, and
+//! the verifier passes the block hash that it expects. For the spent output of a witness program in
+//! P2SH, the proof also assumes that the block is valid by segwit's rules. No proof can be made
+//! against an honest node's filter.
 
 mod guesses;
 mod inclusion;
@@ -102,8 +102,8 @@ pub enum Verdict {
 pub enum Basis {
     /// Scripts of spent outputs from a trusted source.
     Trusted,
-    /// The block alone, or transactions whose ids its inputs contain. Everyone who has the same
-    /// data gets the same verdict.
+    /// The data is nothing but the block, or also transactions whose ids are in the inputs of the
+    /// block. Everyone who has the same data gets the same verdict.
     Transactions,
 }
 
@@ -156,12 +156,13 @@ pub struct Suspicion {
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Unknown {
-    /// The number of inputs that spend outputs of unknown script: those of [`unknown_prevouts`].
+    /// The number of inputs that spend outputs of unknown script: the outputs that
+    /// [`unknown_prevouts`] returns.
     pub inputs: usize,
-    /// The number of these inputs for which a guessed script is in the filter.
+    /// The number of inputs of unknown script for which a guessed script is in the filter.
     pub guessed: usize,
-    /// The number of elements that no known script explains, not counting guesses. At most one for
-    /// each input of unknown script.
+    /// The number of elements that no known script explains, not counting guesses. There is at most
+    /// one such element for each input of unknown script.
     pub elements: usize,
 }
 
@@ -270,7 +271,7 @@ impl<'a> Audit<'a> {
         if !is_consistent(self.block, &set, self.filter, &inputs, false) {
             return self.proven(self.unequal(&set, &inputs));
         }
-        // From here on, a fault rests on trusted scripts, and others have no reason to believe it.
+        // The checks from here on use trusted scripts, so they give no proof for others.
         if let Some(input) = inputs.iter().find(|input| missing(input.script.bytes())) {
             return Verdict::Invalid(Refutation::TrustedMissing(input.outpoint));
         }
@@ -278,7 +279,8 @@ impl<'a> Audit<'a> {
         if on_trust && !is_consistent(self.block, &set, self.filter, &inputs, true) {
             return Verdict::Invalid(Refutation::TrustedUnequal);
         }
-        // With scripts missing, the filter cannot be computed. What is left are guesses.
+        // If a spent script is unknown, the filter cannot be computed, and the script can only be
+        // guessed.
         if inputs.iter().any(|input| !input.script.is_known()) {
             return guesses::verdict(self.block, &set, &decoded, &inputs);
         }

@@ -67,8 +67,8 @@ pub enum FilterEvidence {
         /// transaction.
         previous: Transaction,
     },
-    /// The filter lacks the script of a spent output. The script is P2SH of the witness program in
-    /// the scriptSig, because the input also has a witness.
+    /// The filter lacks the script of a spent output. The input has a witness and a witness program
+    /// in its scriptSig, so the spent script is the P2SH script of this program.
     MissingWrapped {
         /// The spending transaction and the coinbase, with their witnesses.
         spending: ProvenTransaction,
@@ -83,8 +83,8 @@ pub enum FilterEvidence {
     Unequal {
         /// The whole block.
         block: Block,
-        /// The transactions that created the spent outputs, as far as needed, in ascending order of
-        /// their ids.
+        /// The transactions that created the spent outputs, if the evidence needs them, in
+        /// ascending order of their ids.
         previous: Vec<Transaction>,
     },
 }
@@ -233,7 +233,7 @@ pub enum ProofError {
     /// A merkle path is impossible in the block's tree.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A merkle path leads to another root.
+    /// A merkle path does not lead to the header's merkle root.
     #[error("the path's root is {path}, the header's {header}")]
     OtherRoot {
         /// The merkle root that the path leads to.

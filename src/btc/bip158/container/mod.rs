@@ -42,8 +42,8 @@
 //! headers.
 //!
 //! Files are only appended to, so the header does not contain the number of records. A file that is
-//! truncated between two records is a valid shorter file. A file that is truncated or damaged
-//! elsewhere is intact up to that point, and nothing after it is read.
+//! truncated between two records is a valid shorter file. A file that is truncated inside a record,
+//! or damaged, is intact up to the last record before the fault. Nothing after the fault is read.
 
 mod reader;
 mod stream;
@@ -110,8 +110,8 @@ impl Header {
         if magic != MAGIC {
             return Err(ContainerError::NotAContainer(magic));
         }
-        // The version is checked before the checksum, because a later version may have another
-        // header.
+        // The version is checked before the checksum, because the header of a later version may
+        // have a different layout.
         let version = u16::from_le_bytes(field(&mut rest));
         if version != VERSION {
             return Err(ContainerError::Version(version));

@@ -169,8 +169,8 @@ impl<'a> Records<'a> {
         &self.intact.header
     }
 
-    /// Returns the part that was read so far. At the end of the iterator, this is the whole intact
-    /// part.
+    /// Returns the part that was read so far. Once the iterator has ended, this is the whole intact
+    /// part of the file.
     pub fn intact(&self) -> &Intact {
         &self.intact
     }

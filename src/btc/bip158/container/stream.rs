@@ -86,19 +86,18 @@ impl<R: Read> BatchReader<R> {
         &self.intact
     }
 
-    /// Replaces the contents of `batch` with the next filters, until they have at least `enough`
-    /// bytes.
+    /// Replaces the contents of `batch` with the next filters: as many as are needed for a total of
+    /// at least `enough` bytes.
     ///
-    /// The batch contains at least one filter, if any is left. An empty batch means the end of the
-    /// file.
+    /// The batch is empty only at the end of the file.
     ///
     /// # Errors
     /// Returns an error if a record is truncated, damaged or unreadable; later calls return the
     /// same error. The intact records before it are returned first, in a batch of their own.
     ///
     /// # Cost
-    /// Memory for `enough` bytes and one more filter. Memory grows only with the bytes that are
-    /// actually read: a claimed length without data behind it allocates nothing.
+    /// The batch takes memory for `enough` bytes and one more filter. The memory grows only with
+    /// the bytes that are actually read: a false length in the file allocates nothing.
     pub fn read(&mut self, batch: &mut Batch, enough: usize) -> Result<(), ContainerError> {
         batch.bytes.clear();
         batch.records.clear();

@@ -121,12 +121,13 @@ pub(super) fn distinct_elements(same: &[Hashed], elements: &[&[u8]]) -> usize {
 ///
 /// Hashes are evenly distributed, so placing them into buckets by their top bits sorts them almost
 /// completely. Each bucket is then sorted. If an attacker has chosen the elements so that most
-/// hashes share a bucket, that sort still takes only `n log n` steps.
+/// hashes share a bucket, sorting this bucket still takes only about `n log n` steps.
 pub(super) fn sorted(hashes: &[u64]) -> Vec<Hashed> {
     let bits = hashes.len().max(2).ilog2();
     #[expect(clippy::cast_possible_truncation, reason = "as many bits as the length has")]
     let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
-    // The index of the next free place of each bucket; at the end, the start of the next bucket.
+    // For each bucket, the index of its next free place. Once a bucket is full, this index is the
+    // start of the next bucket.
     let mut places = alloc::vec![0; 1 << bits];
     for hash in hashes {
         places[bucket(*hash)] += 1;

@@ -58,7 +58,7 @@ pub enum GcsParamsError {
     ZeroM,
 }
 
-/// JSON: read through the checks of [`GcsParams::new`].
+/// Reads parameters from JSON with the checks of [`GcsParams::new`].
 #[cfg(feature = "serde")]
 mod json {
     use super::{GcsParams, GcsParamsError};

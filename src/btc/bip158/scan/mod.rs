@@ -11,17 +11,17 @@
 //! # What an answer is worth
 //! If a block is not a candidate for a wallet and its filter is correct, the block contains none of
 //! the wallet's scripts. A filter that meets a [`Commitment`] is as trustworthy as that commitment.
-//! A filter without commitment is only its sender's claim; [`Statistics::unverified`] is the number
-//! of such filters. A filter that is malformed or does not meet its commitment makes its block a
-//! candidate, never a "no".
+//! A filter without a commitment is an unverified claim of its sender; [`Statistics::unverified`]
+//! is the number of such filters. A filter that is malformed or does not meet its commitment makes
+//! its block a candidate, never a "no".
 //!
 //! # Look-ahead
 //! When a candidate is reported, the caller may add scripts, as a wallet does when it reveals
 //! addresses. The same filter is then matched with the new scripts, repeatedly until none are
 //! added. All later filters are matched with the new scripts too, including filters that other
-//! cores have already matched. Earlier filters are not matched with the new scripts. A wallet that
-//! finds its addresses in chain order needs nothing more; other wallets
-//! [rewind](FilterScan::rewind).
+//! cores have already matched. Earlier filters are not matched with the new scripts. If a wallet
+//! uses its addresses in chain order, this is enough; for any other wallet, the caller must
+//! [rewind](FilterScan::rewind) the scan.
 
 #[cfg(feature = "rayon")]
 mod parallel;
@@ -127,7 +127,7 @@ pub enum CandidateReason {
         indices: Vec<usize>,
     },
     /// The filter gives no answer: the block is a candidate for every wallet whose birthday is not
-    /// after it.
+    /// after the block.
     NoAnswer(NoAnswer),
 }
 
@@ -206,7 +206,8 @@ pub struct Statistics {
     pub candidates: u64,
     /// The number of candidates whose filter gave no answer.
     pub no_answers: u64,
-    /// The number of scripts matched, summed over all filters that could be decoded.
+    /// The number of queries: for each filter that could be decoded, the number of scripts that it
+    /// was matched with, summed over all these filters.
     pub questions: u64,
 }
 

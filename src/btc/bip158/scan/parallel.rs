@@ -13,14 +13,15 @@ const TASKS_EACH: usize = 4;
 
 impl FilterScan {
     /// Like [`scan`](Self::scan), on all cores, with the same candidates in the same order, the
-    /// same cursor and the same statistics. Up to 128 filters for each core are taken ahead.
+    /// same cursor and the same statistics. Up to 128 filters for each core are taken from `items`
+    /// before they are reported.
     ///
     /// # Errors
     /// Returns the errors of [`scan`](Self::scan).
     ///
     /// # Cost
-    /// The cost of [`scan`](Self::scan), shared by the cores; memory for four decoded filters per
-    /// core.
+    /// The cores share the work of [`scan`](Self::scan). The scan takes memory for four decoded
+    /// filters per core.
     pub fn par_scan<'a, B>(
         &mut self,
         items: impl IntoIterator<Item = FilterItem<'a>>,

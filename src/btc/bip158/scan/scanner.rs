@@ -11,9 +11,9 @@ use crate::btc::bip158::{DecodedFilter, Matcher, PreparedScripts};
 
 /// A resumable scan of the filters of a chain.
 ///
-/// The invariant: the candidates of each filter from the cursor on are the same as if the filter
-/// was matched with all scripts that the wallets have when the filter is reported, and matched
-/// again whenever its candidates add scripts.
+/// From the cursor on, each filter is matched with all scripts that the wallets have when the
+/// filter is reported. If the caller adds scripts for a candidate, the filter is matched with them
+/// too. The candidates do not depend on the number of filters that are matched ahead.
 ///
 /// # Examples
 /// ```
@@ -87,7 +87,8 @@ impl FilterScan {
         &self.wallets
     }
 
-    /// Returns the wallets, to add wallets or scripts. Additions apply from the cursor on.
+    /// Returns the wallets, to add wallets or scripts. The scan looks for added scripts from the
+    /// cursor on.
     pub fn wallets_mut(&mut self) -> &mut Wallets {
         &mut self.wallets
     }
@@ -117,7 +118,7 @@ impl FilterScan {
         }
     }
 
-    /// Scans filters in chain order, and calls `found` for each candidate in the same order.
+    /// Scans filters in chain order, and calls `found` for each candidate in chain order.
     ///
     /// `found` is called once for each wallet whose scripts the filter may contain. Scripts that
     /// `found` adds are matched with the same filter too, and reported by another call.
@@ -128,8 +129,8 @@ impl FilterScan {
     /// [`cursor`](Self::cursor) returns the height to begin with.
     ///
     /// # Errors
-    /// Returns an error if a filter does not have the expected height. The filters before that
-    /// filter are scanned, and the cursor is after them.
+    /// Returns an error if a filter does not have the expected height. All filters before the
+    /// faulty filter are scanned, and the cursor is after these filters.
     ///
     /// # Cost
     /// Decodes each filter and hashes all scripts for it. A commitment adds a double SHA-256 of the
@@ -148,7 +149,7 @@ impl FilterScan {
     }
 
     /// Reports the answer of a filter. If the caller then adds scripts, matches the filter with the
-    /// new scripts. At the end, moves the cursor after the filter.
+    /// new scripts. Finally, moves the cursor to the height after the filter.
     pub(super) fn settle<B>(
         &mut self,
         item: &FilterItem<'_>,
@@ -175,14 +176,15 @@ impl FilterScan {
                 found(candidate(CandidateReason::Scripts { wallet, indices }), &mut self.wallets)?;
             }
             let all = self.wallets.asked();
-            // A wallet that sees a hit may reveal addresses, and this block may pay those too.
+            // A wallet that sees a hit may reveal addresses, and this block may pay these addresses
+            // too.
             if all.len() == asked {
                 break;
             }
             answer = ask_more(&mut decoded, item, all, asked);
             asked = all.len();
         }
-        // Without an answer, any wallet may have scripts in the block.
+        // If the filter gives no answer, any wallet may have scripts in the block.
         if let Some(why) = no_answer {
             is_candidate = true;
             found(candidate(CandidateReason::NoAnswer(why)), &mut self.wallets)?;

@@ -14,14 +14,15 @@ use crate::btc::bip158::{Matcher, PreparedScripts};
 /// The answer of a filter: the indices of the scripts that it may contain, in ascending order.
 pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
-/// Number of filters that one core takes at a time: enough to keep the lanes of their hashes busy.
+/// Number of filters that one core matches at a time: enough to keep the lanes of their hashes
+/// busy.
 pub(super) const TASK: usize = 32;
 
 /// Scripts to match with several filters.
 pub(super) struct Question<'s> {
     pub(super) backend: Backend,
     pub(super) scripts: &'s PreparedScripts,
-    /// The number of scripts that the filters were matched with before.
+    /// The number of scripts that earlier passes have already matched with these filters.
     pub(super) asked_before: usize,
 }
 
@@ -51,7 +52,7 @@ impl Question<'_> {
         }
     }
 
-    /// Sets the answer of each filter that does not meet its commitment to an error.
+    /// If a filter does not meet its commitment, replaces its answer by an error.
     fn check_commitments(&self, items: &[FilterItem<'_>], answers: &mut [Answer]) {
         let committed = || {
             let commitments = items.iter().enumerate();

@@ -2,8 +2,9 @@
 //!
 //! The mixed blocks of an element are the same for all filters; seeds and sizes differ from lane to
 //! lane. The first hash function of an element is computed for all filters without a branch. If the
-//! filters are half full, half of them remain. The remaining filters are compacted, and the next
-//! hash function is computed for them, and so on until no filter or no hash function is left.
+//! filters are half full, half of the filters remain after this step. The remaining filters are
+//! compacted, and the next hash function is computed for them, and so on until no filter or no hash
+//! function is left.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -444,7 +445,8 @@ impl<L: Lanes> Rounds<'_, L> {
         self.lanes.load(self.rows[row][at..at + 16].try_into().expect("sixteen lanes"))
     }
 
-    /// Compacts the lanes of the mask into the rows, from column `at`.
+    /// Copies the lanes that the mask selects to consecutive columns of the rows, from column `at`
+    /// on.
     #[inline(always)]
     fn keep(&mut self, mask: u16, at: usize, filters: Filters<L::V>, tag: L::V) {
         let Filters { seed, reduction, base } = filters;

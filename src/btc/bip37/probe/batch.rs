@@ -27,8 +27,8 @@ use super::{Broadcast, FilterView, MurmurLanes, Params, first_lanes};
 /// Number of extra elements after the end of an array, because lanes are always stored sixteen at a
 /// time.
 pub(in crate::btc::bip37) const OVERRUN: usize = 16;
-/// Largest number of remaining elements that are collected before the other hash functions are
-/// computed.
+/// Largest number of remaining elements that are collected before the hash functions after the
+/// first two are computed.
 const COLUMNS: usize = 512;
 /// One value (block, tail, length or number) of each collected element.
 type Row = [u32; COLUMNS + OVERRUN];
@@ -177,8 +177,9 @@ struct Rounds<'a, L: Lanes> {
 }
 
 impl<L: Lanes> Rounds<'_, L> {
-    /// Computes the first two hash functions for the elements of `tiles`, numbered from `number` to
-    /// before `end`. Appends the remaining elements to the rows, with `mixed` as a buffer.
+    /// Computes the first two hash functions for the elements of `tiles`, whose numbers are at
+    /// least `number` and less than `end`. Appends the remaining elements to the rows, with `mixed`
+    /// as a buffer.
     #[inline(always)]
     fn first<const N: usize>(
         &mut self,

@@ -59,7 +59,8 @@ impl Tiles {
         let (tile, place) = (index / 16, index % 4 * 4 + index % 16 / 4);
         let depth = depth(self.blocks);
         let quads = &mut self.quads[tile * depth..][..depth];
-        // Copies of fixed size; the bytes after the end of the string may be arbitrary.
+        // Whole quads are copied, because copies of a fixed size are fast. The bytes after the end
+        // of the string may be arbitrary.
         if let Some(whole) = bytes.get(offset..offset + depth * 16) {
             for (quad, bytes) in quads.iter_mut().zip(whole.as_chunks().0) {
                 quad[place] = *bytes;
@@ -80,7 +81,7 @@ impl Tiles {
         self.start
     }
 
-    /// Returns the number after that of the last string.
+    /// Returns the number of the last string plus 1.
     pub(in crate::btc::bip37) fn end(&self) -> u32 {
         self.start + self.owners.len() as u32
     }

@@ -10,9 +10,9 @@ use crate::btc::wallet::Label;
 pub(super) struct Advance {
     /// The highest used index of each keychain.
     used: BTreeMap<u32, u32>,
-    /// Keychains that have advanced and have received no scripts since. The value is the lowest
-    /// block of the chain that was answered since then, starting with the block that advanced the
-    /// keychain.
+    /// Keychains that have advanced and whose new scripts have not been added yet. The value is the
+    /// lowest block that was answered without these scripts, which may be the block that advanced
+    /// the keychain.
     awaiting: BTreeMap<u32, Option<BlockAt>>,
 }
 

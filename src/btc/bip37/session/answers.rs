@@ -17,8 +17,8 @@ const MAX_PASSED_OVER: usize = 1_000;
 /// The latest answers that can be used as evidence, and the state that decides if later answers can
 /// be used too.
 ///
-/// An honest node must not be accused. An answer is therefore usable only if it is certain which
-/// request, and so which filter, it answers.
+/// An honest node must not be accused. An answer is therefore used as evidence only if its request,
+/// and so the filter of the request, is known with certainty.
 #[derive(Debug, Clone)]
 pub(super) struct Answers {
     max_kept: usize,
@@ -98,8 +98,8 @@ impl Answers {
         self.kept.retain(|answer| answer.is_settled);
     }
 
-    /// Records that the node did not answer for this block before the fence. The answer may still
-    /// arrive.
+    /// Records that the `pong` of the fence arrived before an answer for this block. The answer may
+    /// still arrive.
     pub(super) fn pass_over(&mut self, block: BlockHash) {
         // With too many skipped blocks to record, no later answer on this connection is used.
         if self.passed_over.len() < MAX_PASSED_OVER {
@@ -141,8 +141,8 @@ impl Answers {
         self.kept.drain(..self.kept.len() - keep);
     }
 
-    /// Judges a claim that the answer for `block` omitted a transaction. Returns an omission, or
-    /// the reason why the claim is no evidence.
+    /// Judges a claim that the answer for `block` omitted a transaction. Returns the proven
+    /// omission, or the reason why the claim is no evidence.
     pub(super) fn omission(
         &self,
         network: Network,

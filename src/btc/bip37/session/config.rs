@@ -12,9 +12,11 @@ use super::privacy::ADDRESS_POPULATION;
 pub struct Config {
     /// The network, which determines the limit of the proof of work.
     pub network: Network,
-    /// The policy for building filters. Restore the tweak and the capacity of an existing wallet.
+    /// The policy for building filters. For an existing wallet, use the tweak and the capacity of
+    /// its earlier filters.
     pub filter: FilterPolicy,
-    /// Number of addresses that false positives are drawn from, for the privacy report.
+    /// Assumed total number of addresses, for the privacy report. The report multiplies this number
+    /// by the false-positive rate.
     pub address_population: f64,
     /// Limits on stored data and requests, and the timeout.
     pub limits: Limits,

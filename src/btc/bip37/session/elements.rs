@@ -60,8 +60,8 @@ impl FilterElements {
         if policy.insert_null_outpoint {
             elements.insert_outpoint(&OutPoint::null());
         }
-        // Only scripts that the caller added need elements of their own. The elements of keys cover
-        // all other scripts.
+        // Only scripts that the caller added need elements of their own. All remaining scripts are
+        // matched by the elements of their keys.
         for (_, script) in watch.scripts().filter(|(_, script)| script.is_named()) {
             elements.insert_script(script.script());
         }
@@ -70,8 +70,8 @@ impl FilterElements {
         }
         for (outpoint, output) in watch.outputs() {
             let shows_key = output.script.is_some_and(|script| elements.shows_key(watch, script));
-            // An outpoint that the caller added is always inserted. Other outpoints are needed only
-            // if the spend shows no element.
+            // An outpoint that the caller added is always inserted. An outpoint that the session
+            // found is needed only if the input that spends it pushes no key that is an element.
             if output.is_given || !shows_key {
                 elements.insert_outpoint(outpoint);
             }
@@ -91,8 +91,8 @@ impl FilterElements {
         }
     }
 
-    /// Adds the outpoints of a confirmed transaction's outputs that `watch` has learnt. Returns the
-    /// outpoints that a filter must contain to match their spends.
+    /// Adds the outpoints of those outputs of a confirmed transaction that `watch` has stored, if a
+    /// filter needs the outpoints to match the inputs that spend them. Returns these outpoints.
     pub(super) fn learn(
         &mut self,
         watch: &WatchedItems,

@@ -96,7 +96,7 @@ pub enum Message {
     Ping(u64),
 }
 
-/// A block that was answered: the session waits for no more transactions of it.
+/// A block that was answered, and for which the session waits for no further transactions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClosedBlock {
     proof: Proof,
@@ -128,8 +128,8 @@ impl ClosedBlock {
     /// Returns `true` if the answer is valid.
     ///
     /// Returns `false` if the answer was given with a filter that lacked an element, or if the
-    /// block has left the chain. A request after [`Finding::Refilter`] or [`Event::Reorganized`]
-    /// then replaces the answer.
+    /// block has left the chain. An invalid answer is replaced by a new request, after
+    /// [`Finding::Refilter`] or [`Event::Reorganized`].
     pub fn counts(&self) -> bool {
         self.counts
     }

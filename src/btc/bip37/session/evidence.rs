@@ -27,7 +27,7 @@ pub use crate::btc::merkle_tree::TransactionInBlock;
 use crate::btc::merkle_tree::{self, MerklePath, PathError};
 use crate::btc::script::ops;
 
-/// A merkle block that omits a transaction which matches the filter that the merkle block answers.
+/// A merkle block that answers a filter but omits a transaction that matches this filter.
 ///
 /// # Examples
 /// ```
@@ -50,7 +50,7 @@ pub struct OmissionEvidence {
     pub omitted: TransactionInBlock,
 }
 
-/// A transaction of a block that an answer omits, as verified evidence proves.
+/// A transaction that is in a block and not in the answer for this block, as evidence has proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -93,14 +93,15 @@ impl OmissionEvidence {
     ///
     /// The path must have as many siblings as the answer's own tree has levels. A longer or shorter
     /// path starts at a hash that is not a txid (CVE-2017-12842). For an answer that claims a false
-    /// height there is [`HeightEvidence`].
+    /// height of the tree, use [`HeightEvidence`].
     ///
-    /// Apart from the height, the answer's number of transactions is ignored. An answer that claims
-    /// fewer transactions than the block has, at the same height, is therefore also refuted.
+    /// The answer's number of transactions is used only to compute the height of the tree. An
+    /// answer that claims too few transactions, but a tree of the true height, is therefore also
+    /// refuted.
     ///
     /// # Errors
     /// Returns an error for anything that could also be presented against an honest answer. So an
-    /// honest answer to the filter that the node was sent can never be refuted.
+    /// honest answer to the filter that was sent to the node can never be refuted.
     pub fn verify(&self, network: Network) -> Result<Omission, EvidenceError> {
         let Self { filter, merkle_block, omitted } = self;
         if !is_read_alike(filter) {
@@ -253,7 +254,7 @@ pub enum EvidenceError {
     /// The tree has no such merkle path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// The path leads to another merkle root.
+    /// The path leads to a merkle root that differs from the root in the answer's header.
     #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
         /// The root that the path leads to.
@@ -274,9 +275,9 @@ pub enum EvidenceError {
     /// The tree has the height that the answer claims.
     #[error("the tree has the claimed height {0}")]
     SameHeight(u32),
-    /// No stored answer for the block can be used as evidence. Possible reasons: none was received,
-    /// or too long ago; the filter was replaced between request and answer; the node did not answer
-    /// each request once.
+    /// No stored answer for the block can be used as evidence. Possible reasons: no answer was
+    /// received, or the answer was received too long ago; the filter was replaced between request
+    /// and answer; the node did not answer each request exactly once.
     #[error("no stored answer for block {0} can be used as evidence")]
     NoAnswer(BlockHash),
 }

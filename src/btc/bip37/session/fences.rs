@@ -1,5 +1,5 @@
-//! Fences: pings after requests. The pongs show that the node has finished all answers to the
-//! requests before them.
+//! Fences: pings after requests. A pong shows that the node has finished all answers to the
+//! requests before the ping.
 
 use core::ops::Range;
 

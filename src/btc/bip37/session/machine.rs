@@ -26,7 +26,7 @@ use crate::btc::headers::BlockAt;
 use crate::btc::wallet::{History, Place, Relevance, RelevantTransaction, WatchItem, WatchedItems};
 use crate::steady_clock::SteadyClock;
 
-/// A wallet's connection to a node with Bloom filters, one connection at a time.
+/// A wallet's connections to nodes with Bloom filters, one connection at a time.
 ///
 /// # Examples
 /// ```
@@ -109,7 +109,7 @@ impl Session {
         }
     }
 
-    /// Returns what is watched, and the coins found.
+    /// Returns the watched items and the coins that were found.
     pub fn watch(&self) -> &WatchedItems {
         &self.watch
     }
@@ -120,7 +120,7 @@ impl Session {
         self.filter.policy()
     }
 
-    /// Returns the number of the present connection, or of the last one.
+    /// Returns the number of the present connection, or of the last connection if none is open.
     ///
     /// Connections are numbered from 1, in the order of [`Event::Connected`]; the number is 0
     /// before the first connection.
@@ -154,8 +154,8 @@ impl Session {
     ///
     /// # Cost
     /// The cost is proportional to the event: the tree and the transactions of an answer, or the
-    /// path of a claim. Loading a filter inserts all watched elements. Adding watched items
-    /// compares them with the stored transactions that were received outside of blocks.
+    /// path of a claim. Loading a filter inserts all watched elements. New watched items are
+    /// compared with the stored transactions that were received outside of blocks.
     #[must_use = "the caller must carry out the actions"]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
         let now = self.clock.read(now);
@@ -235,7 +235,7 @@ impl Session {
             self.watch.add(item, History::Unknown);
             let is_labelled = self.watch.num_labelled() > labelled;
             let is_new = new_element || self.watch.num_scripts() > scripts || is_labelled;
-            // The node's filter lacks the element until the next filter or `filteradd`.
+            // The node's filter lacks the element until the next filter or `filteradd` is sent.
             if new_element {
                 self.filter.set_behind();
             }
@@ -263,7 +263,8 @@ impl Session {
             self.watch.remove_outpoint(outpoint);
         }
         // The node's filter is left as it is. Elements cannot be removed from a filter, and a new
-        // filter sent now would only reveal the removed elements by the difference.
+        // filter sent now would only reveal the removed elements by its difference from the earlier
+        // filter.
         self.elements = FilterElements::of(&self.watch, self.filter.policy());
     }
 
@@ -305,12 +306,14 @@ impl Session {
     /// Sends the elements that the node's filter lacks, and reports from which block to filter
     /// again if they were sent too late.
     fn catch_up(&mut self, actions: &mut Actions) {
-        // The node matches with the elements that it was sent. New elements are sent before further
-        // blocks are requested, or those blocks would have to be filtered again.
+        // The node finds only transactions that match the elements it was sent. New elements are
+        // sent before further blocks are requested, or those blocks would have to be filtered
+        // again.
         if self.filter.is_behind() {
             match self.filter.add(&self.elements) {
                 Some(added) => {
-                    // The node answers blocks in flight with the filter that lacks these elements.
+                    // The node answers the requests in flight with the earlier filter, which lacks
+                    // these elements.
                     if !added.is_empty() {
                         self.requests.refilter_in_flight();
                     }
@@ -347,8 +350,8 @@ impl Session {
             return;
         }
         let hash = merkle_block.header.block_hash();
-        // After an answer that was not requested, it is uncertain which request any other answer
-        // belongs to.
+        // After an answer that was not requested, it is no longer certain to which request each
+        // answer belongs.
         let Some(request) = self.requests.take(&hash) else {
             self.answers.lose_turn();
             return report(actions, Finding::Unrequested(hash));
@@ -371,8 +374,9 @@ impl Session {
         }
     }
 
-    /// Handles a transaction, of an open block or not. Witnesses are dropped: transactions sent by
-    /// BIP37 have none, no txid commits to them, and no size limit includes them.
+    /// Handles a transaction, which may or may not belong to the open block. Witnesses are dropped:
+    /// transactions sent by BIP37 have none, no txid commits to them, and no size limit includes
+    /// them.
     fn transaction(&mut self, mut tx: Transaction, actions: &mut Actions) {
         for input in &mut tx.input {
             input.witness = Witness::new();
@@ -382,7 +386,7 @@ impl Session {
         // so a transaction most likely belongs to the open block.
         if let Some(open) = self.requests.open_mut() {
             match open.leaf(txid) {
-                // A repeated transaction adds nothing.
+                // A repeated transaction is ignored.
                 Leaf::Came => return,
                 Leaf::Awaited => {
                     self.missing.remove(&txid);
@@ -432,8 +436,8 @@ impl Session {
         let block = request.block();
         let mut undelivered = None;
         for (index, txid) in open.outstanding() {
-            // Core does not send a transaction that it knows the wallet to have, so a stored copy
-            // takes its place.
+            // Core does not send a transaction if it knows that the wallet has the transaction, so
+            // a stored copy is used instead.
             if let Some(copy) = self.recent.get(&txid) {
                 match open.deliver(txid, copy.clone()) {
                     Delivery::Taken => {}
@@ -458,8 +462,8 @@ impl Session {
             let (counts, is_in_chain) = (request.counts(), request.is_in_chain());
             self.confirmed(Confirmed { place, counts, is_in_chain }, txid, tx, actions);
         }
-        // The block is recorded also for keychains that earlier blocks or unconfirmed transactions
-        // advanced, because their scripts are still awaited.
+        // The block is also recorded for keychains that were advanced by earlier blocks or by
+        // unconfirmed transactions, because the new scripts of these keychains are still awaited.
         if request.counts() {
             self.advance.answered(block);
         }
@@ -536,7 +540,8 @@ impl Session {
         // The node may have announced the transaction under an earlier filter, so it is not matched
         // against the mirror, which is only a lower bound.
         let relevance = self.watch.relevance(&tx);
-        // Only the watch decides whose transaction it is: the node's filter has false positives.
+        // Only the watched items decide whether a transaction is the wallet's: the node's filter
+        // has false positives.
         if !relevance.is_empty() {
             return self.report_unconfirmed(txid, tx, relevance, actions);
         }

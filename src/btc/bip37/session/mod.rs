@@ -8,14 +8,14 @@
 //! does under the strict policy, and compares every transaction exactly with what is watched.
 //!
 //! # What a finding is worth
-//! The proof of a block states how certain it is that a relevant transaction is in the block. That
-//! the block contains no other relevant transaction is only the node's claim, because a merkle
-//! block proves inclusion only.
+//! The proof of a block states how certain it is that a relevant transaction is in the block. It is
+//! only the node's claim that the block contains no other relevant transaction, because a merkle
+//! block proves only inclusion.
 //!
 //! Anyone who has the block can prove that the node left a transaction out ([`OmissionEvidence`]).
 //! Other irregularities prove nothing, because they also happen with honest nodes: a transaction
-//! that was announced but not delivered, a block that was not answered, a message out of turn. For
-//! example, Core does not send a transaction again that it knows the wallet to have.
+//! that was announced but not delivered, a block that was not answered, an unexpected message. For
+//! example, Core does not send a transaction again if it knows that the wallet has the transaction.
 //!
 //! # The node's filter
 //! The node inserts outpoints into its filter for transactions in blocks, and also for transactions
@@ -29,13 +29,13 @@
 //! # Starting over
 //! A transaction can be missed in two ways, and both lead to [`Finding::Refilter`]:
 //!
-//! - The wallet learns of a key only from the transaction that uses the key before it. The caller
-//!   adds scripts after [`Finding::KeychainAdvanced`].
+//! - The wallet derives a key only after a transaction that uses an earlier key. The caller adds
+//!   scripts after [`Finding::KeychainAdvanced`].
 //! - A filter without the outpoint of an output was loaded while the block with the output was in
 //!   flight.
 //!
-//! A key that is used in an earlier block than the one that advanced its keychain is found only by
-//! requesting earlier blocks again.
+//! If a key is used in a block before the block that advanced its keychain, this use is found only
+//! by requesting earlier blocks again.
 
 mod advance;
 mod answers;

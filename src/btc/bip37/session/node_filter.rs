@@ -99,7 +99,8 @@ impl NodeFilter {
     /// empty filter would match nothing, and no filter is needed.
     ///
     /// # Errors
-    /// Returns an error if no filter is large enough for the elements. The earlier filter stays.
+    /// Returns an error if no filter is large enough for the elements. The earlier filter then
+    /// stays loaded.
     pub(super) fn load(&mut self, elements: &FilterElements) -> Result<Option<Load>, SizingError> {
         self.is_behind = false;
         if elements.len() == 0 {

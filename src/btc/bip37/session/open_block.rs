@@ -26,7 +26,8 @@ pub(super) struct OpenBlock {
     refused: BTreeSet<Txid>,
     /// Total size of the delivered transactions in bytes.
     bytes: usize,
-    /// The filter with which the answer can be used as evidence; `None` if it cannot be.
+    /// The filter with which the answer can be used as evidence; `None` if the answer cannot be
+    /// used.
     held_against: Option<Arc<BloomFilter>>,
 }
 

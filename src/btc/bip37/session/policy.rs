@@ -31,15 +31,15 @@ pub struct FilterPolicy {
     /// reveals that the wallet uses this option.
     pub insert_null_outpoint: bool,
     /// `true` to send new elements as `filteradd` while the capacity suffices. `filteradd` saves
-    /// bandwidth, but shows the node each element as it is. With `false`, the whole filter is sent
-    /// again.
+    /// bandwidth, but reveals each new element itself to the node. With `false`, the whole filter
+    /// is sent again.
     pub use_filteradd: bool,
 }
 
 impl FilterPolicy {
     /// Returns the policy for a new wallet with this random number: a false-positive rate of 1 in
     /// 100,000, capacity in steps of 100 elements, outpoints inserted by the node, and key hashes
-    /// without keys.
+    /// without public keys.
     pub fn new(tweak: u32) -> Self {
         Self {
             tweak,

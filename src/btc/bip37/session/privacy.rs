@@ -19,7 +19,7 @@ pub struct PrivacyReport {
     /// Number of the wallet's keys and scripts. Scripts that push the same data, such as P2PKH and
     /// P2WPKH of one key, are counted as one.
     pub own: usize,
-    /// Expected number of addresses of others that match.
+    /// Expected number of matching addresses that do not belong to the wallet.
     pub others: f64,
     /// `true` if this filter's size or tweak differs from the previous filter's. The wallet's
     /// addresses match both filters, and almost no other addresses do.
@@ -29,13 +29,14 @@ pub struct PrivacyReport {
 }
 
 impl PrivacyReport {
-    /// Number of addresses in one filter below which an observer can guess nearly all of them, with
-    /// a probability of about 0.8 (Gervais et al., "On the privacy provisions of Bloom filters in
-    /// lightweight Bitcoin clients", 2014).
+    /// Smallest number of addresses that a filter should contain. If a filter contains fewer
+    /// addresses, an observer can guess nearly all of them, with a probability of about 0.8
+    /// (Gervais et al., "On the privacy provisions of Bloom filters in lightweight Bitcoin
+    /// clients", 2014).
     pub const FEW_ADDRESSES: usize = 15;
 
-    /// Returns the report for `filter` with `own` addresses of the wallet. `population` is the
-    /// number of addresses that could match, for example [`ADDRESS_POPULATION`].
+    /// Returns the report for the `filter` of a wallet that has `own` addresses. `population` is
+    /// the number of addresses that could match, for example [`ADDRESS_POPULATION`].
     ///
     /// [`others`](Self::others) is the filter's current false-positive rate times `population`. In
     /// `own`, scripts that push the same data, such as P2PKH and P2WPKH of one key, must be counted

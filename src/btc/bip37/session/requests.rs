@@ -127,8 +127,8 @@ impl Requests {
     /// Removes as many blocks from the queue as may be in flight, to be sent under filter
     /// `generation` and before this fence.
     ///
-    /// Returns none while less than half of the limit is free. Otherwise, the session would send
-    /// one message for each block.
+    /// Returns no block while less than half of the limit is free. Otherwise, the session would
+    /// send one message for each block.
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();

@@ -48,7 +48,7 @@ impl MatchStats {
     }
 }
 
-/// The statistics of the loaded filter, with a flag that a new filter was advised.
+/// The statistics of the loaded filter, with a flag that is set once a new filter was advised.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stats {
     matches: MatchStats,
@@ -97,9 +97,9 @@ impl Stats {
         let base = target.max(self.matches.loaded_fpr);
         let expected = expected_match_rate(base);
         let observed = self.matches.observed_rate();
-        // Fewer than ten false positives are too small a sample, and less than ten times the
-        // expected rate may be chance. If the false-positive rate of the mirror is more than ten
-        // times the base rate, the filter is too full, whatever was observed.
+        // Fewer than ten false positives are too small a sample, and a rate of at most ten times
+        // the expected rate may be due to chance. If the false-positive rate of the mirror is more
+        // than ten times the base rate, the filter is too full, whatever was observed.
         if self.matches.false_positives >= 10 && observed > 10.0 * expected {
             Some(RefreshReason::Observed { observed, expected })
         } else if mirrored_fpr > 10.0 * base {
@@ -132,7 +132,7 @@ pub enum RefreshReason {
     /// The outpoints that the node inserted have filled the filter: its false-positive rate is more
     /// than 10 times the rate at loading.
     Filled {
-        /// Lower bound of the false-positive rate per element now.
+        /// Lower bound of the current false-positive rate per element.
         fpr: f64,
         /// The false-positive rate when the filter was loaded.
         loaded: f64,

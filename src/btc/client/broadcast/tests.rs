@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// The peers to which a message was sent that `is_wanted` accepts, in order.
+    /// The peers that were sent a message accepted by `is_wanted`, in order.
     fn sent_to(&self, is_wanted: impl Fn(&NetworkMessage) -> bool) -> Vec<PeerId> {
         let wanted = self.sent.iter().filter(|(_, message)| is_wanted(message));
         wanted.map(|(id, _)| *id).collect()
@@ -231,8 +231,8 @@ fn a_request_names_the_txid() {
     world.offer(&tx, None);
     world.news();
     assert_ne!(wtxid.to_byte_array(), tx.compute_txid().to_byte_array());
-    // The flag of BIP144 changes how a transaction is encoded, not which one is meant. A wtxid has
-    // an inventory type of its own, which both sides must negotiate first (BIP339).
+    // The flag of BIP144 changes how a transaction is encoded, not which transaction is meant. A
+    // wtxid has an inventory type of its own, which both sides must negotiate first (BIP339).
     let as_txid = Txid::from_byte_array(wtxid.to_byte_array());
     for item in [Inventory::WitnessTransaction(as_txid), Inventory::WTx(wtxid)] {
         world.take(1, &NetworkMessage::GetData(std::vec![item]));

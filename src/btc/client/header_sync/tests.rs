@@ -13,7 +13,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// A Unix time later than the timestamp of every header in these tests.
 const UNIX: Duration = Duration::from_secs(1_700_000_000);
 
-/// Simulated peers. Each has a chain and answers `getheaders` from it as Core does.
+/// Simulated peers. Each peer has a chain and answers `getheaders` from this chain as Core does.
 struct World {
     sync: HeaderSync,
     peers: BTreeMap<PeerId, HeaderChain>,
@@ -91,7 +91,7 @@ impl World {
         self.handle(Event::Headers(PeerId(id), headers));
     }
 
-    /// Answers requests until none is pending.
+    /// Answers requests until no request is pending.
     fn run(&mut self) {
         self.handle(Event::Tick);
         for _ in 0..10_000 {
@@ -102,7 +102,7 @@ impl World {
         panic!("requests do not end");
     }
 
-    /// Answers the next request. Returns `false` if none is pending.
+    /// Answers the next request. Returns `false` if no request is pending.
     fn step(&mut self) -> bool {
         let Some((id, locator)) = self.questions.pop_front() else { return false };
         let Some(peer) = self.peers.get(&id).filter(|_| !self.silent.contains(&id)) else {
@@ -281,7 +281,7 @@ fn an_announcement_on_an_unknown_block_has_its_peer_asked() {
     assert!(!world.sync.is_caught_up());
     world.run();
     assert_eq!(world.height(), 20);
-    // The same happens after an announcement by `inv`.
+    // The peer is also asked after it announces an unknown block by `inv`.
     let more = mine_headers(&all[19], 1, 1, 1);
     world.peers.insert(PeerId(1), chain(&[&all, &more]));
     let hash = more[0].block_hash();

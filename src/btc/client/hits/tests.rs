@@ -131,7 +131,8 @@ fn a_rewritten_journal_says_the_same_of_hits() {
         let after = says(&again);
         assert_eq!((&after.0, &after.1), (&before.0, &before.1));
         assert_eq!((again.events(), again.lost_since(noted)), (hits.events(), None));
-        // Progress noted before may rely on events that the rewritten file no longer contains.
+        // Scan progress that was noted earlier may rely on events that the rewritten file no longer
+        // contains.
         assert_eq!(again.lost_since(noted - 1), Some(1));
     }
 }

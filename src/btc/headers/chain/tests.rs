@@ -1,4 +1,5 @@
-//! The parts of a chain, tested on headers without proof of work, so that their bits may differ.
+//! The parts of a chain, tested on headers without proof of work, so that tests can choose the bits
+//! freely.
 
 use alloc::vec::Vec;
 

@@ -219,7 +219,7 @@ fn time_warp() {
         let (genesis, mut context) = genesis_context(network);
         let mut naive = Naive::new(network);
         for height in 1..=PERIOD {
-            // The parent of the tested block is two hours ahead of all others.
+            // The parent of the tested block is two hours ahead of all other blocks.
             let ahead = if height == PERIOD - 1 || height == 50 { 7_200 } else { 0 };
             let time = genesis.time + 600 * height + ahead;
             let header = |time| Header {

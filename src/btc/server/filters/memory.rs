@@ -15,10 +15,10 @@ use crate::btc::bip158::BlockFilter;
 /// wallets and for small chains.
 ///
 /// [`rollback`](Self::rollback) keeps the filters of the removed blocks, as Core's index does. A
-/// client that has not yet heard of the reorganisation therefore gets its answer.
+/// client that does not know the reorganisation yet can therefore still request these filters.
 #[derive(Debug, Clone)]
 pub struct MemoryFilterStore {
-    /// The filters of all blocks, those off the chain included.
+    /// The filters of all blocks, on the chain and off the chain.
     filters: BTreeMap<BlockHash, Indexed>,
     /// The blocks of the chain, from the lowest on.
     active: Vec<BlockHash>,
@@ -28,8 +28,8 @@ pub struct MemoryFilterStore {
 
 #[derive(Debug, Clone)]
 struct Indexed {
-    /// Position of the block in the chain. For a block off the chain, its last position in the
-    /// chain.
+    /// Position of the block in the chain. If the block has left the chain, this is the position
+    /// that it had.
     place: usize,
     content: Vec<u8>,
     hash: FilterHash,

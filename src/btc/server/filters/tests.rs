@@ -1,5 +1,5 @@
 //! The expectations of Bitcoin Core's `test/functional/p2p_blockfilters.py` (28.1) on chains of the
-//! same shape, and further tests of the limits.
+//! same shape, and more tests of the limits.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ const NOW: Duration = Duration::from_secs(2_000_000_000);
 /// Number of blocks that both chains of Core's test share, without genesis.
 const SHARED: usize = 999;
 
-/// Arbitrary bytes that stand in for the filter of `block`.
+/// Arbitrary bytes that are used as the filter of `block`.
 fn content(block: &BlockHash) -> Vec<u8> {
     block.to_byte_array()[..9].to_vec()
 }
@@ -352,7 +352,7 @@ fn the_store_follows_its_chain() {
     node.store.drop_stale();
     assert_eq!(node.store.filter(&left), None);
     assert_eq!(node.store.filter_hash(&fork), Some(hash_of(&fork)));
-    // A block that left the chain may return.
+    // A block that left the chain may join the chain again.
     node.store.rollback(&fork).unwrap();
     node.store.append(filter(&old[1])).unwrap();
 

@@ -27,7 +27,7 @@ const FILTERED: u32 = 3;
 /// Unix time in seconds at which peers connect in these tests.
 const CONNECTED: Duration = Duration::from_secs(1_700_000_000);
 
-/// Everything that an event causes until all messages are written.
+/// Everything that the node does after an event, until all messages are written.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     sent: Vec<NetworkMessage>,
@@ -323,7 +323,7 @@ fn a_filtered_block_is_followed_by_what_matched_without_witnesses() {
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine), (3, &spends)]);
     check(&ask(&mut peer, &chain, filtered(at(5))), 5, &[(1, &later)]);
     check(&ask(&mut peer, &chain, filtered(at(0))), 0, &[]);
-    // This filter does not grow by the outpoints that it matches.
+    // Outpoints that match this filter are not added to it.
     ask(&mut peer, &chain, filter(&[&[0x77]], UpdateMode::None));
     check(&ask(&mut peer, &chain, filtered(at(4))), 4, &[(1, &mine)]);
     ask(&mut peer, &chain, NetworkMessage::FilterAdd(FilterAdd { data: coin_bytes(&mine) }));
@@ -499,8 +499,8 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
     assert_eq!(names(ask(&mut none, &chain, NetworkMessage::MemPool)).len(), 3);
     let mempool = ask(&mut mine, &chain, NetworkMessage::MemPool);
     assert_eq!(names(mempool), [id(&parent), id(&child)]);
-    // These requests ask for a transaction with witnesses, without witnesses, by either id, and for
-    // an unknown transaction.
+    // Three requests are for one known transaction: with witnesses, without witnesses, and by
+    // wtxid. One request is for an unknown transaction.
     let nobody = Inventory::Transaction(Txid::all_zeros());
     let items = vec![
         Inventory::WitnessTransaction(child.compute_txid()),
@@ -522,7 +522,7 @@ fn transactions_are_announced_as_the_filter_and_relay_say() {
         assert_eq!(announced(&mut late, &chain), NONE);
         assert_eq!(names(ask(&mut late, &chain, NetworkMessage::MemPool)).len(), 3);
     }
-    // As in Core, a peer without a filter wants all transactions.
+    // As in Core, all transactions are announced to a peer without a filter.
     ask(&mut none, &chain, NetworkMessage::FilterClear);
     chain.set_transactions([&child, &parent].map(|tx| Arc::new(tx.clone())));
     assert_eq!(announced(&mut none, &chain), NONE, "all were named");
@@ -603,8 +603,8 @@ fn a_silent_peer_is_pinged_every_two_minutes_and_let_go_after_twenty() {
     assert!(!reason.is_misbehaviour());
 }
 
-/// The node does not read while it writes a long reply. That time is therefore not treated as
-/// silence of the peer.
+/// The node does not read while it writes a long reply. The time of writing is therefore not
+/// treated as silence of the peer.
 #[test]
 fn the_time_of_a_long_reply_counts_for_no_timeout() {
     let blocks = mine(3);
@@ -729,7 +729,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     assert_eq!(drive(&mut other, &chain, delivery), Outcome::default());
     // A peer that requests the mempool also gets its own transactions listed (BIP35).
     assert_eq!(ask(&mut wallet, &chain, NetworkMessage::MemPool), [inv([id])]);
-    // This child spends an output by which the filter has grown.
+    // This child spends an output that was added to the filter.
     let coin = OutPoint { txid: tx.compute_txid(), vout: 0 };
     let child = spend(coin, ScriptBuf::from_bytes(vec![0x51]), 2);
     let outcome = drive(&mut all, &chain, Event::Message(NetworkMessage::Tx(child.clone())));
@@ -775,7 +775,7 @@ fn offers_and_requests_are_bounded() {
     let too_many = inv(vec![Inventory::Transaction(txid(0)); 50_001]);
     let mut other = met(&chain, OPEN, true);
     assert_eq!(refused(&mut other, &chain, too_many), Violation::TooManyItems(50_001));
-    // Each transaction that the peer lacks makes room for another request.
+    // For each transaction that the peer lacks, the node may send one more request.
     let lacks = |range| NetworkMessage::NotFound(whole(range));
     assert_eq!(ask(&mut peer, &chain, lacks(0..30)), asks(100..130));
     let tick = |peer: &mut Peer, at| drive_at(peer, &chain, Event::Tick, secs(at)).sent;
@@ -890,8 +890,8 @@ impl Draws {
 }
 
 /// Random messages in random order, mixed with reorganisations and transactions. The machine must
-/// not panic and must send one message at a time. It must send only handshake messages before the
-/// end of the handshake, and nothing after the disconnect.
+/// not panic and must send one message at a time. The machine must send only handshake messages
+/// before the end of the handshake, and nothing after the disconnect.
 #[test]
 fn no_sequence_of_messages_breaks_the_machine() {
     let ours = mine(8);

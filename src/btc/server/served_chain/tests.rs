@@ -49,7 +49,7 @@ fn a_branch_with_more_work_takes_over_and_back() {
     extend(&mut theirs, 4, 1);
     let mut chain = chain_of(&ours);
     let filter_header = chain.filters().expect("filters").tip_header();
-    // With equal work, the branch that came first stays.
+    // If two branches have equal work, the branch that was added first stays active.
     let added = add(&mut chain, &theirs[3..6]);
     assert!(added.iter().all(|added| added.linked == 1 && added.disconnected == 0));
     assert_eq!(chain.tip().hash, ours[5].block_hash());
@@ -195,7 +195,7 @@ fn the_pool_loses_what_blocks_have_and_what_conflicts_with_them() {
     branch.push(next_block(&branch, 0, vec![spend(coin(&parent), script(0x56), 1)]));
     add(&mut chain, &branch[4..]);
     assert_eq!(open(&chain), []);
-    // All four are open again when those blocks leave the chain.
+    // All four transactions are open again when the two new blocks leave the chain.
     let mut theirs = blocks;
     extend(&mut theirs, 3, 1);
     add(&mut chain, &theirs[3..]);

@@ -85,7 +85,8 @@ fn what_is_not_known_is_refused_by_name() {
     let flags = IndexError::Flags { file: "manifest".into(), flags: 6, unknown: 6 };
     assert_eq!(with(10, 6), flags);
     assert!(matches!(with(0, 0x88), IndexError::NotOfAnIndex { .. }));
-    // Invalid labels: with a zero byte inside, with a control character, not in UTF-8, and empty.
+    // These labels are invalid: they contain a zero byte or a control character, are not UTF-8, or
+    // are empty.
     for (at, value) in [(33, 0), (33, 7), (33, 0xff), (32, 0)] {
         let error = with(at, value).to_string();
         assert!(error.contains("label"), "{error}");
@@ -181,7 +182,7 @@ fn the_record_of_a_section_is_laid_out_as_its_table_says() {
     assert_eq!(read(&bytes), Ok(record));
     every_byte_counts(&bytes, |bytes| read(bytes).ok());
 
-    // The record counts one filter too many, but has a valid checksum.
+    // The record has a valid checksum, but its histogram contains one filter too many.
     bytes[384] += 1;
     let checksum = crc(&bytes[..4_492]);
     bytes[4_492..].copy_from_slice(&checksum);

@@ -88,8 +88,8 @@ impl Manifest {
         let label: [u8; LABEL] = field(&mut rest);
         let wrong = |what: &str| contradiction(NAME, 0, Part::Manifest, what);
         let label = read_label(&label).ok_or_else(|| wrong("its chain label is invalid"))?;
-        // The block numbers must fit in 64 bits for two more sections than are sealed, because the
-        // tail continues after the sealed sections.
+        // The tail continues after the sealed sections, so the block numbers of the next two
+        // sections must fit in 64 bits, too.
         let end = (u64::from(sections) + 2).checked_mul(SECTION as u64);
         if end.and_then(|end| first.checked_add(end)).is_none() {
             return Err(wrong("its block numbers don't fit 64 bits"));

@@ -15,15 +15,15 @@
 //!
 //! A **section** is 8,192 consecutive headers, counted from the index's first block. If the index
 //! starts at block 0, the sections have the same blocks as the epochs of era1 and ere archives. A
-//! **row** is one bit of the filters of many headers: row `p` holds the bit at position `p`, 0 to
-//! 2047, as the Yellow Paper numbers them (M3:2048). A row has 1,024 bytes for each section. Header
-//! `i` of the section is bit `i % 8` of byte `i / 8`, where bit 0 is the lowest bit.
+//! **row** is one bit of the filters of many headers: row `p` contains the bit at position `p`, 0
+//! to 2047, as the Yellow Paper numbers them (M3:2048). A row has 1,024 bytes for each section.
+//! Header `i` of the section is bit `i % 8` of byte `i / 8`, where bit 0 is the lowest bit.
 //!
-//! A **segment** holds 1, 2, 4, 8, 16 or 32 sections. The number of its first section is a multiple
-//! of its number of sections. The number of sealed sections therefore determines all segments
-//! ([`segments`]): 69 sections are stored as 32 + 32 + 4 + 1. A segment is written once and never
-//! changed. When another section is sealed, segments of equal size are merged into one segment of
-//! twice the size. A row of 32 sections has 32 KiB.
+//! A **segment** contains 1, 2, 4, 8, 16 or 32 sections. The number of a segment's first section is
+//! a multiple of the segment's number of sections. The number of sealed sections therefore
+//! determines all segments ([`segments`]): 69 sections are stored as 32 + 32 + 4 + 1. A segment is
+//! written once and never changed. When another section is sealed, segments of equal size are
+//! merged into one segment of twice the size. A row of 32 sections has 32 KiB.
 //!
 //! The **tail** is append-only. A reorganisation is appended as a record, too.
 //!
@@ -67,10 +67,11 @@ impl Settings {
     /// Returns the settings of an index whose chain has this label, without a column of block hashes.
     ///
     /// The label has 1 to 32 bytes and should be recognisable by people, such as `mainnet`. The
-    /// label is compared when an index is opened for writing. The label has no other effect.
+    /// label only has one effect: when an index is opened for writing, its label must equal the
+    /// requested label.
     ///
     /// # Errors
-    /// Returns [`IndexError::Label`] if the label has another length or contains control
+    /// Returns [`IndexError::Label`] if the label is empty, too long, or contains control
     /// characters.
     pub fn new(label: &str) -> Result<Self, IndexError> {
         let length = label.len();
@@ -131,9 +132,9 @@ pub(super) fn segments(sections: u32) -> impl Iterator<Item = SegmentId> {
     let mut section = 0;
     core::iter::from_fn(move || {
         let left = sections - section;
-        // The size of the next segment is the highest power of two that is at most the number of
-        // remaining sections. The number of a segment's first section is then always a multiple of
-        // the segment's size.
+        // The size of the next segment is the highest power of two that is at most 32 and at most
+        // the number of remaining sections. The number of a segment's first section is then always
+        // a multiple of the segment's size.
         let size = left.checked_ilog2().map(|log| 1_u32 << log)?.min(MAX_SECTIONS);
         let id = SegmentId { section, sections: size };
         section += size;

@@ -307,7 +307,8 @@ impl Coding {
     }
 }
 
-/// Directory entry of a row. Array elements beyond the segment's sections are zero.
+/// Directory entry of a row. In its arrays, the elements for sections that the segment lacks are
+/// zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::eth::index) struct RowEntry {
     /// Offset of the row's data from the start of all rows' data, in [`UNIT`]s.

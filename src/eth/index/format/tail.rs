@@ -33,9 +33,9 @@
 //! **synced** slot names no block: a writer appends this slot after a sync, to record that the
 //! slots before it are durable.
 //!
-//! The tail ends before the first slot that is truncated or has a wrong checksum: an interrupted
-//! writer left that slot behind, and readers ignore it. If a later slot records that the invalid
-//! slot was durable, the tail is damaged.
+//! The tail ends before the first slot that is truncated or has a wrong checksum: such a slot was
+//! left by an interrupted writer, and readers ignore it. But if a later slot records that the
+//! invalid slot was durable, the tail is damaged.
 
 use alloc::format;
 

@@ -145,8 +145,8 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
             (left, most) = (left * density, most.max(density));
         }
         // The sparsest rows are read first, so `left / most` candidates are expected before the
-        // densest row. If few candidates are expected, a check for remaining candidates can make
-        // reading that row unnecessary.
+        // densest row is read. If few candidates are expected, check for remaining candidates
+        // first: if none remains, the densest row need not be read.
         if left < most * FEW {
             return Ok(None);
         }
@@ -185,7 +185,7 @@ impl<F: ReadAt> Evaluation<'_, '_, F> {
         edges
     }
 
-    /// Combines the rows that every match needs, those with the fewest bits first.
+    /// Combines the rows that every match needs, in ascending order of their number of set bits.
     fn require(
         &mut self,
         plan: &Plan,

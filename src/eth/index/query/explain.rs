@@ -52,7 +52,8 @@ pub struct ExplainedRow {
     /// Bit position in the filters, 0 to 2047, as the Yellow Paper numbers them.
     pub position: u16,
     /// Index of the clause that needs the row, in [`CompiledQuery::clauses`]. If several clauses
-    /// need the row, this is the first clause of one value, or else the first clause.
+    /// need the row, the index is that of the first clause of one value. If none of these clauses
+    /// has only one value, it is the index of the first clause.
     pub clause: usize,
     /// Number of sections in which the row is read.
     pub sections: u64,

@@ -20,8 +20,8 @@ fn word(piece: &[u8; ROW], number: usize) -> u64 {
 /// Writes the AND of rows into the masks of at most 32 consecutive sections; if `are_set` is
 /// `true`, the AND includes the previous masks.
 ///
-/// Returns the set of sections in which a bit remains, in which bit `i` represents section `i`, and
-/// the number of remaining bits.
+/// Returns the set of sections in which a bit remains, and the number of remaining bits. In the
+/// set, bit `i` represents section `i`.
 pub(super) struct And<'a> {
     /// The rows, each with as many sections as there are masks.
     pub(super) rows: &'a [&'a [[u8; ROW]]],
@@ -141,7 +141,7 @@ impl Kernel for AndTo<'_> {
 }
 
 /// For each value, sets those bits in `any` that are set in all three rows of the value. Returns
-/// `true` if `any` then has all bits of the mask `of`.
+/// `true` if all bits of the mask `of` are then set in `any`.
 pub(super) struct AnyOf<'a> {
     pub(super) values: &'a [[&'a [u8; ROW]; 3]],
     pub(super) of: &'a Mask,

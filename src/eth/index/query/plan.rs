@@ -13,8 +13,8 @@ pub(super) type ValueRows = [u16; 3];
 pub(super) struct Plan {
     /// The rows that every match needs.
     pub(super) required: Vec<u16>,
-    /// Clauses of several values, without those clauses that every filter with all required bits
-    /// passes.
+    /// Clauses of several values. A clause is left out if every filter with all required bits
+    /// passes it.
     pub(super) clauses: Vec<Vec<ValueRows>>,
     /// `true` if a clause has no value: only filters with all bits set pass, so all rows are
     /// required.

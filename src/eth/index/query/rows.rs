@@ -183,7 +183,7 @@ const ALL_ENTRIES: usize = 128;
 /// rows, the evaluation may end early, before most of the rows are read.
 const ANNOUNCED: usize = 64;
 
-/// Gap in bytes from which on two needed parts are read separately.
+/// Minimum gap in bytes between two needed parts that are read separately.
 const GAP: usize = 4096;
 
 /// Access to the rows of a segment during a query.

@@ -65,8 +65,8 @@ impl<S: Storage> Index<S> {
     ///
     /// # Errors
     /// Returns [`IndexError::NoIndex`] if the folder contains no index, an error of the storage, or
-    /// [`IndexError::Damaged`]. Of a segment, only the header and the length are checked. Other
-    /// damage is found when the damaged part is used.
+    /// [`IndexError::Damaged`]. In each segment, only the header and the length are checked. Damage
+    /// in the rest of a segment is found when the damaged part is used.
     pub fn open(storage: S) -> Result<Self, IndexError> {
         let manifest = read_manifest(&storage)?;
         let files = Files::open(&storage, manifest, &[])?;
@@ -84,7 +84,8 @@ impl<S: Storage> Index<S> {
     /// Returns the same errors as [`open`](Self::open).
     ///
     /// # Cost
-    /// If nothing was sealed, reads the manifest and the new slots of the tail.
+    /// If no section was sealed since the last call, reads the manifest and the new slots of the
+    /// tail.
     pub fn refresh(&mut self) -> Result<bool, IndexError> {
         let manifest = read_manifest(&self.storage)?;
         if manifest == self.files.manifest {
@@ -118,8 +119,8 @@ impl<S: Storage> Index<S> {
         u64::from(self.files.manifest.sections) * SECTION as u64
     }
 
-    /// Returns the number and the hash of the first block from `number` on whose hash the index
-    /// stores.
+    /// Returns the number and the hash of the first block, at `number` or later, whose hash the
+    /// index stores.
     ///
     /// If headers link block `number` to the returned block, the index was built from these
     /// headers. The returned block is block `number` itself if the index has a column of block
@@ -185,8 +186,8 @@ impl<S: Storage> Index<S> {
 impl<F: super::storage::ReadAt> Files<F> {
     /// Opens the files that the manifest names, and reuses segments that are already open.
     ///
-    /// Open segments are reused only if they belong to the same chain: an index of another branch
-    /// may have been built in their place.
+    /// Open segments are reused only if they belong to the same chain: an index of a different
+    /// branch may have replaced the segments.
     fn open<S: Storage<File = F>>(
         storage: &S,
         mut manifest: Manifest,
@@ -231,8 +232,9 @@ impl<F: super::storage::ReadAt> Files<F> {
         Self::try_open(storage, manifest, &[])
     }
 
-    /// Returns `true` if the next segment, or else the tail, continues the chain of the last reused
-    /// segment. Returns `false` if one of the two hashes to compare can't be read.
+    /// Returns `true` if the next segment continues the chain of the last reused segment. If there
+    /// is no next segment, the tail must continue that chain. Returns `false` if one of the two
+    /// hashes to compare can't be read.
     fn goes_on_from(&self, known: &[Arc<Segment<F>>]) -> bool {
         let taken = |(at, segment): (usize, &Arc<Segment<F>>)| {
             known.get(at).is_some_and(|known| Arc::ptr_eq(known, segment))

@@ -20,8 +20,9 @@ fn settings(block_hashes: bool) -> Settings {
     if block_hashes { settings.with_block_hashes() } else { settings }
 }
 
-/// Returns the number of headers of a section in which the bit at `position` is set. Low positions
-/// get numbers around every boundary. Higher positions get small numbers, large numbers or zero.
+/// Returns the number of headers of a section in which the bit at `position` is set. For positions
+/// below 300, the result is close to a boundary of the encodings. For all other positions, it is
+/// small, large or zero.
 fn ones_of(section: usize, position: usize) -> usize {
     const BOUNDARIES: [usize; 14] =
         [0, 1, 2, 255, 256, 257, 258, 4096, 7935, 7936, 7937, 8190, 8191, 8192];
@@ -250,7 +251,7 @@ fn segments_of_another_place_or_cut_off_are_not_copied() {
     for len in [0, 63, 64, 5000, 30_000] {
         assert!(!open(&settings, id(0, 1), FIRST, &good[..len]).is_empty());
     }
-    // The first section follows itself, so its parent hash is wrong.
+    // A second copy follows the first section, so the parent hash of this copy is wrong.
     let old = OldSegment::open(&settings, FIRST, id(0, 1), &good).unwrap();
     let sources = [Source::Section(&sections[0]), Source::Segment(&old)];
     let error = write_segment(&settings, id(0, 2), FIRST, &sources, &mut Vec::new()).unwrap_err();

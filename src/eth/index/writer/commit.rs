@@ -1,10 +1,10 @@
 //! Order of the writes that make changes durable.
 //!
-//! Slots are appended to the tail, and the tail is synced. All other changes go into new files:
-//! first the segments, then a tail with all unsealed blocks, then the manifest that names them.
-//! Each file is synced before the next step. Files that no longer belong to the index are removed
-//! only after the new manifest is durable. So at any time, the manifest on disk names complete
-//! files.
+//! Slots are appended to the tail, and the tail is synced. All other changes are written to new
+//! files: first the segments, then a tail with all unsealed blocks, then the manifest that names
+//! them. Each file is synced before the next step. Files that no longer belong to the index are
+//! removed only after the new manifest is durable. So all files that the manifest on disk names are
+//! complete at any time.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::eth::index::rows::Rows;
 use crate::eth::index::seal::{OldSegment, Source, write_segment};
 use crate::eth::index::storage::{Append, FileKind, WriteStorage};
 
-/// File name that stands for the folder itself in errors.
+/// File name that errors contain if an operation on the folder itself failed.
 pub(super) const FOLDER: &str = ".";
 
 /// State of the files on disk.
@@ -32,7 +32,7 @@ pub(super) struct Disk<A> {
     pub(super) durable: u32,
     /// Number of blocks in the tail.
     pub(super) rows: usize,
-    /// Number of blocks at the start of the tail that the writer still has.
+    /// Number of blocks at the start of the tail that were not rolled back since they were written.
     pub(super) kept: usize,
     /// `true` if the tail can be appended to: no bytes follow its slots, and all slots are durable.
     pub(super) whole: bool,
@@ -42,8 +42,8 @@ impl<A> Disk<A> {
     /// Returns `true` if the new slots may be appended to the tail.
     ///
     /// Roll-backs and the blocks that they remove stay in the tail. To bound the length of the
-    /// tail, at most as many of these slots are allowed as two sections have blocks. When this
-    /// limit is exceeded, a new tail is written.
+    /// tail, at most 16,384 of these slots are allowed (the number of blocks in two sections).
+    /// Before this limit would be exceeded, a new tail is written.
     pub(super) fn has_room(&self, rows: &Rows) -> bool {
         let slots = self.slots as usize + 2 + rows.len() - self.kept;
         self.whole && slots <= rows.len() + 2 * SECTION
@@ -102,7 +102,7 @@ impl<S: WriteStorage> Writer<S> {
         appender.append(&slots.bytes).map_err(failed(Operation::Append, &name, offset))?;
         appender.sync().map_err(failed(Operation::Sync, &name, offset))?;
 
-        // The blocks are durable now. Record this, so that a reader can distinguish damage from a
+        // Record that the blocks are durable now, so that a reader can distinguish damage from a
         // write in progress. The record itself needs no sync: the blocks can be read without the
         // record.
         let durable = slots.place.slot;
@@ -120,11 +120,11 @@ impl<S: WriteStorage> Writer<S> {
 
     /// Writes the sections in memory into segments, and the unsealed blocks into a new tail.
     pub(super) fn commit(&mut self) -> Result<(), IndexError> {
-        // This flag is reset at the end: if a step fails, the content on disk is unknown.
+        // `failed` stays `true` if a step fails, because the content on disk is then unknown.
         self.failed = true;
         if self.disk.is_none() && !self.sections.is_empty() {
             // Publish an empty index first, because segments must never exist without a manifest:
-            // `open` would take such a folder for an index that lost its manifest.
+            // `open` would treat such a folder as an index whose manifest was lost.
             let parent_hash = self.sections[0].record.parent_hash;
             self.disk = Some(self.publish(0, &Rows::new(self.first, parent_hash))?);
         }
@@ -209,7 +209,7 @@ impl<S: WriteStorage> Writer<S> {
         })
     }
 
-    /// Writes and syncs a file, but not its name.
+    /// Writes and syncs a file, but does not make its name durable.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<S::Appender, IndexError> {
         let mut file = self.create(name)?;
         file.append(bytes).map_err(failed(Operation::Append, name, 0))?;

@@ -20,7 +20,8 @@ use crate::eth::header::LinkedHeaders;
 /// Default number of newest blocks that stay unsealed. The former bloombits index of geth used the
 /// same number.
 const CONFIRMATIONS: u64 = 256;
-/// Highest number of newest blocks that a caller can keep unsealed: they take 344 MB of memory.
+/// Highest number of newest blocks that a caller can keep unsealed: so many blocks need 344 MB of
+/// memory.
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
 
 /// Result of adding headers to an index.
@@ -36,9 +37,10 @@ pub struct Appended {
 /// An index that is open for writing. An index has at most one writer at a time.
 ///
 /// Headers are *acknowledged* when [`sync`](Self::sync) has returned. An acknowledged header
-/// survives a killed process or a power failure at any time. Of the blocks and roll-backs that were
-/// added after the last sync, any number may survive, but none of them survives without all earlier
-/// ones. A roll-back may survive without the blocks that were added after the roll-back.
+/// survives a killed process or a power failure at any time. Blocks and roll-backs that were added
+/// after the last sync may survive, too, but each of them survives only if all preceding blocks and
+/// roll-backs survive. A roll-back may survive without the blocks that were added after the
+/// roll-back.
 ///
 /// 8,192 blocks are sealed together as soon as enough newer blocks follow them
 /// ([`with_confirmations`](Self::with_confirmations)). Sealed blocks can't be rolled back. The next
@@ -129,17 +131,18 @@ impl<S: WriteStorage> Writer<S> {
         self.numbers().map(|_| self.rows.last_hash())
     }
 
-    /// Returns the hash of an unsealed block or of the last sealed block, and `None` for other
-    /// blocks.
+    /// Returns the hash of an unsealed block or of the last sealed block, and `None` for all
+    /// remaining blocks.
     ///
-    /// To get the hashes of other sealed blocks, use a reader, [`Index`](crate::eth::index::Index).
+    /// To get the hashes of earlier sealed blocks, use a reader,
+    /// [`Index`](crate::eth::index::Index).
     pub fn hash(&self, number: u64) -> Option<B256> {
         self.rows.hash(number)
     }
 
     /// Adds the blocks of a chain that the index does not have yet.
     ///
-    /// The first headers added to an empty index decide its first block. The chain may start with
+    /// The first block added to an empty index is the index's first block. The chain may start with
     /// blocks that the index already has. These blocks are skipped if their hashes are equal.
     /// Blocks before the last sealed block are compared only if the chain reaches the last sealed
     /// block, because the hash of that block commits to all its ancestors.
@@ -148,9 +151,9 @@ impl<S: WriteStorage> Writer<S> {
     /// After these errors the index is unchanged:
     ///
     /// - [`IndexError::Gap`]: blocks are missing between the index and the chain;
-    /// - [`IndexError::Parent`]: the chain is another branch. The index and the chain can share
-    ///   only blocks that are at least two below the number in the error;
-    ///   [`roll_back`](Self::roll_back) removes the other blocks;
+    /// - [`IndexError::Parent`]: the chain is a different branch than the index. Blocks of the
+    ///   index whose number is at least the error's number minus one are not on this branch;
+    ///   [`roll_back`](Self::roll_back) removes them;
     /// - [`IndexError::Range`]: the chain starts before the index;
     /// - [`IndexError::Number`]: block numbers would overflow.
     ///
@@ -223,7 +226,7 @@ impl<S: WriteStorage> Writer<S> {
         };
         let same = |number: u64| self.rows.parent_of(number) == of_chain(number);
         // Each hash commits to all its ancestors, so comparing the last hash suffices. If the last
-        // hashes differ, search backwards for the lowest block that differs.
+        // hashes differ, search backwards for the lowest block whose hashes differ.
         if start <= end && !same(end) {
             let mut number = end;
             while number > start && !same(number - 1) {
@@ -266,7 +269,7 @@ impl<S: WriteStorage> Writer<S> {
         Ok(index_last - last)
     }
 
-    /// Makes all changes durable: when this function returns, they are acknowledged.
+    /// Makes all changes durable: when this function returns, the changes are acknowledged.
     ///
     /// Readers can then read the changes, too.
     ///

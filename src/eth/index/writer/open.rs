@@ -26,12 +26,13 @@ impl<S: WriteStorage> Writer<S> {
     /// Opens an index for writing, or prepares a new one if the folder contains none.
     ///
     /// A new index is written by the first [`sync`](Self::sync) with blocks; until then only the
-    /// lock file is created. Changes that an interrupted writer left in the tail are kept as far as
-    /// they are complete. Files that do not belong to the index any more are removed.
+    /// lock file is created. Complete changes that an interrupted writer left in the tail are kept.
+    /// Files that do not belong to the index any more are removed.
     ///
     /// # Errors
     /// - [`IndexError::Locked`]: another writer holds the lock;
-    /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: the index has other settings;
+    /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: the settings of the index differ
+    ///   from the requested settings;
     /// - [`IndexError::NoIndex`]: there are segments, but no manifest;
     /// - errors of the storage, or damage. In each segment, only the header and the length are
     ///   checked. In the last segment, the hash of the last block is checked, too.
@@ -129,7 +130,8 @@ fn check_segments<S: Storage>(
     Err(contradiction(&manifest.tail(), 0, Part::TailHeader, what))
 }
 
-/// Returns the segment that a file of this name would store; `None` for other names.
+/// Returns the segment that a file of this name would store, or `None` if the name is not that of a
+/// segment.
 fn segment_id(name: &str) -> Option<SegmentId> {
     let (section, sections) = name.strip_suffix(".segment")?.split_once('-')?;
     let id = SegmentId { section: section.parse().ok()?, sections: sections.parse().ok()? };

@@ -89,8 +89,8 @@ pub(crate) struct FollowArgs {
     pub(crate) csv: bool,
     /// An index of the chain, with --block-hashes
     ///
-    /// Past blocks are looked up in the index instead of headers, except the last --keep blocks of
-    /// the index
+    /// Candidates among past blocks are read from the index, not from headers. The last --keep
+    /// blocks of the index are not used
     #[arg(long, value_name = "INDEX")]
     pub(crate) index: Option<PathBuf>,
     /// Print a block when this many blocks follow it

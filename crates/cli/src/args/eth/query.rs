@@ -53,7 +53,7 @@ pub(crate) struct QueryArgs {
     #[arg(long, value_name = "BLOCK", value_parser = block_number)]
     pub(crate) to: Option<u64>,
     /// The rules to apply where nodes differ: for topics [A, null], geth requires two topics in a
-    /// log, and alloy one
+    /// log, alloy only one
     #[arg(long, value_parser = choice(&SEMANTICS), default_value = "geth", hide_short_help = true)]
     pub(crate) semantics: Semantics,
 }

@@ -19,7 +19,8 @@ use crate::source::stdin_is_piped;
 const SHORT_PUSH: usize = 8;
 /// Number of table rows that fit on a screen.
 const MAX_ROWS: usize = 20;
-/// Number of further elements that a filter has room for, as in the library's filter policy.
+/// Number of elements that a filter has room for in addition to the inserted ones, as in the
+/// library's filter policy.
 ///
 /// Each match inserts an outpoint, even if the match is a false positive. Without this room, a
 /// small filter fills up within one block and then matches everything after it.

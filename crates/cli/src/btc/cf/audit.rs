@@ -58,8 +58,8 @@ pub(crate) fn run(args: &AuditArgs) -> anyhow::Result<Report> {
     report(args, &BlockFilter { block_hash, content }, &verdict, &missing)
 }
 
-/// Returns the ids of the transactions whose outputs the block spends, except transactions of the
-/// block and the given ones.
+/// Returns the ids of the transactions whose outputs the block spends, without transactions that
+/// are in the block or in `shown`.
 fn missing(block: &Block, shown: &[Transaction]) -> BTreeSet<Txid> {
     let spent = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
     let mut missing: BTreeSet<_> = spent.map(|input| input.previous_output.txid).collect();

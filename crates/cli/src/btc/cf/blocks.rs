@@ -16,7 +16,7 @@ use crate::btc::decode;
 use crate::input::decode_hex;
 use crate::source::Source;
 
-/// A block, with what its source claims about it.
+/// A block, with its height and the spent scripts as its source claims them.
 #[derive(Debug)]
 pub(crate) struct SourcedBlock {
     pub(crate) block: Block,

@@ -50,13 +50,13 @@ pub(crate) fn run(args: &BuildArgs, json: bool) -> anyhow::Result<Report> {
 struct Build {
     /// The file that filters are written to.
     target: Option<Target>,
-    /// The header of the file; known from the first block on.
+    /// The header of the file; `None` until the first block is read.
     header: Option<Header>,
     /// Scripts of outputs that later blocks may spend.
     created: HashMap<OutPoint, ScriptBuf>,
     last_block: Option<BlockHash>,
     /// The last filter header; `None` if the blocks start above height 0 and the filter header of
-    /// the block before is unknown.
+    /// the preceding block is unknown.
     filter_header: Option<FilterHeader>,
     first: u32,
     next: u32,

@@ -20,7 +20,7 @@ const BUFFER: usize = 1 << 20;
 /// Number of bytes of filters in a batch, enough to keep every core busy.
 const BATCH: usize = 16 << 20;
 
-/// Files whose filters continue each other without a gap.
+/// Files of filters whose heights are consecutive, also from file to file.
 #[derive(Debug)]
 pub(crate) struct FilterFiles {
     files: Vec<(Header, PathBuf)>,
@@ -146,7 +146,8 @@ impl FilterFiles {
     }
 }
 
-/// Replaces `headers` by the filter headers of `batch`, which continue `last`; updates `last`.
+/// Replaces `headers` by the filter headers of `batch`. `last` is the filter header before the
+/// batch, and is updated to the last one of the batch.
 fn extend(headers: &mut Vec<FilterHeader>, batch: &Batch, last: &mut FilterHeader) {
     let items: Vec<_> = batch.items().collect();
     let hashes: Vec<_> = items.par_iter().map(|item| filter_hash(item.content)).collect();

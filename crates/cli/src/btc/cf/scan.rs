@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         bail!(UsageError("--birthday is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    // The gap limit applies from the first index on: without this extension, a script after --range
-    // but within the gap limit would be missed.
+    // The gap limit applies from the first index on, so the range is extended to it. Otherwise, a
+    // script after --range but within the gap limit would be missed.
     let range = args.watch.range.0.clone();
     let end =
         args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));
@@ -322,7 +322,8 @@ impl WatchItem {
         format!("{:<9}  {block_hash}  {why}\n", grouped(*height))
     }
 
-    /// Derives further scripts of a ranged descriptor, up to the gap limit past the index found.
+    /// Derives more scripts of a ranged descriptor, up to the gap limit after the index that was
+    /// found.
     fn extend(&mut self, candidate: &Candidate, wallets: &mut Wallets) -> anyhow::Result<()> {
         let (Some(gap), CandidateReason::Scripts { indices, .. }) =
             (self.gap_limit, &candidate.reason)

@@ -45,8 +45,8 @@ impl Target {
     /// Opens a file with filters. Also returns the intact part of the file, and the number of bytes
     /// of an incomplete last record. The first filter that is appended overwrites these bytes.
     ///
-    /// Only an incomplete last record may follow the intact part. Any other bytes are a damaged
-    /// record, and the records after it would be lost if the file were truncated there.
+    /// Only an incomplete last record may follow the intact part. If other bytes follow, they are a
+    /// damaged record, and the records after it would be lost if the file were truncated there.
     pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact, u64)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         lock(&file)?;

@@ -72,8 +72,9 @@ pub(super) struct Ended {
 
 /// Returns why the run must end, if it must.
 ///
-/// `waited` is the time without progress. `give_up` is the limit of this time. A run with a limit
-/// also ends when it has caught up; a run without a limit follows new blocks for ever.
+/// `waited` is the time without progress. `give_up` is the maximum time without progress. A run
+/// with this limit also ends when it has caught up; a run without the limit follows new blocks for
+/// ever.
 fn reason(
     give_up: Option<Duration>,
     status: &Status,
@@ -132,7 +133,8 @@ pub(super) fn drive(
     });
     let shutdown = client.shutdown();
     match (ended, shutdown) {
-        // `shutdown` returns the cause; the error of `read` only says that the client has stopped.
+        // If the client has stopped, the error of `shutdown` is the cause, and the error of `read`
+        // only says that the client has stopped.
         (Err(error), Err(why)) if error.is::<Stopped>() => Err(why.into()),
         (ended, shutdown) => ended.and_then(|ended| Ok(shutdown.map(|()| ended)?)),
     }
@@ -149,7 +151,7 @@ fn read(
     let (mut steps, mut since) = (0, Instant::now());
     let mut was_connected = false;
     let mut last = UpdateId(0);
-    // The ending that was decided, and the last update to read before it.
+    // How the run will end, once this is decided, and the last update to read before the end.
     let mut decided: Option<(Ending, UpdateId)> = None;
     loop {
         let first = updates.next_within(TICK);
@@ -189,7 +191,8 @@ fn read(
                 Some((Ending::Interrupted, status.last_update))
             }
             None => match reason(give_up, &status, since.elapsed(), was_connected) {
-                // Unread updates may contain new work, so the run has caught up only after them.
+                // Unread updates may contain new work, so the run has caught up only when they have
+                // been read.
                 Some(Ending::CaughtUp) if last < status.last_update => None,
                 reason => reason.map(|ending| (ending, status.last_update)),
             },

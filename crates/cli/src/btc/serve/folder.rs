@@ -104,8 +104,9 @@ impl Folder {
     }
 }
 
-/// Reads a file if it is new, has changed, or is due for its last attempt. Returns `true` if the
-/// file was read, so that its contents may have changed.
+/// Reads a file if it is new or has changed. A file that could not be read is tried once more after
+/// a while without changes. Returns `true` if the file was read, so that its contents may have
+/// changed.
 fn look<T>(
     seen: &mut HashMap<PathBuf, Seen<T>>,
     path: &Path,

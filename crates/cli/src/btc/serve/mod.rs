@@ -106,8 +106,8 @@ impl Watcher {
         Self { folder, log, is_announced: false, complaint: String::new(), waiting: 0 }
     }
 
-    /// Polls the folder and updates the chain. This is the chain of the running node, whose peers
-    /// wait meanwhile, or the chain with which the node will start.
+    /// Polls the folder and updates the chain. The chain is either that of the running node, whose
+    /// peers wait during the update, or the one with which the node will start.
     fn look<C>(&mut self, chain: impl Fn() -> C) -> anyhow::Result<()>
     where
         C: DerefMut<Target = ServedChain>,

@@ -212,7 +212,8 @@ impl<'a, 'b> Feed<'a, 'b> {
 
 /// Returns the receipts root of receipts; `None` if a field is missing that the root commits to.
 fn root(receipts: &BlockReceipts) -> Option<B256> {
-    // Verification against a root that never matches returns the computed root in its error.
+    // The root to compare with is zero, which never matches, so verification fails with an error
+    // that contains the computed root.
     match receipts.verify(B256::ZERO, (&[u8::MAX; 256]).into()) {
         Err(
             VerifyError::RootMismatch { computed, .. }

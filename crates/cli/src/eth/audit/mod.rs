@@ -161,9 +161,9 @@ pub(crate) fn read_chain(
 
 /// Returns the query with an explicit range of blocks, and this range.
 ///
-/// Without `--query`, the first and the last header replace a missing `--from` or `--to`. In the
-/// object of `--query`, a missing bound or a tag such as `latest` has the same meaning as for a
-/// node whose head is the last header.
+/// Without `--query`, the first header replaces a missing `--from`, and the last header a missing
+/// `--to`. In the object of `--query`, a missing bound or a tag such as `latest` has the same
+/// meaning as for a node whose head is the last header.
 pub(crate) fn resolve(
     mut query: LogQuery,
     args: &QueryArgs,

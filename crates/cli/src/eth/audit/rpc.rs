@@ -73,8 +73,8 @@ fn judge(
     let reports: Vec<AuditReport> = audits.into_iter().map(Audit::finish).collect();
     if let Some(error) = fetched.unreachable {
         let error = in_words_of_the_command(error);
-        // If a report already proves something, the reports are returned although the provider
-        // fails now.
+        // If a report already proves something, a provider that fails now does not prevent the
+        // output of the reports.
         if !reports.iter().any(is_of_use) {
             return Err(error);
         }
@@ -124,10 +124,12 @@ fn is_of_use(report: &AuditReport) -> bool {
     report.status() == Status::Wrong || report.counts.checked_by_receipts > 0
 }
 
-/// Returns warnings about what limits the reliability of the chain, and so of the answers.
+/// Returns warnings about the limits of the chain's reliability, on which the reliability of the
+/// answers depends.
 fn warnings(args: &AuditArgs, provider: &Provider, answers: &FetchedAnswers) -> Vec<String> {
     let mut warnings = of_tip(&answers.tip, provider);
-    // Without --to, the user expects the range to end at the finalised block: no warning is needed.
+    // Without --to, the user expects the range to end at the finalised block, so no warning about
+    // this end is needed.
     let open_end = args.query.query.is_none() && args.query.to.is_none();
     let listed = answers.warnings.iter();
     let listed = listed.filter(|it| !(open_end && matches!(it, Warning::EndsAtFinalized { .. })));

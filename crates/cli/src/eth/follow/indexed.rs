@@ -63,7 +63,7 @@ impl Indexed {
         Ok(BlockRef { number, hash })
     }
 
-    /// Returns the first candidates of a range, and the last block that they cover.
+    /// Returns the first candidates of a range, and the block up to which they are complete.
     fn first_candidates(
         &mut self,
         numbers: RangeInclusive<u64>,

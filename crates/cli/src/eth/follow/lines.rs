@@ -100,8 +100,8 @@ impl Lines {
         }
     }
 
-    /// Returns the line that says that everything up to this block is printed. Text has no such
-    /// line, because it would be one line per block.
+    /// Returns the position line of a block: everything up to this block is printed. Text contains
+    /// no position lines, because there would be one for each block.
     fn checkpoint(&self, at: BlockRef, finalized: Option<BlockRef>) -> String {
         if !self.is_json() {
             return String::new();
@@ -138,8 +138,9 @@ impl Lines {
             topic(3),
             log.log.data.data,
         );
-        // With `--abi`, `head` adds these columns to the header line. Each row needs the same
-        // number of fields as the header line, even if the log of the row could not be decoded.
+        // With `--abi`, `head` adds the columns of events to the header line. Each row needs the
+        // same number of fields as the header line, even if the log of the row could not be
+        // decoded.
         if self.events.is_some() {
             let event = decoded.map_or("", |decoded| &decoded.event.name);
             text += ",";
@@ -160,7 +161,8 @@ impl Lines {
 type Decoded<'a> = Result<Option<DecodedEvent<'a>>, DecodeError>;
 
 fn json_of(log: &LocatedLog, decoded: &Decoded<'_>) -> String {
-    // The log is a JSON object that is not empty. The braces around its members are removed.
+    // The log is a JSON object that is not empty. The braces around the members of the log are
+    // removed.
     let log = log.to_json();
     let members = log.strip_prefix('{').and_then(|log| log.strip_suffix('}')).unwrap_or(&log);
     let decoded = match decoded {

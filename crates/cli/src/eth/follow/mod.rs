@@ -141,8 +141,8 @@ impl Printer {
     fn start(&mut self, following: &Following, started: &Started) -> anyhow::Result<()> {
         let config = following.config();
         self.warnings.extend(self.bar.take_kept());
-        // If the profile omits logs from the first block on, the first line already contains the
-        // warning.
+        // If, by the profile, the receipts of the first block do not contain every log, the first
+        // line already contains the warning.
         if config.profile.at(started.from).receipts == ReceiptsScope::NotEveryLog {
             self.is_partial = true;
             self.warnings.push(partial(config.profile.name()));
@@ -165,7 +165,7 @@ impl Printer {
         self.out.print(text).context("standard output")
     }
 
-    /// Shows a progress bar while many past blocks are left.
+    /// Shows a progress bar while many past blocks still have to be processed.
     fn show_progress(&self, following: &Following) {
         let status = following.status();
         let (Some(head), Some(started)) = (status.head, &self.started) else { return };

@@ -50,7 +50,7 @@ pub(super) fn set_up(args: &FollowArgs, provider: &Provider) -> anyhow::Result<S
             provider.nodes()[0].endpoint()
         ));
     }
-    // The filter of a header excludes no block for such a query.
+    // For a query that matches every log, the filters of headers exclude no block.
     if query.compile().matches_everything() {
         warnings
             .push(String::from("the query matches every log: receipts of every block are fetched"));
@@ -133,7 +133,8 @@ fn chain_profile(
              of every block are fetched. To use the filters, give --assume-bloom"
         ));
         let name = format!("chain {chain_id}");
-        // The weakest assumptions: they cost more requests, but no log is missed.
+        // The chain is unknown, so the weakest assumptions are made: they cost more requests, but
+        // no log is missed.
         let (bloom, scope) = (BloomSoundness::Unsound, ReceiptsScope::NotEveryLog);
         ChainProfile::assumed(name, bloom, scope)
     }))

@@ -42,7 +42,7 @@ pub(super) struct Adding<'a> {
     added: u64,
     removed: Vec<(u64, B256)>,
     removed_blocks: u64,
-    /// Number of sections that were sealed before.
+    /// Number of blocks that were sealed when the index was opened.
     sealed_before: u64,
     /// Warnings about the source of the headers.
     pub(super) warnings: Vec<String>,

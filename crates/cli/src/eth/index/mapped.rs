@@ -8,8 +8,8 @@ use std::path::Path;
 use chainsieve::eth::index::{FileKind, Folder, ReadAt, Storage};
 use memmap2::{Mmap, MmapOptions};
 
-/// A folder whose sealed segments are mapped into memory. Other files, which grow or are replaced,
-/// are read with system calls.
+/// A folder whose sealed segments are mapped into memory. All other files, which grow or are
+/// replaced, are read with system calls.
 #[derive(Debug, Clone)]
 pub(crate) struct MappedFolder(Folder);
 
@@ -32,7 +32,7 @@ impl Storage for MappedFolder {
         let file = self.0.open(name, kind)?;
         Ok(match kind {
             FileKind::Sealed => MappedFile::Mapped(map(&file)?),
-            // A file of another kind may be truncated, so it must not be mapped.
+            // A file that is no sealed segment may be truncated, so it must not be mapped.
             _ => MappedFile::Read(file),
         })
     }
@@ -43,8 +43,8 @@ impl Storage for MappedFolder {
 fn map(file: &File) -> io::Result<Mmap> {
     let options = MmapOptions::new();
     // SAFETY: a segment is complete and synced before a manifest names it; after that, no writer
-    // changes or truncates the file. A deleted segment stays mapped, and a later segment of the
-    // same name is another file. The mapping is read-only.
+    // changes or truncates the file. A deleted segment stays mapped, and a new segment of the same
+    // name is a new file. The mapping is read-only.
     #[expect(unsafe_code, reason = "mapping is what the system can't vouch for; this one line")]
     let mapped = unsafe { options.map(file) }?;
     #[cfg(unix)]

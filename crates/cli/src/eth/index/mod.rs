@@ -88,7 +88,7 @@ pub(crate) fn numbers(index: &MappedIndex) -> RangeInclusive<u64> {
     index.numbers().expect("it has blocks")
 }
 
-/// Hashes of consecutive blocks, as the index stores them together.
+/// Hashes of consecutive blocks, which the index stores together.
 #[derive(Default)]
 pub(crate) struct Hashes {
     /// The number of the first block.

@@ -87,7 +87,7 @@ impl Source {
             let to = self.target()?;
             self.take_back(adding, to)?;
             let next = adding.last().map_or(first, |(last, _)| last + 1);
-            // No header is left to fetch, because the index already reaches the target.
+            // No header needs to be fetched, because the index already reaches the target.
             if next > to {
                 // An empty index whose first block is above the target would stay empty.
                 if adding.last().is_none() {

@@ -1,4 +1,4 @@
-//! Builds that are interrupted, and builds that continue after them.
+//! Builds that are interrupted, and builds that continue interrupted ones.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};

@@ -177,7 +177,8 @@ fn without_an_anchor_nothing_is_proven() {
         (&Value::Null, &json!("unanchored"))
     );
     assert!(text(&json["warnings"][0]).contains("no --anchor"));
-    // Without an anchor, these headers alone do not prove an omission either.
+    // Without an anchor, an omission is found but not proven, because the headers are not
+    // authenticated.
     let json = case.audit_with(&answer()[1..], &receipts, UNDECIDED);
     assert_eq!(findings(&json)[0]["grounds"], "unanchored");
     // An anchor authenticates the headers up to its block, and none after it.

@@ -46,8 +46,8 @@ fn stats_of_full_and_empty_filters() {
         let found = all.iter().find(|h| h["number"] == number && h["chain"] == "mainnet");
         text(&found.expect("in the fixture")["header"]).to_owned()
     };
-    // Known facts of mainnet: one of these headers has a bloom with all bits set, the other block
-    // has no logs.
+    // Known facts of mainnet: one of these two headers has a bloom with all bits set, and the block
+    // of the other header has no logs.
     let file = TempFile::new("extremes.hex", format!("{}\n{}\n", of(15_537_394), of(19_840_104)));
     let json = json_of(&["eth", "stats", file.path()], YES);
     assert_eq!((&json["no_information"], &json["empty"]), (&json!(1), &json!(1)));

@@ -58,7 +58,7 @@ fn hostile_records() {
         &file(&[write::record(3, &block.header)]),
         &["byte 8: not framed Snappy"],
     );
-    // A megabyte of zeros, compressed to less than the limit.
+    // The compressed data is smaller than the limit, but decompresses to a megabyte of zeros.
     let bomb = write::snappy(&vec![0; 1 << 20]);
     assert!(bomb.len() < 64 << 10);
     refused(

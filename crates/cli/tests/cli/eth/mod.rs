@@ -94,7 +94,8 @@ impl Block {
         write::list(&items.collect::<Vec<_>>())
     }
 
-    /// Returns the logs as a node returns them, with the index of their transaction and their own.
+    /// Returns the logs as a node returns them: each has its own index and the index of its
+    /// transaction.
     fn logs(&self) -> Vec<Value> {
         let mut logs = Vec::new();
         for (transaction, receipt) in self.receipts.iter().enumerate() {

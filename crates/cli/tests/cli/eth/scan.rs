@@ -209,8 +209,8 @@ fn forecasts_count_and_say_what_selects_nothing() {
         (&json!("topic0"), &json!(true))
     );
     assert!(text(&json["warnings"][0]).contains("topic0 excludes few blocks"));
-    // The estimated number of receipts is within the documented bounds around the block's actual
-    // number.
+    // The estimated number of receipts is within the documented bounds around the actual number of
+    // receipts in the block.
     let receipts = json["receipts"].as_f64().expect("an estimate");
     let actual = f64::from(u32::try_from(Block::read(FIRST).receipts.len()).expect("few"));
     assert!((0.38..1.54).contains(&(receipts / actual)), "{receipts} of {actual}");

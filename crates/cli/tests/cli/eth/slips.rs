@@ -147,7 +147,7 @@ fn certificates_of_what_is_not_proven_say_so() {
     let json = json_of(&args, UNDECIDED);
     assert_eq!(json["certificate"], certificate.path());
     assert!(warned(&json, "the answer in the certificate is not fully proven"), "{json}");
-    // A verifier whose anchor is in no header is warned.
+    // The command warns a verifier whose anchor is not the hash of any given header.
     let other = B256::repeat_byte(7).to_string();
     let mut args = vec!["eth", "verify-certificate", certificate.path(), "--chain", "1"];
     args.extend(["--headers", headers.path(), "--from", "17686111", "--to", "17686112"]);

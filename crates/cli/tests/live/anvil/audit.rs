@@ -37,8 +37,8 @@ pub(super) fn audit(
     command::run(scene, &[&arguments[..], more].concat())
 }
 
-/// Verifies a certificate that contains all evidence, as a user does who trusts a block hash and
-/// knows the query.
+/// Verifies a certificate that contains all evidence, in the role of a user who trusts a block hash
+/// and knows the query.
 pub(super) fn verify(
     scene: &Scene,
     certificate: &str,
@@ -121,7 +121,7 @@ fn two(scene: &Scene) {
         report["compared"]
     );
 
-    // One of the providers omits a log, and the report names which one.
+    // One of the two providers omits a log, and the report names this provider.
     let omitted = truth[truth.len() / 2].clone();
     for liar in ["A", "B"] {
         let omitted = omitted.clone();

@@ -123,7 +123,7 @@ fn made_up(scene: &Scene) {
         assert!(ended.code == 5 || ended.code == 4, "{}{}", ended.stdout, ended.stderr);
         assert!(!ended.stdout.contains("complete"), "{}", ended.stdout);
 
-        // Next to an honest provider, the forged branch is not accepted.
+        // If the other of two providers is honest, the forged branch is not accepted.
         let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &["--anchor", &anchor]);
         assert_ne!(ended.code, 0, "{}{}", ended.stdout, ended.stderr);
         let ended = audit(scene, &[node.rpc().url(), &url], &query, head, &[]);

@@ -88,7 +88,8 @@ fn receipts(scene: &Scene) {
                 {
                     lie(receipts);
                 }
-                // Without this, the command would fetch the true receipts one by one.
+                // Single receipts of the block are withheld. Otherwise, the command would fetch the
+                // true receipts one by one.
                 if method == "eth_getTransactionReceipt"
                     && answer["result"]["blockNumber"] == number
                 {

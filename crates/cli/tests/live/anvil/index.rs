@@ -56,7 +56,8 @@ fn index(scene: &Scene) {
     assert_eq!(report["last_hash"], json!(node.hash_at(head)), "{report}");
     compare(scene, &node, &chain, folder);
 
-    // Another branch, and blocks after it: the blocks above the fork are removed and listed.
+    // The chain changes to another branch, which then grows: the old blocks above the fork are
+    // removed and listed.
     let old: BTreeSet<_> = (head - 2..=head).map(|number| node.hash_at(number)).collect();
     chain.reorganise(&node, 3);
     chain.mine(&node, Step::Several(3));

@@ -247,7 +247,7 @@ fn about_the_question(scene: &Scene) {
         ];
         for (name, log, to, mut expected) in cases {
             if name != "not asked for" {
-                // For some of the queries, the log does not match the query either.
+                // For some queries, the log has this fault too: it does not match the query.
                 expected.push("not_matching");
             }
             // Add the log to the first answer only, so that it occurs once.

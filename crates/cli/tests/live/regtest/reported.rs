@@ -24,9 +24,9 @@ pub(crate) fn reported(lines: &[Value]) -> BTreeSet<Event> {
                     events.iter().map(|event| (event.height, event.block, event.txid)).collect();
                 let gone: BTreeSet<BlockHash> =
                     list(line, "disconnected").map(|block| parse(&block["block"])).collect();
-                // For blocks that were reorganised away while the command was not running, the
-                // command also withdraws hits that it stored but did not print, because it was
-                // killed.
+                // A command that is killed may have stored hits without printing them. If their
+                // blocks are reorganised away before the next run, the command withdraws these hits
+                // too.
                 let unknown =
                     withdrawn.difference(&known).find(|(_, block, _)| gone.contains(block));
                 assert_eq!(unknown, None, "a hit was withdrawn that was never reported: {line}");

@@ -13,7 +13,7 @@ use crate::harness::Scene;
 use testkit::Rng;
 use testkit::proxy::json_rpc::{Fate, Proxy};
 
-/// Number of requests of which one fails.
+/// One in this number of requests fails.
 const FAILING: u64 = 25;
 
 pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
@@ -74,7 +74,8 @@ pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
             }
         }
     }
-    // Compare once more; all lines so far must still be there after the end.
+    // Compare the logs once more. After the end of the command, the lines must still give the same
+    // result.
     follower.resume(scene);
     compare(&mut follower, &node);
     let lines = follower.end();

@@ -220,7 +220,7 @@ fn what_is_no_address_on_the_internet_is_not_taken_from_peers() {
     assert!(book.is_empty());
 }
 
-/// Dials until no address is due or `most` are dialled, and returns the dialled addresses.
+/// Dials until no address is due or `most` addresses are dialled, and returns these addresses.
 fn call_all(book: &mut AddressBook, at: Moment, most: usize, random: &mut Random) -> Vec<Place> {
     let mut called = Vec::new();
     while called.len() < most
@@ -246,7 +246,7 @@ fn no_two_in_a_netgroup_while_others_are_available() {
         let called = call_all(&mut book, at(0), 6, &mut random);
         let groups: BTreeSet<_> = called.iter().map(|place| book.entries[place].group).collect();
         assert_eq!((called.len(), groups.len()), (6, 6));
-        // No other netgroup is left: then a second address of one netgroup is dialled.
+        // When no unused netgroup remains, a second address of a used netgroup is dialled.
         let mut more = call_all(&mut book, at(0), 1, &mut random);
         // An address in its back-off is available until it has failed three times in a row.
         let other = *called
@@ -272,7 +272,8 @@ fn named_peers_come_first_and_netgroups_do_not_bind_them() {
     let called = call_all(&mut book, at(0), 5, &mut random);
     assert_eq!(called.len(), 5);
     assert!(called[..4].iter().all(|place| book.is_named(*place)));
-    // An automatic address that shares a netgroup with a named one is not dialled before others.
+    // The automatic address that shares a netgroup with a named peer is not dialled before the
+    // address of an unused netgroup.
     assert_eq!(book.target(called[4]), Some(&v4(77, 77, 0, 3)));
     let only_named = Wish { automatic: false, ..wish() };
     assert_eq!(book.due(at(0), only_named, &mut random), None);
@@ -297,7 +298,8 @@ fn tried_and_new_addresses_take_turns_and_services_count() {
         tried += usize::from(due == place(&book, &only));
         assert_ne!(book.target(due), Some(&v4(9, 0, 1, 1)));
     }
-    // Binomial with n = 400 and p = 1/2: the bounds are six standard deviations, 60, from the mean.
+    // The count has a binomial distribution with n = 400 and p = 1/2. The bounds are six standard
+    // deviations (60) away from the mean.
     assert!((140..=260).contains(&tried), "{tried}");
 }
 
@@ -423,8 +425,8 @@ fn contents_that_nobody_writes() {
         for value in [0, 1, 2, 4, 0x7f, 0xff] {
             let mut changed = body.to_vec();
             changed[place] = value;
-            // The changed file contains another address or number, or it is invalid. If it is
-            // valid, the parts of the book are consistent.
+            // After the change, the file is invalid, or one of its addresses or numbers has
+            // changed. If the file is valid, the parts of the book are consistent.
             if let Ok(book) = sealed(&changed) {
                 assert_eq!(book.entries.len(), book.places.len());
                 assert!(book.entries.len() <= 7);

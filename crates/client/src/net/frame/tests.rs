@@ -76,7 +76,7 @@ fn a_length_over_the_limit_is_refused_before_the_payload() {
     let error = read(&header).unwrap_err();
     assert_eq!(error.to_string(), "block of 4000001 bytes, the limit is 4000000");
     // A payload length of exactly the limit is accepted, and no memory is reserved for the payload.
-    // The error is only the end of the stream.
+    // The only error is that the stream ends early.
     header[16..20].copy_from_slice(&MAX_PAYLOAD.to_le_bytes());
     assert!(matches!(read(&header).unwrap_err(), FrameError::Io(_)));
 }

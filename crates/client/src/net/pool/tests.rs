@@ -75,7 +75,7 @@ fn pool(config: PoolConfig) -> Pool {
     Pool::new(config, AddressBook::new(), [3; 16]).unwrap()
 }
 
-/// Collects events up to and including the first that `fits`.
+/// Collects events up to and including the first event for which `fits` returns `true`.
 fn until(pool: &mut Pool, fits: impl Fn(&PoolEvent) -> bool) -> Vec<PoolEvent> {
     let begun = Instant::now();
     let mut events = Vec::new();
@@ -186,7 +186,7 @@ fn a_wait_ends_early_when_another_thread_says_so() {
     // No node listens at this address.
     until(&mut pool, |event| matches!(event, PoolEvent::Note(PeerNote::NotConnected { .. })));
     let waker = pool.waker();
-    // Two wakes before a wait have the effect of one.
+    // Two calls of `wake` before a wait have the same effect as one call.
     waker.wake();
     waker.wake();
     let begun = Instant::now();
@@ -248,7 +248,8 @@ fn read(mut stream: &TcpStream, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Performs the proxy's side of a request that it accepts. Returns the user name and the target.
+/// Answers a client's request as a proxy that accepts the request. Returns the user name and the
+/// target.
 fn accept(mut stream: &TcpStream) -> (Vec<u8>, Target) {
     stream.set_read_timeout(Some(limit())).unwrap();
     assert_eq!(read(stream, 4), [5, 2, 0, 2]);

@@ -43,8 +43,8 @@ pub(super) struct Reader<'a> {
     depth: u32,
 }
 
-/// The state of reading a struct's fields: the number of the last field, because the next one is
-/// stored as a difference.
+/// The state of reading a struct's fields: the number of the last field, because the next number is
+/// stored as the difference from it.
 pub(super) struct Fields {
     last_id: i16,
 }

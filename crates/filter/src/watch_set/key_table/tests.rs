@@ -24,7 +24,7 @@ fn counts_are_those_of_a_map() {
     let mut state = 1_u64;
     for step in 0..60_000 {
         state = fmix64(state.wrapping_add(step));
-        // The keys have 0 to 299 bytes. The first ten of them are added more often.
+        // The keys have 0 to 299 bytes. The first ten keys are added more often than the others.
         let choice = usize::try_from(state >> 32).expect("64 bits");
         let index = if state.is_multiple_of(3) { choice % 10 } else { choice % 300 };
         let key = vec![1_u8; index];

@@ -57,7 +57,7 @@ fn a_key_whose_addition_panicked_behind_the_change_is_found_at_once() {
         assert_eq!(set.ask(lost), WatchAnswer::No);
         tree.panics.store(true, Ordering::Relaxed);
         assert!(catch_unwind(AssertUnwindSafe(|| set.add(lost))).is_err());
-        // The store has the key, and no other writer has come since.
+        // The store has the key, and no other writer has changed the set since the panic.
         assert_eq!(tree.holds(HASHER.hash(lost), lost), Ok(true));
         assert_eq!(set.ask(lost), WatchAnswer::Yes, "{known} keys");
         assert_eq!(set.confirm(lost), Ok(true));

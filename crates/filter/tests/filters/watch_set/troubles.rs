@@ -18,7 +18,7 @@ fn builder() -> WatchSetBuilder {
     WatchSetBuilder::new().hasher(HASHER).exact_up_to(100).shard_keys(100)
 }
 
-/// Returns a set over a tree that the test also keeps a reference to.
+/// Returns a set over a tree, to which the test also keeps a reference.
 fn over(keys: &[Vec<u8>]) -> (Arc<Tree>, WatchSet<Arc<Tree>>) {
     let tree = Arc::new(Tree::of(keys.iter().map(Vec::as_slice)));
     let set = builder().over(Arc::clone(&tree), |_| ()).expect("a disk");

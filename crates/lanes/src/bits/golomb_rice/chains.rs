@@ -25,8 +25,8 @@ pub(super) trait Chains<const C: usize>: Copy {
     fn positions(&self) -> [u64; C];
 
     /// Reads one block of codes with each parser. Writes the running sum after each code to block
-    /// `at` of that parser's `sums`. With `KEEP`, also writes the bit position where each code ends
-    /// to `ends`.
+    /// `at` of the `sums` of the parser that read the code. With `KEEP`, also writes the bit
+    /// position where each code ends to `ends`.
     ///
     /// With `CAREFUL`, the method is slower, but reads longer codes. Returns `false` if a code was
     /// longer than the window. If the method returns `false`, all results are wrong.

@@ -6,8 +6,8 @@
 //! past the start of the next parser.
 //!
 //! The position where a parser stops is usually also the end of a code that the next parser has
-//! read. The codes that the next parser read before this common position are dropped: they are
-//! wrong, or the parser before it has read them too. If two neighbouring parsers never reach a
+//! read. The codes that the next parser read before this common position are dropped: these codes
+//! are wrong, or the preceding parser has read them too. If two neighbouring parsers never reach a
 //! common position, the attempt fails, and the caller parses the stream from its start with one
 //! parser.
 
@@ -20,8 +20,8 @@ use super::take as one;
 use crate::bits::bit_stream::BitReader;
 
 /// Least number of codes that a parser reads past the start of the next parser. At 72 codes, one in
-/// thirty pairs of parsers has no common position yet. For such pairs, the search for a common
-/// position continues, which costs less than a longer overlap for all parsers.
+/// thirty pairs of parsers has no common position yet. For pairs without a common position, the
+/// search continues, which costs less than a longer overlap for all parsers.
 const OVERLAP: usize = 72;
 
 /// Number of blocks, around the overlap, for which the ends of the codes are kept.
@@ -76,9 +76,9 @@ impl Plan {
     pub(super) fn new(chains: usize, codes: &[u8], count: usize) -> Option<Self> {
         let bits = codes.len() as u64 * 8;
         // The last parser has to stop at least 8 bytes before the end of the bytes, because it
-        // loads a window of 8 bytes. Its end is estimated from the mean code length, so the error
-        // of this estimate is added to the distance. The error grows as the square root of the
-        // number of codes.
+        // loads a window of 8 bytes. The position where the last parser stops is estimated from the
+        // mean code length, so the error of this estimate is added to the required distance. The
+        // error grows as the square root of the number of codes.
         let goal = count.checked_sub(8 + count.isqrt() / 8)?;
         let each = (goal + (chains - 1) * OVERLAP).div_ceil(chains).next_multiple_of(BLOCK);
         // Unusually long codes are rejected, because a window rarely contains two whole codes of
@@ -135,7 +135,7 @@ fn parse<const C: usize, K: Chains<C>>(
 
 /// Returns for each parser the number of its kept codes that the previous parser has parsed too:
 /// those that end at or before the position at which the previous parser stopped. The number is 0
-/// if no kept code ends exactly at that position.
+/// if no kept code ends exactly where the previous parser stopped.
 #[inline(always)]
 fn find<const C: usize>(kept: &[[Block; C]; KEPT], ends: &[u64; C]) -> [usize; C] {
     let mut found = [0; C];
@@ -182,8 +182,8 @@ impl<const C: usize> Parsed<'_, C> {
             if wrong > each || length + missing > from {
                 return None;
             }
-            // The difference may be negative, because the wrong codes may have a larger sum. So the
-            // subtraction wraps.
+            // The subtraction wraps, because the difference may be negative: the sum of the wrong
+            // codes may be larger than the joined sum.
             let of_wrong = if wrong == 0 { 0 } else { sums[from - 1] };
             for _ in 0..missing {
                 sums[length] = sums[length - 1] + one(&mut reader, self.p)?;

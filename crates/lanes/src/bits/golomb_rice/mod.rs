@@ -30,9 +30,9 @@ pub fn take(reader: &mut BitReader<'_>, p: u32) -> Option<u64> {
     Some(quotient.saturating_mul(1 << p) | remainder)
 }
 
-/// Decodes the code at the top of a window whose bits are inverted. Returns its value and its
-/// length in bits. If the window does not show the whole code, the length is above [`WINDOW_BITS`],
-/// and the value is wrong.
+/// Decodes the code at the top of a window whose bits are inverted. Returns the value and the
+/// length of the code, in bits. If the window does not show the whole code, the length is above
+/// [`WINDOW_BITS`], and the value is wrong.
 #[inline(always)]
 fn in_window(inverted: u64, p: u32) -> (u64, u32) {
     // The lowest bit lies outside the [`WINDOW_BITS`] guaranteed bits. The lowest bit is set, so
@@ -55,7 +55,7 @@ const LANE_CHAINS_FROM: usize = 1_100;
 
 /// Replaces `sums` by the running sums of the values of `count` codes, one sum after each code.
 /// Returns the bit where the last code ends. Sums saturate. Returns `None` if the bytes end first;
-/// `sums` then holds the sums before that point.
+/// `sums` then contains the sums of the codes that were read.
 ///
 /// Allocates memory for up to 2.1 times `count` sums, so the caller has to bound `count`.
 pub fn sums(

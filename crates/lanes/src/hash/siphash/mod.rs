@@ -84,8 +84,8 @@ pub fn siphash_each(backend: Backend, key: SipKey, messages: &[&[u8]], hashes: &
 fn last_word(bytes: &[u8]) -> u64 {
     let bits = bytes.len() as u64 % 8 * 8;
     let rest = if let Some(end) = bytes.last_chunk() {
-        // The last eight bytes include some bytes of the previous word. The shift removes these,
-        // which are the lowest bytes.
+        // The last eight bytes include some bytes of the previous word. The shift removes the bytes
+        // of the previous word, which are the lowest bytes.
         u64::from_le_bytes(*end) >> (63 - bits) >> 1
     } else {
         bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))

@@ -13,7 +13,7 @@ use super::{SipKey, last_word, siphash_2_4};
 use crate::simd::{Backend, Kernel, Lanes};
 
 /// Largest number of words of a message that is packed, including the last word with the length:
-/// messages of up to 71 bytes. Longer ones are rare among scripts, and are hashed one by one.
+/// messages of up to 71 bytes. Longer messages are rare among scripts, and are hashed one by one.
 const MAX_WORDS: usize = 9;
 
 /// Number of blocks of eight messages that are hashed at a time.
@@ -74,8 +74,8 @@ impl Packed {
 
     /// Hashes the messages whose index is in `range` under `key`. Calls `take` with the indices of
     /// messages and their hashes, at most [`AT_A_TIME`](Self::AT_A_TIME) per call, until `take`
-    /// breaks. The callback `message` gets the index of a message and returns its bytes. It is
-    /// called only for messages that are too long to be packed.
+    /// breaks. The callback `message` gets the index of a message and returns its bytes. The
+    /// callback `message` is called only for messages that are too long to be packed.
     pub fn hash_each<'m>(
         &self,
         backend: Backend,

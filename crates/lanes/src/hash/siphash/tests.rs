@@ -42,8 +42,8 @@ fn published_vectors() {
     }
 }
 
-/// Compares with the SipHash of `bitcoin_hashes`, at many lengths, and at message counts around
-/// multiples of the number of lanes.
+/// Compares the hashes with those of SipHash in `bitcoin_hashes`, at many lengths, and at message
+/// counts around multiples of the number of lanes.
 #[test]
 fn lengths_and_counts() {
     let bytes: Vec<u8> = (0..2_000_u32).map(|i| (i * i % 251).to_le_bytes()[0]).collect();

@@ -26,7 +26,8 @@ impl Kernel for Shift {
 }
 
 /// Loads two halves of four 64-bit words, and fills each half of a second vector with one `u32`.
-/// Returns for each half `true` if the bits of the first two halves are a subset of the others.
+/// Returns `true` for each half of the first array whose set bits are all set in the same half of
+/// the second array.
 struct Halves([u64; 8], [u64; 8], [u32; 2]);
 
 impl Kernel for Halves {

@@ -24,7 +24,7 @@ pub enum Fault {
     CountNonMinimal,
     /// The count is above Core's limit of 0x02000000.
     CountTooLarge,
-    /// The bits end before the last value does.
+    /// The bits end before the end of the last value.
     Cut,
     /// At least one whole trailing byte after the last value.
     Trailing,
@@ -111,7 +111,7 @@ impl Coding {
         u64::try_from(u128::from(hash) * range >> 64).expect("below the range")
     }
 
-    /// Returns the sorted values of `elements`; duplicate elements count once.
+    /// Returns the sorted values of `elements`; duplicate elements are included once.
     pub fn values<E: AsRef<[u8]>>(self, elements: &[E]) -> Vec<u64> {
         let set: BTreeSet<&[u8]> = elements.iter().map(AsRef::as_ref).collect();
         let count = set.len() as u64;
@@ -200,9 +200,9 @@ impl Coding {
     }
 }
 
-/// Returns the elements of a basic filter: the scripts of all outputs that do not start with
-/// `OP_RETURN`, and the scripts that the inputs spend, without empty scripts. `spent` has the
-/// scripts in input order, without the coinbase.
+/// Returns the elements of a basic filter: all output scripts that do not start with `OP_RETURN`,
+/// and all scripts that the inputs spend, except empty scripts. `spent` has the scripts in input
+/// order, without the coinbase.
 pub fn basic_elements(block: &Block, spent: &[ScriptBuf]) -> BTreeSet<Vec<u8>> {
     let mut elements = BTreeSet::new();
     for tx in &block.txdata {

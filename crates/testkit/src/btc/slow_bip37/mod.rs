@@ -1,5 +1,5 @@
-//! A slow BIP37 matcher, written from the BIP's text and from the documented order of Bitcoin
-//! Core's tests, without looking at the library that it is compared with.
+//! A slow BIP37 matcher, written from the BIP's text and from the documented order in which Bitcoin
+//! Core tests a transaction. The library that the matcher is compared with was not read for it.
 //!
 //! The matcher shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, and
 //! everything else is written out here. The matcher is simple on purpose: no premixed hashes, no
@@ -80,7 +80,7 @@ impl SlowFilter {
     /// of the match; no reason means no match.
     ///
     /// The reasons are in the prescribed order: first the transaction id, then one reason for each
-    /// matching output. Only if neither the id nor an output matches, the inputs are tested, and
+    /// matching output. The inputs are tested only if neither the id nor an output matches. Then
     /// the only reason is that of the first matching input.
     pub fn match_and_update(&mut self, tx: &Transaction) -> Vec<Reason> {
         if self.data.is_empty() {
@@ -130,7 +130,8 @@ impl SlowFilter {
         Vec::new()
     }
 
-    /// Tests the transactions of a block in order. Returns index and reasons of those that match.
+    /// Tests the transactions of a block in order. Returns the index and the reasons of each
+    /// matching transaction.
     pub fn match_block(&mut self, block: &Block) -> Vec<(usize, Vec<Reason>)> {
         let tested = block.txdata.iter().map(|tx| self.match_and_update(tx)).enumerate();
         tested.filter(|(_, reasons)| !reasons.is_empty()).collect()

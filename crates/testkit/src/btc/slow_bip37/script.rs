@@ -17,8 +17,9 @@ pub enum Template {
     Other,
 }
 
-/// Reads one step of a script. Returns its opcode, the data it pushes (empty for opcodes above
-/// `OP_PUSHDATA4`) and the rest of the script. Returns `None` if a push extends past the end.
+/// Reads one step of a script. Returns the opcode of the step, the data that the opcode pushes
+/// (empty for opcodes above `OP_PUSHDATA4`) and the rest of the script. Returns `None` if a push
+/// extends past the end.
 fn step(script: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&opcode, rest) = script.split_first()?;
     let length_bytes = match opcode {

@@ -57,8 +57,8 @@ impl Build<'_> {
     }
 }
 
-/// Returns the part of a `merkleblock` payload after the header, for these leaves. There must be at
-/// least one leaf.
+/// Returns the part of a `merkleblock` payload that follows the header, for these leaves. There
+/// must be at least one leaf.
 pub fn partial_tree(leaves: &[([u8; 32], bool)]) -> Vec<u8> {
     let mut build = Build { leaves, bits: Vec::new(), hashes: Vec::new() };
     let mut height = 0;

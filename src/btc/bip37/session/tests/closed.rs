@@ -1,5 +1,5 @@
 //! Tests of what a session reports about closed blocks and about watched items, so that no caller
-//! needs a copy.
+//! needs a copy of this data.
 
 use bitcoin::hashes::Hash as _;
 use bitcoin::{Amount, OutPoint, ScriptBuf, Transaction, Txid};

@@ -12,7 +12,7 @@ fn policy() -> FilterPolicy {
 }
 
 /// Filters are replaced and extended, connections break, and blocks are requested again. If the
-/// wallet restarts where the session tells it to, nothing is missed.
+/// wallet requests blocks again from the block that the session names, nothing is missed.
 #[test]
 fn nothing_is_missed_whatever_crosses() {
     for seed in 1..120 {
@@ -103,8 +103,8 @@ fn no_evidence_against_an_honest_node() {
     assert!(claims > 20_000, "{claims}");
 }
 
-/// Claims that every transaction of every block was omitted, also with paths that start at another
-/// level. Returns the number of claims for which an answer was stored.
+/// Presents, for every transaction of every block, the claim that it was omitted, also with paths
+/// that start at a wrong level. Returns the number of claims for which an answer was stored.
 fn claim_everything(world: &mut World) -> usize {
     let before = world.findings.len();
     for block in world.blocks.clone() {

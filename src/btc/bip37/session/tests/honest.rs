@@ -353,7 +353,7 @@ fn a_real_block() {
 }
 
 /// A miner has put a transaction of 64 bytes into a block. That transaction is ignored, and the
-/// others are accepted.
+/// other transactions of the block are accepted.
 #[test]
 fn a_transaction_of_64_bytes_costs_the_block_nothing() {
     let from = OutPoint::new(Txid::hash(b"small"), 0);

@@ -80,7 +80,7 @@ fn an_omission_is_shown_by_anyone_with_the_block() {
     assert!(matches!(claim(&mut world, 2, 4), Finding::NoEvidence(_, EvidenceError::NoMatch)));
 }
 
-/// A leaf that is in the answer but not flagged as matched is omitted too.
+/// A matching leaf that is in the answer but not flagged as matched is also treated as omitted.
 #[test]
 fn an_unmatched_leaf_is_an_omission() {
     let mut world = run(|block, matched| {
@@ -132,8 +132,8 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     });
     let own = &world.blocks[1];
     let receive = own.txdata[3].clone();
-    // Seven transactions, the last of which is the wallet's. The position after the last is its
-    // copy in the tree.
+    // Seven transactions, the last of which is the wallet's. The position after the last
+    // transaction is that of its copy in the tree.
     let mut txdata = own.txdata[1..].to_vec();
     txdata.retain(|tx| *tx != receive);
     txdata.push(receive);
@@ -255,7 +255,7 @@ fn evidence_waits_for_the_fence() {
         assert!(world.session_step());
     }
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
-    // A pong that answers none of the session's pings settles nothing.
+    // A pong that answers none of the session's pings does not show that any answer is complete.
     world.event(Event::Pong(u64::MAX));
     assert!(matches!(claim(&mut world, 1, 3), Finding::NoEvidence(_, EvidenceError::NoAnswer(_))));
     world.settle();
@@ -314,8 +314,8 @@ fn corners_of_implementations_are_no_evidence() {
 }
 
 /// If a path starts above or below the txids, its length differs from the number of levels in the
-/// tree of the honest answer. Such a path presents two txids as a transaction one level up, or
-/// something below a real transaction.
+/// tree of the honest answer. Such a path places a transaction one level above the txids or one
+/// level below them.
 #[test]
 fn paths_that_start_elsewhere() {
     let mut world = run(|block, matched| Some(truth(block, matched)));

@@ -13,7 +13,7 @@ fn pay(index: u32) -> Transaction {
     tx(&[OutPoint::new(Txid::hash(&index.to_le_bytes()), 0)], &[script(index)])
 }
 
-/// Returns a world whose session watches the scripts below `scripts`.
+/// Returns a world whose session watches the scripts with numbers below `scripts`.
 fn world(scripts: u32, blocks: Vec<bitcoin::Block>) -> World {
     let mut world = World::new(FilterPolicy::new(7), blocks);
     world.event(Event::Watch((0..scripts).map(watched).collect()));
@@ -77,8 +77,8 @@ fn no_one_is_sent_back_to_a_dropped_block() {
     assert_eq!(world.count(|f| matches!(f, Finding::Refilter(_))), 0);
 }
 
-/// The next script of a keychain has the same filter element as another watched script. Before the
-/// keychain reveals the new script, a payment to it is a false positive.
+/// The next script of a keychain has the same filter element as another watched script. Until the
+/// keychain derives the new script, a payment to this script is a false positive.
 #[test]
 fn a_new_script_whose_element_is_not_new() {
     let hash = WPubkeyHash::hash(&[7]);

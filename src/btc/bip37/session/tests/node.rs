@@ -22,7 +22,8 @@ use crate::btc::tests as regtest;
 use crate::btc::wallet::{Label, WatchItem};
 use testkit::Rng;
 
-/// Returns the wallet's script number `index`. Numbers from 1,000,000 on are scripts of strangers.
+/// Returns the wallet's script number `index`. Numbers from 1,000,000 on belong to scripts of
+/// strangers.
 pub(super) fn script(index: u32) -> ScriptBuf {
     ScriptBuf::new_p2wpkh(&WPubkeyHash::hash(&index.to_le_bytes()))
 }
@@ -78,8 +79,9 @@ pub(super) fn show(block: &Block, index: u32) -> TransactionInBlock {
     TransactionInBlock { transaction, path }
 }
 
-/// Returns a chain with payments to scripts below `scripts` and spends of these payments, in the
-/// same and in other blocks; with the sorted txids of these transactions.
+/// Returns a chain and the sorted txids of the wallet's transactions in it. The chain contains
+/// payments to scripts with numbers below `scripts`, and spends of these payments in the same and
+/// in later blocks.
 pub(super) fn chain(rng: &mut Rng, length: u32, scripts: u32) -> (Vec<Block>, Vec<Txid>) {
     let (mut coins, mut own) = (Vec::<OutPoint>::new(), Vec::new());
     let mut blocks = Vec::new();
@@ -203,7 +205,7 @@ impl World {
         }
     }
 
-    /// Lets the node handle one message. Returns `false` if there is none.
+    /// Lets the node handle one message. Returns `false` if there is no message.
     pub(super) fn node_step(&mut self) -> bool {
         if !self.slow
             && let Some(hash) = self.deferred.pop_front()
@@ -246,7 +248,7 @@ impl World {
         self.to_session.extend(transactions.into_iter().map(Event::Tx));
     }
 
-    /// Lets the session handle one message. Returns `false` if there is none.
+    /// Lets the session handle one message. Returns `false` if there is no message.
     pub(super) fn session_step(&mut self) -> bool {
         let Some(event) = self.to_session.pop_front() else { return false };
         self.event(event);

@@ -205,7 +205,8 @@ fn what_can_not_match_is_not_read() {
     let (a, b, c) = ([1, 2, 3], [4, 5, 6], [7, 8, 9]);
     let mut blooms = vec![[0; BYTES]; 4 * SECTION];
     // Section 0 contains `a` but not `b`, and section 1 contains `b` but not `a`. Section 2
-    // contains both, but only in different blocks. Section 3 contains both in one block.
+    // contains `a` and `b`, but only in different blocks. Section 3 contains `a` and `b` in one
+    // block.
     let mut add = |at: usize, value: &BitPositions| bloom::accrue(&mut blooms[at], value);
     add(7, &a);
     add(SECTION + 7, &b);
@@ -329,8 +330,8 @@ fn what_is_explained() {
         let positions: BTreeSet<_> = explained.rows.iter().map(|row| row.position).collect();
         assert_eq!(positions.len(), explained.rows.len(), "each row once");
         assert!(explained.rows.iter().all(|row| (0.0..=1.0).contains(&row.density())));
-        // Half of a section contributes half of the expected number of false candidates of the
-        // whole section.
+        // For half of a section, the expected number of false candidates is half of the number for
+        // the whole section.
         let whole = index.explain(&query, 0..=8191).unwrap().expected_false;
         let half = index.explain(&query, 4096..=8191).unwrap().expected_false;
         assert!((half * 2.0 - whole).abs() <= whole * 1e-9);

@@ -10,7 +10,7 @@ use crate::eth::index::format::SECTION;
 use crate::eth::index::{FileKind, Index, IndexError, Operation, Storage};
 
 /// Storage that returns the manifests of several generations in turn, each manifest a given number
-/// of times. Of the other files, only those of the last generation exist.
+/// of times. Apart from the manifests, only the files of the last generation exist.
 #[derive(Debug, Clone)]
 struct Replaced {
     generations: Vec<Files>,
@@ -60,7 +60,7 @@ fn a_manifest_that_is_replaced_is_read_again() {
 #[test]
 fn an_index_that_never_stands_still() {
     let mut generations = generations(5);
-    // The five manifests repeat in turn.
+    // The sequence of five manifests is repeated many times.
     for _ in 0..6 {
         generations.extend(generations.clone());
     }

@@ -113,7 +113,7 @@ fn a_file_that_is_being_written_is_not_damaged() {
             place.put("block", &whole[..length]);
             let (found, news) = look(&mut folder, now);
             assert_eq!(news.complaints, [""; 0], "{length} of {} bytes", whole.len());
-            // The complete blocks are passed.
+            // The complete blocks of a truncated binary file are passed.
             let whole_ones = if text { 0 } else { length / first };
             assert_eq!(found.len(), whole_ones, "{length}");
         }

@@ -72,7 +72,7 @@ fn sealed_sections_answer_as_headers_do() {
             let (found, known) = same_as_scan(&index, &headers, &query);
             assert!(known <= found && (!hashes || known == found), "{query:?}: {known} of {found}");
         }
-        // The link that authenticates the last candidate.
+        // The summary names the block whose hash authenticates the last candidate.
         let address = every(3000).to_string();
         let args = ["eth", "index", "query", &index, "--address", &address, "--to", "6,000"];
         let (found, summary) = lines_of(&args, YES);

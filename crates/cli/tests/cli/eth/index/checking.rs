@@ -102,7 +102,7 @@ fn damage_is_named() {
         fs::write(&path, &whole).expect("written");
     }
     assert_eq!(json_of(&["eth", "index", "verify", &index], YES)["valid"], true);
-    // A query reports the damage too, if it reads the damaged part.
+    // A query also reports damage, if it reads the damaged part.
     let path = Path::new(&index).join("00000000-01.segment");
     let whole = fs::read(&path).expect("a file");
     let mut damaged = whole.clone();

@@ -27,7 +27,7 @@ fn every_run_of_headers_and_the_first_epoch() {
         }
         assert_eq!(json_of(&["eth", "index", "verify", &index, headers], YES)["valid"], true);
         if file["count"] == 8192 {
-            // With no confirmations to wait for, the epoch becomes one section.
+            // With `--confirmations 0`, all blocks of the epoch are sealed, as one section.
             let index = folder.path("sealed");
             let args = ["eth", "index", "build", &index, headers, "--confirmations", "0"];
             let (_, summary) = lines_of(&args, YES);

@@ -105,7 +105,7 @@ fn same_as_scan(index: &str, headers: &str, query: &[&str]) -> (usize, usize) {
     let expected = of_scan["rate"].as_f64().expect("a number") * blocks;
     let stated = summary["expected_false"].as_f64().expect("a number");
     assert!((stated - expected).abs() <= expected * 1e-9, "{query:?}: {stated} {expected}");
-    // With `--count`, which prints only counts, the counts are the same.
+    // With `--count`, only counts are printed, and they equal those of the run without `--count`.
     let (lines, counted) = lines_of(&[&args[..], &["--count"]].concat(), code);
     assert!(lines.is_empty());
     assert_eq!(counted["candidates"], summary["candidates"], "{query:?}");

@@ -285,8 +285,9 @@ fn what_makes_no_sense_is_said() {
     assert_eq!(json["chain"], "assumed");
 }
 
-/// An anchor does not tell which rules the blooms of its chain follow; without `--chain`, that is
-/// the provider's claim. By mainnet's rules, a chain whose blooms are all empty would have no logs.
+/// An anchor does not prove which rules the blooms of its chain follow; without `--chain`, only the
+/// provider claims which rules these are. By mainnet's rules, a chain whose blooms are all empty
+/// would have no logs.
 #[test]
 fn whose_word_the_chain_is_is_said() {
     let server = honest(Chain::real_and(0));
@@ -376,7 +377,7 @@ fn a_url_may_stand_in_a_file() {
     assert!(missing.stderr.contains("--rpc @…, a file with the URL"), "{}", missing.stderr);
 }
 
-/// A node that returns incomplete receipts by one method.
+/// If a node returns incomplete receipts by one method, the command uses another method.
 #[test]
 fn receipts_are_asked_for_by_another_way_if_they_are_not_the_blocks() {
     let server = provider(Chain::real_and(0), |chain, method, params| {

@@ -92,9 +92,9 @@ fn a_file_that_is_cut_off_is_refused() {
     assert_eq!(run().code, YES);
 }
 
-/// The start block is stored before the first line is printed, however far the head has moved
-/// since. The start block is also stored first if the start is a tag, or if lines wait for
-/// confirmations.
+/// The start block is stored before the first line is printed. This also applies if the start is a
+/// tag, or if lines wait for confirmations. Later runs use the stored block, however far the head
+/// has moved.
 #[test]
 fn a_start_is_kept_before_anything_is_printed() {
     // The second real block and twelve empty blocks come after the start.
@@ -145,8 +145,8 @@ fn a_start_is_kept_before_anything_is_printed() {
     }
 }
 
-/// A cursor file is refused if the command line has another start block, or an end block that does
-/// not fit.
+/// A cursor file is refused if the start block of the command line differs from that of the file,
+/// or if the end block contradicts the file.
 #[test]
 fn another_start_than_that_of_the_file_is_refused() {
     let state = TempFile::absent("other-start.json");

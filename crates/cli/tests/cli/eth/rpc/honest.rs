@@ -62,7 +62,7 @@ fn an_anchor_that_is_not_on_the_chain_is_not_shown_as_the_users() {
 }
 
 /// Nodes such as Besu and anvil answer with an empty list for the hash of a block that they don't
-/// have. Behind one address, one of several nodes may lag behind the others.
+/// have. If several nodes share one address, some of them may lag behind the others.
 #[test]
 fn a_node_that_lags_omits_nothing() {
     for lags in [1, 3] {
