@@ -14,8 +14,8 @@ pub(crate) struct Tagged<'a> {
 }
 
 impl<'a> Tagged<'a> {
-    /// Asks the nodes for their latest block. Nodes that fail are skipped, unless all nodes fail:
-    /// an operation that needs a skipped node will report its error.
+    /// Asks the nodes for their latest block. Nodes that fail are skipped, unless all nodes fail.
+    /// An operation that needs a skipped node later asks that node again and reports the error.
     pub(crate) fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
         let Heard { tagged, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
         match failed.or(unknown).filter(|_| tagged.blocks.is_empty()) {

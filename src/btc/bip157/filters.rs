@@ -185,7 +185,7 @@ impl Parts<'_> {
         let Some(known) = self.claims.at(height) else { return };
         let is_open = known.answer == Answer::None && !known.ambiguous && known.hash == hash;
         // Only the accepted filter of an undisputed height is handed over. Otherwise the block is
-        // being fetched, or the height is already answered.
+        // being fetched, or the caller has the filter or the block of this height already.
         if !is_open || self.claims.differing_at(height).next().is_some() {
             return;
         }

@@ -515,7 +515,7 @@ impl FilterFollower {
         self.feed(bip157::Event::Chain(events.to_vec()), turn);
     }
 
-    /// Notes that a peer has shown a block of the best chain.
+    /// Records that a peer announced or sent a block of the best chain, so the peer has that block.
     fn shows(&mut self, id: PeerId, hash: BlockHash, turn: &mut Turn<'_>) {
         let Some(shown) = self.peers.get_mut(&id) else { return };
         let Some(height) = turn.chain.height_of(&hash) else { return };

@@ -19,9 +19,9 @@ use crate::btc::headers::{ChainEvent, HeaderChain, HeaderError, MAX_HEADERS};
 use crate::btc::peer::PeerId;
 use crate::steady_clock::SteadyClock;
 
-/// Maximum number of headers of one branch that are collected outside the chain: 96 MB, or more
-/// than twenty years of blocks. A branch that does not fit among the side branches can only be
-/// added in one piece, so it must be collected first.
+/// Maximum number of headers of one branch that are collected outside the chain: 96 MB, the headers
+/// of more than twenty years. A branch that does not fit among the side branches can only be added
+/// in one piece, so it must be collected first.
 const MAX_BRANCH: usize = 1_200_000;
 /// Maximum number of full `headers` messages in a row that do not change the chain. This number of
 /// full messages contains [`MAX_BRANCH`] headers.

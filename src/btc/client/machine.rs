@@ -972,8 +972,9 @@ impl LightClient {
         match bytes {
             Some(bytes) => {
                 let (_, whole) = filter_cache::decode(bytes);
-                // A crash can leave an incomplete filter at the end. A filter appended after it
-                // would never be found, so the incomplete part is overwritten.
+                // A crash can leave an incomplete filter at the end of the file. A filter that is
+                // appended after the incomplete one would never be found, so the incomplete filter
+                // is cut off.
                 if whole < bytes.len() {
                     self.cache.cut(file, whole as u64);
                 }
@@ -1015,8 +1016,8 @@ impl LightClient {
                 self.watch(&wallet, watches, now);
             }
         }
-        // The limit on broadcasts drops the oldest broadcasts. Their internal wallets are no longer
-        // needed.
+        // The limit on broadcasts drops the oldest broadcasts. The internal wallet of a dropped
+        // broadcast is no longer needed.
         for dropped in self.broadcasts.add(tx, fee_rate, now) {
             self.forget_wallet(&WalletId::of_broadcast(&dropped), now);
         }

@@ -302,7 +302,8 @@ fn check(expanded: &[Expanded], protocol: Protocol) -> Result<(), ItemCause> {
             (Protocol::Bip157, Some(script)) if script.is_empty() || script.is_op_return() => {
                 return Err(ItemCause::NotInFilters);
             }
-            // BIP37 matches a coin by its outpoint, so the script of a coin may lack a data push.
+            // BIP37 matches a script by its data pushes, but a coin by its outpoint. So only a
+            // script without an outpoint needs a data push.
             (Protocol::Bip37, Some(script))
                 if outpoint.is_none() && element_of(script).is_none() =>
             {

@@ -131,7 +131,7 @@ pub enum ProofError {
         /// The error of `alloy_rlp`.
         error: alloy_rlp::Error,
     },
-    /// The path from a node does not lead to the receipt.
+    /// The path from a node of the trie does not lead to the receipt.
     #[error("node {node} does not lead to receipt {transaction_index}")]
     Path {
         /// Index of the node.

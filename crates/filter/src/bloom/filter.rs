@@ -24,7 +24,7 @@ pub struct Bloom<const PARTITIONED: bool, H = u64, S = Words> {
     pub(super) hash: PhantomData<H>,
 }
 
-/// Returns the kind of filters over hashes of type `H`.
+/// Returns the number and name of the kind of a Bloom filter with hashes of type `H`.
 pub(super) const fn kind<H: KeyHash>(is_partitioned: bool) -> Kind {
     match (is_partitioned, H::BITS) {
         (true, _) => Kind::Partitioned,

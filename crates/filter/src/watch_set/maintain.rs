@@ -72,8 +72,8 @@ impl<S: KeyStore> WatchSet<S> {
 
     /// Takes the lock that the writers of a stripe need.
     ///
-    /// If a writer panicked (in the store), the store answers the stripe's queries until the stripe
-    /// is rebuilt. This method rebuilds a stripe whose writer panicked.
+    /// A writer panics if the caller's store panics. The stripe's filter is then not used, and
+    /// every query asks the store, until the stripe is rebuilt. This method rebuilds such a stripe.
     pub(super) fn lock(&self, stripe: usize) -> Result<Writing<'_, S>, WatchError<S::Error>> {
         let locked = self.stripes[stripe].writer.lock();
         let (is_poisoned, guard) = match locked {

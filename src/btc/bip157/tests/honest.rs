@@ -227,8 +227,9 @@ fn answers_to_a_chain_that_is_gone() {
     }
 }
 
-/// A node may answer a stale request for filters with the blocks as they were, or never. Neither
-/// these answers nor the answers to a later overlapping request convict the peer.
+/// If the blocks of a request for filters leave the chain, a node may still send the filters of
+/// those blocks, or no answer at all. Neither this nor the answers to a later overlapping request
+/// convict the peer.
 #[test]
 fn a_stale_request_for_filters_convicts_nobody() {
     let chain = TestChain::new(1_300);

@@ -80,7 +80,8 @@ fn faults_that_core_accepts() {
         assert_eq!(decode(&padded, Acceptance::Core), Ok(alloc::vec![3, 15]));
     }
 
-    // Only the first fault is reported: a value beyond the range comes before the truncation.
+    // Only the first fault is reported. Here, that is a value beyond the range; the truncation
+    // follows later in the bytes.
     let error = GcsError::ValueOverRange { index: 0, value: 17, range: 16 };
     assert_eq!(decode(&[2, 0b1111_0011], Acceptance::Strict), Err(error));
     let error = GcsError::Truncated { index: 1, count: 2 };

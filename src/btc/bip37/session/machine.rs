@@ -336,7 +336,7 @@ impl Session {
             return;
         }
         let blocks = self.requests.send(self.filter.generation(), self.fences.next(), now);
-        // The ping after the requests is the fence.
+        // The pong to the ping after the requests shows that all their answers have arrived.
         if !blocks.is_empty() {
             actions.push(Action::Send(Message::GetFilteredBlocks(blocks)));
             actions.push(Action::Send(Message::Ping(self.fences.send())));

@@ -124,9 +124,9 @@ pub enum RefreshReason {
     /// elements, or the node chooses what it sends. The session gives this reason if there are at
     /// least 10 false positives and their rate is more than 10 times the expected rate.
     Observed {
-        /// Observed number of false positives per foreign transaction.
+        /// Observed number of false positives per transaction that does not concern the wallet.
         observed: f64,
-        /// Expected number of false positives per foreign transaction.
+        /// Expected number of false positives per transaction that does not concern the wallet.
         expected: f64,
     },
     /// The outpoints that the node inserted have filled the filter: its false-positive rate is more

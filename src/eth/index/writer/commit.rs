@@ -32,7 +32,8 @@ pub(super) struct Disk<A> {
     pub(super) durable: u32,
     /// Number of blocks in the tail.
     pub(super) rows: usize,
-    /// Number of blocks at the start of the tail that were not rolled back since they were written.
+    /// Number of blocks that were written to the tail and not rolled back since. These blocks are
+    /// the first ones of the tail.
     pub(super) kept: usize,
     /// `true` if the tail can be appended to: no bytes follow its slots, and all slots are durable.
     pub(super) whole: bool,

@@ -108,7 +108,7 @@ impl<S: WriteStorage> Writer<S> {
         self
     }
 
-    /// Returns the same writer, which seals sections on `backend`.
+    /// Sets the SIMD backend for sealing sections.
     pub fn with_backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self

@@ -129,7 +129,8 @@ fn report(
         }
     }
     page.warnings(&warnings);
-    // Headers prove an index wrong; its own checksums only show that it is damaged.
+    // Only headers prove that an index is wrong. A wrong checksum of the index shows that a file is
+    // damaged.
     let exit = match outcome {
         Ok(_) => Exit::Yes,
         Err(IndexError::Differs { .. }) => Exit::Wrong,

@@ -101,7 +101,7 @@ fn crowded(branch: &mut Branch, purse: &mut Purse, rng: &mut Rng) -> Vec<Transac
     transactions
 }
 
-/// Returns the arguments of the command for a purse.
+/// Returns the arguments with which `btc watch` watches these items.
 fn arguments<'a>(items: &'a str, data: &'a str, peer: &'a str, birthday: &'a str) -> Vec<&'a str> {
     vec![
         "btc",

@@ -20,7 +20,8 @@ use crate::key_families::Family;
 enum Step {
     Add(u64),
     Remove(u64),
-    /// Adds `n` keys with consecutive numbers. The fields are the first number and `n`.
+    /// Adds keys with consecutive numbers: the first field is the lowest number, the second field
+    /// is the number of keys.
     AddMany(u64, u64),
     RemoveMany(u64, u64),
     Rebuild,
