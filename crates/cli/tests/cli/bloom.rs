@@ -138,7 +138,7 @@ fn filter_new_refuses_with_the_place_and_the_reason() {
     fails(&["--update", "some", "data:00"], USAGE, &["p2pubkey-only"]);
     fails(&["--raw", "data:00"], USAGE, &["--out"]);
     fails(&["satoshi"], BAD_INPUT, &["satoshi", "neither an address"]);
-    fails(&["00ff"], BAD_INPUT, &["script:HEX, data:HEX or txid:HEX"]);
+    fails(&["00ff"], BAD_INPUT, &["script:HEX", "data:HEX or txid:HEX"]);
     fails(&["--data", "0g"], BAD_INPUT, &["'g' at position 1"]);
     fails(&["--data", ""], BAD_INPUT, &["empty data"]);
     fails(&["--script", "51"], BAD_INPUT, &["BIP37 cannot watch"]);

@@ -33,7 +33,7 @@ fn what_is_no_filter_is_refused() {
     }
     let empty = TempFile::new("hostile-empty", "");
     fails(&["filter", "info", empty.path()], b"", BAD_INPUT, &["empty"]);
-    fails(&["filter", "info", "-"], b"", BAD_INPUT, &["standard input", "0 bytes"]);
+    fails(&["filter", "info", "-"], b"", BAD_INPUT, &["standard input", "empty"]);
     fails(&["filter", "info", "/"], b"", BAD_INPUT, &["directory"]);
     fails(&["filter", "info", file.path(), "--as", "redis"], b"", USAGE, &["parquet"]);
     ends_well(&file);
