@@ -33,7 +33,7 @@ impl SteadyClock {
     }
 
     /// Subtracts `time` from the time that will have passed at the next reading.
-    #[cfg(any(test, feature = "descriptors"))] // Only the client can be paused.
+    #[cfg(any(test, all(feature = "std", feature = "descriptors")))] // Only the client can be paused.
     pub(crate) fn pause(&mut self, time: Duration) {
         self.paused = self.paused.saturating_add(time);
     }
