@@ -27,6 +27,7 @@ pub const SIDE_HEADERS: usize = 131_072;
 ///
 /// # Examples
 /// ```
+/// use core::time::Duration;
 /// use chainsieve::bitcoin::block::Header;
 /// use chainsieve::bitcoin::consensus::encode::deserialize_hex;
 /// use chainsieve::bitcoin::Network;

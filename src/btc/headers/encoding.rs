@@ -41,6 +41,7 @@ impl HeaderChain {
     ///
     /// # Examples
     /// ```
+    /// use core::time::Duration;
     /// use chainsieve::bitcoin::block::Header;
     /// use chainsieve::bitcoin::consensus::encode::deserialize_hex;
     /// use chainsieve::bitcoin::Network;
