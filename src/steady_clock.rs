@@ -25,6 +25,12 @@ impl SteadyClock {
         self.read
     }
 
+    /// Returns the last time that the caller's clock gave.
+    #[cfg(feature = "std")]
+    pub(crate) fn unix(self) -> Duration {
+        self.last
+    }
+
     /// Returns the time that the caller's clock will show when this clock shows `at`, unless the
     /// caller's clock is set back again.
     #[cfg(feature = "eth")]

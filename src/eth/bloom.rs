@@ -16,11 +16,10 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::{B256, Bloom, FixedBytesSliceExt as _, LogData};
+use chainsieve_lanes::names;
 
 use chainsieve_lanes::hash::{keccak256, keccak256_each};
 use chainsieve_lanes::simd::Backend;
-
-use chainsieve_lanes::names;
 
 /// Length of a filter in bytes.
 pub const BYTES: usize = 256;

@@ -20,8 +20,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use chainsieve_lanes::names;
-
 /// Relation of a header's filter to the logs of its block.
 ///
 /// `serde` and `Display` write the [name](Self::name), for example `exact`.
@@ -291,6 +289,7 @@ impl Known {
 
 use BloomSoundness::{Absent, Exact, Superset, Unsound};
 use ReceiptsScope::{EveryLog, NotEveryLog};
+use chainsieve_lanes::names;
 
 const YELLOW_PAPER: &str = "Yellow Paper 4.4 and 12.2: a block whose logsBloom or receiptsRoot \
                             differs from that of its receipts is invalid";

@@ -25,7 +25,7 @@ use chainsieve::btc::descriptors::descriptor_scripts;
 
 use super::mined::{self, Chain, script};
 use super::node::{Fault, Node};
-use super::truth::{WatchItem, share_of};
+use super::truth::{Watched, share_of};
 use super::world::{World, config};
 use testkit::Rng;
 
@@ -60,7 +60,7 @@ impl Scripts {
 #[derive(Clone)]
 struct Plan {
     wallet: Wallet,
-    watched: WatchItem,
+    watched: Watched,
 }
 
 impl Plan {
@@ -73,7 +73,7 @@ impl Plan {
         items.extend(own.iter().cloned().map(Item::Script));
         let mut wallet = Wallet::new(Birthday::Height(first), items);
         wallet.gap = GAP;
-        let watched = WatchItem {
+        let watched = Watched {
             scripts: own,
             derived: derived.clone(),
             range: RANGE as usize,

@@ -12,7 +12,7 @@ pub(crate) type Shares = BTreeMap<(BlockHash, Txid), (BTreeSet<u32>, BTreeSet<u3
 
 /// The scripts and heights that a wallet watches.
 #[derive(Debug, Clone)]
-pub(crate) struct WatchItem {
+pub(crate) struct Watched {
     /// Scripts that are given one by one.
     pub(crate) scripts: Vec<ScriptBuf>,
     /// The scripts of a descriptor by index, as many as are ever used.
@@ -26,7 +26,7 @@ pub(crate) struct WatchItem {
     pub(crate) last: u32,
 }
 
-impl WatchItem {
+impl Watched {
     pub(crate) fn scripts(scripts: &[ScriptBuf], first: u32) -> Self {
         let (derived, scripts) = (Vec::new(), scripts.to_vec());
         Self { scripts, derived, range: 0, gap: 0, first, last: u32::MAX }
@@ -97,7 +97,7 @@ fn share(
 }
 
 /// Returns the heights and txids of the hits that the wallet must get.
-pub(crate) fn places(chain: &Chain, watched: &WatchItem) -> BTreeSet<(u32, Txid)> {
+pub(crate) fn places(chain: &Chain, watched: &Watched) -> BTreeSet<(u32, Txid)> {
     let all = watched.must(chain).into_keys();
     all.map(|(block, txid)| (chain.height_of(&block).unwrap(), txid)).collect()
 }

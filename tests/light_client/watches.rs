@@ -15,7 +15,7 @@ use chainsieve::btc::peer::Grade;
 
 use super::mined::{self, Chain, script};
 use super::node::{Fault, Node};
-use super::truth::{WatchItem, places};
+use super::truth::{Watched, places};
 use super::world::{World, all_hits, config, hits, withdrawn};
 use testkit::Rng;
 
@@ -74,7 +74,7 @@ fn blocks() -> Chain {
 }
 
 fn truth(chain: &Chain) -> BTreeSet<(u32, Txid)> {
-    places(chain, &WatchItem::scripts(&[script(1)], 0))
+    places(chain, &Watched::scripts(&[script(1)], 0))
 }
 
 fn one() -> [(&'static str, Wallet); 1] {
@@ -246,7 +246,7 @@ fn a_reorganization_takes_hits_back() {
 
 /// Kills the client after each message and restarts it. All hits are found, and none is given twice
 /// as new.
-fn killed(protocol: Protocol, wallet: &Wallet, watched: &WatchItem, chain: &Chain) {
+fn killed(protocol: Protocol, wallet: &Wallet, watched: &Watched, chain: &Chain) {
     let nodes = [Node::new(chain, None), Node::new(chain, None)];
     let expected = places(chain, watched);
     let wallets = [("a", wallet.clone())];
@@ -288,7 +288,7 @@ fn killed(protocol: Protocol, wallet: &Wallet, watched: &WatchItem, chain: &Chai
 #[test]
 fn a_kill_at_any_time_loses_nothing_and_repeats_nothing() {
     for protocol in BOTH {
-        let watched = WatchItem::scripts(&[script(1)], 0);
+        let watched = Watched::scripts(&[script(1)], 0);
         killed(protocol, &wallet(&[script(1)], 0), &watched, &blocks());
     }
 }
@@ -302,7 +302,7 @@ fn a_kill_while_a_descriptor_goes_on_loses_nothing() {
         chain.mine(&scripts[*index], &[]);
     }
     // Both protocols watch as many indices ahead as the range has.
-    let watched = WatchItem { derived: scripts, range: 5, gap: 5, ..WatchItem::scripts(&[], 0) };
+    let watched = Watched { derived: scripts, range: 5, gap: 5, ..Watched::scripts(&[], 0) };
     for protocol in BOTH {
         killed(protocol, &descriptor_wallet(0), &watched, &chain);
     }
@@ -532,7 +532,7 @@ fn a_range_is_looked_through_and_no_more() {
             world.run();
             // The coin that the fifth block spends was paid before the range, so the blocks don't
             // show whose it is.
-            let watched = WatchItem { last, ..WatchItem::scripts(&[script(1)], 4) };
+            let watched = Watched { last, ..Watched::scripts(&[script(1)], 4) };
             assert_eq!(set(&world.updates()), places(&chain, &watched));
             // Blocks after the range don't matter.
             let mut more = chain.clone();
@@ -645,11 +645,11 @@ fn kept_filters_are_asked_for_another_wallet() {
         .into_iter()
         .filter(|update| update.wallet.as_ref().is_some_and(|id| id.0 == "b"))
         .collect();
-    assert_eq!(set(&of_b), places(&chain, &WatchItem::scripts(&[script(9)], 0)));
+    assert_eq!(set(&of_b), places(&chain, &Watched::scripts(&[script(9)], 0)));
     // A filter that a single peer claims proves nothing about other scripts. So only the filters of
     // blocks that were already scanned, for either wallet, are requested again.
     let scanned =
-        [script(1), script(9)].map(|script| places(&chain, &WatchItem::scripts(&[script], 0)));
+        [script(1), script(9)].map(|script| places(&chain, &Watched::scripts(&[script], 0)));
     let scanned: BTreeSet<_> = scanned.iter().flatten().map(|(height, _)| height).collect();
     let more = world.nodes[0].asked_filters - asked;
     assert!(more <= scanned.len() && scanned.len() < 12, "{more}");

@@ -122,10 +122,11 @@ fn run_page(page: &Path) -> usize {
         }
     }
     drop(servers);
-    for name in ["fill.svg"] {
-        if let Ok(drawn) = fs::read_to_string(directory.join(name)) {
-            assert_is_picture(name, &drawn);
-        }
+    for command in text.lines().filter(|line| line.starts_with("$ ")) {
+        let Some((_, rest)) = command.split_once(" --svg ") else { continue };
+        let name = rest.split_whitespace().next().expect("a file");
+        let drawn = fs::read_to_string(directory.join(name)).expect("a picture");
+        assert_is_picture(name, &drawn);
     }
     fs::remove_dir_all(&directory).expect("removed");
     compared

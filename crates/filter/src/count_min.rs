@@ -3,6 +3,7 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::names;
 use chainsieve_lanes::simd::prefetch;
 
 use super::encoding::{DecodeError, EncodeError, Header, Opened, Portable, parameter};
@@ -11,7 +12,6 @@ use super::kind::Kind;
 use super::membership::{Filter, Full, Insert, Merge, MergeError, contains_in_chunks};
 use super::sizing::{MAX_HASH_FUNCS, SizingError, classic, distinct, float};
 use super::words::Words;
-use chainsieve_lanes::names;
 
 /// Greatest number of counters in a row. With this limit, the sum of a row's 32-bit counters is
 /// below 2⁶⁴.

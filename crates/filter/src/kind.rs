@@ -1,7 +1,8 @@
 //! The list of filter kinds: the number of each kind in the encoded format, its name, and its cost.
 
-use super::sizing::{Cost, SizingError, checked, cost};
 use chainsieve_lanes::named;
+
+use super::sizing::{Cost, SizingError, checked, cost};
 
 /// Computes the cost of a kind for a number of keys (at least 1) at a false-positive rate between 0
 /// and 1.

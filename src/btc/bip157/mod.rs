@@ -262,7 +262,12 @@ pub enum ScanReason {
     SpotAudit,
 }
 
-names! { ScanReason, "a reason for a scan": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit" }
+names! {
+    ScanReason, "a reason for a scan":
+    Matched = "matched",
+    Disputed = "disputed",
+    SpotAudit = "spot_audit",
+}
 
 /// Observations that are reported in [`Action::Report`].
 #[derive(Debug, Clone, PartialEq, Eq)]

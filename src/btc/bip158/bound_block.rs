@@ -40,7 +40,12 @@ pub enum Witnesses {
     Stripped,
 }
 
-names! { Witnesses, "a state of witnesses": None = "none", Committed = "committed", Stripped = "stripped" }
+names! {
+    Witnesses, "a state of witnesses":
+    None = "none",
+    Committed = "committed",
+    Stripped = "stripped",
+}
 
 impl<'a> BoundBlock<'a> {
     /// Checks that `block` is the block with the hash `expected`. The witnesses may be missing:

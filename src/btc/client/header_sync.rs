@@ -190,8 +190,6 @@ pub struct HeaderSync {
     /// The branch being collected outside the chain, and the peer that sends it.
     branch: Option<(PeerId, Vec<Header>)>,
     timeout: Duration,
-    /// The current time, with which the timestamps of headers are compared.
-    unix: Duration,
     /// The time with which timeouts are measured.
     clock: SteadyClock,
 }
@@ -200,14 +198,7 @@ impl HeaderSync {
     /// Creates a header sync that extends `chain`. If a peer has not answered after `timeout`,
     /// another peer is asked.
     pub fn new(chain: HeaderChain, timeout: Duration) -> Self {
-        Self {
-            chain,
-            peers: BTreeMap::new(),
-            branch: None,
-            timeout,
-            unix: Duration::ZERO,
-            clock: SteadyClock::default(),
-        }
+        Self { chain, peers: BTreeMap::new(), branch: None, timeout, clock: SteadyClock::default() }
     }
 
     /// Returns the current chain of headers.
@@ -242,7 +233,6 @@ impl HeaderSync {
     #[must_use]
     pub fn handle(&mut self, event: Event<'_>, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.unix = now;
         if let Event::Paused(time) = event {
             self.clock.pause(time);
         }
@@ -338,7 +328,7 @@ impl HeaderSync {
             }
         }
         let known = self.chain.contains(&last);
-        let (events, refused) = match self.chain.accept(headers, self.unix) {
+        let (events, refused) = match self.chain.accept(headers, self.clock.unix()) {
             Ok(events) => (events, None),
             Err(error) => (error.events, Some((error.index, error.cause))),
         };
@@ -438,7 +428,7 @@ impl HeaderSync {
         let Some(branch) = self.take_branch(id) else { return };
         // The branch is passed to the chain in one call, so that the limit on side branches does
         // not stop a branch with more work.
-        match self.chain.accept(&branch, self.unix) {
+        match self.chain.accept(&branch, self.clock.unix()) {
             Ok(events) => changed(events, actions),
             Err(error) => {
                 changed(error.events, actions);

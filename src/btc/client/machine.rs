@@ -157,9 +157,6 @@ pub struct LightClient {
     /// `true` while [`Finding::ClockBehind`] applies, so that it is reported once and not with
     /// every event.
     clock_reported: bool,
-    /// Time of the caller's clock, with which only the timestamps of headers are compared. All
-    /// other times come from `clock`, which never goes back.
-    unix: Duration,
     clock: SteadyClock,
     actions: Vec<Action>,
 }
@@ -231,7 +228,6 @@ impl LightClient {
             reported: (0, Duration::ZERO),
             told: None,
             clock_reported: false,
-            unix: Duration::ZERO,
             clock: SteadyClock::default(),
             actions,
             config,
@@ -360,7 +356,6 @@ impl LightClient {
     /// matched against all scripts. [`Event::Watch`]: it derives the scripts of descriptors.
     #[must_use]
     pub fn handle(&mut self, event: Event, now: Duration) -> Vec<Action> {
-        self.unix = now;
         if let Event::Paused(time) = event {
             self.clock.pause(time);
         }
@@ -516,7 +511,7 @@ impl LightClient {
     fn feed_headers(&mut self, event: header_sync::Event<'_>, now: Duration) {
         // Headers are compared with the caller's clock, since the consensus rules limit how far a
         // timestamp may be ahead of the clock.
-        for action in self.headers.handle(event, self.unix) {
+        for action in self.headers.handle(event, self.clock.unix()) {
             match action {
                 header_sync::Action::Ask(id, locator_hashes) => {
                     // A stop hash of zeros asks for as many headers as one message may contain.

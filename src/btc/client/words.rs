@@ -11,7 +11,12 @@ use crate::btc::peer::service_names;
 
 names! { Protocol, "a protocol": Bip157 = "bip157", Bip37 = "bip37", HeadersOnly = "headers_only" }
 
-names! { InclusionEvidence, "a kind of evidence": Block = "block", MerkleProof = "merkle_proof", Unconfirmed = "unconfirmed" }
+names! {
+    InclusionEvidence, "a kind of evidence":
+    Block = "block",
+    MerkleProof = "merkle_proof",
+    Unconfirmed = "unconfirmed",
+}
 
 impl InclusionEvidence {
     /// Returns words for people, unlike the fixed [`name`](Self::name).
@@ -24,8 +29,14 @@ impl InclusionEvidence {
     }
 }
 
-names! { HitReason, "a reason": Matched = "matched", Disputed = "disputed", SpotAudit = "spot_audit", FilteredBlock =
-"filtered_block", Relayed = "relayed" }
+names! {
+    HitReason, "a reason":
+    Matched = "matched",
+    Disputed = "disputed",
+    SpotAudit = "spot_audit",
+    FilteredBlock = "filtered_block",
+    Relayed = "relayed",
+}
 
 impl Finding {
     /// Returns the fixed name of the kind of finding: the name of the variant in snake case.

@@ -60,8 +60,6 @@ pub struct Peer {
     nonce: u64,
     stage: Stage,
     remote: Remote,
-    /// The current time.
-    unix: Duration,
     /// The clock that measures timeouts.
     steady: SteadyClock,
     clock: Clock,
@@ -91,7 +89,6 @@ impl Peer {
             nonce,
             stage: Stage::Version,
             remote,
-            unix: now,
             steady,
             clock: Clock::new(nonce.wrapping_add(1), connected),
             filter: None,
@@ -136,7 +133,6 @@ impl Peer {
     #[must_use]
     pub fn handle(&mut self, chain: &ServedChain, event: Event, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
-        self.unix = now;
         let now = self.steady.read(now);
         // After a disconnect, all events are ignored.
         if self.stage == Stage::Closed {
@@ -282,7 +278,7 @@ impl Peer {
         VersionMessage {
             version: PROTOCOL_VERSION,
             services: self.services,
-            timestamp: i64::try_from(self.unix.as_secs()).unwrap_or(i64::MAX),
+            timestamp: i64::try_from(self.steady.unix().as_secs()).unwrap_or(i64::MAX),
             receiver: Address::new(&nowhere, ServiceFlags::NONE),
             sender: Address::new(&nowhere, self.services),
             nonce: self.nonce,

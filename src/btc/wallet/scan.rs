@@ -62,7 +62,12 @@ pub enum Outcome {
     NoneSeen,
 }
 
-names! { Outcome, "an outcome": Relevant = "relevant", FalsePositive = "false_positive", NoneSeen = "none_seen" }
+names! {
+    Outcome, "an outcome":
+    Relevant = "relevant",
+    FalsePositive = "false_positive",
+    NoneSeen = "none_seen",
+}
 
 /// Scans the block at `height` for the wallet, and keeps the outputs found.
 pub(super) fn scan(

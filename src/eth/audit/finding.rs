@@ -7,13 +7,13 @@ use alloc::sync::Arc;
 use core::fmt;
 
 use alloy_primitives::B256;
+use chainsieve_lanes::names;
 use serde::{Deserialize, Serialize};
 
 use super::{ForgedLog, OmittedLog};
 use crate::eth::chain_profile::BloomSoundness;
 use crate::eth::log::LocatedLog;
 use crate::eth::receipts::ReceiptProof;
-use chainsieve_lanes::names;
 
 /// A difference between an answer and the complete, correct answer.
 ///

@@ -6,12 +6,12 @@ use core::fmt;
 use core::iter;
 use core::ops::RangeInclusive;
 
+use chainsieve_lanes::names;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::blocks::Blocks;
 use super::{Finding, FindingKind, ForgedLog, OmittedLog};
 use crate::eth::header::{BlockRef, LinkedHeaders};
-use chainsieve_lanes::names;
 
 /// The result of an audit for one block.
 ///

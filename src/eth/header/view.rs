@@ -3,9 +3,9 @@
 use alloy_primitives::{Address, B256, U256};
 use alloy_rlp::Header as RlpHeader;
 use chainsieve_lanes::hash::keccak256;
+use chainsieve_lanes::names;
 
 use crate::eth::bloom::BloomView;
-use chainsieve_lanes::names;
 
 /// Error of decoding a header from RLP.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

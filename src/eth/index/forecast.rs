@@ -24,7 +24,7 @@ const SAMPLE: usize = 64;
 
 /// The requested blocks of one sealed section.
 #[derive(Debug)]
-struct ProfileRange<'a, F> {
+struct SectionPart<'a, F> {
     segment: &'a Segment<F>,
     /// Number of the section within its segment, from 0.
     section: u32,
@@ -34,7 +34,7 @@ struct ProfileRange<'a, F> {
     blocks: RangeInclusive<u64>,
 }
 
-impl<F> ProfileRange<'_, F> {
+impl<F> SectionPart<'_, F> {
     fn is_whole(&self) -> bool {
         self.blocks.end() - self.blocks.start() + 1 == SECTION as u64
     }
@@ -53,9 +53,9 @@ impl<S: Storage> Index<S> {
     pub fn fills(&self, blocks: RangeInclusive<u64>) -> Result<FillHistogram, IndexError> {
         self.require(&blocks)?;
         let mut fills = FillHistogram::default();
-        for stretch in self.stretches(&blocks) {
-            let record = stretch.segment.record(stretch.section)?;
-            fills.merge(&fills_of(&stretch, &record)?);
+        for part in self.section_parts(&blocks) {
+            let record = part.segment.record(part.section)?;
+            fills.merge(&fills_of(&part, &record)?);
         }
         fills.add(&self.tail().blooms[self.tail_part(&blocks)]);
         Ok(fills)
@@ -99,10 +99,10 @@ impl<S: Storage> Index<S> {
         forecast.candidates = candidates.count();
         let chance = chance(query);
         let chances: Vec<f64> = (0..=2048).map(chance).collect();
-        for stretch in self.stretches(&blocks) {
-            let record = stretch.segment.record(stretch.section)?;
-            let fills = fills_of(&stretch, &record)?;
-            let count = count_in(&candidates, stretch.first);
+        for part in self.section_parts(&blocks) {
+            let record = part.segment.record(part.section)?;
+            let fills = fills_of(&part, &record)?;
+            let count = count_in(&candidates, part.first);
             add_costs(&mut forecast, &record, &fills, count, &chances);
             forecast.fills.merge(&fills);
         }
@@ -155,7 +155,7 @@ impl<S: Storage> Index<S> {
     /// Returns at most 64 sections, spread evenly over a range. Unsealed blocks are divided into
     /// pieces of the size of a section.
     fn sample(&self, blocks: &RangeInclusive<u64>) -> Vec<RangeInclusive<u64>> {
-        let mut parts: Vec<_> = self.stretches(blocks).map(|stretch| stretch.blocks).collect();
+        let mut parts: Vec<_> = self.section_parts(blocks).map(|part| part.blocks).collect();
         let tail = self.tail_part(blocks);
         for start in tail.clone().step_by(SECTION) {
             let last = (start + SECTION).min(tail.end) - 1;
@@ -166,17 +166,17 @@ impl<S: Storage> Index<S> {
     }
 
     /// Returns the sealed blocks of a range, section by section.
-    fn stretches(
+    fn section_parts(
         &self,
         blocks: &RangeInclusive<u64>,
-    ) -> impl Iterator<Item = ProfileRange<'_, S::File>> {
+    ) -> impl Iterator<Item = SectionPart<'_, S::File>> {
         let (start, end) = (*blocks.start(), *blocks.end());
         self.segments().iter().flat_map(move |segment| {
             (0..segment.id.sections).filter_map(move |section| {
                 let first = segment.header.first + u64::from(section) * SECTION as u64;
                 let last = first + SECTION as u64 - 1;
                 let blocks = first.max(start)..=last.min(end);
-                (!blocks.is_empty()).then_some(ProfileRange { segment, section, first, blocks })
+                (!blocks.is_empty()).then_some(SectionPart { segment, section, first, blocks })
             })
         })
     }
@@ -194,20 +194,20 @@ impl<S: Storage> Index<S> {
 
 /// Returns the histogram of the fills of the requested blocks of a section.
 fn fills_of<F: super::storage::ReadAt>(
-    stretch: &ProfileRange<'_, F>,
+    part: &SectionPart<'_, F>,
     record: &SectionRecord,
 ) -> Result<FillHistogram, IndexError> {
     let mut fills = FillHistogram::default();
-    if stretch.is_whole() {
+    if part.is_whole() {
         for (ones, &filters) in record.fills.iter().enumerate() {
             fills.add_count(ones, u64::from(filters));
         }
         return Ok(fills);
     }
     // The record has only the histogram of the whole section: count the bits of each header.
-    let counts: Box<[u16]> = Directory::read(stretch.segment)?.ones_of_headers(stretch.section)?;
-    for (number, &ones) in (stretch.first..).zip(&counts) {
-        if stretch.blocks.contains(&number) {
+    let counts: Box<[u16]> = Directory::read(part.segment)?.ones_of_headers(part.section)?;
+    for (number, &ones) in (part.first..).zip(&counts) {
+        if part.blocks.contains(&number) {
             fills.add_count(usize::from(ones), 1);
         }
     }

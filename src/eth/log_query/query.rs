@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 
 use alloy_primitives::{Address, B256, Log};
+use chainsieve_lanes::names;
 
 use super::blocks::{BlockSelection, BlockTag, Heads, ResolveError, ResolvedBlocks};
 use super::compiled::CompiledQuery;
 use super::event_signature::{EventSignatureError, event_topic};
 use super::topics::TopicSet;
 use crate::eth::bloom;
-use chainsieve_lanes::names;
 
 /// Maximum number of topics of a log: the EVM has instructions from LOG0 to LOG4.
 pub const MAX_TOPICS: usize = 4;

@@ -75,7 +75,7 @@ continues where the last one stopped. Filter headers and filters, from --birthda
 between the peers. Where peers disagree, the filter is compared with the block. Filters are not stored.
 
 Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
-8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 131,072 headers of side
+8 MB of incoming and 8 MB of outgoing data. At most 131,072 headers of side
 branches are kept, and one longer branch of at most 96 MB. Log lines are written to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C
@@ -129,7 +129,7 @@ are kept, and --once does not wait for them. A block is as reliable as the work 
 and the confirmations after it.
 
 Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
-8 MB of incoming data and 64 outgoing messages of at most 36 kB. At most 64 MB for blocks, in wire
+8 MB of incoming and 8 MB of outgoing data. At most 64 MB for blocks, in wire
 encoding, that wait for earlier blocks. At most 131,072 headers of side branches are kept, and one
 longer branch of at most 96 MB.
 

@@ -87,8 +87,8 @@ The script goes to standard output:
 JSON: shell, script";
 
 const MAN_HELP: &str = "\
-The folder is created if it is missing. If it contains chainsieve.1 already, --force is needed, and
-replaces all pages. `man -l DIR/chainsieve.1` shows the page of the command itself.
+The folder is created if it is missing. If it contains a page of chainsieve already, --force is needed,
+and replaces all pages. `man -l DIR/chainsieve.1` shows the page of the command itself.
 
 JSON: folder, pages (their number)";
 

@@ -21,12 +21,13 @@
 
 use alloc::vec::Vec;
 
+use chainsieve_lanes::names;
+
 use crate::encoding::{DecodeError, parameter};
 use crate::hashing::{HashFunction, KeyHash as _, KeyHasher};
 use crate::membership::{Filter, Full, Insert, Merge, MergeError};
 use crate::sizing::{SizingError, checked, classic};
 use crate::words::{Words, count_ones, unite};
-use chainsieve_lanes::names;
 
 /// Number of bytes before the words.
 const HEADER_BYTES: usize = 6;

@@ -1,7 +1,8 @@
 //! Answers, results and errors of a watch set's operations.
 
-use crate::sizing::SizingError;
 use chainsieve_lanes::names;
+
+use crate::sizing::SizingError;
 
 /// The answer of a watch set to a query for a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

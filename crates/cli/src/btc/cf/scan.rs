@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
 struct Look<'a> {
     args: &'a ScanArgs,
     scan: FilterScan,
-    watched: WatchItem,
+    watched: SearchedScripts,
     /// The first height that was read.
     first: Option<u32>,
     /// The height after the last one that was read.
@@ -79,7 +79,7 @@ struct Look<'a> {
 }
 
 /// The scripts, by their index in the scan.
-struct WatchItem {
+struct SearchedScripts {
     wallet: WalletIndex,
     scripts: Vec<WatchedScript>,
     /// The next index to derive, for each ranged descriptor.
@@ -105,7 +105,7 @@ impl<'a> Look<'a> {
         if args.gap_limit.is_some() && ranged.is_empty() {
             bail!(UsageError("--gap-limit needs a ranged descriptor"));
         }
-        let watched = WatchItem { wallet, scripts, ranged, gap_limit: args.gap_limit };
+        let watched = SearchedScripts { wallet, scripts, ranged, gap_limit: args.gap_limit };
         Ok(Self {
             args,
             scan,
@@ -280,7 +280,7 @@ impl<'a> Look<'a> {
 const HEAD: &str =
     "height     block                                                             why\n";
 
-impl WatchItem {
+impl SearchedScripts {
     fn line(&self, candidate: &Candidate, json: bool) -> String {
         let Candidate { height, block_hash, reason } = candidate;
         let found: Vec<&WatchedScript> = match reason {
