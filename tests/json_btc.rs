@@ -238,6 +238,13 @@ fn findings_of_the_client() {
         check(News::Finding(finding), json);
     }
     check_text::<Finding>(json!({
+        "kind": "false_filter",
+        "peer": "a",
+        "at": at_json(),
+        "filter_hash": HASH,
+        "proof": format!("0100{HASH}0102"),
+    }));
+    check_text::<Finding>(json!({
         "kind": "privacy", "own": 5, "others": 12.5, "parameters_changed": true,
         "keys_inserted": false
     }));

@@ -85,6 +85,8 @@ pub struct PeerStatus {
     pub state: &'static str,
     /// The claims of the peer in its `version` message; `None` unless the peer is connected.
     pub claims: Option<PeerClaims>,
+    /// Reason why the peer was banned; `None` unless it was banned in this run.
+    pub banned_for: Option<String>,
 }
 
 /// The unverified claims of a peer about itself in its `version` message.
@@ -132,6 +134,7 @@ impl PeerStatus {
                 height: theirs.start_height,
                 services: theirs.services,
             }),
+            banned_for: status.banned_for.map(String::from),
         }
     }
 }

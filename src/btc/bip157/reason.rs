@@ -1,5 +1,6 @@
 //! Reasons to disconnect a peer, and whether the peer should be banned.
 
+use core::fmt;
 use core::time::Duration;
 
 use bitcoin::BlockHash;
@@ -14,7 +15,7 @@ use crate::btc::headers::BlockAt;
 #[non_exhaustive]
 pub enum Reason {
     /// The peer claimed a filter that is not the filter of its block.
-    #[error("the peer's filter {} of {} is false: {}", .0.hash, .0.at, .0.how())]
+    #[error("the peer's {0}")]
     FalseFilter(Box<FalseFilter>),
     /// The peer contradicted itself: it sent a filter with another hash than it claimed, or hashes
     /// that do not lead from one of its filter headers to the next.
@@ -47,23 +48,27 @@ pub enum Reason {
 
 /// A claimed filter that is not the filter of its block.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct FalseFilter {
     /// The height and the hash of the block.
     pub at: BlockAt,
     /// The hash of the false filter.
+    #[cfg_attr(feature = "serde", serde(rename = "filter_hash"))]
     pub hash: FilterHash,
     /// Proof that the filter is false. `None` if nothing can be shown to others: the sync knows the
     /// block's true filter, or has refuted the hash before.
     pub proof: Option<InvalidFilter>,
 }
 
-impl FalseFilter {
-    fn how(&self) -> &'static str {
-        match self.proof {
+impl fmt::Display for FalseFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, hash, proof } = self;
+        let how = match proof {
             Some(_) => "the block proves it",
             None => "an audit of the block shows it",
-        }
+        };
+        write!(f, "filter {hash} of {at} is false: {how}")
     }
 }
 

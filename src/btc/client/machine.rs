@@ -454,6 +454,10 @@ impl LightClient {
     fn disconnect(&mut self, id: PeerId, reason: Reason, now: Duration) {
         // Several parts may find a fault of the same peer. The caller gets one `Disconnect`.
         if self.peers.contains_key(&id) {
+            if let Reason::Filters(bip157::Reason::FalseFilter(filter)) = &reason {
+                let finding = Finding::FalseFilter { peer: self.name(id), filter: filter.clone() };
+                self.outbox.push(None, false, News::Finding(finding));
+            }
             self.actions.push(Action::Disconnect(id, reason));
             self.forget_peer(id, now);
         }

@@ -567,6 +567,15 @@ pub enum Finding {
         #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::claims"))]
         claims: Vec<(FilterHash, Vec<String>)>,
     },
+    /// The named peer claimed a filter that is not the filter of its block. The peer is
+    /// disconnected.
+    FalseFilter {
+        /// Name of the peer.
+        peer: String,
+        /// The claimed filter, and the proof that it is false.
+        #[cfg_attr(feature = "serde", serde(flatten))]
+        filter: Box<bip157::FalseFilter>,
+    },
     /// The block does not decide which of the claimed filters is correct. The block was scanned.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::client::json::at"))]
     Undecided(BlockAt),

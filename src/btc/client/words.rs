@@ -43,6 +43,7 @@ impl Finding {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Disputed { .. } => "disputed",
+            Self::FalseFilter { .. } => "false_filter",
             Self::Undecided(_) => "undecided",
             Self::Suspicious(_) => "suspicious",
             Self::BlockUnavailable(_) => "block_unavailable",
@@ -72,6 +73,7 @@ impl Finding {
             | Self::BlockUnavailable(at)
             | Self::NoneSeen(at)
             | Self::Refused { at, .. } => Some(*at),
+            Self::FalseFilter { filter, .. } => Some(filter.at),
             _ => None,
         }
     }
@@ -90,6 +92,7 @@ impl fmt::Display for Finding {
                 let claims = claims.collect::<Vec<_>>().join("; ");
                 write!(f, "{at}: peers claim different filters: {claims}")
             }
+            Self::FalseFilter { peer, filter } => write!(f, "peer {peer}: {filter}"),
             Self::Undecided(at) => write!(
                 f,
                 "{at}: the block does not decide which filter is correct; the block was scanned"

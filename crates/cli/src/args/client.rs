@@ -78,14 +78,16 @@ Memory: 90 bytes per block for headers, and 33 bytes per block for filter state.
 8 MB of incoming and 8 MB of outgoing data. At most 131,072 headers of side
 branches are kept, and one longer branch of at most 96 MB. Log lines are written to standard error.
 
-Exit codes: 0 caught up, or ended with Ctrl-C
+Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers were proven wrong
+            3 gave up, and a peer was proven wrong: it claimed a filter that its block refutes
             4 gave up: no progress for --give-up seconds; what was received is kept
             5 no peer could be reached; or --data cannot be read or written, or belongs to another
               network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
-disputes[text], peers[{address, agent, height, services[], state}], warnings[]
+disputes[text], false_filters[{peer, height, block, filter_hash, proof}] (proof: hex for `btc cf
+verify-proof`, or null), peers[{address, agent, height, services[], state, banned_for}], warnings[]
 Grades of filters: scanned (the block itself was scanned) > audited (equals the filter built from the
 block) > checkpoint (a --checkpoint commits to it) > peers (this number of peers agree) > one_peer";
 
@@ -134,6 +136,7 @@ encoding, that wait for earlier blocks. At most 131,072 headers of side branches
 longer branch of at most 96 MB.
 
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
+            3 gave up, and a peer was proven wrong: it claimed a filter that its block refutes
             4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
               banned for breaking the protocol. What was received is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
@@ -148,13 +151,13 @@ JSON: lines, told apart by kind:
   graded     from, to, grade, peers: the new grade of the filters of these blocks
   reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
   finding    finding (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
-             first_unknown), height, block (null if no block is concerned), text: what peers disagree
+             first_unknown | false_filter), height, block (null if no block is concerned), text: what peers disagree
              on, what they do not deliver, or what is not certain
   caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
              unconfirmed: every block that the peers have is scanned
   summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,
-             time}, work, birthday, answered_to, grades[], hits, again, withdrawn, peers[…],
-             warnings[]: the last line";
+             time}, work, birthday, answered_to, grades[], hits, again, withdrawn,
+             false_filters[…], peers[…], warnings[]: the last line";
 
 /// Arguments that `btc watch` and `btc rescan` share: items, peers and protocol.
 #[derive(Debug, Args)]

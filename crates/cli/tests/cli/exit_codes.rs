@@ -10,6 +10,12 @@ use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::p2p::message::NetworkMessage;
+use chainsieve::bitcoin::p2p::message_filter::CFilter;
+use testkit::proxy::bitcoin::{Fate, Letter, Proxy};
+
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
 use super::serve::{Folder as Blocks, Server as Peer};
@@ -106,6 +112,8 @@ struct Scene {
     peer: Peer,
     /// A peer that offers none of the services that the commands need.
     poor: Peer,
+    /// A peer that claims an empty filter for every block after the genesis block.
+    liar: Proxy,
     provider: rpc::server::Server,
     /// An index of one block.
     index: String,
@@ -121,8 +129,10 @@ impl Scene {
         let index = folder.path("index");
         assert_eq!(run(&["eth", "index", "build", &index, &first]).code, YES);
         let blocks = Blocks::new(0..=20);
+        let peer = Peer::start(&blocks, &[]);
         Self {
-            peer: Peer::start(&blocks, &[]),
+            liar: Proxy::start(peer.address, empty_filters),
+            peer,
             poor: Peer::start(&blocks, &["--no-bip157"]),
             provider: rpc::honest_provider(),
             nobody: free_address().to_string(),
@@ -489,6 +499,26 @@ fn compact_filters(scene: &Scene, table: &mut Table) {
     table.row(verify, Slip, USAGE, &[]);
 }
 
+/// Replaces all filters but that of the genesis block by filters of no element.
+fn empty_filters(letter: &Letter<'_>) -> Fate {
+    let empty = vec![0];
+    Fate::Instead(vec![match letter.message {
+        NetworkMessage::CFilter(message) => {
+            let filter = empty;
+            NetworkMessage::CFilter(CFilter { filter, ..message.clone() })
+        }
+        NetworkMessage::CFHeaders(message) => {
+            let mut message = message.clone();
+            // The message starts at the genesis block or right after it, so the previous filter
+            // header stays true.
+            let genesis = usize::from(message.previous_filter_header == FilterHeader::all_zeros());
+            message.filter_hashes[genesis..].fill(FilterHash::hash(&empty));
+            NetworkMessage::CFHeaders(message)
+        }
+        _ => return Fate::Pass,
+    }])
+}
+
 fn peers(scene: &Scene, table: &mut Table) {
     let mainnet = ["--network", "mainnet"];
     table.row("btc serve", Good, YES, &[&[scene.blocks.path()], &mainnet[..]].concat());
@@ -498,7 +528,9 @@ fn peers(scene: &Scene, table: &mut Table) {
     let file = scene.folder.write("file", "not a folder");
     let (peer, poor) = (scene.peer.address.to_string(), scene.poor.address.to_string());
     let item = format!("script:0014{}", "11".repeat(20));
-    let fixed = ["--data", "{new}", "--spot-audits", "0", "--peer"];
+    // Every filter is compared with its block.
+    let fixed = ["--data", "{new}", "--spot-audits", "1", "--peer"];
+    let liar = scene.liar.address().to_string();
     for (command, more) in [
         ("btc sync", &[][..]),
         ("btc watch", &["--once", &item]),
@@ -512,6 +544,7 @@ fn peers(scene: &Scene, table: &mut Table) {
         // A run that gave up reports how far it came.
         row(Unreachable, BAD_INPUT, &scene.nobody, &["--give-up", "1"]);
         row(Undecided, UNDECIDED, &poor, &[]);
+        row(Wrong, WRONG, &liar, &[]);
         let args = [&["--data", &file, "--peer", &peer][..], more].concat();
         table.row(command, Bad, BAD_INPUT, &args);
         table.row(command, Slip, USAGE, &[more, &["--peer"]].concat());

@@ -2,12 +2,13 @@
 //! that stalls, disconnects and lies. The command must report exactly what is on the chain.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
 use chainsieve::bitcoin::{Block, ScriptBuf};
 use libtest_mimic::Trial;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bcoin::Bcoin;
 use crate::command::{self, Ended};
@@ -162,10 +163,31 @@ fn caught_alone(scene: &Scene) {
     // The command fetches these blocks, because their filters still match the spends.
     let paid = |what| matches!(what, Move::Paid { .. });
     let ended = alone(scene, hiding(past, paid), &["--spot-audits", "0"]);
-    assert_eq!(ended.code, 4, "{}", ended.stderr);
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
     assert!(ended.stderr.contains("is false: the block proves it"), "{}", ended.stderr);
     let lines = ended.lines();
-    assert_eq!(lines.last().expect("a last line")["ended"], "gave_up");
+    let last = lines.last().expect("a last line");
+    assert_eq!(last["ended"], "gave_up");
+    let finding = lines.iter().find(|line| line["finding"] == "false_filter").expect("a finding");
+    let [claimed] = last["false_filters"].as_array().expect("a list").as_slice() else {
+        panic!("{last}");
+    };
+    assert_eq!((&claimed["height"], &claimed["block"]), (&finding["height"], &finding["block"]));
+    let peer = &last["peers"][0];
+    assert_eq!((&peer["state"], &peer["address"]), (&json!("banned"), &claimed["peer"]));
+    let why = peer["banned_for"].as_str().expect("a reason");
+    assert!(why.contains(claimed["filter_hash"].as_str().expect("a hash")), "{why}");
+    let proof = scene.path("proof.hex");
+    fs::write(&proof, claimed["proof"].as_str().expect("hex")).expect("written");
+    let block = claimed["block"].as_str().expect("a hash");
+    let proof = proof.to_str().expect("UTF-8");
+    let filter = claimed["filter_hash"].as_str().expect("a hash");
+    let what = ["--json", "btc", "cf", "verify-proof", proof, "--network", "regtest"];
+    let verified = command::run(
+        scene,
+        &[&what[..], &["--block-hash", block, "--filter-hash", filter][..]].concat(),
+    );
+    assert_eq!((verified.code, &verified.json()["holds"]), (0, &json!(true)));
 }
 
 /// Runs the command with one peer that serves false filters.

@@ -59,6 +59,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_millis(50);
 /// Once this many addresses were dialled, [`Pool::all_tried`] returns `true`.
 const ENOUGH_CALLED: usize = 256;
+/// Maximum number of reasons for bans that are kept: more addresses than a person reads through.
+const MAX_REASONS: usize = 1_000;
 
 /// Reports of the threads to the pool.
 #[derive(Debug)]
@@ -177,6 +179,8 @@ pub struct AddressStatus<'a> {
     pub state: AddressState,
     /// The peer's claims; `None` unless the peer is connected.
     pub theirs: Option<&'a Theirs>,
+    /// Reason why the peer was banned; `None` unless it was banned in this run.
+    pub banned_for: Option<&'a str>,
 }
 
 /// A pool of connections to peers.
@@ -186,6 +190,8 @@ pub struct Pool {
     book: AddressBook,
     random: Random,
     peers: BTreeMap<PeerId, Peer>,
+    /// Reasons for the bans of this run, by address.
+    banned_for: BTreeMap<String, String>,
     next_id: u64,
     /// Number of connections that are being opened.
     calling: usize,
@@ -236,6 +242,7 @@ impl Pool {
             config,
             book,
             peers: BTreeMap::new(),
+            banned_for: BTreeMap::new(),
             next_id: 0,
             calling: 0,
             fetching: 0,
@@ -370,7 +377,14 @@ impl Pool {
                 return None;
             }
             let target = self.book.target(place)?;
-            Some(AddressStatus { target, state, theirs: up.map(|peer| &peer.theirs) })
+            let is_banned = state == AddressState::Banned;
+            let banned_for = self.banned_for.get(&target.to_string()).filter(|_| is_banned);
+            Some(AddressStatus {
+                target,
+                state,
+                theirs: up.map(|peer| &peer.theirs),
+                banned_for: banned_for.map(String::as_str),
+            })
         })
     }
 
@@ -467,6 +481,11 @@ impl Pool {
 
     fn ban_place(&mut self, place: Place, why: EndReason) {
         self.book.ban(place, self.moment().unix);
+        if let Some(target) = self.book.target(place)
+            && self.banned_for.len() < MAX_REASONS
+        {
+            self.banned_for.insert(target.to_string(), why.to_string());
+        }
         self.note(place, |address| PeerNote::Banned { address, why });
     }
 

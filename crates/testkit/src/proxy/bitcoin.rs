@@ -12,7 +12,6 @@ use chainsieve::bitcoin::consensus::encode::{deserialize, serialize};
 use chainsieve::bitcoin::p2p::Magic;
 use chainsieve::bitcoin::p2p::message::{NetworkMessage, RawNetworkMessage};
 
-const MAGIC: Magic = Magic::REGTEST;
 const POLL: Duration = Duration::from_millis(10);
 
 /// Sender of a message.
@@ -148,6 +147,7 @@ fn pump(
         if stalled.load(Ordering::Relaxed) {
             continue;
         }
+        let magic = Magic::from_bytes(frame[..4].try_into().expect("4 bytes"));
         // A message that cannot be parsed is forwarded unchanged.
         let fate = match deserialize::<RawNetworkMessage>(&frame) {
             Ok(message) => {
@@ -160,7 +160,7 @@ fn pump(
         let sent = match fate {
             Fate::Pass => to.write_all(&frame),
             Fate::Instead(messages) => messages.into_iter().try_for_each(|message| {
-                to.write_all(&serialize(&RawNetworkMessage::new(MAGIC, message)))
+                to.write_all(&serialize(&RawNetworkMessage::new(magic, message)))
             }),
             Fate::Bytes(bytes) => to.write_all(&bytes),
             Fate::Trickle(bytes, pause) => {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use chainsieve::btc::peer::service_names;
-use chainsieve_client::{Client, Graded, Status, Stopped, Update, UpdateId};
+use chainsieve_client::{Client, Finding, Graded, News, Status, Stopped, Update, UpdateId};
 
 use crate::args::client::PeerArgs;
 use crate::exit::Exit;
@@ -14,6 +14,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// Maximum number of updates that are read before the reasons to end are checked. An estimate: the
 /// number bounds how long Ctrl-C has no effect while updates arrive without a pause.
 const BATCH: usize = 1_000;
+/// Maximum number of false filters that the report lists. A proof contains transactions of up to
+/// 4 MB, but most proofs have less than 1 kB.
+const MAX_FALSE_FILTERS: usize = 100;
 
 /// A reader of a client's updates.
 pub(super) trait Reader {
@@ -50,24 +53,31 @@ impl Ending {
             Self::Closed => "closed",
         }
     }
-
-    pub(super) fn exit(&self) -> Exit {
-        match self {
-            Self::Unreachable(_) => Exit::Failed,
-            Self::GaveUp(_) => Exit::Undecided,
-            Self::CaughtUp | Self::Interrupted | Self::Closed => Exit::Yes,
-        }
-    }
 }
 
 /// The ending of a run, and the state of the client at that time.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) ending: Ending,
+    /// The false filters of peers.
+    pub(super) false_filters: Vec<Finding>,
     pub(super) status: Status,
     pub(super) grades: Vec<Graded>,
     /// The timestamp of the tip's header.
     pub(super) time: Option<u32>,
+}
+
+impl Ended {
+    /// Returns the exit code of the run. A run that caught up has its answer, although a peer was
+    /// proven wrong: other peers gave the true filters.
+    pub(super) fn exit(&self) -> Exit {
+        match self.ending {
+            Ending::Unreachable(_) => Exit::Failed,
+            Ending::GaveUp(_) if !self.false_filters.is_empty() => Exit::Wrong,
+            Ending::GaveUp(_) => Exit::Undecided,
+            Ending::CaughtUp | Ending::Interrupted | Ending::Closed => Exit::Yes,
+        }
+    }
 }
 
 /// Returns why the run must end, if it must.
@@ -126,10 +136,11 @@ pub(super) fn drive(
     reader: &mut impl Reader,
 ) -> anyhow::Result<Ended> {
     let give_up = once.then(|| Duration::from_secs(args.give_up.into()));
-    let ended = read(&client, give_up, reader).and_then(|ending| {
+    let mut false_filters = Vec::new();
+    let ended = read(&client, give_up, reader, &mut false_filters).and_then(|ending| {
         let status = client.status()?;
         let time = client.header_at(status.progress.tip.height)?.map(|header| header.time);
-        Ok(Ended { ending, status, grades: client.grades()?, time })
+        Ok(Ended { ending, false_filters, status, grades: client.grades()?, time })
     });
     let shutdown = client.shutdown();
     match (ended, shutdown) {
@@ -144,6 +155,7 @@ fn read(
     client: &Client,
     give_up: Option<Duration>,
     reader: &mut impl Reader,
+    false_filters: &mut Vec<Finding>,
 ) -> anyhow::Result<Ending> {
     let stop = stop::on_signals()?;
     let mut bar = progress::Status::new();
@@ -162,6 +174,11 @@ fn read(
         let printing = Instant::now();
         for update in batch {
             last = update.id;
+            if let News::Finding(finding @ Finding::FalseFilter { .. }) = &update.news
+                && false_filters.len() < MAX_FALSE_FILTERS
+            {
+                false_filters.push(finding.clone());
+            }
             let done = reader.take(update, &status, client)?;
             // No later update can be printed. The update is not acknowledged, so the next run
             // delivers it again.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::{Network, Work};
 use chainsieve::btc::peer::{Grade, service_names};
-use chainsieve_client::{Graded, PeerStatus, Progress};
+use chainsieve_client::{Finding, Graded, PeerStatus, Progress};
 use serde_json::{Value, json};
 
 use super::drive::{Ended, Ending};
@@ -79,6 +79,21 @@ pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     warnings
 }
 
+/// Returns the false filters of peers, each with its proof in hex, in JSON.
+pub(super) fn false_filters_json(findings: &[Finding]) -> Vec<Value> {
+    let of = |finding: &Finding| {
+        let Finding::FalseFilter { peer, filter } = finding else { return None };
+        Some(json!({
+            "peer": peer,
+            "height": filter.at.height,
+            "block": filter.at.hash.to_string(),
+            "filter_hash": filter.hash.to_string(),
+            "proof": filter.proof.as_ref().map(|proof| hex::encode(proof.encode())),
+        }))
+    };
+    findings.iter().filter_map(of).collect()
+}
+
 /// Returns all addresses that the client dialled, with their states, in JSON.
 pub(super) fn peers_json(peers: &[PeerStatus]) -> Value {
     let peers = peers.iter().map(|peer| {
@@ -89,6 +104,7 @@ pub(super) fn peers_json(peers: &[PeerStatus]) -> Value {
             "height": claims.map(|claims| claims.height),
             "services": claims.map(|claims| service_names(claims.services)),
             "state": peer.state,
+            "banned_for": peer.banned_for,
         })
     });
     peers.collect()

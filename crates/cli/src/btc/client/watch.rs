@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use super::drive::{Ended, drive};
 use super::items;
 use super::lines::Printer;
-use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
+use super::summary::{
+    false_filters_json, graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex,
+};
 use super::{birthday_name, builder, data_folder, start, trusting};
 use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
 use crate::args::{UsageError, network_name};
@@ -111,7 +113,7 @@ impl Job<'_> {
         page.fields(fields.into_iter().chain(grades).collect());
         page.warnings(&warnings);
         let json = self.end_json(ended, printer, &warnings);
-        Report::new(page, json, ended.ending.exit()).after_lines()
+        Report::new(page, json, ended.exit()).after_lines()
     }
 
     fn end_json(&self, ended: &Ended, printer: &Printer, warnings: &[String]) -> Value {
@@ -128,6 +130,7 @@ impl Job<'_> {
             "hits": printer.hits,
             "again": printer.again,
             "withdrawn": printer.withdrawn,
+            "false_filters": false_filters_json(&ended.false_filters),
             "peers": peers_json(&ended.status.peers),
             "warnings": warnings,
         })
