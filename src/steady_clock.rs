@@ -5,13 +5,13 @@ use core::time::Duration;
 /// Clock that never runs backwards, even when the caller's clock is set back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SteadyClock {
-    /// The last time that the caller's clock gave.
+    /// The latest reading of the caller's clock.
     last: Duration,
     /// Total time by which the caller's clock was set back.
     lag: Duration,
     /// Total time that was paused and is not counted.
     paused: Duration,
-    /// The last time that this clock returned.
+    /// The latest reading of this clock.
     read: Duration,
 }
 
@@ -25,7 +25,7 @@ impl SteadyClock {
         self.read
     }
 
-    /// Returns the last time that the caller's clock gave.
+    /// Returns the latest reading of the caller's clock.
     #[cfg(feature = "std")]
     pub(crate) fn unix(self) -> Duration {
         self.last

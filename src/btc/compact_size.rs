@@ -9,11 +9,11 @@ pub(crate) const MAX_SIZE: u64 = 0x0200_0000;
 /// Reason why a field cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldError {
-    /// Fewer bytes are left than the field needs.
+    /// Fewer bytes remain than the field needs.
     Truncated {
         /// Number of bytes that the field needs.
         needed: u64,
-        /// Number of bytes that are left.
+        /// Number of bytes that remain.
         left: usize,
     },
     /// A length is encoded in more bytes than it needs.
@@ -70,7 +70,8 @@ pub(crate) fn take_length(bytes: &mut &[u8]) -> Result<usize, FieldError> {
     }
 }
 
-/// Removes a `CompactSize` and that many bytes from the front of `bytes`, and returns the bytes.
+/// Removes a `CompactSize` `n` and the next `n` bytes from the front of `bytes`, and returns these
+/// `n` bytes.
 pub(crate) fn take_var_bytes<'a>(bytes: &mut &'a [u8]) -> Result<&'a [u8], FieldError> {
     let length = take_length(bytes)?;
     Ok(take_chunks::<1>(bytes, length)?.as_flattened())

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::reversed_empty_ranges, reason = "an empty range is what is tested")]
+    #[expect(clippy::reversed_empty_ranges, reason = "the test needs an empty range")]
     fn an_empty_range_has_no_scripts() {
         assert_eq!(descriptor_scripts(&format!("tr({XPUB}/*)"), 1..=0), Ok(Vec::new()));
     }

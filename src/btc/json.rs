@@ -149,8 +149,8 @@ pub(in crate::btc) mod inputs {
     }
 }
 
-/// Implements serde for types with an encoding of their own, which is checked when it is read: hex
-/// of the encoding.
+/// Implements serde for types that have an encoding of their own: as hex of the encoding, which is
+/// checked when it is read.
 macro_rules! hex_of_encoding {
     ($($type:ty),+) => { $(
         impl serde::Serialize for $type {

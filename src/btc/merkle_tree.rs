@@ -170,9 +170,9 @@ impl MerklePath {
     /// levels above the txids.
     ///
     /// The number of transactions is not needed. A node that is its own sibling is the last node of
-    /// its level, so it is the left one of the pair. A path that leads through the right copy of
-    /// that node leads to a position after the last transaction. Such a path is rejected, and no
-    /// other path leads to such a position.
+    /// its level, so it is the left one of the pair, and its copy is on the right. A path through
+    /// the copy leads to a position after the last transaction. Every path to such a position goes
+    /// through a copy, and a path through a copy is rejected.
     ///
     /// # Errors
     /// Returns an error if no tree of this height has the path's index or its number of siblings,

@@ -35,7 +35,8 @@ pub enum Grade {
     /// This many connections claim the same filter, and no peer has claimed a different one.
     ///
     /// All of these connections may belong to one party. After a restart, connections of the
-    /// earlier run and of this one are not added up, because they may lead to the same peers.
+    /// earlier run are not added to those of the current run, because both may lead to the same
+    /// peers.
     #[cfg_attr(feature = "serde", serde(with = "crate::btc::json::peers"))]
     Peers(u32),
     /// A filter header that the caller trusts (a checkpoint) commits to the filter.

@@ -56,7 +56,7 @@ pub enum RawError {
     TooLarge(usize),
 }
 
-/// The parts of a transaction that filters test, in the order of its bytes.
+/// A part of a transaction that is tested by a filter: an input or an output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part<'a> {
     Input { outpoint: &'a [u8; 36], script_sig: &'a [u8] },

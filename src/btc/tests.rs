@@ -33,7 +33,7 @@ pub(crate) fn block(parent: &Header, txdata: Vec<Transaction>) -> Block {
     regtest::block(parent.block_hash(), parent.time + 600, txdata)
 }
 
-/// Mines `count` blocks on top of genesis. Genesis is not among them.
+/// Mines `count` blocks on top of genesis, and returns them without genesis.
 pub(crate) fn mine(count: u32) -> Vec<Block> {
     let mut blocks = Vec::new();
     extend(&mut blocks, count, 0);

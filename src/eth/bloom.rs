@@ -101,8 +101,9 @@ impl BloomAnswer {
 
 /// A borrowed filter as received, of any length.
 ///
-/// Some chains send no filter or a filter of another length, and later forks of Ethereum may do the
-/// same. A filter whose length is not 256 bytes is accepted and carries no information.
+/// Headers of some chains have no filter, or a filter that is not 256 bytes long. Later forks of
+/// Ethereum may do the same. A filter whose length is not 256 bytes is accepted and carries no
+/// information.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BloomView<'a> {
     bits: Option<&'a [u8; BYTES]>,

@@ -240,7 +240,7 @@ impl Forecast {
         &self.clauses
     }
 
-    /// Estimates the number of receipts of the candidates from the gas that the candidates used.
+    /// Estimates how many receipts the candidates have, from the gas that the candidates used.
     pub fn receipts(&self) -> f64 {
         self.receipts
     }
@@ -268,13 +268,13 @@ impl Forecast {
     }
 }
 
-/// Estimates how many blocks with these fills of their filters are candidates by chance.
+/// Estimates how many blocks are candidates by chance, given the fills of their filters.
 ///
 /// The result is a sum over all blocks: each block adds the probability that its filter passes the
 /// query if the block contains no match. For a query without alternatives, this probability is the
 /// filter's fill to the power of the number of distinct bits of the query. A clause with
-/// alternatives contributes the probability that at least one of its values passes. Of the
-/// candidates that a scan finds, about this number contain no match.
+/// alternatives contributes the probability that at least one of its values passes. The number
+/// of a scan's candidates that contain no match is close to this estimate.
 pub fn expected_false(query: &CompiledQuery, fills: &FillHistogram) -> f64 {
     fills.sum(chance(query))
 }

@@ -276,7 +276,7 @@ impl<'de> Deserialize<'de> for Shape {
 struct Reader<'a, const N: usize> {
     /// Number of lists that enclose the value.
     depth: usize,
-    /// The names of the fields to keep if the value is an object, and the place to store them.
+    /// The names of the fields to keep if the value is an object, and the place for their values.
     object: Option<(&'a [&'static str; N], &'a mut Fields<N>)>,
 }
 

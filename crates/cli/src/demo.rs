@@ -23,9 +23,8 @@ use crate::output::{Page, Report, duration, rate_with_separators, with_separator
 
 const BLOCK: &str = include_str!("demo/blocks/bitcoin_757753.json");
 const HEIGHT: u64 = 757_753;
-/// A wallet with a segwit address, an older address, and a coin that it received before. Every
-/// coinbase transaction spends the null outpoint, and the coinbase proves the height of the merkle
-/// tree.
+/// A wallet with a segwit address, a legacy address, and a coin of the wallet. The last item, the
+/// null outpoint, matches every coinbase transaction, which proves the height of the merkle tree.
 const WATCHED: [(&str, &str); 4] = [
     ("bc1q7dmjqztn342e7qyl4tlfyqc8mju8ny7me8vm4n", "a segwit address"),
     ("1979m9gb8qypkDp8HYV3HvbWxCBX5anSzn", "a legacy (P2PKH) address"),
@@ -153,7 +152,7 @@ fn wallets_filter(page: &mut Page) -> anyhow::Result<(BloomFilter, HashSet<Vec<u
     }
     let payload = filter.encode();
     let built = started.elapsed();
-    // Every coinbase spends the null outpoint, so a match of it does not belong to the wallet.
+    // Every coinbase spends the null outpoint, so this element does not belong to the wallet.
     data.remove(&watch::outpoint_element(&OutPoint::null()));
     page.heading(format!("1  The wallet builds its filter ({})", duration(built)));
     for (item, what) in WATCHED {

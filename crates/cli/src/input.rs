@@ -165,7 +165,7 @@ fn reason(error: hex::FromHexError) -> String {
 }
 
 /// Shortens a text for a message, to 64 characters. Hides a private key, and everything but the
-/// scheme of a URL: its path or user is often an API key.
+/// scheme of a URL: the path or user of a URL is often an API key.
 pub(crate) fn shorten(text: &str) -> String {
     if secret::holds_private_key(text) {
         return "(a private key, not shown)".into();

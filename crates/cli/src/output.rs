@@ -158,7 +158,7 @@ fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Lines, fields and tables, laid out when they are printed, and the warnings about them.
+/// Lines, fields and tables, laid out when they are printed, and the command's warnings.
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     parts: Vec<Part>,

@@ -51,7 +51,7 @@ impl Drawing {
 
     /// Appends elements without escaping.
     pub(crate) fn raw(&mut self, what: std::fmt::Arguments<'_>) {
-        self.0.write_fmt(what).expect("a string takes everything");
+        self.0.write_fmt(what).expect("writing to a string never fails");
     }
 
     pub(crate) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
@@ -80,7 +80,7 @@ pub(crate) fn path(points: impl Iterator<Item = (f64, f64)>) -> String {
     let mut path = String::new();
     for (index, (x, y)) in points.enumerate() {
         let command = if index == 0 { 'M' } else { 'L' };
-        write!(path, "{command}{x:.1},{y:.1}").expect("a string takes everything");
+        write!(path, "{command}{x:.1},{y:.1}").expect("writing to a string never fails");
     }
     path
 }

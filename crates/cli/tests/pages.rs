@@ -55,7 +55,7 @@ fn assert_is_picture(name: &str, drawn: &str) {
     assert!(kept == drawn, "{name} is outdated: run the test with CHAINSIEVE_DRAW=1");
 }
 
-/// Returns an SVG of a terminal in which the lines of a command's output appear one after the other.
+/// Returns an SVG of a terminal in which the lines of a command's output appear one after another.
 fn recording(output: &str) -> String {
     const LINE: usize = 18;
     let mut lines = vec!["$ chainsieve demo"];
@@ -132,8 +132,8 @@ fn run_page(page: &Path) -> usize {
     compared
 }
 
-/// Runs a command, and returns what a terminal shows: standard output and standard error in the order
-/// in which they are written.
+/// Runs a command, and returns what a terminal shows: standard output and standard error in the
+/// order in which they are written.
 fn shown(arguments: &[String], is_quiet: bool, directory: &Path) -> String {
     let (mut reader, writer) = io::pipe().expect("a pipe");
     let stderr = if is_quiet {
@@ -337,8 +337,8 @@ fn arguments(command: &str) -> Option<Vec<String>> {
     Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
 }
 
-/// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text, and the separators of numbers, which only
-/// terminals show.
+/// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text, and the separators of numbers, which
+/// only terminals show.
 fn without_times(text: &str) -> String {
     let mut out = String::new();
     for line in without_separators(text).lines() {

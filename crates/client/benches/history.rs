@@ -4,7 +4,7 @@
 //! once through a proxy that delays each `getdata` by 1.3 ms. This delay is the time that Bitcoin
 //! Core needed per block when 20,000 blocks were fetched one by one.
 
-#![expect(clippy::unwrap_used, reason = "a bench that cannot run is to stop")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot run must stop")]
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

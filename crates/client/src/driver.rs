@@ -94,7 +94,7 @@ impl Driver {
     fn run_until_stopped(&mut self) -> Result<(), StorageError> {
         loop {
             self.take_commands()?;
-            // The caller then runs `close`, which processes the commands that arrived last and
+            // After this return, `close` is called. It processes the commands that arrived last and
             // writes the state.
             if self.shared.is_stopping() {
                 return Ok(());

@@ -415,7 +415,7 @@ fn checked_params(header: &Header) -> Result<(u64, u32, UpdateRule), DecodeError
         if rows & CONSERVATIVE == 0 { UpdateRule::Plain } else { UpdateRule::Conservative };
     let depth = u32::try_from(rows & !CONSERVATIVE).ok();
     let Some(depth) = depth.filter(|depth| (1..=MAX_HASH_FUNCS).contains(depth)) else {
-        let limit = "from 1 to 128, and 2^32 more if updates are conservative";
+        let limit = "from 1 to 128, plus 2^32 if updates are conservative";
         return Err(parameter("the number of rows", rows, limit));
     };
     if zero != 0 {

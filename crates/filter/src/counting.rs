@@ -15,9 +15,9 @@ use super::words::{LINE_WORDS, Words};
 const BLOCK_COUNTERS: u32 = 128;
 /// Greatest number of counters of a key.
 const MAX_HASH_FUNCS: u32 = blocked::MAX_COUNTERS_OF_KEY;
-/// Greatest number of blocks, which have 2⁵⁶ bits.
+/// Greatest number of blocks: together they have 2⁵⁶ bits.
 const MAX_BLOCKS: u64 = 1 << 47;
-/// Value that a counter never leaves after it has reached the value.
+/// Maximum value of a counter. A counter that reaches this value keeps it.
 const SATURATED: u32 = 15;
 /// Number of positions that one 64-bit word of hash determines: 9 positions of 7 bits.
 const POSITIONS_PER_WORD: u32 = 9;
@@ -181,7 +181,7 @@ impl CountingBloomFilter {
         chainsieve_lanes::simd::prefetch(self.block(hash));
     }
 
-    /// Counts the counters of each block that are not zero.
+    /// Returns for each block the number of its counters that are not zero.
     fn occupied(&self) -> impl Iterator<Item = u32> {
         let of_block = |block: &Block| block.iter().map(|word| nonzero(*word).count_ones()).sum();
         self.blocks().iter().map(of_block)

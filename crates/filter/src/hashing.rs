@@ -271,7 +271,7 @@ impl KeyHash for u128 {
 }
 
 mod sealed {
-    #[expect(unnameable_types, reason = "that is what keeps the trait to this module")]
+    #[expect(unnameable_types, reason = "sealed: only this module implements the trait")]
     pub trait Sealed {}
     impl Sealed for u64 {}
     impl Sealed for u128 {}

@@ -50,8 +50,8 @@ pub trait Filter {
     /// Returns the size of the filter's body in bits.
     fn num_bits(&self) -> u64;
 
-    /// Returns the fraction of the filter that is occupied, from 0 to 1: of bits that are set, or
-    /// of slots that are taken.
+    /// Returns the fraction of the filter that is occupied, from 0 to 1: the fraction of bits that
+    /// are set, or of slots that are taken.
     fn fill(&self) -> f64;
 
     /// Returns the false-positive rate of the filter's current contents: the probability that
@@ -145,7 +145,7 @@ pub trait Insert: Filter {
         Ok(())
     }
 
-    /// Removes every key. The size, the parameters and the hasher stay.
+    /// Removes every key. The size, the parameters and the hasher do not change.
     fn clear(&mut self);
 }
 

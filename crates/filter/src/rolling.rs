@@ -335,7 +335,7 @@ impl Portable for RollingBloomFilter {
         let filter = Self { hasher, words, per_generation, hash_funcs, newest, lens };
         for (places, len) in filter.places_of_generations().into_iter().zip(lens) {
             if places > len.saturating_mul(hash_funcs.into()) {
-                let limit = "a number that its insertions can have set";
+                let limit = "at most the number that the generation's insertions can set";
                 return Err(parameter("the number of cells of a generation", places, limit));
             }
         }

@@ -98,7 +98,7 @@ struct Stage {
     /// The slices, one after another. Each slice has a whole number of words.
     words: Words,
     size: partitioned::Size,
-    /// Number of the first pseudo-random draw from a hash that this stage uses.
+    /// Index of the first of the hash's pseudo-random draws that this stage uses.
     first_draw: u64,
     capacity: u64,
     len: u64,
@@ -193,8 +193,8 @@ impl ScalableBloomFilter {
     }
 }
 
-/// Returns the number of a stage's first draw. Stages use different draws of a hash, so that their
-/// positions are independent.
+/// Returns the index of a stage's first pseudo-random draw. Stages use different draws of a hash,
+/// so that their positions are independent.
 const fn first_draw(stage: u32) -> u64 {
     stage as u64 * MAX_HASH_FUNCS as u64
 }
@@ -404,7 +404,7 @@ impl ScalableBloomFilter {
                 && before.capacity.checked_mul(Self::GROWTH) == Some(capacity)
         });
         if !follows {
-            let limit = "twice that of the preceding stage, which must be full";
+            let limit = "twice the capacity of the preceding stage, which must be full";
             return Err(parameter("the capacity of a stage", capacity, limit));
         }
         let least = u64::from(before.is_some());
@@ -421,8 +421,8 @@ impl ScalableBloomFilter {
             return Err(parameter("the number of bits of a slice", slice_bits, limit));
         }
         let size = partitioned::Size { slice_bits, hash_funcs };
-        // The whole filter keeps its promised rate only if each stage keeps the rate of that stage.
-        // The tolerance allows for rounding in the last digits.
+        // The whole filter keeps its promised rate only if each stage keeps the rate that was
+        // planned for the stage. The tolerance allows for rounding in the last digits.
         let promised = stages::stage_fpr(self.fpr, stages::TIGHTENING, index);
         if partitioned::fpr(capacity, size) > promised * (1.0 + 1e-9) {
             let limit = "enough for the rate of the stage";

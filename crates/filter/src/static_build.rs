@@ -44,13 +44,13 @@ const WAVE_SHARDS: usize = 16;
 /// The multiplication spreads hashes that have their highest bits in common, as the hashes of one
 /// shard of another structure have.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "fewer than there are shards")]
+#[expect(clippy::cast_possible_truncation, reason = "the shard is below `num_shards`")]
 pub(super) fn shard_of(hash: u64, num_shards: usize) -> usize {
     let spread = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mul_high(spread, num_shards as u64) as usize
 }
 
-/// Scales a hash evenly to a number in `0..range`, which is the upper half of the product.
+/// Scales a hash evenly to `0..range`: returns the upper half of the product of `hash` and `range`.
 #[inline(always)]
 pub(super) fn mul_high(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64

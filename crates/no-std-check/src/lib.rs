@@ -1,5 +1,5 @@
-//! Functions of a node and of a wallet without a standard library. The test is that this crate
-//! compiles.
+//! Functions that a node and a wallet may call without a standard library. The test is that this
+//! crate compiles.
 //!
 //! The crate is built on its own (`cargo build -p no-std-check`), so that no other crate enables
 //! `std`.

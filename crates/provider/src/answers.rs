@@ -105,8 +105,8 @@ pub(crate) fn fetch(
         if now.map(|header| header.hash()) == here {
             return Err(FetchError::rpc(node.name(), format!("{GET_LOGS}: {}", what()), error));
         }
-        // Only the source can provide the chain again. If another node has a different block, it is
-        // on another branch.
+        // Only the source can provide the chain again. Any other node whose block differs from the
+        // chain's block is on another branch.
         if !is_source || tries == TRIES {
             return Err(FetchError::OtherBranch { node: node.name(), block, tries });
         }

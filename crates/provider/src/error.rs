@@ -16,7 +16,7 @@ pub enum BuildError {
     #[error("no URL of a node was given")]
     NoUrl,
     /// A header was given before any URL.
-    #[error("a header was given before any URL, so that no node would get it")]
+    #[error("a header was given before any URL, so no node would get it")]
     HeaderBeforeUrl,
     /// A URL or one of its headers is invalid.
     #[error("URL {place}: {error}")]
@@ -77,7 +77,7 @@ pub enum FetchError {
     UnknownBlock(B256),
     /// The operation needs more headers than allowed.
     #[error(
-        "{headers} headers, from block {first} to {end}{}: the limit is {limit}",
+        "{headers} headers are needed, from block {first} to {end}{}: the limit is {limit}",
         if .end > .last { ", the anchor" } else { "" }
     )]
     TooManyHeaders {
@@ -94,7 +94,9 @@ pub enum FetchError {
         limit: u64,
     },
     /// The operation needs the receipts of more blocks than allowed.
-    #[error("receipts of {blocks} blocks, about {bytes} bytes: the limit is {limit} blocks")]
+    #[error(
+        "receipts of {blocks} blocks are needed, about {bytes} bytes: the limit is {limit} blocks"
+    )]
     TooManyReceipts {
         /// Number of blocks whose receipts are needed.
         blocks: u64,

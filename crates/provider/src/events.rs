@@ -13,7 +13,7 @@ use thiserror::Error;
 /// and the time of parsing.
 const MAX_ABI: usize = 16 << 20;
 
-/// Maximum nesting of arrays and tuples in a type. Types are read by recursion, so that deeper
+/// Maximum nesting of arrays and tuples in a type. Types are read by recursion, so deeper
 /// types could overflow the stack. Compilers allow far fewer levels.
 const MAX_DEPTH: usize = 32;
 
@@ -45,7 +45,9 @@ pub enum EventDecoderError {
     #[error("an ABI of {0} bytes, the limit is {MAX_ABI}")]
     TooLong(usize),
     /// The text is not the signature of an event.
-    #[error("not an event's signature, as event Name(address indexed who, uint256 amount): {0}")]
+    #[error(
+        "not an event's signature, such as event Name(address indexed who, uint256 amount): {0}"
+    )]
     Signature(String),
     /// The event is anonymous: its logs have no first topic that identifies the event.
     #[error("event {0} is anonymous: no topic identifies it")]

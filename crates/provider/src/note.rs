@@ -22,7 +22,7 @@ pub enum Note {
         /// Time until the request is sent again.
         wait: Duration,
     },
-    /// The node does not serve `debug_getRawHeader`, so that headers are requested as JSON.
+    /// The node does not serve `debug_getRawHeader`, so headers are requested as JSON.
     NoRawHeaders,
     /// Receipts are requested by another method from now on.
     ReceiptsBy {
@@ -33,7 +33,7 @@ pub enum Note {
         /// The method used from now on.
         now: &'static str,
     },
-    /// A block is not a child of the block before it, so that earlier blocks are fetched again.
+    /// A block is not a child of the block before it, so earlier blocks are fetched again.
     Reorganized {
         /// Number of the block that is not a child of the block before it.
         block: u64,
@@ -88,7 +88,7 @@ impl Stage {
     }
 }
 
-/// Writes the items in words. [`name`](Stage::name) returns the name.
+/// Writes the kind of the items in words, unlike [`name`](Stage::name).
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -11,7 +11,7 @@ use crate::stop::Stop;
 
 /// Future of an operation that runs in a thread of its own. Dropping the future ends the operation.
 #[derive(Debug)]
-#[must_use = "dropping it ends the operation"]
+#[must_use = "dropping the future ends the operation"]
 pub struct Pending<T> {
     shared: Arc<Mutex<State<T>>>,
     stop: Stop,

@@ -213,7 +213,7 @@ impl Provider {
     /// # Cost
     /// Downloads the headers of the range, the headers after it up to the anchor, and the receipts
     /// of the candidates. Fields of the headers and the logs are held in memory. The
-    /// [builder](crate::Builder) sets limits for all of these.
+    /// [builder](crate::Builder) sets limits for all of these data.
     pub fn logs(&self, query: &LogQuery) -> Result<ProvenLogs, LogsError> {
         let answers = FetchedAnswers::new(&self.0, query, Asks::Chain)?;
         let audit = Audit::collecting(answers.question(answers.tip.node));

@@ -24,7 +24,7 @@ const MAX_AGAIN: usize = 32;
 
 /// The receipts that audits needed, and their sources.
 ///
-/// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) returns it.
+/// [`Provider::fetch_receipts`](crate::Provider::fetch_receipts) returns a value of this type.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct FetchedReceipts {
@@ -44,8 +44,8 @@ pub struct FetchedReceipts {
     /// Indices of the nodes that have answered and are still asked.
     answering: BTreeSet<usize>,
     /// Blocks for which a node provided receipts without state roots. Before Byzantium, receipts
-    /// are hashed with a state root, so that such receipts cannot be verified. Another node may
-    /// provide receipts with state roots.
+    /// are hashed with a state root, so receipts without state roots cannot be verified. Another
+    /// node may provide receipts with state roots.
     without_roots: BTreeMap<u64, B256>,
     /// Number of warnings that are not listed.
     unlisted: u64,

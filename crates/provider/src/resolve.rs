@@ -15,7 +15,7 @@ use crate::tagged::Tagged;
 use crate::warning::Warning;
 
 /// A query whose blocks are resolved to numbers.
-/// [`FetchedAnswers::query`](crate::FetchedAnswers::query) contains it.
+/// [`FetchedAnswers::query`](crate::FetchedAnswers::query) has this type.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct ResolvedQuery {

@@ -15,7 +15,7 @@ pub(crate) struct Tagged<'a> {
 
 impl<'a> Tagged<'a> {
     /// Asks the nodes for their latest block. Nodes that fail are skipped, unless all nodes fail.
-    /// An operation that needs a skipped node later asks that node again and reports the error.
+    /// An operation that later needs a skipped node asks that node again and reports the error.
     pub(crate) fn latest(nodes: &'a [Node]) -> Result<Self, FetchError> {
         let Heard { tagged, failed, unknown } = Heard::new(nodes, BlockTag::Latest)?;
         match failed.or(unknown).filter(|_| tagged.blocks.is_empty()) {
@@ -50,7 +50,7 @@ impl<'a> Tagged<'a> {
     /// claims a higher block has no effect.
     pub(crate) fn lowest(&self) -> BlockRef {
         let blocks = self.blocks.iter().map(|(_, block)| *block);
-        blocks.min_by_key(|block| block.number).expect("one node answered at least")
+        blocks.min_by_key(|block| block.number).expect("at least one node answered")
     }
 
     pub(crate) fn highest(&self) -> u64 {

@@ -12,9 +12,9 @@ use crate::source::Source;
 #[serde(tag = "beside", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Beside {
-    /// The node has the same block.
+    /// The node has the tip.
     Same,
-    /// The node has another block.
+    /// The node has a block other than the tip.
     Another {
         /// Hash of the node's block.
         hash: B256,
@@ -25,7 +25,7 @@ pub enum Beside {
 
 /// The block that all results depend on: the results are valid if this block is on the chain.
 ///
-/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`FetchedAnswers::tip`](crate::FetchedAnswers::tip) contain it.
+/// [`ProvenLogs::tip`](crate::ProvenLogs::tip) and [`FetchedAnswers::tip`](crate::FetchedAnswers::tip) have this type.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub struct Tip {
@@ -82,7 +82,7 @@ impl Tip {
         !self.has_no_anchor || !self.others.iter().any(differs)
     }
 
-    /// Returns `true` if all other nodes have the same block.
+    /// Returns `true` if all other nodes have the tip too.
     pub fn is_agreed(&self) -> bool {
         self.others.iter().all(|other| other.beside == Beside::Same)
     }

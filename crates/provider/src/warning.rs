@@ -56,7 +56,7 @@ pub enum Warning {
         /// The tip, as named by the node that provided the chain.
         tip: BlockRef,
     },
-    /// A node could not provide the headers, so that another node was asked.
+    /// A node could not provide the headers, so another node was asked.
     NoChain {
         /// The range of blocks whose headers were requested.
         blocks: RangeInclusive<u64>,

@@ -25,8 +25,8 @@ fn tails(p: f64, hits: u64, probes: u64) -> (f64, f64) {
     let ln_choose = libm::lgamma(n + 1.0) - libm::lgamma(k + 1.0) - libm::lgamma(n - k + 1.0);
     let at = (ln_choose + k * p.ln() + (n - k) * (-p).ln_1p()).exp();
     let odds = p / (1.0 - p);
-    // One sum starts at `hits` and goes down, the other one goes up. Each term is the previous term
-    // times the ratio of the two.
+    // One sum starts at `hits` and goes down, the other sum starts there and goes up. `ratio` gives
+    // the factor between a term and the next term.
     let sum = |mut term: f64, ratio: &dyn Fn(f64) -> f64, step: f64| {
         let (mut total, mut i) = (term, k);
         loop {

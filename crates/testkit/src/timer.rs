@@ -1,5 +1,5 @@
-//! The timer of all benches: the timer runs our code and the peer's code alternately in one
-//! process.
+//! The timer of all benches. It runs our code and the code of the compared library (the peer)
+//! alternately in one process.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -256,9 +256,8 @@ impl Claims {
         heights.filter(|&height| self.differing_at(height).next().is_none())
     }
 
-    /// Returns the time since which the filters of an interval could have been requested if no
-    /// claim were missing. The first call sets this time to `now`. Returns `None` if the interval
-    /// has no claims.
+    /// Returns the time at which an interval began to wait for the claims of further peers. The
+    /// first call sets this time to `now`. Returns `None` if the interval has no claims.
     pub(super) fn waits_since(&mut self, number: u32, now: Duration) -> Option<Duration> {
         Some(self.interval_mut(number)?.waits_since(now))
     }
@@ -336,8 +335,8 @@ impl Claims {
                 continue;
             }
             match at.answer {
-                // A height below the birthday is not compared, because no filter of it is
-                // requested.
+                // Claims about a height below the birthday are not compared, because no filter of
+                // that height is requested.
                 Answer::Unwanted if is_vouched => {}
                 // The audit has found the block's only valid filter. Any other hash is a lie.
                 _ if at.audited => {
@@ -411,7 +410,8 @@ impl Claims {
         let is_refuted = refuted.contains(&at.hash);
         interval
             .set_ambiguous(place, at.ambiguous || left.len() > 1 || is_refuted && left.is_empty());
-        // The accepted hash is false: another claim takes its place, or none is left.
+        // The accepted hash is false: another claimed hash replaces it, or all zeros if no claim
+        // remains.
         if is_refuted {
             let other = left.first().copied().unwrap_or_else(FilterHash::all_zeros);
             interval.set_hash(place, other);
@@ -445,7 +445,7 @@ impl Claims {
             && self.at(height).is_some_and(|at| at.hash == hash && !at.ambiguous)
     }
 
-    /// Marks heights as unanswered. Returns the heights among them at which no filter is evidence.
+    /// Marks heights as unanswered. Returns those of the heights at which no filter is evidence.
     pub(super) fn reopen(&mut self, heights: &RangeInclusive<u32>) -> Vec<u32> {
         let mut ambiguous = Vec::new();
         let (first, last) = ((*heights.start()).max(self.first).max(1), *heights.end());
@@ -474,7 +474,7 @@ impl Claims {
             drop(self.intervals.splice(..0, new));
         }
         self.frontier = self.frontier.min(self.first_interval);
-        // Only the interval that was first before can contain heights that were not wanted.
+        // Of the old intervals, only the first one can contain heights that were not wanted.
         let place = if before == self.first_interval { place_of(self.first.max(1)) } else { 0 };
         let Some(interval) = self.interval_mut(before) else { return Vec::new() };
         let vouched = interval.vouched();

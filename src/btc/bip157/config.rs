@@ -27,8 +27,8 @@ pub struct Config {
     /// Filter headers that the caller trusts, by height. A peer that claims another header is
     /// disconnected at once, and its claims are not compared.
     pub(super) checkpoints: BTreeMap<u32, FilterHeader>,
-    /// Number of blocks of which, on average, one is fetched to audit its filter; 0 turns spot
-    /// audits off. The seed determines which blocks are audited.
+    /// Average number of blocks for each spot audit, which fetches one block to check its filter.
+    /// The value 0 turns spot audits off. The seed determines which blocks are audited.
     pub spot_audits: u32,
     /// The last height wanted; `None` for all heights, including future ones. No height above the
     /// last one is requested or answered.
@@ -103,9 +103,9 @@ pub struct Limits {
     ///
     /// If an answer has several filters or blocks, each of them may take one timeout after the
     /// previous one. All filters of an answer together may take one timeout, plus one for each 100
-    /// filters. The blocks that were requested before an answer add one timeout for each 8 blocks
-    /// or each 1 MB, whichever gives more time. A silent peer is disconnected after four timeouts,
-    /// or after one if it owes a filter in a dispute.
+    /// filters. If blocks were requested before an answer, the answer may take one more timeout for
+    /// each 8 of these blocks or for each 1 MB, whichever gives more time. A silent peer is
+    /// disconnected after four timeouts, or after one if it owes a filter in a dispute.
     pub timeout: Duration,
 }
 
@@ -113,8 +113,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             peers: 8,
-            // One request covers the filters of one interval, so four peers can send at once. A
-            // higher limit would only store claims further above the answered heights.
+            // One request covers the filters of one interval, so four peers can send at once. With
+            // a higher limit, the sync would only store claims further above the answered heights.
             intervals: 4,
             // The default is enough for two peers, each with the maximum of 64 blocks in flight.
             // 128 filters of at most 300 kB are 38 MB.

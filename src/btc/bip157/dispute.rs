@@ -17,7 +17,7 @@ use crate::btc::bip158::{BoundBlock, Witnesses};
 use crate::btc::headers::BlockAt;
 use crate::btc::peer::PeerId;
 
-/// Number of timeouts that a block waits for disputed filters at most.
+/// Maximum number of timeouts for which a block waits for disputed filters.
 const DISPUTE_TIMEOUTS: u32 = 4;
 
 /// A claimed filter that its block refutes, with the peers that claim it.
@@ -287,14 +287,15 @@ impl Parts<'_> {
         let mut left = self.claims.hashes(at.height);
         let mut refuted = judgement.refuted;
         if let Some(valid) = judgement.valid {
-            // A block has exactly one filter. Once it is known, all other claims are false.
+            // A block has exactly one filter. Once this filter is known, all other claims are
+            // false.
             let known = |hash: &FilterHash| refuted.iter().any(|(other, _)| other == hash);
             let others = left.iter().filter(|&hash| *hash != valid && !known(hash));
             let others: Vec<_> = others.map(|&hash| (hash, None)).collect();
             refuted.extend(others);
         }
         left.retain(|hash| refuted.iter().all(|(other, _)| other != hash));
-        // At least two claims are left that the block does not refute.
+        // The block leaves at least two claims unrefuted.
         if left.len() > 1 {
             turn.report(Finding::Undecided(at));
         } else if judgement.suspicious {

@@ -108,7 +108,8 @@ impl Parts<'_> {
         false
     }
 
-    /// Returns the filter header that a peer claims before an interval, if it is known.
+    /// Returns the filter header that a peer claims for the last height before an interval, if this
+    /// header is known.
     fn header_before(&self, id: PeerId, interval: u32) -> Option<FilterHeader> {
         match interval - 1 {
             0 => Some(self.genesis),
@@ -270,7 +271,7 @@ impl Parts<'_> {
             }
         }
         if let Some((height, hash)) = refuted {
-            let at = turn.block_at(height).expect("in the chain, as the stop is");
+            let at = turn.block_at(height).expect("not above the stop, which is in the chain");
             let reason = Reason::FalseFilter(Box::new(FalseFilter { at, hash, proof: None }));
             return Err(Verdict::Convict(reason));
         }

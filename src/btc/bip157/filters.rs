@@ -68,8 +68,8 @@ impl Parts<'_> {
         let known = u32::try_from(known).expect("1,000 at most");
         self.peers.iter().all(|(_, peer)| {
             let height = peer.height(turn.chain).unwrap_or(0);
-            // The number of heights with known claims in this interval that the peer has also
-            // shown.
+            // The number of heights in this interval whose claims are known and whose blocks the
+            // peer has shown.
             let due = (height + 1).saturating_sub(first).min(known);
             peer.next_height() >= first.saturating_add(due)
                 || due == 0
@@ -88,8 +88,7 @@ impl Parts<'_> {
         }))
     }
 
-    /// Requests the filters of a range of heights, all of one interval, from the peers that are
-    /// free.
+    /// Requests the filters of a range of heights in one interval from peers that are not busy.
     fn ask_for_run(&mut self, run: &RangeInclusive<u32>, turn: &mut Turn<'_>) {
         let mut start = *run.start();
         while start <= *run.end() {

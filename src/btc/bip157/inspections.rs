@@ -176,7 +176,8 @@ impl Inspections {
         self.limits.inspections.max(1).saturating_sub(self.open.len())
     }
 
-    /// Opens queued inspections while there is room, lowest height first. Returns their heights.
+    /// Opens queued inspections while there is room, lowest height first. Returns the heights of
+    /// the opened inspections.
     pub(super) fn begin(&mut self) -> Vec<u32> {
         let mut begun = Vec::new();
         for _ in 0..self.room() {

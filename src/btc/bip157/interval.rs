@@ -68,8 +68,8 @@ pub(super) struct Interval {
     heights: Vec<Height>,
     vouchers: Vec<Voucher>,
     earlier: Anonymous,
-    /// The filter headers before and at the end of the interval, of a peer that vouches for all of
-    /// it.
+    /// The filter headers before the interval and at its end, as claimed by a peer that vouches for
+    /// all heights of the interval.
     ends: Option<[FilterHeader; 2]>,
     /// `true` if a trusted filter header commits to the hashes.
     committed: bool,
@@ -274,7 +274,7 @@ impl Interval {
     }
 
     /// Marks the unwanted heights from `first` on as wanted and unanswered. Returns `true` if the
-    /// interval had such heights.
+    /// interval had unwanted heights from `first` on.
     ///
     /// Differing claims about unwanted heights were not recorded. So all vouchers are dropped, and
     /// the interval must be compared with all peers again.

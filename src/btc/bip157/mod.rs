@@ -44,8 +44,8 @@
 //!
 //! # What an answer is worth
 //! Filter headers are not part of consensus. A filter's "no" has a [`Grade`], and
-//! [`Action::Reopened`] can withdraw it. If peers disagree and the block cannot decide, the block
-//! is scanned, and the result of a scan is certain. With one honest peer, nothing is missed
+//! [`Action::Reopened`] can withdraw this "no". If peers disagree and the block cannot decide, the
+//! block is scanned, and the result of a scan is certain. With one honest peer, nothing is missed
 //! permanently, however many peers lie: wherever a liar contradicts the honest peer, the block
 //! decides.
 //!
@@ -71,8 +71,8 @@
 //! # How blocks are fetched
 //! Each peer has at most 4 MB of blocks in flight, estimated from the size of recent blocks, and at
 //! most 64 blocks. When half of the blocks have arrived, the peer is asked for more blocks, with
-//! several blocks in one `getdata`. A history of many small blocks therefore does not wait for one
-//! round trip per block, and large blocks do not pile up.
+//! several blocks in one `getdata`. The download of many small blocks therefore does not wait for
+//! one round trip per block, and large blocks do not pile up.
 //!
 //! Sources: BIP157; Bitcoin Core 28.1, `net_processing.cpp`.
 
@@ -196,8 +196,9 @@ pub enum Action {
     /// about it.
     ///
     /// There are four possible reasons: the peers that vouched for the heights were convicted; the
-    /// only peer that vouched for them left while a lower height of the interval had no answer;
-    /// that peer changed its claim; or the number of differing claims exceeds the limit.
+    /// only peer that vouched for them left while a lower height of the interval had no answer; the
+    /// only peer that vouched for them changed its claim; or the number of differing claims exceeds
+    /// the limit.
     Reopened(u32, u32),
     /// The answers about these heights, both ends included, now have at least this grade.
     Graded(u32, u32, Grade),

@@ -76,7 +76,7 @@ impl Peer {
                 // A peer could announce unknown blocks without end.
                 if self.tips.len() > STRANGE_TIPS {
                     let strange = self.tips.iter().position(|tip| chain.height_of(tip).is_none());
-                    self.tips.remove(strange.expect("only one tip is kept of the chain"));
+                    self.tips.remove(strange.expect("only one tip of the chain is kept"));
                 }
             }
         }
@@ -259,7 +259,7 @@ impl Peers {
 
     /// Updates the estimated block size with a block that has arrived. A larger block raises the
     /// estimate at once, and smaller blocks lower it gradually. With too few blocks in flight, the
-    /// download is slow. With too many, the answers to the requests after them exceed their
+    /// download is slow. With too many blocks in flight, the answers to later requests exceed their
     /// timeout.
     pub(super) fn saw_block(&mut self, bytes: usize) {
         let before = self.pace.block_size;
@@ -304,7 +304,7 @@ impl Peers {
         turn: &mut Turn<'_>,
     ) -> u32 {
         let last = start + u32::try_from(expected.len()).expect("1,000 at most") - 1;
-        let stop = turn.block_at(last).expect("peers have shown it in the chain");
+        let stop = turn.block_at(last).expect("the peer has shown this height");
         let message =
             GetCFilters { filter_type: BASIC_FILTER, start_height: start, stop_hash: stop.hash };
         let peer = self.get_mut(id).expect("it is connected");

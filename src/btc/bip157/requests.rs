@@ -16,9 +16,9 @@ const MAX_STALE: usize = 64;
 /// Number of filters of a request that together may take one timeout. An estimate: about 65 kB/s
 /// with filters of 20 kB and a timeout of 30 s.
 const FILTERS_PER_TIMEOUT: usize = 100;
-/// Number of blocks in flight that together may take one timeout. The limit protects a node that
-/// reads many small blocks one after another from a slow disk: the last of these blocks is not
-/// overdue.
+/// Number of blocks in flight that together may take one timeout. This limit gives more time to a
+/// node with a slow disk, which reads many small blocks one after another: the last of these blocks
+/// does not become overdue.
 const BLOCKS_PER_TIMEOUT: usize = 8;
 /// Bytes of blocks in flight that together may take one timeout: about 35 kB/s with the default of
 /// 30 s.
@@ -27,7 +27,8 @@ const BYTES_PER_TIMEOUT: usize = 1_000_000;
 /// round trip of 300 ms.
 const BYTES_PER_PEER: usize = 4_000_000;
 /// Maximum number of blocks in flight from one peer, however small they are. Bitcoin Core accepts
-/// 50,000 items in one `getdata`. As a client, it has at most 16 blocks in flight from one peer.
+/// 50,000 items in one `getdata`. As a client, Bitcoin Core has at most 16 blocks in flight from
+/// one peer.
 const MAX_BLOCKS_PER_PEER: usize = 64;
 
 /// The time that answers may take, and the number of blocks that are requested at a time.
@@ -39,7 +40,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Returns the time that a peer may take to send `blocks` blocks before an answer.
+    /// Returns the time that a peer may take for `blocks` blocks that it must send before an
+    /// answer.
     fn of(self, blocks: usize) -> Duration {
         let bytes = blocks.saturating_mul(self.block_size);
         self.times((bytes / BYTES_PER_TIMEOUT).max(blocks / BLOCKS_PER_TIMEOUT))
@@ -154,8 +156,8 @@ struct BlockRequest {
 
 impl BlockRequest {
     /// Returns the time at which the block is overdue. A block is overdue in two cases: no
-    /// requested block has arrived for one timeout, or the block exceeds one timeout plus the time
-    /// that the blocks before it may take together.
+    /// requested block has arrived for one timeout, or more time has passed since the request than
+    /// one timeout plus the time that the blocks before it may take together.
     fn due(&self, last_block: Duration, pace: Pace) -> Duration {
         let next = last_block.max(self.sent).saturating_add(pace.timeout);
         let all = self.sent.saturating_add(pace.timeout).saturating_add(pace.of(self.before));
@@ -230,8 +232,8 @@ impl Requests {
         Some((start, self.asked.remove(place).stop))
     }
 
-    /// Removes a request for a block that has arrived or that the peer does not have. Returns its
-    /// height.
+    /// Removes a request for a block that has arrived or that the peer does not have. Returns the
+    /// height of the block.
     pub(super) fn take_block(&mut self, hash: BlockHash, now: Duration) -> Option<u32> {
         let request = self.blocks.remove(&hash)?;
         self.last_block = now;
@@ -297,8 +299,8 @@ impl Requests {
     /// this filter next, and only otherwise to a stale request. If a stale request and a current
     /// request include the same block, the filter of this block can arrive twice. The first copy
     /// completes the current request, and the second copy is assigned to the stale request. Nothing
-    /// about a stale request is evidence against the peer, because its claims were about other
-    /// blocks at that time.
+    /// about a stale request is evidence against the peer, because the peer's claims were about
+    /// other blocks when it got the request.
     ///
     /// # Errors
     /// Returns an error if no request explains the filter. The error contains the hash that was
@@ -351,8 +353,8 @@ impl Requests {
         Ok(())
     }
 
-    /// Marks the requests whose stop is above `height` as stale, because these blocks have left the
-    /// chain.
+    /// Marks the requests whose stop is above `height` as stale, because the blocks above `height`
+    /// have left the chain.
     pub(super) fn truncate(&mut self, height: u32) {
         for request in self.asked.iter_mut().filter(|request| request.stop.height > height) {
             if let Asked::Filters { stale, .. } = &mut request.asked {

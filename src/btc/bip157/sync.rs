@@ -69,7 +69,8 @@ impl FilterSync {
         self.config.first
     }
 
-    /// Returns the highest height about which any peer has made a claim; `None` if there is none.
+    /// Returns the highest height about which any peer has made a claim; `None` if no peer has made
+    /// a claim.
     pub fn highest_known(&self) -> Option<u32> {
         self.claims.end().checked_sub(1)
     }
@@ -162,7 +163,7 @@ impl FilterSync {
     }
 
     /// Returns the height up to which every block, from the first wanted one on, has a valid
-    /// answer; `None` if the first wanted block has none.
+    /// answer; `None` if the first wanted block has no valid answer.
     ///
     /// The block of a hit from [`Event::Matched`] may still be pending:
     /// [`settled_to`](Self::settled_to) stays below such a block.
@@ -242,8 +243,8 @@ impl FilterSync {
         }
     }
 
-    /// Returns the accepted filter hash of a height. If peers claim several hashes, it is one that
-    /// is not refuted. `None` if no peer has made a claim.
+    /// Returns the accepted filter hash of a height. If peers claim several hashes, the accepted
+    /// hash is one that is not refuted. `None` if no peer has made a claim.
     pub fn filter_hash(&self, height: u32) -> Option<FilterHash> {
         match height {
             0 => Some(self.genesis.filter_hash()),

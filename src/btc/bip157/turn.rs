@@ -48,7 +48,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Consequence of a peer's message for the peer.
+/// The way in which a peer is disconnected because of its message.
 #[derive(Debug)]
 pub(super) enum Verdict {
     /// Disconnect the peer. Its claims about filters that it has sent stay valid: a protocol

@@ -175,7 +175,8 @@ pub(super) fn is_output_element(script: &[u8]) -> bool {
     script.first().is_some_and(|&first| first != OP_RETURN.to_u8())
 }
 
-/// Returns the filter elements among the scripts of the outputs that `inputs` inputs spend.
+/// Returns the spent scripts that are elements of the filter. There must be one spent script for
+/// each of the `inputs` inputs.
 fn spent_elements<S: AsRef<Script>>(
     scripts: &[S],
     inputs: usize,

@@ -234,7 +234,7 @@ pub enum BindError {
     )]
     TransactionCount(usize),
     /// The transactions are not those that the header commits to.
-    #[error("the transactions' merkle root is {block}, the header's {header}")]
+    #[error("the transactions' merkle root is {block}, but the header's root is {header}")]
     MerkleRoot {
         /// The merkle root of the transactions.
         block: TxMerkleNode,
@@ -256,7 +256,7 @@ pub enum BindError {
         segwit: u32,
     },
     /// The block has a witness, but its coinbase does not commit to witnesses.
-    #[error("the block has a witness, its coinbase has no witness commitment")]
+    #[error("the block has a witness, but its coinbase has no witness commitment")]
     NoWitnessCommitment,
     /// The witnesses are not those that the coinbase commits to.
     #[error("the witnesses are not those that the coinbase transaction commits to")]

@@ -50,7 +50,7 @@ impl DecodedFilter {
         self.values.match_any(self.backend, scripts)
     }
 
-    /// Returns `true` if the filter may contain all of `scripts`; also if `scripts` is empty.
+    /// Returns `true` if the filter may contain all of `scripts`, or if `scripts` is empty.
     pub fn match_all(&self, scripts: &PreparedScripts) -> bool {
         self.values.match_all(self.backend, scripts)
     }

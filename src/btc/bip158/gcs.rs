@@ -125,7 +125,7 @@ impl<'a> GcsFilter<'a> {
     /// Does the same as [`decode_into`](Self::decode_into), on the given backend.
     ///
     /// # Errors
-    /// As [`decode_into`](Self::decode_into).
+    /// Returns the errors of [`decode_into`](Self::decode_into).
     pub fn decode_into_on(&self, backend: Backend, values: &mut Vec<u64>) -> Result<(), GcsError> {
         let count = self.num_elements as usize;
         let end = golomb_rice::sums(backend, self.codes, self.params.p(), count, values);
@@ -134,7 +134,7 @@ impl<'a> GcsFilter<'a> {
         if self.acceptance == Acceptance::Strict {
             self.check_range(values)?;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most the count, of 32 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "at most the count, which has 32 bits")]
         let index = values.len() as u32;
         let end = end.ok_or(GcsError::Truncated { index, count: self.num_elements })?;
         let mut reader = BitReader::at(self.codes, end);
@@ -160,7 +160,7 @@ impl<'a> GcsFilter<'a> {
         }
         let index = values.partition_point(|&value| value < range);
         let value = values[index];
-        #[expect(clippy::cast_possible_truncation, reason = "below the count, of 32 bits")]
+        #[expect(clippy::cast_possible_truncation, reason = "below the count, which has 32 bits")]
         let index = index as u32;
         Err(GcsError::ValueOverRange { index, value, range })
     }

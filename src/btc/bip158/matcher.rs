@@ -51,7 +51,7 @@ impl Matcher {
         Ok(self.values.match_any(self.backend, scripts))
     }
 
-    /// Returns `true` if `filter` may contain all of `scripts`; also if `scripts` is empty.
+    /// Returns `true` if `filter` may contain all of `scripts`, or if `scripts` is empty.
     ///
     /// # Errors
     /// Returns the errors of [`match_any`](Self::match_any).

@@ -45,8 +45,8 @@ pub(in crate::btc) fn any_candidate(
 ) -> bool {
     if input.witness.is_empty() {
         let Some(last) = ops(input.script_sig.as_bytes()).last() else { return false };
-        // OP_1NEGATE and OP_1 to OP_16 push a number. Before BIP16, a P2SH output could hash a
-        // number.
+        // OP_1NEGATE and OP_1 to OP_16 push a number. Before BIP16, the hash in a P2SH output could
+        // be the hash of a number.
         let number = [last.opcode.wrapping_sub(0x50)];
         let last = match last.opcode {
             0x4f => &[0x81],

@@ -176,7 +176,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// Handles the payload of a `filterload` message. Trailing bytes are ignored, as in Core.
     ///
     /// # Errors
-    /// As [`load`](Self::load); also if the payload cannot be decoded.
+    /// Returns the errors of [`load`](Self::load), and an error if the payload cannot be decoded.
     pub fn load_payload(&mut self, id: Id, payload: &[u8]) -> Result<(), BankError> {
         let (filter, _) = BloomFilter::decode_prefix(payload)?;
         self.load(id, filter)
@@ -198,7 +198,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// Handles the payload of a `filteradd` message. Trailing bytes are ignored, as in Core.
     ///
     /// # Errors
-    /// As [`add`](Self::add); also if the payload cannot be decoded.
+    /// Returns the errors of [`add`](Self::add), and an error if the payload cannot be decoded.
     pub fn add_payload(&mut self, id: &Id, payload: &[u8]) -> Result<(), BankError> {
         let (data, _) = AddedData::decode_prefix(payload)?;
         self.add(id, data.as_bytes())
@@ -286,7 +286,7 @@ impl<Id: Ord + Clone> FilterBank<Id> {
     /// The result includes the peers that get every transaction, with [`MatchReason::Everything`].
     ///
     /// # Cost
-    /// For one transaction a few nanoseconds for each filter and element.
+    /// A few nanoseconds for each filter and each element of a transaction.
     #[must_use]
     pub fn match_elements(&mut self, elements: &Elements) -> Vec<(Id, Vec<TxMatch>)> {
         let mut found = self.match_filters(elements);

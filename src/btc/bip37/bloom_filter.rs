@@ -84,9 +84,9 @@ impl BloomFilter {
     /// Returns an empty filter for `elements` elements at the false-positive rate `fpr`, sized as
     /// Core does ([`core_sizing`]).
     ///
-    /// `tweak` is a random number that makes the filter's bits differ from another wallet's. A
-    /// wallet should keep one tweak permanently. An observer of two filters of one wallet with
-    /// different tweaks can intersect them, and most false positives disappear.
+    /// `tweak` is a random number that makes the filter's bits differ from those of another
+    /// wallet's filter. A wallet should keep one tweak permanently. An observer of two filters of
+    /// one wallet with different tweaks can intersect them, and most false positives disappear.
     ///
     /// # Errors
     /// Returns an error if `elements` is 0, if `fpr` is not in (0, 1), or if the resulting filter
@@ -290,7 +290,7 @@ impl BloomFilter {
     }
 
     /// Estimates the number of inserted elements from the fill: `-m/k ln(1 - fill)` for `m` bits
-    /// and `k` hash functions. Infinite for a filter that matches everything.
+    /// and `k` hash functions. The estimate is infinite for a filter that matches everything.
     #[expect(clippy::cast_precision_loss, reason = "below 2^32")]
     pub fn estimated_elements(&self) -> f64 {
         if self.matches_everything() {

@@ -58,7 +58,7 @@ pub(super) enum Place {
     /// The script of an output pushes the element. `pays_to_key` is `true` for a bare public key or
     /// bare multisig script.
     Output { vout: u32, pays_to_key: bool },
-    /// The input with this number spends the element, an outpoint.
+    /// The element is an outpoint, and the input with this number spends it.
     Outpoint(u32),
     /// The script of the input with this number pushes the element.
     InputData(u32),
@@ -83,7 +83,7 @@ impl Elements {
     /// Extracts the elements of a decoded transaction.
     ///
     /// # Panics
-    /// If the serialised transaction is over 4 GiB.
+    /// Panics if the serialised transaction is over 4 GiB.
     pub fn from_transaction(transaction: &Transaction) -> Self {
         Self::from_raw_transaction(&serialize(transaction)).expect("serialised just now")
     }
@@ -212,7 +212,7 @@ impl BlockElements {
     /// Extracts the elements of a decoded block.
     ///
     /// # Panics
-    /// If the serialised block is over 4 GiB.
+    /// Panics if the serialised block is over 4 GiB.
     pub fn from_block(block: &Block) -> Self {
         Self::from_raw(&serialize(block)).expect("serialised just now")
     }
@@ -296,7 +296,8 @@ impl<'a> Builder<'a> {
                 vout += 1;
             }
         })?;
-        // Core tests outputs before inputs, but a transaction is serialised in the other order.
+        // Core tests outputs before inputs, but a serialised transaction has its inputs before its
+        // outputs.
         self.places[start..].rotate_left(inputs_end - start);
         self.spans[start..].rotate_left(inputs_end - start);
         self.transactions.push(transaction);

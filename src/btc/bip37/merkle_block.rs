@@ -136,7 +136,7 @@ impl MerkleBlock {
     /// which Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), but trailing bytes are no error.
+    /// Returns the errors of [`decode`](Self::decode), but trailing bytes are no error.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let header = deserialize(&take::<{ Header::SIZE }>(&mut payload)?)
             .expect("80 bytes of any value are a header");
@@ -306,7 +306,7 @@ mod tests {
     use super::hash_unmatched;
     use crate::btc::merkle_tree::node;
 
-    /// Compares every backend with hashing each node from its leaves.
+    /// Compares the nodes that each backend computes with nodes that are hashed from their leaves.
     #[test]
     fn nodes_without_a_match_are_hashed_and_no_others() {
         for count in (1..80_u32).chain([333]) {

@@ -10,11 +10,11 @@
 //! [`session::Session`] implements the wallet's side of a connection. The session also detects
 //! omitted transactions where an omission can be proven.
 //!
-//! If implementations differ, this module is bit for bit equal to Bitcoin Core 28.1. The number of
-//! hash functions comes from an integer division (see [`core_sizing`]), flags are masked with 3, a
-//! filter without data matches everything, and a bit position is the remainder of a hash.
-//! Transactions are matched in the order of Core's `IsRelevantAndUpdate`, and witness data is never
-//! tested.
+//! Where implementations differ, this module gives bit for bit the results of Bitcoin Core 28.1.
+//! The number of hash functions comes from an integer division (see [`core_sizing`]), flags are
+//! masked with 3, a filter without data matches everything, and a bit position is the remainder of
+//! a hash. Transactions are matched in the order of Core's `IsRelevantAndUpdate`, and witness data
+//! is never tested.
 //!
 //! # What it does not do
 //! A merkle block proves that transactions are in a block. A merkle block cannot prove that no

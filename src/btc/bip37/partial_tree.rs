@@ -48,9 +48,9 @@ impl MerkleBlock {
     /// Returns the first of Core's checks that fails, in the order of [`TreeError`].
     ///
     /// # Cost
-    /// One double hash for each inner node in the message. Inner nodes with two children are fewer
-    /// than the hashes of the message. A match at the end of an uneven tree adds at most one inner
-    /// node with a single child for each level.
+    /// One double hash for each inner node in the message. The message has fewer inner nodes with
+    /// two children than hashes. A match at the end of an uneven tree adds at most one inner node
+    /// with a single child for each level.
     pub fn extract_matches(&self) -> Result<TreeMatches, TreeError> {
         self.extract_matches_and_nodes(|_| ())
     }

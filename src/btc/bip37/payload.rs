@@ -4,8 +4,8 @@
 //! filterload   CompactSize n | n bytes of filter | hash functions u32 | tweak u32 | flags u8
 //! filteradd    CompactSize n | n bytes of data
 //! ```
-//! All numbers are little-endian. `bitcoin`'s own `FilterLoad` rejects flags above 2, which Core
-//! masks and stores, and it does not limit sizes. This module has conversions to and from
+//! All numbers are little-endian. `bitcoin`'s own `FilterLoad` does not limit sizes, and it rejects
+//! flags above 2, which Core masks and stores. This module has conversions to and from
 //! `FilterLoad`, with the feature `std`; without that feature `bitcoin` has no message types.
 
 use alloc::vec::Vec;
@@ -25,11 +25,11 @@ use crate::btc::compact_size::{FieldError, MAX_SIZE, put_var_bytes, take, take_v
 #[non_exhaustive]
 pub enum PayloadError {
     /// The payload ends within a field.
-    #[error("payload ends early: {left} of the {needed} bytes of a field")]
+    #[error("payload ends early: a field has only {left} of its {needed} bytes")]
     Truncated {
         /// Number of bytes that the field needs.
         needed: u64,
-        /// Number of bytes that are left.
+        /// Number of bytes that remain in the payload.
         left: usize,
     },
     /// A length is encoded in more bytes than it needs, which Core rejects.
@@ -107,7 +107,7 @@ impl BloomFilter {
     /// which Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), but trailing bytes are no error.
+    /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let (filter, rest) = Self::decode_any_size(payload)?;
         if filter.data().len() > MAX_BLOOM_FILTER_SIZE {
@@ -229,7 +229,7 @@ impl AddedData {
     /// Core ignores.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode), but trailing bytes are no error.
+    /// Returns the errors of [`decode`](Self::decode), except the error for trailing bytes.
     pub fn decode_prefix(mut payload: &[u8]) -> Result<(Self, &[u8]), PayloadError> {
         let data = take_var_bytes(&mut payload)?;
         if data.len() > MAX_FILTERADD_SIZE {

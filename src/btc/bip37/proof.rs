@@ -1,8 +1,8 @@
 //! Verification of merkle blocks: what a merkle block proves, and what remains unproven.
 //!
 //! Bitcoin Core verifies the tree and its root, and Core's callers know the header from their own
-//! chain. A light client may know less, and each missing fact has been used for an attack on light
-//! clients:
+//! chain. A light client may lack some of these facts, and each missing fact has been used for an
+//! attack on light clients:
 //!
 //! | known | proves | still unproven |
 //! |---|---|---|
@@ -100,7 +100,7 @@ pub struct Inclusion {
     serde(tag = "depth", rename_all = "snake_case")
 )]
 pub enum Depth {
-    /// Only the peer's claim about the number of transactions gives the height.
+    /// The height is derived only from the number of transactions that the peer claims.
     Unproven,
     /// The leaf at position 0 is a delivered coinbase transaction; the value is its txid.
     ///

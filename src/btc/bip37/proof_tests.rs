@@ -103,8 +103,8 @@ fn a_tree_one_level_too_deep() {
     let coinbase = tx(OutPoint::null(), vec![1; 8], vec![0x51; 9]);
     let payment = tx(OutPoint::new(Txid::all_zeros(), 7), vec![], vec![0x51; 22]);
     let payment_id = payment.compute_txid();
-    // The attacker searches for a payment whose txid ends with the bytes that a transaction has
-    // from the output index on.
+    // The attacker searches for a payment whose txid ends with valid bytes of a transaction from
+    // the output index to the end.
     let mut bytes = serialize(&tx(OutPoint::new(Txid::all_zeros(), 0), vec![], vec![0x51; 4]));
     assert_eq!(bytes.len(), 64);
     let forged_leaf = Txid::from_slice(&bytes[32..]).unwrap();

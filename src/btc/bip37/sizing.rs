@@ -36,7 +36,7 @@ const LN2: f64 = core::f64::consts::LN_2;
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "Core's casts; Rust's saturate where C++ leaves them undefined"
+    reason = "the same casts as in Core; Rust saturates where C++ has no defined result"
 )]
 pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
     if elements == 0 || fpr.is_nan() {
@@ -58,7 +58,7 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
 )]
 pub enum SizingError {
     /// The number of elements is 0.
-    #[error("a filter for 0 elements has no size, the least is 1")]
+    #[error("a filter for 0 elements has no size, at least 1 element is needed")]
     NoElements,
     /// The false-positive rate is not in (0, 1). For
     /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing), 1 is allowed.

@@ -247,7 +247,7 @@ fn core_oracle() {
     assert_eq!(trees, 990);
 }
 
-/// Random trees: the same verdict and the same matches as `bitcoin`'s.
+/// For random trees, this crate and `bitcoin` give the same verdict and the same matches.
 #[test]
 fn random_trees_as_bitcoin_reads_them() {
     let mut rng = testkit::Rng::new(1);

@@ -31,7 +31,7 @@ const MAX_PENDING: usize = 2_000;
 /// estimate. The limit bounds the memory, and the search through the list on each announcement.
 const MAX_ASKED: usize = 10_000;
 /// Maximum number of stored unconfirmed transactions of all wallets. The value is an estimate: a
-/// wallet has fewer such transactions at a time.
+/// wallet has fewer unconfirmed transactions than this at a time.
 const MAX_UNCONFIRMED: usize = 1_000;
 /// Maximum total size in bytes of the stored unconfirmed transactions. The value is an estimate, as
 /// is [`MAX_UNCONFIRMED`].
@@ -70,11 +70,11 @@ pub enum BloomReason {
 }
 
 impl BloomReason {
-    /// Returns `true` if the peer violated the protocol; `false` if an honest peer can cause it.
+    /// Returns `true` if the peer violated the protocol; `false` if the peer may be honest.
     pub fn is_misbehaviour(&self) -> bool {
         match self {
-            // Honest nodes cause these too: Core does not send a transaction again that it has sent
-            // before.
+            // Honest nodes cause these failures too: for example, Core does not send a transaction
+            // that it has sent before.
             Self::Stalled(..) | Self::Unanswered(_) | Self::Undelivered(..) => false,
             Self::InvalidMerkleBlock(..) | Self::OversizedBlock(_) => true,
         }
@@ -89,8 +89,8 @@ pub(super) struct BloomFollower {
     first: u32,
     /// Last height to scan; `None` for no limit.
     last: Option<u32>,
-    /// The connected peers that offer Bloom filters, each with its height. This height is the
-    /// greater of the height that the peer claimed at first and the height that it has shown since.
+    /// The connected peers that offer Bloom filters, each with its height: the height that the peer
+    /// claimed when it connected, or a greater height of a block that it has shown since.
     peers: BTreeMap<PeerId, u32>,
     /// The peer that the session talks to.
     serving: Option<PeerId>,
@@ -191,8 +191,8 @@ impl BloomFollower {
         self.progress
     }
 
-    /// Reports the grade of the blocks answered since the last report. The grade is one peer, since
-    /// only one peer answers for a block.
+    /// Reports the grade of the blocks answered since the last report. The grade is always
+    /// `OnePeer`, since only one peer answers for a block.
     fn flush(&mut self, turn: &mut Turn<'_>) {
         // If the two heights are equal, no block was answered since the last report.
         if self.ungraded < self.next {

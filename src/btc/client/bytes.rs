@@ -50,7 +50,7 @@ pub(super) fn push_optional(value: Option<u32>, body: &mut Vec<u8>) {
 
 /// Reads what [`push_optional`] wrote. The outer `None` means that the bytes are malformed, the
 /// inner `None` that the number is absent.
-#[expect(clippy::option_option, reason = "malformed, absent, or there")]
+#[expect(clippy::option_option, reason = "malformed, absent, or present")]
 pub(super) fn optional(from: &mut &[u8]) -> Option<Option<u32>> {
     match take(from)? {
         [0] => Some(None),

@@ -152,7 +152,7 @@ mod tests {
             assert_eq!((filters.len(), whole), (count, ends[count]), "{length}");
         }
         // The checksum covers the filter only. If the height or the hash is changed, the record
-        // names another block. A comparison with the chain detects this.
+        // names a wrong block. A comparison with the chain detects this.
         for place in ends[1] + 36..ends[2] {
             let mut turned = file.clone();
             turned[place] ^= 1;
@@ -167,7 +167,7 @@ mod tests {
         carry_out(&mut file, cache.keep(at(1), &[7; 5]));
         carry_out(&mut file, cache.keep(at(2), &[7; 5]));
         file.pop();
-        // The code below is the next run after a crash.
+        // The code below simulates the next run after a crash.
         let mut cache = FilterCache::new(1 << 20, &[(1, file.len() as u64)]);
         let (_, whole) = decode(&file);
         cache.cut(1, whole as u64);

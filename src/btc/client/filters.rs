@@ -399,8 +399,8 @@ impl FilterFollower {
 
     /// Scans the waiting blocks that no unsearched height precedes.
     fn scan_ready(&mut self, turn: &mut Turn<'_>) {
-        // `contents` has not yet passed on all matches and missing heights. Until all of them are
-        // known, a block could seem to have no unsearched height below it.
+        // `contents` has not yet passed all matches and missing heights to [`FilterSync`]. Until
+        // then, a block could seem to have no unsearched height below it.
         if self.holds_all {
             return;
         }

@@ -458,8 +458,8 @@ impl HeaderSync {
             {
                 (*ahead, peer.done) = (now, false);
             }
-            // Silence means "no more headers" if the peer claims no more than the chain has: Core
-            // nodes that are still syncing send no empty answer.
+            // Silence means "no more headers" if the peer claims no greater height than that of the
+            // chain: Core nodes that are still syncing send no empty answer.
             let nothing = peer.claimed <= height && !peer.wants && !peer.full;
             if nothing && waited(peer).is_some_and(|waited| waited > timeout) {
                 (peer.asked, peer.done) = (None, true);

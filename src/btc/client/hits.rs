@@ -155,8 +155,8 @@ impl Hits {
     fn note_gone(&mut self, height: u32) {
         self.events += 1;
         // An earlier roll-back to this height or a higher one is redundant now. This roll-back also
-        // applies to all scan progress that the earlier one applied to, and it reaches at least as
-        // low.
+        // applies to all scan progress that the earlier one applied to, and its height is not above
+        // that of the earlier one.
         while self.gone.last().is_some_and(|(_, above)| *above >= height) {
             self.gone.pop();
         }

@@ -717,8 +717,8 @@ impl LightClient {
         }
     }
 
-    /// Adds a wallet, or adds items to a wallet. Delivers the wallet's unacknowledged updates of
-    /// earlier runs again. Starts a scan from the wallet's birthday if anything is new.
+    /// Adds a wallet, or adds items to a wallet. Redelivers the wallet's unacknowledged updates of
+    /// earlier runs. Starts a scan from the wallet's birthday if anything is new.
     fn watch(&mut self, id: &WalletId, wallet: Wallet, now: Duration) {
         let is_known = self.wallets.contains(id);
         let any = match self.wallets.add(id, wallet, self.headers.chain()) {

@@ -94,8 +94,9 @@ pub struct Config {
     pub magic: Magic,
     /// The protocol by which the client finds the transactions of wallets.
     pub protocol: Protocol,
-    /// First block to scan even if no wallet asks for it; a wallet with an earlier birthday lowers
-    /// the first height. `None`: only the birthdays of the wallets determine the first height.
+    /// Block from which the client scans even if no wallet asks for it; a wallet with an earlier
+    /// birthday lowers this first height. `None`: only the birthdays of the wallets determine the
+    /// first height.
     pub first: Option<Birthday>,
     /// Height of the last block to scan. `None`: no limit, so new blocks and, with BIP37,
     /// unconfirmed transactions are followed too.
@@ -401,8 +402,8 @@ pub enum News {
         /// updates follow if a wallet is removed in the meantime.
         withdrawn: usize,
     },
-    /// New grade of a range of blocks: the evidence that they contain nothing for the wallets
-    /// beyond the reported hits.
+    /// New grade of a range of blocks: the evidence that these blocks contain nothing for the
+    /// wallets beyond the reported hits.
     Graded(Graded),
     /// Filter answers about this range of heights, both ends included, are invalid until the
     /// heights are graded again.

@@ -105,7 +105,7 @@ pub(super) struct SavedWallet {
 /// The stored state of a scan.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Saved {
-    /// The value of [`Hits::events`](super::hits::Hits::events) when this was saved.
+    /// The value of [`Hits::events`](super::hits::Hits::events) when this state was saved.
     pub(super) journal_events: u64,
     /// First height of the scan.
     pub(super) first: u32,

@@ -68,8 +68,8 @@ pub enum Birthday {
     Time(u32),
 }
 
-/// Margin in seconds for wrong timestamps of blocks: twice the two hours that the rules of Bitcoin
-/// allow a timestamp to be ahead of the clock.
+/// Margin in seconds for wrong timestamps of blocks: twice two hours, because the rules of Bitcoin
+/// allow a timestamp that is up to two hours ahead of the clock.
 const CLOCK: u32 = 4 * 3_600;
 
 impl Birthday {
@@ -333,7 +333,7 @@ struct Holder {
     label: Option<Label>,
 }
 
-/// An item that a wallet watches. A wallet keeps its items in the order of adding.
+/// An item that a wallet watches. A wallet keeps its items in the order in which they were added.
 #[derive(Debug)]
 struct Watching {
     item: Item,
@@ -724,12 +724,12 @@ mod tests {
         let mut turned = items.to_vec();
         turned.reverse();
         turned.extend(items.clone());
-        assert_eq!(hex(&wallet(&turned)), all, "neither order nor repeats count");
+        assert_eq!(hex(&wallet(&turned)), all, "order and repeats do not change the hash");
         let later = Wallet { birthday: Birthday::Time(1), ..wallet(&items) };
-        assert_eq!(hex(&later), all, "the birthday does not count");
+        assert_eq!(hex(&later), all, "the birthday does not change the hash");
         let wider = Wallet { gap: 21, ..wallet(&items) };
         assert_eq!(hex(&wider), "db484b85571e2829fa6a5579948ef3bd1cf9db0593328adb046747c5c0ea1ae8");
         let scripts = Wallet { gap: 21, ..wallet(&items[..1]) };
-        assert_eq!(hex(&scripts), expected[0], "the gap counts for descriptors only");
+        assert_eq!(hex(&scripts), expected[0], "the gap changes the hash of descriptors only");
     }
 }

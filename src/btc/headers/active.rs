@@ -156,7 +156,7 @@ impl ActiveChain {
     }
 }
 
-/// Adds the work of `headers` to `work`. Divides only where the bits change.
+/// Adds the work of `headers` to `work`. Computes a division only where the headers' bits change.
 pub(super) fn sum_of_work(work: Work, headers: &[Header]) -> Work {
     let runs = headers.chunk_by(|a, b| a.bits == b.bits);
     runs.fold(work, |work, run| {

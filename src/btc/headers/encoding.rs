@@ -258,18 +258,18 @@ pub enum HeaderFileError {
         offset: u64,
     },
     /// The bytes end inside a header.
-    #[error("only {left} of the 80 bytes of the header at offset {offset}")]
+    #[error("the header at offset {offset} has only {left} of its 80 bytes")]
     Cut {
         /// The offset of the incomplete header.
         offset: u64,
-        /// The number of bytes left after that offset.
+        /// The number of bytes that follow that offset.
         left: usize,
     },
 }
 
 impl HeaderFileError {
-    /// Returns the length of the intact bytes: truncated to this length, they decode. `None` if the
-    /// preamble is damaged.
+    /// Returns the length of the intact bytes, which can be decoded after the rest is cut off.
+    /// `None` if the preamble is damaged.
     pub fn intact_len(&self) -> Option<u64> {
         match self {
             Self::Header { offset, .. }

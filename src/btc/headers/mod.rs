@@ -32,14 +32,13 @@
 //!
 //! The limit never blocks a stronger chain that is given in one call: **if the headers of one
 //! [`HeaderChain::accept`] end with more work than the active chain, they become the active chain,
-//! however deep the fork is and however full the side branches are.** A caller that gets this error
-//! collects the whole branch and passes it in one call.
+//! however deep the fork is and however full the side branches are.** A caller that gets
+//! [`HeaderError::SideBranchesFull`] collects the whole branch and passes it in one call.
 //!
-//! Anyone can mine headers of low work on top of genesis in seconds. Such headers take up room in
-//! the limit and have no other effect. A caller that starts from genesis should compare
-//! [`HeaderChain::work`] with a total work that the network is known to have reached before it
-//! trusts the tip, as Core does with `nMinimumChainWork`. The alternative is to start from a
-//! [`TrustedStart`].
+//! Anyone can mine headers of low work on top of genesis in seconds. Such headers count towards the
+//! limit and have no other effect. A caller that starts from genesis should not trust the tip until
+//! [`HeaderChain::work`] is at least the total work that the network is known to have, as in Core
+//! with `nMinimumChainWork`. The alternative is to start from a [`TrustedStart`].
 //!
 //! # Cost
 //! Each header of the active chain takes 80 bytes, and 6 to 12 bytes in the index by hash: about 85

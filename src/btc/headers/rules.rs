@@ -6,7 +6,7 @@ use bitcoin::{BlockHash, CompactTarget, Network, Work};
 use super::BlockAt;
 use crate::btc::proof_of_work::ProofOfWorkError;
 
-/// Number of block times whose median a new block must exceed: Core's `nMedianTimeSpan`.
+/// Number of block times whose median the next block's time must exceed: Core's `nMedianTimeSpan`.
 pub(super) const MEDIAN_SPAN: u32 = 11;
 
 /// Maximum number of seconds that a header's time may be ahead of the clock: Core's
@@ -137,7 +137,7 @@ fn required_bits(
     // must not be computed from the easiest target.
     let base = if is_bip94(network) { first.1 } else { last.1 };
     // Core's timespan can be negative. Core then raises the timespan to the minimum, a quarter of
-    // the target timespan. The function called here does the same.
+    // the target timespan. `from_next_work_required` does the same.
     let timespan = u64::from(last.0.saturating_sub(first.0));
     CompactTarget::from_next_work_required(base, timespan, params)
 }

@@ -72,8 +72,8 @@ impl SideBranches {
         let tips = self.headers.iter().filter(|(hash, _)| !children.contains_key(*hash));
         let mut tips: BinaryHeap<_> =
             tips.map(|(hash, side)| Reverse((side.work, *hash))).collect();
-        // Each call visits every side header. A quarter of the room is freed, so that not every new
-        // header causes a call.
+        // This function visits every side header. A quarter of the room is freed, so that the
+        // function does not run for every new header.
         let kept = self.limit - self.limit / 4;
         while self.headers.len() > kept {
             let Some(Reverse((_, hash))) = tips.pop() else { return };

@@ -20,8 +20,8 @@ use crate::btc::bip37::BloomFilter;
 const MAX_HEADERS_ANNOUNCED: usize = 8;
 /// Maximum number of transactions in one `inv`.
 const MAX_INV_ANNOUNCED: usize = 1000;
-/// Maximum number of remembered transactions that came from the peer itself. The oldest is
-/// forgotten first.
+/// Maximum number of remembered transactions that came from the peer itself. The oldest
+/// transaction is forgotten first.
 const MAX_OWN: usize = 5_000;
 
 /// The announcements that were sent to a peer so far.

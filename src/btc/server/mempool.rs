@@ -236,8 +236,9 @@ impl Mempool {
                 if spenders.clone().flatten().any(|spender| *spender == txid) {
                     continue;
                 }
-                // A coinbase only occurs in its block. The other conditions test whether the
-                // transaction conflicts with a block, or has a parent with such a conflict.
+                // A coinbase transaction is valid only in its own block. The two conditions after
+                // `is_coinbase` test whether the transaction conflicts with a block, or has a
+                // parent with such a conflict.
                 if tx.is_coinbase() || has_lost_parent || spenders.flatten().next().is_some() {
                     lost.insert(txid);
                 } else {

@@ -12,7 +12,7 @@ use super::ServedChain;
 use super::outbox::TxName;
 
 /// Maximum number of transactions that a peer may have offered but not delivered (`txrequest.h`,
-/// `MAX_PEER_TX_ANNOUNCEMENTS`). Offers above this number are ignored.
+/// `MAX_PEER_TX_ANNOUNCEMENTS`). Further offers are ignored.
 const MAX_OFFERS: usize = 5_000;
 /// Maximum number of transactions requested at a time (`net_processing.cpp`,
 /// `MAX_PEER_TX_REQUEST_IN_FLIGHT`).
@@ -36,8 +36,8 @@ impl Offered {
     pub(super) fn add(&mut self, items: &[Inventory], chain: &ServedChain) {
         for tx in items.iter().filter_map(|item| TxName::of(*item)) {
             if self.waiting.len() + self.in_flight.len() >= MAX_OFFERS {
-                // Core ignores offers above this number too. An honest wallet offers its
-                // transactions again later.
+                // As in Core, further offers are ignored. An honest wallet offers its transactions
+                // again later.
                 return;
             }
             let is_new = !tx.is_in(chain) && !self.in_flight.contains_key(&tx);

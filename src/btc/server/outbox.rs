@@ -17,7 +17,7 @@ use super::filters;
 use crate::btc::bip37::{BlockElements, BloomFilter, MerkleBlock};
 use crate::btc::protocol::MSG_FILTERED_BLOCK;
 
-/// Answers of which some messages are not created yet, in order.
+/// The answers whose messages are not all created yet, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     replies: VecDeque<Reply>,
@@ -142,7 +142,7 @@ impl Outbox {
             }
             Wanted::Unknown => return None,
         };
-        // This corresponds to Core's `hashContinue`. The peer has requested the last block that
+        // `continue_at` is Core's `hashContinue`. The peer has requested the last block that
         // `getblocks` listed, so an `inv` with the tip makes the peer ask again.
         if let Some(hash) = wanted.block_hash()
             && self.continue_at == Some(hash)
@@ -259,8 +259,8 @@ fn filtered(filter: &mut BloomFilter, block: &Block) -> Option<(NetworkMessage, 
     let elements = BlockElements::from_block(block);
     let matches = filter.match_block(&elements);
     let matched: Vec<u32> = matches.iter().map(|found| found.index).collect();
-    // A linked block has at least one transaction, and no more than a block may have, so the merkle
-    // block can always be created.
+    // A linked block has at least one transaction and does not exceed the maximum number of
+    // transactions, so the merkle block can always be created.
     let merkle_block = MerkleBlock::new(&block.header, elements.txids(), &matched).ok()?;
     let message = bitcoin::MerkleBlock::try_from(&merkle_block).ok()?;
     let indices = matched.into_iter().map(|index| index as usize).collect();

@@ -28,8 +28,8 @@ use crate::steady_clock::SteadyClock;
 
 /// Maximum number of blocks in the answer to `getblocks` (`ProcessMessage`, `nLimit`).
 const MAX_BLOCKS: u32 = 500;
-/// Maximum number of answers that wait while one is being written. If the caller waits until the
-/// peer is idle, only the few answers to one message wait.
+/// Maximum number of answers that wait while another answer is being written. If the caller waits
+/// until the peer is idle, only the few answers to one message wait.
 const MAX_BACKLOG: usize = 16;
 
 /// Stage of the handshake: the message that is expected next.
@@ -111,7 +111,7 @@ impl Peer {
     }
 
     /// Returns the user agent of the peer's `version`, of at most 256 bytes. The text is untrusted
-    /// and may contain any characters. The text is empty before `version`.
+    /// and may contain any characters. The text is empty until the `version` is received.
     pub fn user_agent(&self) -> &str {
         &self.remote.user_agent
     }
@@ -252,12 +252,12 @@ impl Peer {
 
     /// Handles the `version` of the peer: checks it and queues `version` and `verack`.
     fn meet(&mut self, version: VersionMessage, chain: &ServedChain) -> Result<(), Violation> {
-        // Core disconnects peers whose protocol version is below this minimum.
+        // Core disconnects peers whose protocol version is below `MIN_PEER_PROTO_VERSION`.
         if version.version < MIN_PEER_PROTO_VERSION {
             return Err(Violation::Protocol(version.version));
         }
-        // Core refuses a user agent above this limit too. The node stores the user agent as long as
-        // the connection exists.
+        // As in Core, a user agent that is too long is refused. The node stores the user agent as
+        // long as the connection exists.
         if version.user_agent.len() > MAX_SUBVERSION_LENGTH {
             return Err(Violation::UserAgent(version.user_agent.len()));
         }
@@ -447,12 +447,12 @@ impl Peer {
     }
 }
 
-/// Core disconnects a peer that sends a locator above this limit.
+/// Checks the size of a locator. Core disconnects a peer whose locator has too many hashes.
 fn check_locator(locator: &[BlockHash]) -> Result<(), Violation> {
     if locator.len() > MAX_LOCATOR_SIZE { Err(Violation::Locator(locator.len())) } else { Ok(()) }
 }
 
-/// Core treats a message with more items than this limit as misbehaviour.
+/// Checks the number of items in a message. Core treats too many items as misbehaviour.
 fn check_items(items: &[Inventory]) -> Result<(), Violation> {
     if items.len() > MAX_INV_SIZE { Err(Violation::TooManyItems(items.len())) } else { Ok(()) }
 }

@@ -120,8 +120,8 @@ impl ServedChain {
     /// Adds a block, and the blocks that waited for it.
     ///
     /// `now` is the [current time](crate#time). A block whose header is more than two hours ahead
-    /// of `now` is refused. A block whose parent is missing waits for its parent. A known block
-    /// changes nothing.
+    /// of `now` is refused. A block whose parent is missing waits for its parent. Adding a
+    /// known block has no effect.
     ///
     /// # Cost
     /// The cost is proportional to the size of the newly linked blocks. If any block is linked, the

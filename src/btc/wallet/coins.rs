@@ -37,8 +37,8 @@ pub(super) struct Coins {
     unconfirmed: Unconfirmed,
 }
 
-/// Outputs of unconfirmed transactions, each with the index of its script. The oldest is dropped
-/// first.
+/// Outputs of unconfirmed transactions, each with the index of its script. The oldest output is
+/// dropped first.
 #[derive(Debug, Clone, Default)]
 struct Unconfirmed {
     scripts: BTreeMap<OutPoint, usize>,
@@ -152,8 +152,8 @@ impl Coins {
         }
     }
 
-    /// Keeps all outputs, but removes their heights of creation and of spend that are not below
-    /// `height`.
+    /// Keeps all outputs, but marks those created at `height` or above as unconfirmed, and those
+    /// spent at `height` or above as unspent.
     pub(super) fn unconfirm_from(&mut self, height: u32) {
         for output in self.outputs.values_mut() {
             output.created.take_if(|at| *at >= height);

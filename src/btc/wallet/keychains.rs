@@ -17,14 +17,14 @@ use crate::btc::names::names;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LookAhead {
-    /// Derive after each use, until as many indices follow the used index as the gap or the initial
-    /// range contains, whichever is larger.
+    /// Derive after each use, until the number of indices after the used index equals the gap or
+    /// the size of the initial range, whichever is larger.
     ///
     /// For BIP37: a node filters a block by the scripts that it has at the time of the request, so
     /// the next scripts are sent as early as possible.
     Sliding,
-    /// Derive only if fewer indices than the gap follow the used index. Then derive until twice as
-    /// many indices as the gap follow the used index.
+    /// Derive only if the number of indices after the used index is less than the gap. Then derive
+    /// until this number is twice the gap.
     ///
     /// For compact filters: new scripts make the client match filters again, so fewer and larger
     /// steps cost less.

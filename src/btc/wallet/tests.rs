@@ -219,8 +219,8 @@ mod keychains {
         assert_eq!(keychains.next_indices(), [10]);
     }
 
-    /// Nothing is derived while three indices follow the used index. Otherwise, indices are derived
-    /// until twice the gap follows.
+    /// Nothing is derived while at least three indices follow the used index, since the gap is 3.
+    /// Otherwise, indices are derived until six follow the used index.
     #[test]
     fn steps() {
         let mut keychains = keychains(LookAhead::InSteps);

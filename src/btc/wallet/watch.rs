@@ -154,8 +154,8 @@ impl WatchedItems {
         self.coins.remove_scripts(&indices);
     }
 
-    /// Removes an output and returns its record. If its script is watched and its block is scanned
-    /// again, the output is found again.
+    /// Removes an output and returns its record. If the output's script is watched and the output's
+    /// block is scanned again, the output is found again.
     pub fn remove_outpoint(&mut self, outpoint: &OutPoint) -> Option<WatchedOutput> {
         self.coins.remove(outpoint)
     }
@@ -227,8 +227,8 @@ impl WatchedItems {
     }
 
     /// Keeps the outputs of a confirmed transaction and records its certain spends. `relevance` is
-    /// the result of [`relevance`](Self::relevance). `height` is the height of its block, or `None`
-    /// if the block has left the chain.
+    /// the result of [`relevance`](Self::relevance). `height` is the height of the transaction's
+    /// block, or `None` if the block has left the chain.
     ///
     /// Returns the number of outputs that were not kept because the limit is reached.
     #[must_use = "outputs that were not kept are spent unnoticed"]
@@ -265,11 +265,11 @@ impl WatchedItems {
         self.coins.rewind(height);
     }
 
-    /// Removes all heights of creation and of spend that are not below `height`, after a
-    /// reorganisation. The outputs stay watched.
+    /// Marks outputs created at `height` or above as unconfirmed, and outputs spent at `height` or
+    /// above as unspent, after a reorganisation. All outputs stay watched.
     ///
     /// For BIP37: an unconfirmed transaction may spend an output whose block left the chain, and a
-    /// peer may send it without the transaction that created the output.
+    /// peer may send the spending transaction without the one that created the output.
     pub fn unconfirm_from(&mut self, height: u32) {
         self.coins.unconfirm_from(height);
     }

@@ -48,7 +48,7 @@ impl Blocks {
                     add(numbers.start() + at as u64);
                 }
             } else {
-                // A "no" of these filters proves nothing, so every block is examined.
+                // If a filter may lack bits, its "no" proves nothing, so every block is examined.
                 numbers.for_each(&mut add);
             }
         }

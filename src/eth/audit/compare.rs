@@ -239,7 +239,8 @@ impl<'c, 'a, 'v> Comparison<'c, 'a, 'v> {
             return None;
         }
         let located = self.located(&self.logs[index]);
-        // A provider that follows the rules that were not chosen is right to leave this log out.
+        // The log matches by geth's rules or by alloy's rules, but not by both, so a provider may
+        // rightly leave the log out.
         if query.depends_on_semantics(log) {
             return Some(FindingKind::ArityDependent { at: None, log: Box::new(located) });
         }

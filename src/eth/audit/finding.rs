@@ -63,8 +63,8 @@ impl Finding {
                 | FindingKind::Duplicate { .. }
                 | FindingKind::NotMatching { .. }
                 | FindingKind::OutOfRange { .. } => true,
-                // An honest provider can give each of these answers, as the docs of these kinds
-                // explain.
+                // An honest provider can cause a finding of each kind below, as the docs of the
+                // kinds explain.
                 FindingKind::BeyondTag { .. }
                 | FindingKind::OtherFork { .. }
                 | FindingKind::ArityDependent { .. }
@@ -188,12 +188,12 @@ pub enum FindingKind {
         /// Index of the log in the answer.
         at: usize,
     },
-    /// The log matches by only one of the rules of [geth and alloy](crate::eth::log_query).
+    /// The log matches by the rules of [geth or alloy](crate::eth::log_query), but not by both.
     ///
-    /// The answer is correct by the rules that were not chosen.
+    /// By the rules that the audit does not use, the answer is correct.
     ArityDependent {
-        /// Index in the answer of a log that does not match by the chosen rules; `None` for a log
-        /// that matches by the chosen rules and is missing.
+        /// Index of the log in the answer, if the log does not match by the rules that the audit
+        /// uses; `None` if the log matches by these rules, but the answer lacks the log.
         at: Option<usize>,
         /// The log.
         log: Box<LocatedLog>,
@@ -362,10 +362,10 @@ impl fmt::Display for FindingKind {
                 "of another fork: the block of log {at} of the answer is not on this chain"
             ),
             Self::ArityDependent { at: Some(at), .. } => {
-                write!(f, "other rules: log {at} of the answer matches only by the other rules")
+                write!(f, "other rules: log {at} of the answer matches only by the unused rules")
             }
             Self::ArityDependent { at: None, log } => {
-                write!(f, "other rules: {} does not match by the other rules", place(log))
+                write!(f, "other rules: {} matches only by the rules used", place(log))
             }
             Self::Removed { at } => {
                 write!(f, "removed: log {at} of the answer is marked as removed from the chain")

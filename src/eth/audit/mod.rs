@@ -33,14 +33,13 @@
 //!   so only the caller knows which provider sent them.
 //! - **Relative to the profile.** The [`ChainProfile`] states what headers commit to. If a block
 //!   contradicts the profile ([`ProfileContradicted`](FindingKind::ProfileContradicted)), the audit
-//!   concludes nothing from that statement. If the receipts do not commit to every log
+//!   concludes nothing from the contradicted statement. If the receipts do not commit to every log
 //!   ([`NotEveryLog`](crate::eth::chain_profile::ReceiptsScope::NotEveryLog)), the audit claims an
 //!   omission only if the block's receipts have more logs with the same address, topics and data
-//!   than the answer has. On such a chain, the audit calls no log forged because the receipts lack
-//!   the log.
+//!   than the answer has. On such a chain, a log that the receipts lack is not called forged.
 //! - **Not the transaction hash.** Receipts do not contain it. The audit checks transaction hashes
-//!   against the block's transactions if they are given ([`Event::Transactions`]). Otherwise it
-//!   counts them as [unbound](AuditReport::unbound_transaction_hashes).
+//!   against the block's transactions if they are given ([`Event::Transactions`]). Hashes that were
+//!   not checked are counted as [unbound](AuditReport::unbound_transaction_hashes).
 //! - **Not the order.** Nodes answer in the order of the chain, but the same logs in another order
 //!   are still a complete answer.
 //!

@@ -89,9 +89,9 @@ pub enum EvidenceError {
     /// The address or topics of the log do not match the query.
     #[error("the log does not match the query")]
     NotMatching,
-    /// The log matches the query by only one of the rules of geth and alloy. So a provider that
-    /// follows the rules of the other client is right to leave the log out.
-    #[error("the log matches the query by only one of the rules of geth and alloy")]
+    /// The log matches the query by the rules of geth or of alloy, but not by both. So a provider
+    /// may rightly leave the log out.
+    #[error("the log matches the query by the rules of geth or of alloy, but not by both")]
     ArityDependent,
     /// The query does not select the log's block.
     #[error("the query does not select block {0}")]

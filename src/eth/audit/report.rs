@@ -96,7 +96,7 @@ impl fmt::Display for Undecidable {
             Self::ReceiptsNotSupplied => "its receipts are missing",
             Self::PostStateMissing => "its receipts lack their post-state roots",
             Self::ReceiptsNotEveryLog => "nodes of this chain return logs outside of receipts",
-            Self::ProfileContradicted => "filters of this chain lack bits, against the profile",
+            Self::ProfileContradicted => "filters of this chain lack bits, contrary to the profile",
         })
     }
 }
@@ -174,7 +174,7 @@ names! { Status, "a status": Complete = "complete", Undecided = "undecided", Wro
 /// | `transaction_hashes_unbound` | [number](Self::unbound_transaction_hashes) |
 ///
 /// Unknown members are ignored. `status` and `blocks` follow from the other members; a report whose
-/// `status` or `blocks` differ from them is rejected. A report that was read proves nothing by
+/// `status` or `blocks` differ from them is rejected. A report in JSON proves nothing by
 /// itself, because its issuer may lie. Only its omissions and forgeries can be verified again, by
 /// [`OmittedLog::verify`] and [`ForgedLog::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]

@@ -22,7 +22,7 @@ pub enum CertificateJsonError {
     /// message names the member.
     #[error("{0}")]
     Json(String),
-    /// `format` names another format.
+    /// `format` is not the name of the certificate format.
     #[error("the format is {0:?}, not {FORMAT:?}")]
     Format(String),
     /// The version of the format is unknown.

@@ -68,7 +68,7 @@ impl VerifiedCertificate {
 #[non_exhaustive]
 pub enum VerifyError {
     /// The query of the certificate is not the verifier's query.
-    #[error("the certificate is about another query than the given one")]
+    #[error("the certificate is for a query that differs from the given one")]
     OtherQuery,
     /// The certificate uses other matching rules than the verifier.
     #[error("the certificate uses the rules of {found}, expected {expected}")]
@@ -97,7 +97,7 @@ pub enum VerifyError {
     /// The JSON name of the value is one of `chain.first`, `chain.last`, `chain.parentHash`,
     /// `chain.lastHash`, `counts.blocks`, `counts.examined`, `result.logs` and `result.digest`.
     /// `counts.examined` may also differ if the verifier's profile is not the issuer's profile.
-    #[error("the certificate's {0} differs from that of the given headers, receipts and logs")]
+    #[error("the certificate's {0} does not match the given headers, receipts and logs")]
     NotSo(&'static str),
     /// Embedded receipts are malformed.
     #[error("embedded receipts of block {block_hash}: {error}")]
@@ -119,7 +119,7 @@ pub enum VerifyError {
     #[error("embedded receipts of block {0}, whose receipts are not needed")]
     NeedlessReceipts(B256),
     /// The given result has the certificate's digest, but an audit proves that it is wrong.
-    #[error("the result has {} findings", .0.findings.len())]
+    #[error("the audit of the given result has {} findings", .0.findings.len())]
     Refuted(Box<AuditReport>),
 }
 

@@ -14,7 +14,7 @@ use super::json_headers::JsonHeaders;
 use super::rlp::RlpHeaders;
 use crate::eth::header::{ChainError, HeaderBuf, HeaderView, LinkedHeaders};
 
-/// Maximum number of headers in a batch. Both limits of a batch bound the memory.
+/// Maximum number of headers in a batch. This limit and `BATCH_BYTES` bound the memory of a batch.
 const BATCH_HEADERS: usize = 8192;
 /// Size in bytes from which on no further header is added to a batch.
 const BATCH_BYTES: usize = 8 << 20;
@@ -145,8 +145,8 @@ impl<R: Read> HeaderReader<R> {
     /// later, when the batch is read or linked.
     ///
     /// # Errors
-    /// Returns a [`FileError`] with its position. The preceding headers of the same batch are lost,
-    /// and every later call returns the same error.
+    /// Returns a [`FileError`] with the position of the error. The preceding headers of the same
+    /// batch are lost, and every later call returns the same error.
     pub fn next_batch(&mut self) -> Result<Option<HeaderBatch>, FileError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());

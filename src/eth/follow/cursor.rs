@@ -140,7 +140,8 @@ impl Cursor {
         };
         let sure = blocks.delivered().cloned();
         let pending = blocks.pending().enumerate();
-        // Blocks that an earlier run may have delivered stay unsure until they are delivered again.
+        // Blocks that an earlier run may have delivered stay marked as `unsure` until they are
+        // delivered again.
         let unsure = pending.take_while(|(index, block)| *index < count || block.unsure);
         let unsure = unsure.map(|(_, block)| Block { unsure: true, ..block.clone() });
         Self {

@@ -1,5 +1,5 @@
 //! The follower: decides what is asked next, what is delivered next, and what is stored before and
-//! after.
+//! after each delivery.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -113,9 +113,9 @@ pub struct Follower {
     started: Option<Started>,
     waiting: Waiting,
     pace: Pace,
-    /// `true` if a part of the open answer was accepted.
+    /// `true` if a part of the answer to the open question was accepted.
     came: bool,
-    /// First block of the open answer whose receipts were refused, and the error.
+    /// First block whose receipts were refused in the answer to the open question, and the error.
     wrong: Option<(BlockRef, AnswerError)>,
     /// Method whose receipts were refused last, if several methods are tried.
     method: Option<String>,
@@ -285,7 +285,7 @@ impl Follower {
             Event::Tick => {}
             Event::Stop => self.end(Ok(())),
             Event::Stored(id) => {
-                // If a later cursor is durable, all earlier cursors are durable, too.
+                // If a cursor is durable, all cursors stored before it are durable, too.
                 if let Waiting::Stored(awaited, delivery) = self.waiting
                     && id >= awaited
                 {
@@ -495,7 +495,7 @@ impl Follower {
         }
     }
 
-    /// Ends the open answer, with or without a failure.
+    /// Handles the end of an answer, with or without a failure.
     fn on_complete(&mut self, failure: Option<Failure>) -> Handled {
         let Some(question) = self.answered(|_| true) else { return Ok(()) };
         let came = core::mem::take(&mut self.came);
@@ -536,8 +536,8 @@ impl Follower {
                 self.pace.went_well();
                 Ok(())
             }
-            // These questions do not belong to a branch, so the collected headers of a branch are
-            // kept.
+            // The questions `Block` and `Candidates` do not belong to a branch, so the collected
+            // headers of a branch are kept.
             Question::Block(_) | Question::Candidates(_) => {
                 self.failed(question, or_missing(failure))
             }
@@ -781,7 +781,7 @@ impl Follower {
             && self.is_unsaved
         {
             // While an update with logs is unacknowledged, `is_unsaved` is `false`: the cursor that
-            // announced this update must stay.
+            // announced this update must not be replaced.
             let cursor = Cursor::before(chain, None);
             self.store(cursor);
         }

@@ -286,9 +286,9 @@ impl LinkedHeaders {
 
     /// Returns the blocks that may contain a log of the query, in ascending order.
     ///
-    /// The filters of all other blocks rule out a match. That no other block contains a match is
-    /// proven if the blocks are [authentic](Self::anchored_to) and the chain's filters are sound.
-    /// The query's own range of blocks is ignored.
+    /// The filters of all other blocks rule out a match. If the blocks are
+    /// [authentic](Self::anchored_to) and the chain's filters are sound, it is proven that no other
+    /// block contains a match. The query's own range of blocks is ignored.
     ///
     /// # Cost
     /// Makes one [scan](scan::candidates) of all filters before the first block is returned.

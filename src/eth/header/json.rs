@@ -26,10 +26,10 @@ pub enum JsonHeaderError {
         /// Name of the later field.
         present: &'static str,
     },
-    /// The encoded fields have another hash than the claimed hash.
+    /// The hash of the encoded fields differs from the claimed hash.
     ///
     /// Either a field is wrong, or the chain's headers have fields that are unknown to this
-    /// library. In the second case, fetch the header with `debug_getRawHeader` instead.
+    /// library. For headers with unknown fields, use `debug_getRawHeader` instead of JSON.
     #[error("the fields hash to {computed}, the claimed hash is {claimed}")]
     HashMismatch {
         /// The claimed `hash`.

@@ -383,7 +383,7 @@ fn candidates_are_blocks() {
             let found: Vec<_> = chain.candidates(&query).map(BlockRef::from).collect();
             assert_eq!(found, expected);
         }
-        // A candidate has the same fields as the block of a single header.
+        // A candidate has the same fields as a `ChainBlock` that is converted from its header.
         let query = LogQuery::new().compile();
         assert!(chain.candidates(&query).eq(headers.iter().map(ChainBlock::from)));
         assert_eq!(LinkedHeaders::new().candidates(&query).next(), None);

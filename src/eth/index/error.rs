@@ -152,7 +152,7 @@ pub enum IndexError {
     #[error("another process is writing to the index")]
     Locked,
     /// A file that belongs to another format.
-    #[error("{file} is not of an index: it starts with {found:02x?}, expected {expected:02x?}")]
+    #[error("{file} is not an index file: it starts with {found:02x?}, expected {expected:02x?}")]
     NotOfAnIndex {
         /// Name of the file.
         file: String,

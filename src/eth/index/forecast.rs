@@ -327,7 +327,7 @@ mod tests {
         for ((ones, count), expected) in all.iter().zip([42.0, 1_100.0, 4_000.0, 3_000.0, 50.0]) {
             assert!((count - expected).abs() < 1e-9, "{ones}: {count}");
         }
-        // Test chances that are too small to be distinguished from zero.
+        // Candidates are also distributed if all chances are too small to differ from zero.
         let none = spread(&fills, 10, &vec![0.0; 2049]);
         assert!((none.iter().map(|(_, count)| count).sum::<f64>() - 10.0).abs() < 1e-9);
     }

@@ -137,7 +137,7 @@ pub trait WriteStorage: Storage {
     /// Returns any error of the storage.
     fn names(&self) -> io::Result<Vec<String>>;
 
-    /// Makes durable that files were created, renamed and removed before this call.
+    /// Makes all changes of file names before this call durable: creations, renames and removals.
     ///
     /// # Errors
     /// Returns any error of the storage.

@@ -380,7 +380,7 @@ fn an_index_that_is_false_is_found_out() {
     // In these indexes, the gas, the timestamps or the hashes differ from the headers.
     built.patch(".segment", |bytes| change_record(bytes, 0, |record| record.gas[0] += 1));
     let [alone, compared] = built.verdicts(&chain);
-    assert_eq!(alone, Ok(()), "nothing in it says otherwise");
+    assert_eq!(alone, Ok(()), "the changed gas contradicts nothing in the index");
     let found = (Part::Section { section: 0 }, Some(FIRST + SECTION - 1));
     assert_eq!(part_of(&compared.unwrap_err()), found);
     restore();

@@ -78,7 +78,7 @@ impl<S: Storage> Index<S> {
         }
         let parent = tail.parent_hash;
         if let Some(last) = last.filter(|last| *last != parent) {
-            let what = format!("it goes on from {parent}, and the last sealed block is {last}");
+            let what = format!("it follows block {parent}, but the last sealed block is {last}");
             return Err(contradiction(&self.tail_name(), 0, Part::TailHeader, what));
         }
         progress(total, total);
@@ -384,8 +384,10 @@ fn check_segment<F: ReadAt>(
     for (row, entry) in (0..).zip(&directory.entries) {
         let part = Part::RowEntry { row };
         if u64::from(entry.start) != unit {
-            let what =
-                format!("its data start at unit {}, but the preceding end at {unit}", entry.start);
+            let what = format!(
+                "its data start at unit {}, but the preceding data end at {unit}",
+                entry.start
+            );
             return Err(contradiction(&segment.name, header.entry_at(row), part, what));
         }
         for (section, counts) in (0..).zip(&mut counts) {

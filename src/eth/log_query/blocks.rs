@@ -206,8 +206,8 @@ pub enum ResolveError {
 
 /// The blocks that a query selects, without tags: a range of numbers, or one block by hash.
 ///
-/// `serde` writes an object. For a range, `by` is `"range"`, and the numbers are `first` and
-/// `last`. For a block hash, `by` is `"hash"`, and the hash is `hash`.
+/// `serde` writes an object. For a range, the member `by` is `"range"`, and the members `first` and
+/// `last` are the numbers. For a block hash, `by` is `"hash"`, and the member `hash` is the hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(from = "ResolvedWire", into = "ResolvedWire")]
 pub enum ResolvedBlocks {

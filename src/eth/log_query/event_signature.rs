@@ -25,7 +25,7 @@ pub enum EventSignatureError {
         at: usize,
     },
     /// A type is written in its short form, whose hash is not the topic of the event.
-    #[error("{found:?} at {at} is short for {canonical:?}: signatures hash the long form")]
+    #[error("{found:?} at {at} is short for {canonical:?}: the hash needs the long form")]
     Alias {
         /// The short form.
         found: &'static str,
@@ -65,7 +65,7 @@ pub enum EventSignatureError {
 /// );
 /// assert_eq!(
 ///     event_topic("Transfer(address,address,uint)").unwrap_err().to_string(),
-///     r#""uint" at 25 is short for "uint256": signatures hash the long form"#
+///     r#""uint" at 25 is short for "uint256": the hash needs the long form"#
 /// );
 /// # Ok::<(), chainsieve::eth::log_query::EventSignatureError>(())
 /// ```
@@ -271,8 +271,8 @@ mod tests {
             ("E(())", r#""" at 3 is not a type of the ABI"#),
             ("E((bool)x)", "expected a comma or ) at 8"),
             ("E(bool(bool))", "expected a comma or ) at 6"),
-            ("E(uint)", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
-            ("E(uint[])", r#""uint" at 2 is short for "uint256": signatures hash the long form"#),
+            ("E(uint)", r#""uint" at 2 is short for "uint256": the hash needs the long form"#),
+            ("E(uint[])", r#""uint" at 2 is short for "uint256": the hash needs the long form"#),
             ("E(uint7)", r#""uint7" at 2 is not a type of the ABI"#),
             ("E(uint264)", r#""uint264" at 2 is not a type of the ABI"#),
             ("E(uint08)", r#""uint08" at 2 is not a type of the ABI"#),

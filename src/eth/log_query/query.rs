@@ -36,9 +36,9 @@ names! { Semantics, "the rules of a node": Geth = "geth", Alloy = "alloy" }
 
 /// A query for logs: the object that `eth_getLogs` takes.
 ///
-/// A log matches if the query's address set contains its address, and if at each position the
-/// query's topic set contains its topic. An empty set accepts any value. Sets are sorted and have
-/// no duplicates, so that equal queries compare as equal.
+/// A log matches if the query's address set contains the log's address, and if at each position the
+/// query's topic set contains the log's topic. An empty set accepts any value. Sets are sorted and
+/// have no duplicates, so that equal queries compare as equal.
 ///
 /// `serde` writes the object in the canonical form of [`to_json`](Self::to_json). `serde` reads by
 /// the rules of [`Semantics::Alloy`], which reject unknown fields and accept every block number.

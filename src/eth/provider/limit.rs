@@ -101,17 +101,23 @@ impl fmt::Display for Limit {
             Self::Blocks(Some(blocks)) => {
                 write!(f, "the provider accepts at most {blocks} blocks at a time")
             }
-            Self::Blocks(None) => f.write_str("the provider accepts only fewer blocks at a time"),
+            Self::Blocks(None) => {
+                f.write_str("the provider accepts fewer blocks at a time than were requested")
+            }
             Self::Results(Some(logs)) => {
                 write!(f, "the provider returns at most {logs} logs at a time")
             }
-            Self::Results(None) => f.write_str("the provider returns only fewer logs at a time"),
+            Self::Results(None) => {
+                f.write_str("the provider returns fewer logs at a time than the query finds")
+            }
             Self::ResponseBytes => f.write_str("the answer is too large for the provider"),
             Self::Time => f.write_str("the provider takes too long to answer"),
             Self::Batch(Some(calls)) => {
                 write!(f, "the provider accepts at most {calls} calls in a request")
             }
-            Self::Batch(None) => f.write_str("the provider accepts only fewer calls in a request"),
+            Self::Batch(None) => {
+                f.write_str("the provider accepts fewer calls in a request than were sent")
+            }
             Self::SuggestedRange { from, to } => {
                 write!(f, "the provider suggests requesting blocks {from} to {to}")
             }

@@ -140,7 +140,7 @@ pub enum ProofError {
         transaction_index: u64,
     },
     /// The proof ends before the leaf.
-    #[error("{nodes} nodes end before the receipt")]
+    #[error("the proof ends after {nodes} nodes, before the receipt")]
     TooShort {
         /// Number of nodes in the proof.
         nodes: usize,

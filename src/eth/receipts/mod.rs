@@ -142,9 +142,9 @@ impl BlockReceipts {
     ///
     /// Receipts of earlier blocks have post-states, which many nodes no longer store. Some honest
     /// nodes send a status instead, and then the computed root differs from the header's root. If
-    /// this can be the reason for a wrong root, [`verify`](Self::verify) returns
-    /// [`VerifyError::PostStatesMayBeMissing`]. A caller of this function declares that statuses
-    /// are not the reason.
+    /// such statuses can be the reason for a wrong root, [`verify`](Self::verify) returns
+    /// [`VerifyError::PostStatesMayBeMissing`]. A caller of this function declares that such
+    /// statuses can't be the reason for a wrong root.
     #[must_use]
     pub fn after_byzantium(self) -> Self {
         Self { after_byzantium: true, ..self }

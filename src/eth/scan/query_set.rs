@@ -84,8 +84,8 @@ struct Due {
     number: u32,
 }
 
-/// Highest number of queries that are scanned one by one: for so few queries, transposing the
-/// filters would cost more.
+/// Highest number of queries that are scanned one by one: with more queries than this,
+/// transposing the filters costs less.
 const FEW: usize = 2;
 
 /// Returns the clauses of a query as columns, the shortest first.

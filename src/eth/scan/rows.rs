@@ -1,7 +1,7 @@
 //! Engine for few values: tests one filter after the other.
 //!
 //! The bits that every match needs are grouped by the 64-byte cache line that contains them. For
-//! 512 filters, the line that rejects most filters is tested first, and then the next line is
+//! 512 filters, the line that rejects the most filters is tested first, and then the next line is
 //! tested for the filters that remain. No branch depends on a bit, and no read waits for another
 //! read.
 
@@ -76,8 +76,8 @@ pub(super) fn to_f64(count: usize) -> f64 {
 #[derive(Debug, Clone)]
 pub(super) struct Stage(Vec<Required>);
 
-/// Returns the tests, grouped by the cache lines of `blooms`; the line that rejects most filters
-/// comes first.
+/// Returns the tests, grouped by the cache lines of `blooms`; the line that rejects the most
+/// filters comes first.
 pub(super) fn stages(required: &[Required], blooms: &[Row]) -> Vec<Stage> {
     // Filters are not aligned to cache lines, but all start at the same offset within a line.
     let start = blooms.as_ptr().addr() % 64;

@@ -30,10 +30,10 @@ struct Many {
 /// Returns the lowest number of values for which SIMD lanes pay off, and the lowest number for
 /// which transposing the filters pays off.
 ///
-/// These costs were measured with filters in which no value is found. Transposing costs 12 ns for
-/// each filter with AVX-512, 16 ns with AVX2, and 64 ns without SIMD. Testing a value costs 0.13 ns
-/// in AVX-512 lanes, and 1.8 ns without lanes. With AVX2, SIMD lanes would need gather
-/// instructions.
+/// The returned numbers follow from costs measured with filters in which no value is found.
+/// Transposing costs 12 ns for each filter with AVX-512, 16 ns with AVX2, and 64 ns without SIMD.
+/// Testing a value costs 0.13 ns in AVX-512 lanes, and 1.8 ns without lanes. With AVX2, SIMD lanes
+/// would need gather instructions.
 fn break_even(backend: Backend) -> (usize, f64) {
     match backend.name() {
         "avx512" => (4, 80.0),

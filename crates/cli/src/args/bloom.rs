@@ -50,7 +50,7 @@ pub(crate) struct NewArgs {
     /// Bytes that a script pushes
     #[arg(long, value_name = "HEX")]
     pub(crate) data: Vec<String>,
-    /// An output descriptor with public keys; ranged and multipath ones too
+    /// An output descriptor with public keys; it may be ranged or multipath
     #[arg(long, value_name = "DESCRIPTOR")]
     pub(crate) descriptor: Vec<String>,
     /// A file of items, one per line; - is standard input
@@ -60,8 +60,8 @@ pub(crate) struct NewArgs {
     /// The indices of ranged descriptors: a single index, or FIRST-LAST
     #[arg(long, value_name = "RANGE", default_value = "0-99")]
     pub(crate) range: Range,
-    /// Insert public keys as well as their hashes: finds P2PK and multisig outputs too, but reduces
-    /// privacy
+    /// Insert public keys as well as their hashes: this finds also P2PK and multisig outputs, but
+    /// reduces privacy
     #[arg(long)]
     pub(crate) with_keys: bool,
     /// The false-positive rate: the share of elements outside the filter that match too

@@ -42,7 +42,7 @@ pub(crate) struct BuildArgs {
     /// coinbase (BIP34)]
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) height: Option<u32>,
-    /// The filter header of the block before the first, as a node's getblockfilter returns it
+    /// The filter header of the block before the first block, from a node's getblockfilter
     #[arg(long, value_name = "HEX")]
     pub(crate) previous_header: Option<FilterHeader>,
     /// The network of the blocks
@@ -95,8 +95,8 @@ pub(crate) struct ScanArgs {
     /// The last height to search
     #[arg(long, value_name = "HEIGHT", value_parser = count(0..=u32::MAX))]
     pub(crate) to: Option<u32>,
-    /// Number of indices to search after the last one found, for each ranged descriptor; at least
-    /// this many are searched
+    /// For each ranged descriptor, search this many indices after the last index found, and at
+    /// least this many in all
     #[arg(long, value_name = "COUNT", value_parser = count(1..=100_000_u32))]
     pub(crate) gap_limit: Option<u32>,
     /// A filter header that you trust

@@ -46,7 +46,7 @@ pub(crate) struct SizeArgs {
     /// The highest false-positive rate: the share of absent keys that the filter reports as present
     #[arg(long, value_name = "RATE", allow_negative_numbers = true, value_parser = fpr)]
     pub(crate) fpr: f64,
-    /// Write an SVG chart of bits per key against rates to this file, for light and dark pages
+    /// Write an SVG chart to this file: bits per key at each rate, for light and dark pages
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
     #[command(flatten)]

@@ -89,7 +89,8 @@ pub(crate) struct VerifyArgs {
 /// Possible values of `--policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PolicyName {
-    /// Check tree and proof of work; reject 64-byte transactions, and inner nodes that decode as one
+    /// Check tree and proof of work; reject 64-byte transactions, and inner nodes that decode as a
+    /// transaction
     Strict,
     /// Check the tree only, as Bitcoin Core does
     Core,

@@ -59,7 +59,7 @@ pub(crate) struct ServeArgs {
     /// Do not offer compact filters (BIP157)
     #[arg(long)]
     pub(crate) no_bip157: bool,
-    /// Transactions whose outputs the blocks spend, if no block of the folder contains them: a file
+    /// Transactions whose outputs the blocks spend, and which are in no block of the folder: a file
     /// of hex, one transaction per line
     #[arg(long, value_name = "FILE")]
     pub(crate) prev_txs: Vec<String>,

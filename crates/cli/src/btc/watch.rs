@@ -199,7 +199,7 @@ pub(crate) fn read_lines<T>(
 }
 
 /// Removes a comment from a line. A `#` starts a comment only at the start of the line or after
-/// white space; inside a word it starts the checksum of a descriptor.
+/// white space; inside a word, `#` starts the checksum of a descriptor.
 fn without_comment(line: &str) -> &str {
     let mut before = ' ';
     for (at, c) in line.char_indices() {

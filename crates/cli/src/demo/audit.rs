@@ -112,7 +112,7 @@ pub(super) fn run(page: &mut Page) -> anyhow::Result<Value> {
     let complete = audit(question, &whole, &blocks)?;
     ensure!(
         complete.status() == Status::Complete,
-        "the audit does not find the full answer complete"
+        "the audit does not report that the full answer is complete"
     );
     let certificate = Certificate::from_report(&question, &complete, &whole)?;
     let receipts: usize = blocks.iter().map(|block| block.receipts.len()).sum();

@@ -38,7 +38,7 @@ impl Batch {
 
     fn not_linked(&self, error: FileError) -> anyhow::Error {
         let error = match error.problem {
-            // The parent is right, but the chain already contains another child of it.
+            // The parent is in the chain, but the chain already contains another child of it.
             FileProblem::Chain(ChainError::Parent { number, expected, found })
                 if expected == found =>
             {

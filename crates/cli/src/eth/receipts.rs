@@ -19,7 +19,8 @@ use crate::source::Source;
 /// Maximum size of the receipts of one block in RLP, in bytes. A byte of log data costs 8 gas, so
 /// the log data of a block with 60 million gas has less than 8 MB.
 const MAX_RLP: u64 = 64 << 20;
-/// Maximum size of the receipts of one block in JSON, in bytes: JSON is about three times as large.
+/// Maximum size of the receipts of one block in JSON, in bytes: JSON is about three times as large
+/// as RLP.
 const MAX_JSON: u64 = 256 << 20;
 
 /// The block to which receipts belong, as their source claims.

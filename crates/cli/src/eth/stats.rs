@@ -185,7 +185,7 @@ impl Stats {
 
     fn total(&self) -> Bucket {
         let mut buckets = self.buckets.iter();
-        let mut total = buckets.next().expect("no headers is an error of the reader").clone();
+        let mut total = buckets.next().expect("the reader rejects inputs without headers").clone();
         buckets.for_each(|bucket| total.merge(bucket));
         total
     }

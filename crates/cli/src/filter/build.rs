@@ -197,7 +197,7 @@ fn cuckoo<const BITS: u32>(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     clippy::cast_precision_loss,
-    reason = "saturates, and a filter has not so many bits"
+    reason = "the cast saturates, and no filter has that many bits"
 )]
 fn bits_for(keys: u64, bits_per_key: f64) -> u64 {
     (keys as f64 * bits_per_key).ceil() as u64

@@ -67,7 +67,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
         ("rate", format!("at most {} of other keys", rate(fpr))),
         (
             "floor",
-            format!("{:.2} bits per key: no filter of a fixed set takes less", floor.bits_per_key),
+            format!("{:.2} bits per key: no filter of a fixed set needs fewer", floor.bits_per_key),
         ),
     ]);
     page.line("");
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SizeArgs) -> anyhow::Result<Report> {
     page.table(header, possible.iter().map(|(layout, cost)| row(layout, cost)).collect());
     page.line("");
     page.line(
-        "lines: mean number of cache lines that a query reads: for an absent or a present key",
+        "lines: mean number of cache lines that a query reads, for an absent or a present key",
     );
     if !impossible.is_empty() {
         page.line("");
@@ -172,7 +172,7 @@ fn drawn(keys: u64, asked: f64) -> Chart {
     Chart {
         title: "Size of filters against their false-positive rate".into(),
         subtitle: format!(
-            "{} keys; the smallest filter whose rate is at most the one below",
+            "{} keys; the smallest filter whose rate is at most that on the axis",
             with_separators(keys)
         ),
         asked,

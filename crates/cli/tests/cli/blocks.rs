@@ -57,7 +57,7 @@ fn match_says_why_and_carries_the_filter_from_input_to_input() {
     let vectors = fixture("bip37_vectors.json");
     let [funding, spending] =
         ["funding", "spending"].map(|name| text(&vectors["transactions"][name]["hex"]).to_owned());
-    // The key hash is in the first transaction only; the second spends its output.
+    // The key hash is in the first transaction only; the second one spends an output of the first.
     let new = [
         "btc",
         "bloom",

@@ -262,7 +262,7 @@ fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
         check("exit code", output.code == row.code, output);
         check("panic", !output.stderr.contains("panicked"), output);
         let is_error = row.prints == Prints::Error;
-        check("an error, if there is one", has_error(output) == is_error, output);
+        check("an error if and only if the row expects one", has_error(output) == is_error, output);
         check("standard output", output.stdout.is_empty() == is_error, output);
         let marks = ["error: ", "warning: ", "note: "];
         let is_pure = |line: &str| !marks.iter().any(|mark| line.starts_with(mark));
@@ -283,8 +283,8 @@ fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
     if row.about == Good {
         for json in [false, true] {
             let closed = printed(scene, row, json, Reader::Gone);
-            check("a reader that went away", closed.code == row.code, &closed);
-            check("a reader that went away is no error", !has_error(&closed), &closed);
+            check("exit code with a closed pipe", closed.code == row.code, &closed);
+            check("no error with a closed pipe", !has_error(&closed), &closed);
         }
     }
     found
@@ -314,7 +314,7 @@ fn parsed(command: &str, stdout: &str) -> Result<Value, String> {
     }
     match kinds.split_last() {
         Some((last_kind, rest)) if last_kind == "summary" && !rest.contains(last_kind) => Ok(last),
-        _ => Err(format!("not one summary at the end: {kinds:?}")),
+        _ => Err(format!("expected one summary, at the end: {kinds:?}")),
     }
 }
 

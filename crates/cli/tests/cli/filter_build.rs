@@ -196,7 +196,7 @@ fn sizes_follow_from_rates_bits_and_capacities() {
             let said = format!("{}{}", output.stdout, output.stderr);
             assert!(said.contains(word), "{word}: {said}");
         }
-        assert_eq!(out.0.exists(), code == YES, "what failed leaves no file");
+        assert_eq!(out.0.exists(), code == YES, "a failed build leaves no file");
     };
     build("bloom", YES, &["sized for 100, but 1000 keys were inserted"]);
     build("cuckoo12", BAD_INPUT, &["no room for another key", "sized for 100 keys by --capacity"]);

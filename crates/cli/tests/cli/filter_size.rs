@@ -89,7 +89,7 @@ fn is_well_formed(svg: &str) {
         assert_eq!(tag.matches('"').count() % 2, 0, "{tag:?}");
         let name = tag.trim_start_matches('/').split([' ', '\n']).next().expect("a name");
         if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name), "what is closed is what was opened");
+            assert_eq!(open.pop(), Some(name), "a closing tag matches its opening tag");
         } else if !tag.ends_with('/') {
             open.push(name);
         }

@@ -97,7 +97,7 @@ impl Bcoin {
         loopback(self.ports.p2p)
     }
 
-    /// Mines blocks from its memory pool; the rewards go to a P2PKH script.
+    /// Mines blocks from the node's memory pool; the rewards go to a P2PKH script.
     pub(crate) fn generate(&self, blocks: u32, to: PubkeyHash) -> Vec<BlockHash> {
         let address = address_of(&ScriptBuf::new_p2pkh(&to));
         let hashes = self.rpc.call("generatetoaddress", &json!([blocks, address]));
@@ -140,7 +140,7 @@ impl Bcoin {
         assert_eq!(self.block(block.block_hash()).txdata.len(), block.txdata.len());
     }
 
-    /// Sends a transaction to its memory pool, from which the node announces it to its peers.
+    /// Sends a transaction to the node's memory pool; the node announces it to its peers.
     pub(crate) fn send(&self, transaction: &Transaction) -> Txid {
         parse(&self.rpc.call("sendrawtransaction", &json!([serialize_hex(transaction)])))
     }
@@ -160,7 +160,7 @@ impl Bcoin {
         listed.as_array().expect("transactions").iter().map(|tx| parse(&tx["hash"])).collect()
     }
 
-    /// Closes the connections to all its peers.
+    /// Closes the node's connections to all peers.
     pub(crate) fn disconnect_all(&self) {
         let peers = self.rpc.call("getpeerinfo", &json!([]));
         for peer in peers.as_array().into_iter().flatten() {
@@ -234,7 +234,7 @@ fn itself(scene: &Scene) {
     let mine = Key::new(2);
     let mut other = branch.fork();
 
-    // Coins of every script type in a block of many transactions, which are then all spent.
+    // A block of many transactions creates coins of every script type. All coins are then spent.
     let paid = branch.pay(KINDS.map(|kind| mine.output(kind, 100_000)).to_vec());
     let coins: Vec<_> = (0..).zip(KINDS).map(|(vout, _)| mine.coin(&paid, vout)).collect();
     let mut transactions = branch.filler(60);

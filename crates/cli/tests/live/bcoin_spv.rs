@@ -1,4 +1,4 @@
-//! bcoin as an SPV node, a client of Bloom filters, against `btc serve`.
+//! Tests bcoin as an SPV node, a client of Bloom filters, against `btc serve`.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -39,7 +39,7 @@ type Confirmed = (u32, BlockHash, Txid);
 
 impl Spv {
     fn start(scene: &Scene, peer: SocketAddr) -> Self {
-        let program = peers::bcoin().expect("the test declares that it needs it");
+        let program = peers::bcoin().expect("the test declares that it needs bcoin");
         let config = Agent::config_builder().timeout_global(Some(Duration::from_secs(120)));
         let agent: Agent = config.proxy(None).build().into();
         let start = || {
@@ -140,8 +140,8 @@ fn finds_its_payments(scene: &Scene) {
     assert!(found.len() > 10, "{found:?}");
     wait_until("the wallet's past", || spv.confirmed() == found);
 
-    // A payment and a spend that wait for a block, and a transaction that does not concern the
-    // wallet and is removed again.
+    // A payment and a spend that are in no block yet, and a transaction that does not concern the
+    // wallet.
     let mut other = (branch.clone(), wallet.clone());
     let payment = wallet.receive(&mut branch, &KINDS[..2]);
     let spend = wallet.spend(1);
@@ -163,8 +163,9 @@ fn finds_its_payments(scene: &Scene) {
     wait_until("payments in a block", || spv.confirmed() == found);
     assert_eq!(spv.unconfirmed(), BTreeSet::new());
 
-    // A longer branch without these transactions, but with another payment. The SPV node rolls back
-    // to the fork, and requests the blocks after it when the next block is announced.
+    // A longer branch replaces these blocks. It contains another payment instead of their
+    // transactions. The SPV node rolls back to the fork, and requests the blocks after the fork when
+    // the next block is announced.
     let fork = other.0.tip();
     let payment = other.1.receive(&mut other.0, &KINDS[2..]);
     let mut replaced = vec![other.0.mine(vec![]), other.0.mine(vec![payment])];

@@ -1,4 +1,4 @@
-//! The crate `bip157`, a client of compact filters, against `btc serve`.
+//! Tests the crate `bip157`, a client of compact filters, against `btc serve`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! `chainsieve-client` as a wallet backend uses it, against bcoin and through a SOCKS5 proxy: two
-//! wallets, one of them added late, reorganisations, and a broadcast that is mined.
+//! Tests `chainsieve-client` as a wallet backend uses it, against bcoin and through a SOCKS5 proxy:
+//! two wallets, one of them added late, reorganisations, and a broadcast that is mined.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::future::poll_fn;
@@ -170,7 +170,7 @@ fn keeps_up(scene: &Scene, reader: Reader, protocol: Protocol) {
     backend.tells("early", &early.history(&node));
     backend.tells("late", &late.history(&node));
 
-    // A transaction of the wallet: the node accepts and mines it.
+    // The wallet broadcasts a transaction, and the node accepts and mines the transaction.
     let transaction = early.spend(1);
     let rate = FeeRate::from_sat_per_vb(2);
     let txid = backend.client.broadcast(transaction, rate).expect("it runs");

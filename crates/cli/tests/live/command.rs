@@ -31,13 +31,13 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Parses its output as one JSON value.
+    /// Parses the command's output as one JSON value.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}, {}", self.stdout, self.stderr))
     }
 
-    /// Parses its output as one JSON value per line.
+    /// Parses the command's output as one JSON value per line.
     pub(crate) fn lines(&self) -> Vec<Value> {
         self.stdout
             .lines()

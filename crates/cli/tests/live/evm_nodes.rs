@@ -41,7 +41,7 @@ impl EvmNode {
                 Program::Hardhat => ("hardhat", peers::hardhat()),
                 Program::Ganache => ("ganache", peers::ganache()),
             };
-            let script = found.expect("the test declares that it needs it");
+            let script = found.expect("the test declares that it needs this node");
             // hardhat must be installed next to its configuration.
             let modules =
                 script.ancestors().find(|at| at.ends_with("node_modules")).expect("there");

@@ -1,5 +1,5 @@
-//! `eth follow` on anvil. The node's answer to `eth_getLogs` is the expected result. Whatever way a
-//! provider or the process fails, the command must print that result or an error.
+//! Tests `eth follow` on anvil. The node's answer to `eth_getLogs` is the expected result. However
+//! a provider or the process fails, the command must print that result or an error.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Flags that declare the blooms exact, as anvil builds them by geth's rules.
+/// Flags that declare the blooms exact, because anvil builds blooms by geth's rules.
 pub(crate) const EXACT: [&str; 4] = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
 
 /// Returns the logs that a reader has after these lines. If several lines concern the same log,
@@ -149,8 +149,8 @@ fn past(scene: &Scene) {
             assert_eq!(last["last_hash"], json!(node.hash_at(node.height())));
             receipts.push(last["receipts"].as_u64().expect("a count"));
         }
-        // Without blooms, the receipts of each block with transactions are fetched; with blooms, no
-        // more receipts than that are fetched.
+        // Without blooms, the receipts of each block with transactions are fetched. With blooms, at
+        // most as many receipts are fetched.
         assert!(receipts[1] <= receipts[0], "{receipts:?}");
         assert!(filter["topics"].is_null() || receipts[1] < receipts[0], "{filter}: {receipts:?}");
     }
@@ -209,7 +209,8 @@ fn reorganisations(scene: &Scene) {
     assert_eq!(balance(&lines).into_iter().filter(|(_, count)| *count == 1).count(), logs.len());
     let seen = lines.iter().filter(|line| line["kind"] == "reorg").count();
     assert!(reorgs > 10 && seen >= 5, "{seen} of {reorgs} reorganisations were followed");
-    // A reorganisation line contains a number, and as many lines with removed logs follow it.
+    // A reorganisation line contains the number of removed logs. One line for each removed log
+    // follows.
     let mut left = 0;
     for line in &lines {
         if line["kind"] == "reorg" {
@@ -329,7 +330,7 @@ fn slow_to_know(scene: &Scene) {
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(kept(&lines), answered(&node, &json!({ "fromBlock": "0x0" })));
     assert!(balance(&lines).values().all(|&count| count == 1));
-    assert!(log.contains("again in"), "it says why it waits: {log}");
+    assert!(log.contains("again in"), "the log states why the command waits: {log}");
 }
 
 /// Tests incomplete receipts, a header with a wrong bloom, and a chain that does not contain the
@@ -467,5 +468,5 @@ fn too_deep(scene: &Scene) {
     let again = run(scene, &arguments);
     assert_eq!(again.code, 4);
     assert!(again.stderr.contains("a reorganisation too deep to follow"), "{}", again.stderr);
-    assert_eq!(again.lines().len(), 1, "the first line, and no log");
+    assert_eq!(again.lines().len(), 1, "only the first line is printed, and no log");
 }

@@ -1,5 +1,5 @@
-//! Support of all live tests: a folder for each test, processes that end with it, ports, and
-//! waiting.
+//! Support of all live tests: a folder for each test, processes that end with the test, free ports,
+//! and waits.
 
 use std::any::Any;
 use std::collections::HashSet;
@@ -22,8 +22,8 @@ use crate::peers::{self, Need};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between two polls of a condition.
 const POLL: Duration = Duration::from_millis(20);
-/// Number of bytes of each log that a failure shows. `LOGS_SHOWN` is the maximum number of logs,
-/// the newest ones, that a failure shows.
+/// Number of bytes of each log that a failure shows. A failure shows at most the newest
+/// `LOGS_SHOWN` logs.
 const SHOWN: u64 = 2_000;
 const LOGS_SHOWN: usize = 12;
 

@@ -1,5 +1,5 @@
-//! `eth index build --rpc` and `append --rpc` on anvil: the index is the same as one from a file of
-//! its headers, whatever happens in between.
+//! Tests `eth index build --rpc` and `append --rpc` on anvil: whatever happens during the build,
+//! the index must equal one that is built from a file of anvil's headers.
 
 use std::fs;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ fn build(scene: &Scene) {
     assert_eq!(code, Some(0), "{log}");
     let stopped = lines.last().expect("a last line").clone();
     let first = lines[0]["number"].as_u64().expect("a number");
-    assert!(first > synced, "it continues after the synced blocks");
+    assert!(first > synced, "the build continues after the synced blocks");
     if stopped["last"].as_u64() < Some(node.height()) {
         assert!(stopped["warnings"][0].as_str().is_some_and(|words| words.contains("stopped at")));
     }
@@ -172,7 +172,7 @@ fn build(scene: &Scene) {
     assert!(mainnet.stderr.contains("chain id is 31337"), "{}", mainnet.stderr);
 }
 
-/// `eth follow` with an index prints the same logs, and requests few headers.
+/// `eth follow` with an index prints the logs that the node returns, and requests few headers.
 fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     let proxy = Proxy::start(node.rpc(), |_, _, _| Fate::Answered);
     let url = proxy.url();
@@ -211,7 +211,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
         assert_eq!(lines.last().expect("a last line")["last"], json!(node.height()));
     }
     let asked = proxy.calls()["eth_getBlockByNumber"];
-    assert!(asked < 300, "{asked} headers by number for twice a hundred blocks");
+    assert!(asked < 300, "{asked} headers were requested by number in two runs");
     // The provider returns a wrong header for an old block.
     let other = node.hash_at(6).to_string();
     let lying = Proxy::start(node.rpc(), |method, parameters, answer| {
@@ -282,7 +282,7 @@ fn reorganisations(scene: &Scene) {
         let wanted = format!("{:#x}", height + 150);
         let once = method == "eth_getBlockByNumber" && parameters[0] == json!(wanted);
         if once && first.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            // The header and its hash are genuine, but belong to another block than the requested
+            // The header and its hash are genuine, but belong to a block other than the requested
             // one.
             answer["result"] = foreign.clone();
         }

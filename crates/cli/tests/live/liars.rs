@@ -316,7 +316,8 @@ pub(crate) fn garbage(after: u32, sent: Count) -> Rule {
     })
 }
 
-/// Replaces a message of the node by the message that `tell` returns for it, if there is one.
+/// Replaces a message of the node by the message that `tell` returns. If `tell` returns `None`, the
+/// message is forwarded unchanged.
 fn from_node(
     lies: Count,
     mut tell: impl FnMut(&NetworkMessage) -> Option<NetworkMessage> + Send + 'static,

@@ -1,6 +1,6 @@
-//! `chainsieve-provider` as a log scanner uses it, blocking and from tokio. The test runs against
-//! anvil, whose answers a proxy alters, and against hardhat and ganache, which serve neither
-//! `eth_getBlockReceipts` nor `debug_getRawHeader`.
+//! Tests `chainsieve-provider` as a log scanner uses it, blocking and from tokio. The tests run
+//! against anvil, whose answers a proxy alters, and against hardhat and ganache, which serve
+//! neither `eth_getBlockReceipts` nor `debug_getRawHeader`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -308,8 +308,8 @@ fn two(scene: &Scene) {
     }
 }
 
-/// If a request to one node fails, it is sent to the other node, also by a follower. A follower
-/// that was started inside a future outlives that future.
+/// If a request to one node fails, the library and its followers send the request to the other
+/// node. A follower that was started inside a future outlives that future.
 fn fails_over(scene: &Scene) {
     let (node, mut chain) = chain(scene, 27);
     let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));

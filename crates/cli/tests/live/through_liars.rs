@@ -1,5 +1,5 @@
-//! The command as a light client of several `btc serve` nodes. Some of the nodes are behind a proxy
-//! that stalls, disconnects and lies. The command must report exactly what is on the chain.
+//! Tests the command as a light client of several `btc serve` nodes. Some of the nodes are behind a
+//! proxy that stalls, disconnects and lies. The command must report exactly what is on the chain.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
 use testkit::proxy::bitcoin::Proxy;
 
-/// Number of peers that misbehave, and when.
+/// The peers of a test: which of them misbehave, and when the others answer.
 #[derive(Clone, Copy)]
 enum Peers {
     /// One bad peer and two honest peers, all available from the start.
@@ -307,9 +307,9 @@ fn hiding_spends(past: &Past, lies: Count) -> Rule {
     hiding(past, |what| matches!(what, Move::Spent { .. })).rule(lies)
 }
 
-/// Returns filters of altered blocks, which lack each transaction that has an event of the wallet
-/// for which `such` returns `true`. The filters contain neither the scripts that these transactions
-/// spend nor the scripts that they pay.
+/// Returns filters of altered blocks. If `such` returns `true` for an event of the wallet, the
+/// event's transaction is removed from its block. So the filters contain neither the scripts that
+/// this transaction spends nor the scripts that it pays.
 fn hiding(past: &Past, such: impl Fn(Move) -> bool) -> FalseFilters {
     let hidden = past.events.iter().filter(|event| such(event.what));
     let hidden: BTreeSet<_> = hidden.map(|event| (event.height as usize, event.txid)).collect();

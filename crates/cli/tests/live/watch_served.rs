@@ -1,5 +1,5 @@
-//! `btc watch` on several instances of `btc serve`: past blocks first, then live, through
-//! reorganisations, node restarts, and a kill of the command.
+//! Tests `btc watch` on several instances of `btc serve`: first with past blocks, then live,
+//! through reorganisations, node restarts, and a kill of the command.
 
 use std::collections::BTreeSet;
 

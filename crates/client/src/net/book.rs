@@ -11,7 +11,7 @@
 //! - One netgroup has at most [`MAX_PER_GROUP`] addresses.
 //! - When one of these two limits is reached, a new address can replace only a terrible address
 //!   (see below) of the same source or netgroup. If no address can be replaced, the new address is
-//!   rejected. So no source evicts the addresses of other sources.
+//!   rejected. So a source at its limit cannot evict the addresses of other sources.
 //! - When the book is full, a new address replaces a terrible address. If there is no terrible
 //!   address, the new address replaces a random new address of the largest source, provided that
 //!   this source has more addresses than the source of the new address.
@@ -64,8 +64,9 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 /// A connection that lasted at least this long resets the back-off.
 pub(crate) const GOOD_AFTER: Duration = Duration::from_secs(60);
-/// An address with this many failures in a row is not available (see the module's documentation),
-/// so that unreachable addresses do not keep the client from dialling a netgroup twice.
+/// An address with this many failures in a row is not available (see the module's documentation).
+/// Otherwise unreachable addresses of unused netgroups would prevent a second connection to a used
+/// netgroup.
 const AVAILABLE_FAILURES: u32 = 3;
 
 const DAY: u64 = 24 * 3_600;

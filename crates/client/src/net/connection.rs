@@ -313,8 +313,9 @@ mod tests {
         drop(first);
         assert!(incoming.recv_timeout(limit()).is_ok());
         drop(connection);
-        // Without this shutdown the writer could wait for minutes: after a zero TCP window, its
-        // system probes the window rarely. An error means that the connection has already ended.
+        // Without this shutdown the writer could wait for minutes: after a zero TCP window, the
+        // operating system probes the window rarely. An error means that the connection has already
+        // ended.
         let _ = stranger.shutdown(Shutdown::Both);
         writer.join().unwrap();
     }

@@ -23,7 +23,7 @@ pub enum PoolEvent {
     Message(PeerId, NetworkMessage),
     /// The connection has ended. This event is not reported for connections that the owner closes.
     Disconnected(PeerId),
-    /// A note for a log. The owner need not act on it.
+    /// A note for a log. The owner need not act on the note.
     Note(PeerNote),
 }
 

@@ -114,7 +114,7 @@ impl Frame {
                     return Ok(NetworkMessage::Version(version));
                 }
             }
-            // A light client does not need these messages, so that a malformed one is ignored.
+            // A light client does not need these messages, so a malformed one is no error.
             "addr" | "addrv2" | "alert" | "blocktxn" | "cmpctblock" | "feefilter"
             | "getblocktxn" | "reject" | "sendcmpct" => {
                 let payload = self.payload().to_vec();

@@ -28,8 +28,8 @@ impl Group {
     /// Returns the netgroup of an address. Host names and addresses that are not routable on the
     /// Internet have no netgroup.
     ///
-    /// Loopback and private addresses belong to the user, so that the limits on netgroups do not
-    /// apply to them.
+    /// Loopback and private addresses belong to the user, so the limits on netgroups do not apply
+    /// to these addresses.
     pub fn of(host: &Host) -> Option<Self> {
         match host {
             Host::Ip(ip) if !is_routable(*ip) => None,
@@ -45,7 +45,7 @@ impl Group {
     /// Returns the netgroup that identifies a DNS seed as a source of addresses.
     pub fn of_seed(name: &str) -> Self {
         // A hash without a key (FNV-1a) is sufficient: the program contains the names of the seeds,
-        // so that no attacker can choose colliding names.
+        // so no attacker can choose colliding names.
         let mix = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
         let [a, b, c, d] = name.bytes().fold(0x811c_9dc5, mix).to_le_bytes();
         Self([SEED, a, b, c, d, 0])

@@ -205,7 +205,7 @@ pub struct Pool {
     start: Instant,
     /// Time before which seeds are not asked; `None` if seeds are never asked.
     seeds_due: Option<Duration>,
-    /// Time before which no address is dialled that the user did not name.
+    /// Time before which only addresses that the user named are dialled.
     call_after: Duration,
     /// Time before which the book is not searched for an address to dial.
     look_after: Duration,

@@ -36,7 +36,7 @@ pub enum SocksError {
     #[error("the proxy accepts no authentication method that was offered")]
     NoMethod,
     /// The proxy chose a method that was not offered.
-    #[error("the proxy chose authentication method {got}, offered were 0 and 2")]
+    #[error("the proxy chose authentication method {got}, but only 0 and 2 were offered")]
     Method {
         /// The method in the reply.
         got: u8,

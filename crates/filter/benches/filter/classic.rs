@@ -129,7 +129,7 @@ fn shared(report: &mut Report, present: &[u64], absent: &[u64]) {
     let mut turns = [turns_of(present), turns_of(present)];
     let [ours_turns, peer_turns] = &mut turns;
     report.ratio(
-        &name("atomic, inserts of keys that are there"),
+        &name("atomic, inserts of keys already in the filter"),
         per,
         || ours_turns.next().iter().filter(|hash| ours.insert_hash(**hash)).count(),
         || peer_turns.next().iter().filter(|hash| !peer.insert_hash(**hash)).count(),

@@ -32,9 +32,9 @@ fn against<F: FuseFingerprint, P: xorf::Filter<u64>>(
     };
     let name = format!("fuse{}, {size} keys", F::BITS);
     let (ours, theirs) = (build(&hashes), peer(&hashes));
-    report.value(&format!("{name}, bits a key"), ours.num_bits() as f64 / size as f64, "bits");
+    report.value(&format!("{name}, bits per key"), ours.num_bits() as f64 / size as f64, "bits");
     let theirs_bits = theirs.len() as f64 * f64::from(F::BITS) / size as f64;
-    report.value(&format!("{name}, xorf's bits a key"), theirs_bits, "bits");
+    report.value(&format!("{name}, xorf's bits per key"), theirs_bits, "bits");
 
     let probes = keys::probes(size);
     let mut answers = vec![false; probes];

@@ -6,7 +6,7 @@
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
     clippy::unchecked_time_subtraction,
-    reason = "counts below a thousand million become indices and rates; clocks run forward"
+    reason = "indices and rates are made from counts below 10^9; clocks never run backward"
 )]
 
 mod classic;

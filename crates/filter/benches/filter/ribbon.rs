@@ -28,8 +28,8 @@ fn measure(report: &mut Report, size: usize, fpr: f64) {
     let name = format!("ribbon at {:.4} %, {size} keys", fpr * 100.0);
     let ribbon = build();
     let bits = ribbon.num_bits() as f64 / size as f64;
-    report.value(&format!("{name}, bits a key"), bits, "bits");
-    report.value(&format!("{name}, bits over the floor"), bits / -fpr.log2(), "times");
+    report.value(&format!("{name}, bits per key"), bits, "bits");
+    report.value(&format!("{name}, bits relative to the minimum"), bits / -fpr.log2(), "times");
     let is_fuse8 = fpr.to_bits() == (1.0_f64 / 256.0).to_bits();
     let fuse = is_fuse8.then(|| xorf::BinaryFuse8::try_from(&hashes).expect("distinct hashes"));
 

@@ -5,7 +5,7 @@
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "counts become rates, and rates sizes"
+    reason = "counts are converted to rates, and rates to sizes"
 )]
 
 use chainsieve_filter::split_block::{

@@ -150,7 +150,7 @@ fn of_callers_keys(report: &mut Report, n: u64) {
     report.value(&format!("watch set, {name}: build"), per_key(took), "ns/key");
     let stats = set.stats();
     report.value(&format!("watch set, {name}: memory"), stats.bits_per_key(), "bits/key");
-    report.value(&format!("watch set, {name}: strangers"), stats.fpr * 1e6, "in a million");
+    report.value(&format!("watch set, {name}: false positives"), stats.fpr * 1e6, "in a million");
     println!("    {stats}");
     let ungated = WatchSetBuilder::new().hasher(HASHER).without_gate();
     let ungated = ungated.over(&index, |_| ()).expect("memory");
@@ -161,7 +161,7 @@ fn of_callers_keys(report: &mut Report, n: u64) {
     changes(report, &name, n, &set);
     let peak = status_bytes("VmHWM") as f64 / 1e9;
     report.value(
-        &format!("watch set, {name}: peak of the process, with 8 bytes a key"),
+        &format!("watch set, {name}: peak memory of the process, including 8 bytes per key"),
         peak,
         "GB",
     );
@@ -196,7 +196,7 @@ fn probes<S: KeyStore>(
     let runs = || Runs::new(outputs.len());
     let (mut ours, mut theirs) = (runs(), runs().half_way());
     report.ratio(
-        &format!("watch set, {name}: an output in blocks of {BLOCK}, with gate to without"),
+        &format!("watch set, {name}: an output in blocks of {BLOCK}, with and without gate"),
         BLOCK,
         || ours.run(|block| set.contains_batch(&outputs[block], &mut probe).len()),
         || theirs.run(|block| ungated.contains_batch(&outputs[block], &mut others).len()),
@@ -205,7 +205,7 @@ fn probes<S: KeyStore>(
         set.contains_hashed(&outputs[block.clone()], &hashes[block], probe).len()
     };
     report.ratio(
-        &format!("watch set, {name}: the same, hashed before, with gate to without"),
+        &format!("watch set, {name}: a hashed output in blocks, with and without gate"),
         BLOCK,
         || ours.run(|block| hashed(set, block, &mut probe)),
         || theirs.run(|block| hashed(ungated, block, &mut others)),
@@ -266,11 +266,11 @@ where
         }
         let seconds = (cpu_time() - begun - aside).as_secs_f64();
         println!("    after each {what}: {}", set.stats());
-        report.value(&format!("watch set, {name}: a million to {what}"), seconds, "s");
+        report.value(&format!("watch set, {name}: time to {what} a million keys"), seconds, "s");
         let longest = longest[which].as_secs_f64() * 1e3;
         report.value(&format!("watch set, {name}: the longest {what}"), longest, "ms");
     }
-    report.value(&format!("watch set, {name}: most memory meanwhile"), most, "bits/key");
+    report.value(&format!("watch set, {name}: peak memory of changes"), most, "bits/key");
 }
 
 /// Measures sets that keep their keys, against a `HashSet` of the standard library.
@@ -305,7 +305,7 @@ fn of_kept_keys(report: &mut Report, n: u64) {
     let runs = || Runs::new(outputs.len());
     let (mut ours, mut theirs) = (runs(), runs().half_way());
     report.ratio(
-        &format!("watch set, {name}: an output in blocks of {BLOCK}, to HashSet<Vec<u8>>"),
+        &format!("watch set, {name}: an output in blocks of {BLOCK}, against HashSet<Vec<u8>>"),
         BLOCK,
         || ours.run(|block| set.contains_batch(&outputs[block], &mut probe).len()),
         || {
@@ -313,7 +313,7 @@ fn of_kept_keys(report: &mut Report, n: u64) {
                 .run(|block| outputs[block].iter().filter(|script| peer.contains(**script)).count())
         },
     );
-    report.figure(&format!("watch set, {name}: an output in blocks, exactly"), BLOCK, || {
+    report.figure(&format!("watch set, {name}: an output in blocks, exact answers"), BLOCK, || {
         ours.run(|block| set.confirm_batch(&outputs[block], &mut probe).map_or(0, <[_]>::len))
     });
     drop(peer);

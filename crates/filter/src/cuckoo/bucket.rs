@@ -114,7 +114,7 @@ pub(super) fn load<const BITS: u32>(words: &[u64], bucket: u32) -> Bucket<BITS> 
 
 /// Writes a bucket.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "halves of the double word")]
+#[expect(clippy::cast_possible_truncation, reason = "both halves are stored")]
 pub(super) fn store<const BITS: u32>(words: &mut [u64], bucket: u32, value: Bucket<BITS>) {
     let (first, last, shift) = span::<BITS>(bucket);
     match BITS {

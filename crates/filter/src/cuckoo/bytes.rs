@@ -69,7 +69,7 @@ fn check_body<const BITS: u32>(words: &[u64], buckets: u64, len: u64) -> Result<
     if used != 0 && words.last().is_some_and(|last| last >> used != 0) {
         return Err(DecodeError::NotZero("bytes after the last bucket"));
     }
-    #[expect(clippy::cast_possible_truncation, reason = "at most 2^32 buckets, the last one less")]
+    #[expect(clippy::cast_possible_truncation, reason = "bucket indices are below 2^32")]
     let taken: u64 = (0..buckets).map(|at| u64::from(load::<BITS>(words, at as u32).taken())).sum();
     if taken != len {
         return Err(parameter("number of keys", len, "the number of taken slots"));

@@ -94,7 +94,7 @@ impl<const BITS: u32> Table<'_, BITS> {
     }
 
     /// Inserts the fingerprint by moving other fingerprints. Both buckets of the fingerprint must
-    /// be full. Returns `false` if the search failed. The table is then unchanged.
+    /// be full. If the search fails, returns `false` and leaves the table unchanged.
     pub(super) fn insert_by_moves(&mut self, place: Place) -> bool {
         let mut queue = Queue::new([place.first, place.second]);
         let mut at = 0;
@@ -113,7 +113,7 @@ impl<const BITS: u32> Table<'_, BITS> {
                 }
                 let next = other_bucket(node.bucket, bucket.get(slot), self.buckets);
                 prefetch::<BITS>(self.words, next);
-                #[expect(clippy::cast_possible_truncation, reason = "nodes are few, slots four")]
+                #[expect(clippy::cast_possible_truncation, reason = "few nodes and four slots")]
                 queue.push(Node { bucket: next, parent: at as u16, slot: slot as u8 });
             }
             at += 1;
@@ -205,7 +205,7 @@ impl<const BITS: u32> Table<'_, BITS> {
         }
     }
 
-    /// Inserts a fingerprint. Returns `false` if there is no room. The table is then unchanged.
+    /// Inserts a fingerprint. If there is no room, returns `false` and leaves the table unchanged.
     #[inline]
     pub(super) fn insert(&mut self, place: Place) -> bool {
         self.insert_directly(place) || self.insert_by_moves(place)

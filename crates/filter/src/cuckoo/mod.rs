@@ -104,14 +104,14 @@ pub type CuckooFilter12Ref<'a> = CuckooFilter12<&'a [u64]>;
 pub type CuckooFilter16Ref<'a> = CuckooFilter16<&'a [u64]>;
 
 impl<const BITS: u32> CuckooFilter<BITS> {
-    /// Rejects other widths at compile time: buckets are laid out for these three only.
+    /// Rejects widths other than 8, 12 and 16 bits at compile time: no other widths have a layout.
     const IS_KNOWN: () = assert!(BITS == 8 || BITS == 12 || BITS == 16, "8, 12 or 16 bits");
 
     /// Creates an empty filter for `capacity` keys. The load of the filter with all keys is 94 %,
     /// or somewhat less for fewer than a thousand keys.
     ///
-    /// Of a million sets of keys, less than one does not fit into its filter. If a set does not
-    /// fit, insertion returns [`Full`].
+    /// The probability that a set of keys does not fit into its filter is below one in a million.
+    /// If a set does not fit, insertion returns [`Full`].
     ///
     /// # Errors
     /// Returns an error if the filter would need more than 2³² buckets, or if there is no memory
@@ -267,7 +267,7 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
     /// counts keys elsewhere should insert each key once.
     ///
     /// # Errors
-    /// Returns [`Full`] if no free slot was found. The filter is then unchanged.
+    /// If no free slot was found, returns [`Full`] and leaves the filter unchanged.
     #[inline]
     fn insert_hash(&mut self, hash: u64) -> Result<bool, Full> {
         let place = self.place(hash);
@@ -285,8 +285,8 @@ impl<const BITS: u32> Insert for CuckooFilter<BITS> {
     /// # Errors
     /// Returns [`Full`] if a key does not fit. The field `inserted` of the error is the number of
     /// keys at the start of the batch that were inserted. The other keys of the batch were not
-    /// inserted. If the keys are inserted one by one, slightly more or fewer of them may fit,
-    /// because other slots are chosen.
+    /// inserted. If the keys are inserted one by one, slightly more or fewer keys than in a
+    /// batch may fit, because the keys get different slots.
     fn insert_batch(&mut self, hashes: &[u64]) -> Result<(), Full> {
         let capacity = self.num_slots();
         let mut table = Table::<BITS> { words: self.words.as_mut(), buckets: self.buckets };
@@ -309,7 +309,7 @@ impl<const BITS: u32> Remove for CuckooFilter<BITS> {
     /// Removes one copy of a key that is in the filter.
     ///
     /// # Errors
-    /// Returns [`NotContained`] if the key is certainly not in the filter. The filter is then
+    /// If the key is certainly not in the filter, returns [`NotContained`] and leaves the filter
     /// unchanged.
     #[inline]
     fn remove(&mut self, witness: Witness) -> Result<(), NotContained> {
@@ -330,7 +330,7 @@ impl<const BITS: u32> Merge for CuckooFilter<BITS> {
     ///
     /// # Errors
     /// Returns an error if the numbers of buckets or the hashers differ, or if there is no room for
-    /// all keys. The filter is then unchanged.
+    /// all keys. After an error, the filter is unchanged.
     ///
     /// # Panics
     /// Panics if there is no memory for the copy, as `clone` does.

@@ -8,9 +8,10 @@ const ONE_BUCKET: u64 = SLOTS as u64;
 
 /// Returns the number of buckets for `capacity` keys: those for a load of 94 %, and a few more.
 ///
-/// Of a million sets of keys, less than one does not fit into its filter. The additional buckets
-/// matter for small sets. In a small set it is not rare that both buckets of a key are the same
-/// bucket, and five such keys for one bucket don't fit, even if other buckets are free.
+/// The probability that a set of keys does not fit into its filter is below one in a million. The
+/// additional buckets matter for small sets. In a small set it is not rare that both buckets of a
+/// key are the same bucket, and five such keys for one bucket don't fit, even if other buckets are
+/// free.
 pub(super) fn buckets_for(capacity: u64) -> u64 {
     if capacity <= ONE_BUCKET {
         return 1;

@@ -31,7 +31,7 @@ macro_rules! fingerprint {
             #[inline(always)]
             #[expect(
                 clippy::cast_possible_truncation,
-                reason = "a fingerprint is some of the bits"
+                reason = "a fingerprint consists of the low bits"
             )]
             fn of(hash: u64) -> Self {
                 (hash ^ hash >> 32) as Self
@@ -49,7 +49,7 @@ fingerprint!(u8, Fuse8);
 fingerprint!(u16, Fuse16);
 
 mod sealed {
-    #[expect(unnameable_types, reason = "nobody else implements it")]
+    #[expect(unnameable_types, reason = "no other crate implements the trait")]
     pub trait Sealed {}
     impl Sealed for u8 {}
     impl Sealed for u16 {}
@@ -75,8 +75,8 @@ impl Shape {
     ///
     /// Every second attempt halves the segment length, because the formula's length is too great
     /// just after each of its steps. From the ninth attempt on, the array grows.
-    #[expect(clippy::cast_possible_truncation, reason = "keys of a shard are at most 2^30")]
-    #[expect(clippy::cast_sign_loss, reason = "logarithms of what is 2 or more")]
+    #[expect(clippy::cast_possible_truncation, reason = "a shard has at most 2^30 keys")]
+    #[expect(clippy::cast_sign_loss, reason = "the logarithms of numbers above 1 are positive")]
     pub(crate) fn for_keys(keys: u32, attempt: u32) -> Self {
         let ln = |x: f64| libm::log(x);
         let size = f64::from(keys);

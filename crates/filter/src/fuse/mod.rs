@@ -7,8 +7,8 @@
 //! - **Bits per key**: 9.0 ([`BinaryFuse8`]) and 18.0 ([`BinaryFuse16`]) from 10⁶ keys on, which is
 //!   1.125 times the width of the fingerprint. Smaller sets take more: a key takes 1.25 times the
 //!   width in a set of 10⁴ keys, and 1.4 times the width in a set of 10³ keys.
-//! - **Rate**: 2⁻⁸ = 0.39 % and 2⁻¹⁶ = 0.0015 %. An empty filter has the same rate: its cells are
-//!   zero, and so is one fingerprint in 2⁸ or 2¹⁶.
+//! - **Rate**: 2⁻⁸ = 0.39 % for 8 bits, and 2⁻¹⁶ = 0.0015 % for 16 bits. An empty filter has the
+//!   same rate: its cells are zero, and one key in 2⁸ or 2¹⁶ has a fingerprint of zero.
 //! - **`true`** means that the key is in the set, or that its fingerprint matches by chance.
 //!   `false` is certain.
 //! - **Building** needs all keys at once, and temporarily about 25 bytes per key of a shard.
@@ -113,9 +113,9 @@ impl<F: FuseFingerprint> BinaryFuse<F> {
     /// counted once.
     ///
     /// Sets of more than 2²⁴ hashes are split into shards, which are built on all cores with
-    /// feature `rayon`. The same hashes, each occurring equally often, and the same seed give the
-    /// same bytes, in whatever order the hashes come. The number of duplicates can change the
-    /// positions of fingerprints.
+    /// feature `rayon`. The encoded bytes do not depend on the order of the hashes. They depend on
+    /// the seed, the hashes and the number of duplicates, which can change the positions of
+    /// fingerprints.
     ///
     /// # Errors
     /// Returns an error if there is no memory, or if no seed leads to a filter.
@@ -422,8 +422,8 @@ impl Shard {
     }
 }
 
-/// Returns the value for the exclusive or with each cell index. The value is 0, except on
-/// big-endian hosts, where the cells of a word lie in the opposite order.
+/// Returns the value that is XORed with each cell index. The value is 0, except on big-endian
+/// hosts, where the cells of a word lie in the opposite order.
 #[inline(always)]
 const fn cell_order<F>() -> usize {
     if cfg!(target_endian = "big") { 8 / size_of::<F>() - 1 } else { 0 }

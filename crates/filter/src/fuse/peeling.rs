@@ -68,8 +68,8 @@ pub(super) struct Work {
     counts: Vec<u8>,
     /// Cells that only one hash uses.
     alone: Vec<u32>,
-    /// At first the mixed hashes in the order of their segments, then the removed hashes in the
-    /// order of their removal.
+    /// Contains the mixed hashes in the order of their segments at first, and later the removed
+    /// hashes in the order of their removal.
     order: Vec<u64>,
     /// For each removed hash, the ordinal of the cell that is assigned to it.
     owned: Vec<u8>,

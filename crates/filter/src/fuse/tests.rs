@@ -58,9 +58,9 @@ fn unmixed(mut hash: u64, seed: u64) -> u64 {
     (hash ^ hash >> 33).wrapping_sub(seed)
 }
 
-/// More keys in a cell than a 6-bit counter can count. Whoever knows the seed can choose such keys.
-/// The overflow is detected whichever key comes last (`xorf` 0.13 detects it only for the last
-/// key), and the set is built with another seed.
+/// A cell has more keys than a 6-bit counter can count. Whoever knows the seed can choose such
+/// keys. The overflow is detected whichever key comes last (`xorf` 0.13 detects it only for the
+/// last key), and the set is built with another seed.
 #[test]
 fn counters_that_overflow() {
     let (mut seeds, caller) = (5, 5);

@@ -72,7 +72,7 @@ pub enum DecodeError {
     #[error("the bitset has {0} bytes, but must have a positive multiple of 32")]
     BitsetLength(i32),
     /// The bytes end before the end of the bitset.
-    #[error("{found} bytes after the header, but the bitset has {needed}")]
+    #[error("{found} bytes follow the header, but the bitset has {needed} bytes")]
     Truncated {
         /// Number of bytes found after the header.
         found: u64,

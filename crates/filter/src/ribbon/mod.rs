@@ -14,11 +14,11 @@
 //! - **Cost**: a query computes 128 bits of coefficients, and reads 16 bytes per column from each
 //!   of two adjacent blocks. For a key that is not in the set, a query reads two to four cache
 //!   lines.
-//! - **When to use it**: if size matters most, as for a set that is sent to others, or if the rate
-//!   is not one that other static filters have. **When not to use it**: if the set changes, or if
-//!   queries must be fast. **What is better**: queries of a [fuse filter](super::fuse::BinaryFuse)
-//!   are two to three times as fast, for 9 to 10 % more bits. Bumped ribbon filters take 1.01 times
-//!   the minimum, but a query may have to look in a second place.
+//! - **When to use it**: if size matters most, as for a set that is sent to others, or if no other
+//!   static filter has the required rate. **When not to use it**: if the set changes, or if queries
+//!   must be fast. **What is better**: queries of a [fuse filter](super::fuse::BinaryFuse) are two
+//!   to three times as fast, for 9 to 10 % more bits. Bumped ribbon filters take 1.01 times the
+//!   minimum, but a query may have to look in a second place.
 //!
 //! Large sets are split into shards of about 2¹⁴ keys, each with a system of equations of its own.
 //! The reason is that larger systems need more slots per key at the same width of 128.
@@ -88,9 +88,9 @@ impl RibbonFilter {
     /// Builds the filter of a set from the hashes of its keys under `hasher`, with a rate of at
     /// most `fpr`. Duplicate hashes are counted once.
     ///
-    /// Shards are built on all cores with feature `rayon`. The same hashes, each occurring equally
-    /// often, and the same seed give the same bytes, in whatever order the hashes come. The number
-    /// of duplicates can change the number of shards.
+    /// Shards are built on all cores with feature `rayon`. The encoded bytes do not depend on the
+    /// order of the hashes. They depend on the seed, the hashes and the number of duplicates, which
+    /// can change the number of shards.
     ///
     /// # Errors
     /// Returns an error if `fpr` is not between 0 and 1 or is below 2⁻³², if collisions of 64-bit
@@ -246,8 +246,9 @@ impl<S: AsRef<[u64]>> RibbonFilter<S> {
         let (block, shift) = (equation.start / WIDTH, equation.start % WIDTH);
         let first = shard.start + self.columns.block_start(block, lower);
         let columns = self.columns.of_block(block, lower);
-        // Only equations that start at the first slot of a block can lie in the last block. Such
-        // equations need no second block, so `second` stays in bounds.
+        // In the last block, an equation can start only at the first slot, because it spans as many
+        // slots as a block has. Such an equation needs no second block, so `second` stays in
+        // bounds.
         let (second, rest) = match shift {
             0 => (first, 0),
             _ => (first + columns as usize, equation.coefficients >> (WIDTH - shift)),

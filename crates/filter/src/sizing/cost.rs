@@ -219,8 +219,8 @@ pub(crate) fn scalable(n: u64, fpr: f64) -> Result<Cost, SizingError> {
         bits = bits.saturating_add(size.num_bits.next_multiple_of(64));
         let lines =
             lines_until_empty(classic::fill(held, size.num_bits, size.hash_funcs), size.hash_funcs);
-        // A query for a key of an older stage reads this newer stage first, like a query for a key
-        // that is not in the set.
+        // A query for a key of an older stage first reads this newer stage. The stage does not
+        // contain the key, so the query reads as many lines as for a key that is not in the set.
         present += lines * float(n - left - held) + f64::from(size.hash_funcs) * float(held);
         absent += lines;
         ln_found_by_none += libm::log1p(-classic::fpr(held, size.num_bits, size.hash_funcs));

@@ -121,9 +121,9 @@ pub(super) fn mean_over_load(n: u64, places: u64, f: impl Fn(f64) -> f64) -> f64
     if f(libm::floor(mode - 12.0 * libm::sqrt(mode + 1.0)).max(0.0)) >= 1.0 {
         return 1.0;
     }
-    // The sum starts at the most likely load and goes outwards. Each probability is computed from
-    // the probability of the neighbouring load, and is relative to the probability of the most
-    // likely load.
+    // The sum starts at the most likely load and continues to both sides. Each probability is
+    // computed from the probability of the neighbouring load, and is relative to the probability of
+    // the most likely load.
     let (mut total, mut chances) = (f(mode), 1.0);
     let (mut chance, mut j) = (1.0, mode);
     while j > 0.0 {

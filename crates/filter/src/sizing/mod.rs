@@ -94,7 +94,7 @@ pub enum SizingError {
         best: f64,
     },
     /// A parameter is outside the range that the layout allows.
-    #[error("{what} of {value} is out of range: from {min} to {max} are possible")]
+    #[error("{what} of {value} is out of range: values from {min} to {max} are possible")]
     Parameter {
         /// Name of the parameter.
         what: &'static str,

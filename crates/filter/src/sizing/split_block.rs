@@ -6,11 +6,11 @@
 //! power of this fraction. `j` is binomially distributed, because `n` keys are spread over the
 //! blocks, and the rate of the filter is the mean over `j`.
 //!
-//! The classic formula assumes the mean load for every block. The rate that it computes is too low,
+//! The classic formula assumes the mean load for every block. The rate by this formula is too low,
 //! because full blocks raise the rate more than empty blocks lower it (Putze, Sanders, Singler
 //! 2007). Filters sized by the classic formula have up to 5 times the requested rate.
 //!
-//! The formula ignores keys with equal hashes, and hash bits that a layout does not use. Parquet's
+//! This module ignores keys with equal hashes, and hash bits that a layout does not use. Parquet's
 //! layout computes the positions in a block from 32 bits of the hash, so keys of one block that
 //! agree in these bits have equal positions. Keys with equal positions add `load·2⁻³²` to the rate,
 //! which matters for rates below 10⁻⁸.

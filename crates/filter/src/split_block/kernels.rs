@@ -7,7 +7,7 @@ use super::choice::{SALTS, low, place};
 use super::layout::{Bits256, Bits512, Layout};
 
 /// Number of keys between the prefetch of a block and its use: twice the number of cache misses
-/// that a core can have in flight, so that the maximum is always in flight.
+/// that a core can have in flight, so that this maximum number is always in flight.
 const AHEAD: usize = 48;
 
 /// The multipliers, each in the low half of a 64-bit word.
@@ -34,7 +34,7 @@ const SALTS_TWICE: [u32; 16] = {
 
 /// Operations on many keys, on vector lanes. The caller must have prefetched the blocks of the
 /// first keys.
-#[expect(unnameable_types, reason = "sealed: no shapes but ours")]
+#[expect(unnameable_types, reason = "sealed: only this crate defines shapes")]
 pub trait Batches: Layout {
     fn contains_each<L: Lanes>(
         lanes: L,

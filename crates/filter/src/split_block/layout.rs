@@ -13,7 +13,7 @@ pub enum Bits256 {}
 
 /// The operations on a block. A key has one bit in each of eight words, selected by the low half of
 /// its hash. The high half selects the block.
-#[expect(unnameable_types, reason = "sealed: no shapes but ours")]
+#[expect(unnameable_types, reason = "sealed: only this crate defines shapes")]
 pub trait Layout: Sized + Send + Sync + 'static {
     /// The memory of a block: eight or four words of 64 bits.
     type Block: Copy + AsRef<[u64]> + AsMut<[u64]>;

@@ -1,5 +1,5 @@
-//! Extendible hashing: a directory that finds the part of a hash by the hash's top bits. Each part
-//! can be split or joined without touching the others.
+//! Extendible hashing: a directory that divides the hashes into parts, and finds the part of a hash
+//! by the hash's top bits. Each part can be split or joined without touching the others.
 //!
 //! The top bits of a hash divide all hashes into [`STRIPES`] stripes, each with a lock of its own.
 //! Each stripe has a directory. The directory is addressed by as many further bits as its deepest
@@ -42,7 +42,7 @@ pub(super) struct Directory<T> {
     stripe: usize,
     /// Number of bits after the stripe's bits that address the directory.
     bits: u32,
-    /// For every value of these bits, the index of its cell in `cells`.
+    /// For every value of the bits that address the directory, the index of the cell in `cells`.
     slots: Vec<u32>,
     cells: Vec<Cell<T>>,
 }
@@ -136,8 +136,8 @@ impl<T> Directory<T> {
         (depth < MAX_DEPTH).then(|| range.start() + (range.end() - range.start()) / 2 + 1)
     }
 
-    /// Splits a part: `lower` gets the hashes below the middle of the part, and `upper` gets the
-    /// others.
+    /// Splits a part: `lower` gets the hashes below the middle of the part, and `upper` gets all
+    /// remaining hashes.
     pub(super) fn split(&mut self, cell: CellId, lower: T, upper: T) {
         if self.cells[cell.0].depth == self.bits {
             // The part is already addressed by all bits of the directory. So the directory is

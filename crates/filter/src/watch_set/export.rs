@@ -30,7 +30,7 @@ pub enum Exposure {
 #[non_exhaustive]
 pub enum ExportError<E> {
     /// The hasher's key was drawn at random to stay secret, but would be published with the filter.
-    #[error("the hasher's random key would be published: give an explicit key, or expose it")]
+    #[error("the hasher's random key would be published: give an explicit key, or expose this key")]
     SecretKey,
     /// The key store provides only hashes, which were computed by another hasher.
     #[error("the key store has only hashes of its keys, which can't be hashed by another hasher")]

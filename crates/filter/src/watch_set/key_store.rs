@@ -13,9 +13,9 @@ use core::ops::RangeInclusive;
 /// of [`acquire`](Self::acquire) or [`release`](Self::release) for hashes in the same stripe: the
 /// top six bits of the hash divide all hashes into 64 stripes. While the set [visits](Self::visit)
 /// a range of a stripe to build filters, it calls neither of these two methods for that stripe.
-/// [`holds`](Self::holds), [`len`](Self::len) and the visit of all hashes for an export may be
-/// called at any time, even during changes. If somebody else changes the store, the set may give
-/// wrong answers until it is [rebuilt](super::WatchSet::rebuild).
+/// The set may call [`holds`](Self::holds) and [`len`](Self::len) at any time, even during changes.
+/// The same is true of the visit of all hashes for an export. If somebody else changes the store,
+/// the set may give wrong answers until it is [rebuilt](super::WatchSet::rebuild).
 ///
 /// If a store panics, the set assumes that the requested change may have been made. The set then
 /// answers all queries for keys of the affected stripe from the store, until the next change in

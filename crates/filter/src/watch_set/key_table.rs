@@ -238,8 +238,7 @@ impl KeyTable {
         for (key, count) in self.iter() {
             let hash = hash_of(key);
             if wanted(hash) {
-                // The insertion can't fail: a subset of the keys needs no more room than all keys
-                // had.
+                // The insertion can't fail: a subset of the keys needs no more room than all keys.
                 let _ = copy.push(hash, key, count, &hash_of);
             }
         }

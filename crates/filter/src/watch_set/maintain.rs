@@ -174,8 +174,8 @@ impl<S: KeyStore> WatchSet<S> {
         Ok(Directory::of_parts(stripe, depth, built.collect::<Result<_, _>>()?))
     }
 
-    /// Rebuilds a stripe from the store: exact if the set is small, otherwise as shards. Returns
-    /// the number of keys.
+    /// Rebuilds a stripe from the store. The stripe becomes exact if the set is small, and otherwise
+    /// gets shards. Returns the number of keys.
     pub(super) fn remake_stripe(&self, stripe: usize) -> Result<u64, WatchError<S::Error>> {
         let mut hashes = self.hashes(&stripe_range(stripe))?;
         let keys = hashes.len() as u64;

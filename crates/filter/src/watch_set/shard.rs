@@ -211,7 +211,7 @@ impl Shard {
     }
 
     /// Returns `true` if the filters should be rebuilt after removals: because bits of removed keys
-    /// let too many keys pass the gate, or because there is too much room.
+    /// let too many keys pass the gate, or because the shard has too much unused room.
     pub(super) fn is_spoiled(&self) -> bool {
         let is_sparse =
             (self.keys as f64) < self.capacity as f64 * MIN_FILL && self.capacity > MIN_CAPACITY;

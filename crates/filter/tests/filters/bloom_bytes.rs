@@ -55,7 +55,7 @@ fn golden_files() {
     assert_eq!(coded.open(6_101).unwrap(), sparse());
 }
 
-/// Copies bytes to an address that is a multiple of eight, as that of memory-mapped bytes is.
+/// Copies bytes to an address that is a multiple of eight, like the address of memory-mapped bytes.
 fn aligned(bytes: &[u8]) -> (Vec<u64>, usize) {
     let mut words = vec![0u64; bytes.len().div_ceil(8)];
     bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);

@@ -123,8 +123,8 @@ fn strangers_are_too_high_as_often_as_theory_says() {
         for key in 0..5_000_u64 {
             ours.add(&key.to_le_bytes(), 1);
         }
-        // The test compares the share of counters that are not zero, and the false-positive rate of
-        // this sketch that is computed from the share.
+        // Check the share of counters that are not zero, and the false-positive rate that this
+        // sketch computes from the share.
         let occupied = (ours.fill() * 3_000.0).round();
         let fill = 1.0 - (5_000.0 * (-0.001_f64).ln_1p()).exp();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -389,7 +389,7 @@ fn hostile_bytes() {
         golden::mend(&mut bytes);
         CountMin::decode(&bytes).map(|sketch| sketch.total())
     };
-    assert_eq!(changed(32, 396), Ok(396), "conservative ones may have counted more");
+    assert_eq!(changed(32, 396), Ok(396), "a conservative sketch may have counted more");
     for (at, value) in [(32, 0), (32, 100), (64, u32::MAX)] {
         let error = changed(at, value).expect_err("too few counts");
         assert!(matches!(error, DecodeError::Parameter { .. }), "{at}: {error:?}");

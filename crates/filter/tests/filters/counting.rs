@@ -75,7 +75,7 @@ fn rates() {
             // differ.
             let tolerance = if n < 1_000 { 0.15 } else { 0.03 };
             let off = (expected / design - 1.0).abs();
-            assert!(off < tolerance, "{family:?} of {n}: {expected} by bits, {design} by design");
+            assert!(off < tolerance, "{family:?} of {n}: {expected}, not {design} as planned");
         }
     }
 }

@@ -41,7 +41,7 @@ fn rates<const BITS: u32>(n: u64, strangers: u64, design: f64) {
         }
         let probes = strangers * SEEDS.len() as u64;
         assert_rate(&format!("{BITS} bits, {n} keys, {load}"), fpr, all_hits, probes);
-        assert!(all_hits > 3_600 / 2 || load < 0.9, "{all_hits} show too little");
+        assert!(all_hits > 3_600 / 2 || load < 0.9, "{all_hits} hits are too few");
         // The rate agrees with the figures in textbooks and in this library's tables within two per
         // cent.
         assert!((fpr / (design * load / 0.94) - 1.0).abs() < 0.02, "{fpr}");

@@ -90,7 +90,7 @@ fn mended(mut bytes: Vec<u8>) -> Vec<u8> {
 fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
     let (decoded, requested) = requested_by(|| AnyFilter::decode(bytes));
     let limit = 40 * bytes.len() + FEW_BYTES;
-    assert!(requested <= limit, "{why}: {requested} bytes asked for, {} given", bytes.len());
+    assert!(requested <= limit, "{why}: {requested} bytes requested for {} bytes", bytes.len());
     let filter = decoded?;
     let stats = filter.stats();
     let kind = filter.kind();
@@ -105,7 +105,7 @@ fn survives(bytes: &[u8], why: &str) -> Result<AnyFilter, DecodeError> {
     for (key, answer) in keys.iter().zip(answers) {
         assert_eq!(filter.contains(key), answer, "{why}, {kind:?}");
     }
-    let again = filter.encode().expect("no secret key comes out of bytes");
+    let again = filter.encode().expect("a decoded filter has no secret key");
     assert_eq!(again, bytes, "{why}, {kind:?}: one encoding for each filter");
     Ok(filter)
 }

@@ -157,7 +157,7 @@ impl<F: Insert> Laws<F> {
         };
         if let Err(error) = TestRunner::new(config).run(&steps, run) {
             let names: Vec<_> = self.owners.iter().map(|(name, _)| name).collect();
-            panic!("{error}\nsteps of the owner: {names:?}");
+            panic!("{error}\nsteps of the test: {names:?}");
         }
     }
 
@@ -205,7 +205,7 @@ impl<F: Insert> Laws<F> {
                 let was_there = filter.contains(key);
                 match filter.insert(key) {
                     Ok(is_new) => {
-                        assert_eq!(is_new, !was_there, "is_new where contains was {was_there}");
+                        assert_eq!(is_new, !was_there, "is_new after contains was {was_there}");
                         model.insert(key);
                     }
                     Err(_) => {

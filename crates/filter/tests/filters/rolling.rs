@@ -208,8 +208,8 @@ fn len_and_estimate() {
         assert!(counted <= 15_000 && counted > at.min(10_000), "{counted} at {at}");
     }
     assert_eq!(filter.len(), 15_000);
-    // A key that is a false positive in the newest generation alone is not counted. Newer keys take
-    // over positions of older ones, so the estimate includes all generations.
+    // A key is not counted if it is a false positive in the newest generation. Newer keys overwrite
+    // cells of older keys, so the estimate includes all generations.
     let estimated = filter.estimated_len().expect("not full");
     assert!((estimated / 15_000.0 - 1.0).abs() < 0.02, "{estimated}");
 }

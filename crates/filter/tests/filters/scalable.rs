@@ -55,7 +55,7 @@ fn the_compound_rate_holds() {
                 }
                 assert!(filter.num_stages() >= 7, "{} stages", filter.num_stages());
                 let formula = rate_of_stages(&filter);
-                assert!(formula <= fpr, "{formula} by formula, {fpr} promised");
+                assert!(formula <= fpr, "the formula gives {formula}, above {fpr}");
                 let strangers = (1 << 40)..(1 << 40) + probes / 4;
                 let found = strangers.filter(|at| filter.contains(&family.key(seed, *at)));
                 hits += found.count() as u64;
@@ -65,12 +65,12 @@ fn the_compound_rate_holds() {
             }
             let name = format!("{family:?}, {growth} times {capacity} at {fpr}");
             assert_rate(&name, expected, hits, total);
-            // Rates by bits and by formula: single filters differ from the formula, but the mean of
-            // ten seeds hardly differs.
+            // The rates computed from the bits of single filters differ from the formula, but the
+            // mean of ten seeds hardly differs.
             let off = (expected / design - 1.0).abs();
             // The formula does not consider that keys which were false positives have set no bit.
             let tolerance = if fpr > 0.1 { 0.1 } else { 0.05 };
-            assert!(off < tolerance, "{name}: {expected} by bits, {design} by formula");
+            assert!(off < tolerance, "{name}: {expected}, but the formula gives {design}");
             assert!(hits as f64 / total as f64 <= fpr, "{name}: {hits} of {total}");
         }
     }

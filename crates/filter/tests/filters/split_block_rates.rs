@@ -73,7 +73,7 @@ fn rates_are_those_planned<B: BlockShape>(word_bits: u32, count: u64, fpr: f64, 
         assert_rate(&format!("{count} at {fpr}, seed {seed}"), filter.expected_fpr(), hits, probes);
         all_hits += hits;
         planned = sizing::split_block::fpr(count, filter.num_blocks(), word_bits);
-        assert!(planned <= fpr && planned > fpr * 0.999, "{planned} is as near as blocks allow");
+        assert!(planned <= fpr && planned > fpr * 0.999, "{planned} is not just below {fpr}");
     }
     assert_rate(&format!("{count} at {fpr}"), planned, all_hits, probes * SEEDS.len() as u64);
 }

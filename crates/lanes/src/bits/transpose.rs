@@ -23,8 +23,8 @@ pub type Column = [u32; ROWS / 32];
 /// `index / 8`.
 #[inline]
 pub const fn column_of(index: usize) -> usize {
-    // Columns are stored in the order in which the vectors yield them: by 64 bytes of the row, then
-    // by the bit of the word, then by the word.
+    // Columns are stored in the order in which the vectors yield them. They are sorted by the
+    // 64-byte block of the row, then by the bit of the word, then by the word.
     index & !511 | (index & 31) << 4 | index >> 5 & 15
 }
 
@@ -41,8 +41,8 @@ pub fn transpose(backend: Backend, rows: &[&Row; ROWS], columns: &mut [Column; B
 pub struct Strip<const N: usize>(pub [Column; N]);
 
 #[cfg(any(test, feature = "std"))]
-/// Writes the columns of `rows` as column `number` of each strip, at the positions that
-/// [`column_of`] gives.
+/// Writes each column of `rows` to column `number` of the strip at the position that [`column_of`]
+/// gives.
 #[inline]
 pub fn transpose_into<const N: usize>(
     backend: Backend,
@@ -113,7 +113,7 @@ impl<C: Columns> Kernel for Transpose<'_, C> {
         }
     }
 
-    #[expect(clippy::large_stack_arrays, reason = "32 KiB, to be near and not made anew")]
+    #[expect(clippy::large_stack_arrays, reason = "32 KiB on the stack need no allocation")]
     #[inline(always)]
     fn vector<L: Lanes>(mut self, lanes: L) {
         let (groups, _) = self.rows.as_chunks::<32>();

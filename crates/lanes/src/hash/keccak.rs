@@ -8,7 +8,7 @@
 
 #![expect(
     clippy::needless_range_loop,
-    reason = "over lanes: a closure would not inline into the function with the CPU features"
+    reason = "in a loop over lanes, closures would not inline into functions with CPU features"
 )]
 
 use alloc::vec::Vec;

@@ -62,9 +62,9 @@ pub fn finalize(hash: u32, length: u32) -> u32 {
     hash ^ hash >> 16
 }
 
-/// Returns the length as the hash uses it: modulo 2^32, as the `int` conversion of the C code.
+/// Returns the length as the hash uses it: modulo 2^32, like the conversion to `int` in the C code.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the algorithm mixes in the low 32 bits")]
+#[expect(clippy::cast_possible_truncation, reason = "the algorithm uses only the low 32 bits")]
 pub fn length(data: &[u8]) -> u32 {
     data.len() as u32
 }

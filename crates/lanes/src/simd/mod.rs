@@ -36,9 +36,9 @@ pub trait Kernel {
     /// Runs the scalar version.
     fn scalar(self) -> Self::Output;
 
-    /// Runs the vector version, on these lanes. The implementation must be `#[inline(always)]`, and
-    /// so must everything that it calls with lanes: it is compiled into a function that has the CPU
-    /// features enabled.
+    /// Runs the vector version on the given lanes. The implementation must be `#[inline(always)]`,
+    /// and so must everything that it calls with lanes: it is compiled into a function that has the
+    /// CPU features enabled.
     fn vector<L: Lanes>(self, lanes: L) -> Self::Output;
 }
 

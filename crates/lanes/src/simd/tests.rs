@@ -451,8 +451,8 @@ fn words_in_rows_and_tables() {
     let mut subsets = 0;
     for rows in samples.chunks_exact(16) {
         let mut rows: [Sixteen; 16] = rows.try_into().unwrap();
-        // Rows 3, 9 and 11 contain all bits of the previous row; row 11 lacks the highest bit of
-        // the last lane.
+        // Rows 3 and 9 contain all bits of the previous row. Row 11 contains all bits of row 10
+        // except the highest bit of the last lane.
         rows[3] = core::array::from_fn(|lane| rows[3][lane] | rows[2][lane]);
         rows[9] = core::array::from_fn(|lane| rows[9][lane] | rows[8][lane]);
         rows[11] = rows[10];

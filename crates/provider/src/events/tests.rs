@@ -71,8 +71,8 @@ fn values_are_those_of_the_specification() {
         "d": format!("0x{}", in_hex("Hello, world!")),
     });
     assert_eq!(json["arguments"], arguments);
-    // Data that is cut anywhere is an error, or decodes to the same values if only padding at the
-    // end is missing.
+    // Truncated data gives an error, or decodes to the same values if only padding at the end is
+    // missing.
     for end in 0..data.len() {
         match events.decode(&log(vec![topic], data.slice(..end))) {
             Err(_) => {}

@@ -82,7 +82,7 @@ pub enum FollowError {
 /// An index of past blocks that finds the candidates of a query without headers from nodes.
 pub trait CandidateIndex: Send {
     /// Returns the range of indexed blocks, without those that may still leave the chain; `None` if
-    /// there are none.
+    /// there are no such blocks.
     ///
     /// # Errors
     /// Returns the reason if the index cannot be read.
@@ -192,7 +192,7 @@ impl FollowBuilder {
         self
     }
 
-    /// Sets an index in which candidates of the past are looked up, instead of in headers. The
+    /// Sets an index that finds the candidates among past blocks, without headers from nodes. The
     /// index must contain the candidates of all followed queries.
     pub fn index(mut self, index: impl CandidateIndex + 'static) -> Self {
         self.index = Some(Box::new(index));

@@ -30,7 +30,7 @@ struct Reader<'a> {
     logs: HashMap<Key, Vec<u8>>,
     /// Logs of the update whose records are being read.
     update: HashSet<Key>,
-    /// `true` if all records of that update were read.
+    /// `true` if all records of the current update were read.
     is_whole: bool,
     /// Logs of updates that may not have been acknowledged when a process was killed.
     unsure: HashSet<Key>,
@@ -88,7 +88,7 @@ impl Reader<'_> {
                 let from = rest.parse().expect("a number");
                 let first = *self.first.get_or_insert(from);
                 assert_eq!(first, from, "each process has the same first block");
-                assert_eq!(first, self.from.unwrap_or(first), "the block that was asked for");
+                assert_eq!(first, self.from.unwrap_or(first), "the requested first block");
             }
             LOG => {
                 self.begin();
@@ -108,7 +108,7 @@ impl Reader<'_> {
                 self.compare();
             }
             CURSOR => {}
-            other => panic!("a record of no kind: {other}"),
+            other => panic!("a record of an unknown kind: {other}"),
         }
     }
 
@@ -127,7 +127,7 @@ impl Reader<'_> {
         let block = self.world.blocks.get(&log.block_hash);
         let block = block.unwrap_or_else(|| panic!("a log of an unknown block: {log:?}"));
         let asked = block.asked.iter().find(|(index, _)| *index == log.log_index);
-        let (_, data) = asked.unwrap_or_else(|| panic!("a log not of its block: {log:?}"));
+        let (_, data) = asked.unwrap_or_else(|| panic!("a log that is not in its block: {log:?}"));
         let whole = (log.block_number, log.log.address, &log.log.data.data[..]);
         assert_eq!(whole, (block.at.number, ASKED, &data[..]));
         assert!(log.log.data.topics().is_empty());
@@ -145,14 +145,14 @@ impl Reader<'_> {
             (was.is_none(), self.unsure.contains(&key))
         };
         self.tally.repeated += usize::from(!came);
-        assert!(came || unsure, "it was said before, and acknowledged: {log:?}");
+        assert!(came || unsure, "the log was already delivered and acknowledged: {log:?}");
         self.update.insert(key);
     }
 
     /// Checks the logs that were delivered and not removed. They must be the logs of the chain up
     /// to the last block, except for logs that are still unsure.
     fn compare(&self) {
-        let Some(first) = self.first else { panic!("logs before the first block is known") };
+        let Some(first) = self.first else { panic!("the first block is not known yet") };
         let expected = self.last.map(|last| self.world.logs_up_to(last, first)).unwrap_or_default();
         let is_sure = |key: &&Key| !self.unsure.contains(*key) || self.update.contains(*key);
         let have: HashSet<&Key> = self.logs.keys().filter(is_sure).collect();

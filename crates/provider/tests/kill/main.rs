@@ -42,7 +42,7 @@ fn cursor_file_of_the_crate() {
     chains(Keeper::Crate);
 }
 
-/// The check of the records rejects any repetition here.
+/// If the reader stores the cursor, the check of the records rejects any repetition.
 #[test]
 fn cursor_that_the_reader_keeps() {
     chains(Keeper::Reader);

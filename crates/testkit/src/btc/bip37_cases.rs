@@ -109,7 +109,7 @@ fn matching(case: &Case, block: &dyn Fn(&str) -> Rc<TestBlock>) {
 }
 
 /// Checks a case of kind `update`. The case names the transactions that the filter would miss if it
-/// inserted no outpoints: without insertions, it must miss exactly these.
+/// inserted no outpoints. Without insertions, the filter must miss exactly these transactions.
 fn only_by_inserted_outpoint(case: &Case, filterload: &[u8], block: &TestBlock) {
     let mut without_updates = SlowFilter::from_payload(filterload);
     without_updates.flags = 0;

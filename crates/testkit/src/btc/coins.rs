@@ -31,7 +31,7 @@ enum Kind {
     P2tr,
     /// A P2WSH output whose witness script is 33 bytes that look like a public key.
     KeyLikeP2wsh,
-    /// A version of witness programs that has no consensus rules yet.
+    /// A witness program of a version that has no consensus rules yet.
     FutureWitness,
     /// The script `2DROP 1`, spent with items that look like a signature and a key.
     Drop,
@@ -63,7 +63,7 @@ const KINDS: [Kind; 15] = [
     Kind::OpReturn,
 ];
 
-/// The kinds that wallets use. The test wallet has one script of each kind.
+/// The kinds of outputs that wallets use. The test wallet has one script of each kind.
 const WALLET_KINDS: [Kind; 7] = [
     Kind::P2wpkh,
     Kind::P2tr,

@@ -1,4 +1,4 @@
-//! Assertions of the fuzz targets for compact filters; each takes arbitrary bytes.
+//! Assertions of the fuzz targets for compact filters; each function takes arbitrary bytes.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Assertions of the fuzz target for filter header syncs, which take arbitrary bytes.
+//! Assertions of the fuzz target for filter header syncs; the assertions take arbitrary bytes.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;

@@ -3,8 +3,8 @@
 use crate::Rng;
 use crate::btc::naive_gcs::Coding;
 
-/// P and M of the basic filter, of other filters in use, and of sets so coarse that strangers often
-/// match.
+/// P and M of the basic filter, of other filters in use, and of sets with so high a rate that
+/// elements outside the set often match.
 const PARAMETERS: [(u8, u32); 11] = [
     (19, 784_931),
     (10, 1_024),

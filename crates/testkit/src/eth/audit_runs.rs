@@ -138,7 +138,7 @@ impl Run {
     }
 }
 
-/// Returns a report as it is read back from JSON, and asserts that it is the same.
+/// Writes a report as JSON, reads it back, and asserts that it is unchanged.
 pub fn reread(report: &AuditReport) -> AuditReport {
     let json = serde_json::to_string(report).expect("JSON");
     let read: AuditReport = serde_json::from_str(&json).expect("it was written");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use ureq::Agent;
 
-/// Largest response body that is read: above any response on a test chain.
+/// Largest response body that is read: larger than any response of a test chain.
 const MAX_BODY: u64 = 512 << 20;
 
 /// The endpoint of a node.

@@ -114,7 +114,7 @@ impl Corpus {
         let lines = self.text(&format!("chains/{name}/blocks.jsonl"));
         let blocks = lines.lines().map(|line| {
             let line: BlockLine = serde_json::from_str(line).expect("a block");
-            let (header, encodings) = bodies.next().expect("as many blocks in either file");
+            let (header, encodings) = bodies.next().expect("both files have the same blocks");
             let at = format!("{name}, block {}", line.number);
             assert!(header.is_none_or(|header| header == line.header), "{at}: header");
             let view = HeaderView::decode(&line.header).expect("a header");
@@ -126,7 +126,7 @@ impl Corpus {
             (line.header.to_vec(), body)
         });
         let chain = Chain::of(blocks.collect::<Vec<_>>());
-        assert!(bodies.next().is_none(), "{name}: as many blocks in either file");
+        assert!(bodies.next().is_none(), "{name}: both files have the same blocks");
         // The chain's last block must be the head that the recorded call `headfcu.json` sets.
         let call: Value = serde_json::from_str(&self.text(&format!("chains/{name}/headfcu.json")))
             .expect("a call");
@@ -203,7 +203,7 @@ impl ReceiptLine {
         let status = match (self.status, self.root) {
             (Some(status @ (0 | 1)), None) => Eip658Value::Eip658(status == 1),
             (None, Some(root)) => Eip658Value::PostState(root),
-            other => panic!("a status or a root: {other:?}"),
+            other => panic!("not exactly one of status and root: {other:?}"),
         };
         let logs = self.logs.into_iter().map(|LogLine { address, topics, data }| {
             let data = match data {

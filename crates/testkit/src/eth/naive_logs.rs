@@ -68,8 +68,8 @@ impl NaiveQuery {
     }
 }
 
-/// Returns byte and mask of each of a value's three bits, as in execution-specs. Each bit is the
-/// lower 11 bits of a pair of bytes of the hash, counted from the end of the bloom.
+/// Returns byte and mask of each of a value's three bits, as in execution-specs. The lower 11 bits
+/// of a pair of bytes of the hash are the position of a bit, counted from the end of the bloom.
 pub fn bits(value: &[u8]) -> [(usize, u8); 3] {
     let hash = keccak256(value);
     [0, 2, 4].map(|at| {

@@ -71,7 +71,7 @@ pub struct Failure {
     pub call: usize,
     /// `true` if all later calls fail too.
     pub forever: bool,
-    /// If the call is a write: the part of its bytes, out of 256, that is written nevertheless.
+    /// If the call is a write, this many 256ths of its bytes are written nevertheless.
     pub written: usize,
 }
 

@@ -133,7 +133,7 @@ impl World {
         self.withheld = self.canonical.iter().rev().take(count).copied().collect();
     }
 
-    /// Mines until this chain is longer than any chain so far, and ends after block `number`.
+    /// Mines until this chain is longer than any chain so far and its head is after block `number`.
     pub fn outgrow(&mut self, number: u64) {
         let numbers = self.blocks.values().map(|block| block.at.number);
         let longest = numbers.chain([number]).max().unwrap_or(0);

@@ -228,8 +228,8 @@ fn answers_to_a_chain_that_is_gone() {
 }
 
 /// If the blocks of a request for filters leave the chain, a node may still send the filters of
-/// those blocks, or no answer at all. Neither this nor the answers to a later overlapping request
-/// convict the peer.
+/// those blocks, or no answer at all. The peer is convicted neither for these filters, nor for
+/// their absence, nor for its answers to a later overlapping request.
 #[test]
 fn a_stale_request_for_filters_convicts_nobody() {
     let chain = TestChain::new(1_300);

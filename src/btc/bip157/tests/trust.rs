@@ -70,7 +70,7 @@ fn an_honest_peer_that_comes_late_reopens_what_it_denies() {
     world.settle();
     world.assert_complete(&chain);
     assert_eq!(world.scanned(ScanReason::Disputed), [27, 1_507]);
-    assert_eq!(world.sent(is_filters) - filters, 4, "two for each disputed height");
+    assert_eq!(world.sent(is_filters) - filters, 4, "two requests for each disputed height");
     for height in [1, 999, 1_401, 2_049] {
         assert_eq!(world.grade(height), Some(Grade::Peers(2)), "{height}");
         let Known::Filter(filter) = &world.known[&height] else { panic!() };

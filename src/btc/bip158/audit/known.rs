@@ -26,7 +26,7 @@ pub(super) enum Script<'a> {
 }
 
 impl Script<'_> {
-    /// Returns the bytes of the script; empty if it is unknown.
+    /// Returns the bytes of the script, or no bytes if the script is unknown.
     pub(super) fn bytes(&self) -> &[u8] {
         match self {
             Self::Of(_, script) => script,

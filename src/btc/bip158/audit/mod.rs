@@ -102,8 +102,8 @@ pub enum Verdict {
 pub enum Basis {
     /// Scripts of spent outputs from a trusted source.
     Trusted,
-    /// The data is nothing but the block, or also transactions whose ids are in the inputs of the
-    /// block. Everyone who has the same data gets the same verdict.
+    /// The data is the block alone, or the block and transactions whose ids are in the inputs of
+    /// the block. Everyone who has the same data gets the same verdict.
     Transactions,
 }
 

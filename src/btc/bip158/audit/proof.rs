@@ -228,13 +228,13 @@ pub enum ProofError {
     WellFormed,
     /// The first transaction is not the coinbase at position 0, or the other transaction claims
     /// that position.
-    #[error("position 0 must be that of the coinbase transaction, and of no other")]
+    #[error("position 0 must belong to the coinbase transaction, and to no other")]
     NotTheCoinbase,
     /// A merkle path is impossible in the block's tree.
     #[error(transparent)]
     Path(#[from] PathError),
     /// A merkle path does not lead to the header's merkle root.
-    #[error("the path's root is {path}, the header's {header}")]
+    #[error("the path's root is {path}, but the header's root is {header}")]
     OtherRoot {
         /// The merkle root that the path leads to.
         path: TxMerkleNode,
@@ -268,7 +268,7 @@ pub enum ProofError {
     #[error("input {0} does not reveal a witness program in P2SH")]
     NotWrapped(u32),
     /// The witness path is for another position than the transaction's path.
-    #[error("position {witness} in the witness tree, {transaction} in the transaction tree")]
+    #[error("the witness path is for position {witness}, the transaction path for {transaction}")]
     WitnessPosition {
         /// The position in the witness path.
         witness: u32,

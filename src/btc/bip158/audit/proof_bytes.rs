@@ -192,7 +192,7 @@ pub enum ProofDecodeError {
     #[error("evidence kind {0}, the highest known is 4")]
     Kind(u8),
     /// The bytes end inside a field.
-    #[error("ends early: {left} of the {needed} bytes of a field")]
+    #[error("ends early: a field has only {left} of its {needed} bytes")]
     Truncated {
         /// The number of bytes that the field needs.
         needed: u64,
@@ -209,7 +209,7 @@ pub enum ProofDecodeError {
     #[error("{0} transactions besides the coinbase transaction, the limit is 1")]
     Others(u8),
     /// A transaction or block is malformed.
-    #[error("transaction or block: {0}")]
+    #[error("malformed transaction or block: {0}")]
     Raw(#[from] RawError),
     /// A transaction or block has a field that no block can have.
     #[error("transaction or block with a field over the limits")]

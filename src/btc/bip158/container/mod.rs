@@ -7,7 +7,7 @@
 //! | read a stream in bounded memory | [`BatchReader`] |
 //! | find the end of the intact part | [`Intact`] |
 //!
-//! The records that are read are input for a [`FilterScan`](super::scan::FilterScan).
+//! A [`FilterScan`](super::scan::FilterScan) takes the records as its input.
 //!
 //! # Format, version 1
 //! All integers are little-endian, and hashes are in internal byte order, as in messages. CRC is
@@ -81,7 +81,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The length in bytes of [`to_bytes`](Self::to_bytes).
+    /// The length of an encoded header in bytes.
     pub const LEN: usize = 56;
     const CHECKED: usize = Self::LEN - 4;
 
@@ -206,7 +206,7 @@ pub enum ContainerError {
     #[error("reserved byte is {0}, expected 0")]
     Reserved(u8),
     /// The file header is damaged.
-    #[error("the header is damaged: its checksum is {computed:08x}, the stored one {stored:08x}")]
+    #[error("the header is damaged: its checksum is {computed:08x}, but {stored:08x} is stored")]
     HeaderChecksum {
         /// The checksum stored in the file.
         stored: u32,
@@ -232,7 +232,7 @@ pub enum ContainerError {
         length: u64,
     },
     /// A record is damaged.
-    #[error("{place} is damaged: its checksum is {computed:08x}, the stored one {stored:08x}")]
+    #[error("{place} is damaged: its checksum is {computed:08x}, but {stored:08x} is stored")]
     RecordChecksum {
         /// The position of the record.
         place: RecordPlace,

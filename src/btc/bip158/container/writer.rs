@@ -28,7 +28,7 @@ impl<W: Write> Writer<W> {
     }
 
     /// Continues a file whose intact part is `intact`. The caller must first truncate the file to
-    /// [`Intact::bytes`], and position `to` at that end.
+    /// [`Intact::bytes`], and position `to` at the new end of the file.
     pub fn resume(to: W, intact: Intact) -> Self {
         Self { to, intact }
     }

@@ -22,7 +22,7 @@ pub const MAX_ENCODED_BITS: u64 = 1 << 32;
 ///
 /// # Errors
 /// Returns an error if there are more elements than a reader accepts, or if the codes take more
-/// than [`MAX_ENCODED_BITS`]. Both are checked before the output is allocated.
+/// than [`MAX_ENCODED_BITS`]. Both limits are checked before the output is allocated.
 ///
 /// # Cost
 /// Hashes each element and sorts the hashes. Elements with equal hashes are also compared by their

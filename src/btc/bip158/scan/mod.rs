@@ -81,7 +81,7 @@ pub enum Commitment {
     Hash(FilterHash),
     /// The filter headers of the filter and of the filter before it.
     Header {
-        /// The filter header of the block before; all zeros before block 0.
+        /// The filter header of the previous block; all zeros before block 0.
         previous: FilterHeader,
         /// The filter header of the filter itself.
         header: FilterHeader,
@@ -155,13 +155,14 @@ pub enum NoAnswer {
 pub struct ScanCursor {
     /// The next height to scan.
     pub next_height: u32,
-    /// The block before, if the scan has processed it. If this block has left the chain, a
-    /// reorganisation has happened and the scan must be [rewound](FilterScan::rewind).
+    /// The block before the next height, if the scan has processed this block. If this block has
+    /// left the chain, a reorganisation has happened and the scan must be
+    /// [rewound](FilterScan::rewind).
     pub previous: Option<BlockHash>,
 }
 
 impl ScanCursor {
-    /// The length in bytes of [`to_bytes`](Self::to_bytes).
+    /// The length of an encoded cursor in bytes.
     pub const LEN: usize = 36;
 
     /// Returns a cursor that starts at `height`.
@@ -169,8 +170,8 @@ impl ScanCursor {
         Self { next_height: height, previous: None }
     }
 
-    /// Encodes the cursor: the height, little-endian, and the hash of the block before, in internal
-    /// byte order. An unknown hash is all zeros.
+    /// Encodes the cursor: the height, little-endian, and the hash of the previous block, in
+    /// internal byte order. An unknown hash is all zeros.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let previous = self.previous.unwrap_or(BlockHash::all_zeros());

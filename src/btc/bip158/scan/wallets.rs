@@ -44,8 +44,8 @@ impl Wallets {
         Self { members, asked: PreparedScripts::new(), owners, height, next_birthday: None }
     }
 
-    /// Adds a wallet without scripts, with the given birthday. The scan looks for its scripts from
-    /// height `birthday` on, in blocks that are not scanned yet.
+    /// Adds a wallet without scripts, with the given birthday. The scan looks for the wallet's
+    /// scripts from height `birthday` on, in blocks that are not scanned yet.
     #[must_use = "the id is the only handle of the wallet"]
     pub fn add(&mut self, birthday: u32) -> WalletIndex {
         let id = u32::try_from(self.members.len()).expect("fewer than 2^32 wallets");
@@ -108,8 +108,8 @@ impl Wallets {
         &self.asked
     }
 
-    /// Moves to `height`, which is not lower than before, and activates the wallets with birthdays
-    /// up to it.
+    /// Moves to `height`, which is not below the current height, and activates the wallets with
+    /// birthdays up to `height`.
     pub(super) fn advance(&mut self, height: u32) {
         let born = self.height..height;
         self.height = height;
@@ -119,7 +119,7 @@ impl Wallets {
         self.ask_for(|birthday| born.start < birthday && birthday <= born.end);
     }
 
-    /// Moves back to `height`, and deactivates the wallets with later birthdays.
+    /// Moves back to `height`, and deactivates the wallets with birthdays after `height`.
     pub(super) fn rewind(&mut self, height: u32) {
         let born = self.height;
         self.height = height;

@@ -14,8 +14,7 @@ use crate::btc::bip158::{Matcher, PreparedScripts};
 /// The answer of a filter: the indices of the scripts that it may contain, in ascending order.
 pub(super) type Answer = Result<Vec<usize>, NoAnswer>;
 
-/// Number of filters that one core matches at a time: enough to keep the lanes of their hashes
-/// busy.
+/// Number of filters that one core matches at a time: enough to fill the SIMD lanes that hash them.
 pub(super) const TASK: usize = 32;
 
 /// Scripts to match with several filters.

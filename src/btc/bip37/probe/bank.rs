@@ -424,8 +424,8 @@ impl<L: Lanes> Rounds<'_, L> {
     /// Returns the mask of the filters with at most `hash_funcs` hash functions.
     #[inline(always)]
     fn at_most(&self, tag: L::V, hash_funcs: u32) -> u16 {
-        // The difference from `hash_funcs + 1` is then negative, whatever the low half of the tag
-        // contains.
+        // For these filters, the tag minus `hash_funcs + 1` in its high half is negative, whatever
+        // the low half of the tag contains.
         let difference = self.lanes.sub(tag, self.lanes.splat((hash_funcs + 1) << 16));
         self.lanes.test_bit(difference, self.lanes.splat(31))
     }

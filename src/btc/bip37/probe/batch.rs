@@ -206,7 +206,7 @@ impl<L: Lanes> Rounds<'_, L> {
             let words = lanes.transpose(&tiles[n].0[full]);
             let mut tail = words[0];
             for word in 0..3 {
-                // The words after the last full block are the tail, and bytes after it.
+                // The last full block is followed by the tail, and then by arbitrary bytes.
                 if word < rest {
                     let block = lanes.mix_block(words[word]);
                     lanes.store(block, &mut mixed[n][full * 4 + word]);
@@ -253,9 +253,9 @@ impl<L: Lanes> Rounds<'_, L> {
         while self.alive > 0 && i < self.view.params.hash_funcs {
             let (mut at, mut still) = (0, 0);
             while at < self.alive {
-                // Two groups are computed at once while more than one is left.
-                // The CPU overlaps the hashes of two groups. With a single group left, the second
-                // would compute unused lanes only.
+                // While at least two groups remain, two groups are computed at once, because the
+                // CPU overlaps their hashes. For a single remaining group, a second group would
+                // compute only unused lanes.
                 if self.alive - at > 16 {
                     still = self.next::<2>(i, at, still);
                     at += 32;

@@ -176,10 +176,10 @@ pub enum Finding {
     },
     /// The merkle block for a requested block fails verification. The request is closed.
     ///
-    /// Only a faulty or lying node sends a malformed tree. If the proof of work is invalid, the
-    /// caller requested a block of another network, since the hash is the requested one. An inner
-    /// node has the bytes of a transaction by chance once in about 10^13, or because someone
-    /// searched for two fitting txids. The full block shows which is the case.
+    /// Only a faulty or lying node sends a malformed tree. The header has the requested hash, so if
+    /// its proof of work is invalid, the caller requested a block of another network. An inner node
+    /// has the bytes of a transaction by chance once in about 10^13, or if someone searched for two
+    /// fitting txids. The full block shows whether the tree is the block's own tree.
     InvalidMerkleBlock(BlockHash, ProofError),
     /// A matched transaction of 64 bytes was ignored, because it cannot be distinguished from an
     /// inner node. An honest node sends such a transaction if a miner has put it into a block.

@@ -537,8 +537,8 @@ impl Session {
         if standing.is_some_and(Standing::is_reported) {
             return;
         }
-        // The node may have announced the transaction under an earlier filter, so it is not matched
-        // against the mirror, which is only a lower bound.
+        // The transaction is not matched against the mirror: the mirror may lack elements of the
+        // node's filter, and the node may have announced the transaction under an earlier filter.
         let relevance = self.watch.relevance(&tx);
         // Only the watched items decide whether a transaction is the wallet's: the node's filter
         // has false positives.

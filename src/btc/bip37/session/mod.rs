@@ -20,7 +20,7 @@
 //! # The node's filter
 //! The node inserts outpoints into its filter for transactions in blocks, and also for transactions
 //! that it announces. The session follows only the insertions for blocks, so its copy of the filter
-//! (the mirror) is a lower bound.
+//! (the mirror) may lack elements of the node's filter.
 //!
 //! An answer is used as evidence against a node only with the filter as it was loaded, and only
 //! under three conditions. No filter was sent between request and answer. The node answered every

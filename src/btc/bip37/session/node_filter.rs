@@ -30,7 +30,7 @@ struct Loaded {
     /// The filter as it was sent.
     sent: Arc<BloomFilter>,
     /// The filter `sent`, with the outpoints that the node has inserted for transactions in blocks.
-    /// The node may have inserted more, so the mirror is a lower bound.
+    /// The node may have inserted further outpoints, which the mirror then lacks.
     mirror: BloomFilter,
 }
 

@@ -16,7 +16,7 @@ pub struct FilterPolicy {
     /// elements are needed, the capacity grows to their number plus [`spare`](Self::spare). The
     /// capacity never shrinks.
     pub capacity: u32,
-    /// Number of extra elements to size the filter for when the capacity is exceeded.
+    /// Number of spare elements that are added to the capacity whenever it must grow.
     pub spare: u32,
     /// False-positive rate per element, when the filter contains as many elements as its capacity.
     pub fpr: f64,

@@ -61,7 +61,7 @@ impl fmt::Display for PrivacyReport {
             if self.own == 1 { ("address", "matches") } else { ("addresses", "match") };
         write!(
             f,
-            "{} {addresses} of the wallet {verb} this filter, and about {:.0} of others",
+            "{} {addresses} of the wallet {verb} this filter, and so do about {:.0} others",
             self.own, self.others
         )?;
         if self.own < Self::FEW_ADDRESSES {

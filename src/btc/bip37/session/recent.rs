@@ -59,8 +59,8 @@ impl Recent {
             *known = standing;
             return;
         }
-        // A transaction takes at most a few times its size in memory. The 200 bytes added to each
-        // size bound the number of small transactions too.
+        // In memory, a transaction needs at most a few times its size. Because 200 bytes are added
+        // to each size, the number of small transactions is bounded too.
         let size = tx.base_size() + 200;
         // A transaction larger than the cache would only evict all other transactions.
         if size > self.max_bytes {

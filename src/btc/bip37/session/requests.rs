@@ -132,7 +132,7 @@ impl Requests {
     pub(super) fn send(&mut self, generation: u64, fence: u64, now: Duration) -> Vec<BlockHash> {
         let room = self.max_in_flight.saturating_sub(self.in_flight.len());
         let mut blocks = Vec::new();
-        // One message then requests at least half of the limit, instead of one message for each
+        // Each message then requests several blocks. Otherwise, one message would be sent for each
         // answered block.
         if room * 2 < self.max_in_flight {
             return blocks;

@@ -332,8 +332,8 @@ fn who_was_not_told_is_asked_for_it() {
     world.take(4, &NetworkMessage::Tx(tx.clone()));
     world.announce(4, &tx);
     world.announce(5, &tx);
-    // If a peer that got the announcement announces the transaction itself, this does not prove a
-    // relay.
+    // If a peer that got the announcement announces the transaction itself, this does not prove
+    // that the network relayed the transaction.
     world.announce(1, &tx);
     assert_eq!(world.news(), [News::Seen(PeerId(4)), News::Seen(PeerId(5))]);
     // Peer 6 is probed again after the two minutes of Core, but not for ever.
@@ -359,8 +359,8 @@ fn other_transactions_say_nothing_of_an_offer() {
 fn peers_that_ask_and_do_not_relay_cannot_keep_it_from_the_others() {
     let tx = tx(1);
     let mut world = World::asked(8, &tx);
-    // In this time, the first probe is sent, the second probe is sent after the two minutes of
-    // Core, and 30 seconds pass for an answer.
+    // These seconds cover the first probe, the second probe after Core's two minutes, and 30
+    // seconds in which an answer could arrive.
     world.pass(5 + 130 + 30);
     assert_eq!((world.probed(&tx).len(), world.told(&tx)), (10, ids([])));
     world.pass(1);

@@ -324,7 +324,8 @@ fn who_has_headers_from_the_future_stays_and_is_asked_again() {
     assert_eq!((world.height(), world.dropped.len(), world.asked[&PeerId(1)]), (3, 0, 1));
     assert_eq!(world.shown.last(), Some(&(PeerId(1), all[2].block_hash())));
     assert!(world.sync.is_clock_behind() && !world.sync.is_caught_up());
-    // The next blocks of the peer build on a refused header. The peer is not punished for them.
+    // The next blocks of the peer build on a refused header. The peer is not disconnected for
+    // sending these blocks.
     for _ in 0..=MAX_UNCONNECTED {
         world.take(1, &all[4..]);
         world.run();

@@ -187,7 +187,8 @@ fn a_hit_that_is_back_takes_the_place_of_its_withdrawal() {
     }
 }
 
-/// A scan that knows less about a transaction removes no details that were delivered.
+/// A scan that finds fewer details of a transaction than an earlier scan removes no delivered
+/// details.
 #[test]
 fn less_is_not_news() {
     let (mut hits, mut bytes) = (Hits::default(), Vec::new());

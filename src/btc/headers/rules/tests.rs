@@ -40,7 +40,8 @@ fn next_work_as_core() {
         let (first, last) = ((first, bits(old)), (last, bits(old)));
         let next = required_bits(Network::Bitcoin, height, last, first, last.0 + 1);
         assert_eq!(next, bits(new), "{name}");
-        // A last block that is earlier than the first of the period gives the shortest timespan.
+        // If the last block of a period is earlier than the first, the timespan is the shortest
+        // allowed.
         let back = required_bits(Network::Bitcoin, height, (0, bits(old)), first, 1);
         let least = required_bits(Network::Bitcoin, height, first, first, 1);
         assert_eq!(back, least, "{name}: negative timespan");
@@ -126,8 +127,8 @@ fn each_network_block_by_block() {
             // easier.
             let pace = [100, 300, 900, 30][(height / PERIOD % 4) as usize];
             let time = match random % 16 {
-                // An easiest-target block at the end of a period: testnet3 and testnet4 treat it
-                // differently.
+                // On the testnets, the last block of a period has the easiest target. Only testnet3
+                // computes the next target from this one.
                 _ if height % (2 * PERIOD) == 2 * PERIOD - 1 => last + 1_201,
                 0 => last + 1_200,
                 1 => last + 1_201,
@@ -210,8 +211,8 @@ fn context_from_headers_is_the_one_led_there() {
 }
 
 /// BIP94, "Time warp fix": the first block of a testnet4 period is refused if it is more than 600 s
-/// earlier than its parent. Other networks accept such a block, and so does testnet4 inside a
-/// period.
+/// earlier than its parent. The other networks accept such a first block. Inside a period, testnet4
+/// accepts such a step back, too.
 #[test]
 fn time_warp() {
     let networks = [Network::Bitcoin, Network::Testnet, Network::Testnet4, Network::Signet];

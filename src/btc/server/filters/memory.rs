@@ -37,7 +37,7 @@ struct Indexed {
 }
 
 impl MemoryFilterStore {
-    /// Creates an empty store whose first filter is that of genesis.
+    /// Creates an empty store for a chain that starts with genesis.
     pub fn new() -> Self {
         Self::behind(FilterHeader::all_zeros())
     }

@@ -233,7 +233,8 @@ fn invalid_requests_disconnect() {
     // A range that is one block shorter is valid.
     assert_eq!(node.filters(1, main[1000]).len(), 1000);
     assert_eq!(node.headers(1, main[2000]).filter_hashes.len(), 2000);
-    // The other kinds of request are invalid too, and so is a start height above the stop block.
+    // An unknown stop block and an unknown filter type are invalid in all kinds of requests. A
+    // start height above the stop block is invalid, too.
     disconnects(node.answer(get_filters(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
     disconnects(node.answer(get_headers(1, stop_hash)), RequestViolation::UnknownStop(stop_hash));
     let wrong = GetCFilters { filter_type: 1, ..get_filters(1, main[5]) };
@@ -260,7 +261,7 @@ fn a_missing_filter_is_met_with_silence() {
     assert_eq!(node.answer(get_headers(1502, hash(1502))), FilterResponse::Silent { height: 1501 });
     let request = GetCFCheckpt { filter_type: 0, stop_hash: hash(2000) };
     assert_eq!(node.answer(request), FilterResponse::Silent { height: 2000 });
-    // The answer needs only the filter headers at multiples of 1,000.
+    // The answer to `getcfcheckpt` needs only the filter headers at multiples of 1,000.
     assert_eq!(node.checkpoints(hash(1999)).len(), 1);
     // A violation takes precedence over a missing filter.
     let backwards = RequestViolation::StartAfterStop { start: 2000, stop: 1999 };
@@ -268,9 +269,9 @@ fn a_missing_filter_is_met_with_silence() {
     assert_eq!(answer, FilterResponse::Disconnect(backwards));
 }
 
-/// The answer to a request for the filter of a stale block at height 1. The tip is `blocks` above
-/// that height, with `spacing` seconds between blocks. `stored` is `true` if the store has the
-/// filter of the stale block.
+/// Returns the answer to a request for the filter of a stale block at height 1. The tip is at
+/// height `blocks` + 1, with `spacing` seconds between blocks. `stored` is `true` if the store has
+/// the filter of the stale block.
 fn stale_answer(blocks: usize, spacing: u32, stored: bool) -> FilterResponse {
     let genesis = genesis_block(Network::Regtest).header;
     let stale = mine_headers(&genesis, 1, 2, 600);

@@ -392,7 +392,8 @@ fn odd_filters_that_core_takes_are_taken() {
     assert_eq!(said(&mut peer, &chain, Event::FilterLoad(payload.clone())), NONE);
     let answer = ask(&mut peer, &chain, filtered(chain.tip().hash));
     assert!(matches!(answer[..], [NetworkMessage::MerkleBlock(_)]), "{answer:?}");
-    // The event is ignored before the handshake, and the limits apply to it too.
+    // `Event::FilterLoad` is ignored before the handshake. The peer is disconnected for a truncated
+    // payload, and if the node does not offer Bloom filters.
     let mut stranger = connect(&chain, ALL, 1);
     assert_eq!(said(&mut stranger, &chain, Event::FilterLoad(payload.clone())), NONE);
     ask(&mut stranger, &chain, hello(true));
@@ -704,7 +705,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     ask(&mut other, &chain, filter(&[&[0x77]], UpdateMode::All));
     let mut stranger = met(&chain, OPEN, false);
     ask(&mut stranger, &chain, filter(&[&[0x78]], UpdateMode::All));
-    // The filter of the wallet matches its own payment too.
+    // The wallet's filter also matches the wallet's own payment.
     ask(&mut wallet, &chain, filter(&[&[0x77]], UpdateMode::All));
     // The wallet does not offer `NODE_WITNESS`, so the request asks for no witnesses, as in Core.
     let asked = [NetworkMessage::GetData(vec![id])];
@@ -719,7 +720,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     assert_eq!(announced(&mut none, &chain), NONE);
     assert_eq!(announced(&mut other, &chain), [inv([id])]);
     assert_eq!(announced(&mut stranger, &chain), NONE);
-    // The transaction is served, and not requested from other peers.
+    // The transaction is served. It is not requested again when another peer offers it.
     let whole = Inventory::WitnessTransaction(tx.compute_txid());
     let answer = ask(&mut other, &chain, NetworkMessage::GetData(vec![whole]));
     assert_eq!(answer, [NetworkMessage::Tx(tx.clone())]);
@@ -733,7 +734,7 @@ fn a_transaction_that_is_offered_is_asked_for_taken_and_announced_to_others() {
     let coin = OutPoint { txid: tx.compute_txid(), vout: 0 };
     let child = spend(coin, ScriptBuf::from_bytes(vec![0x51]), 2);
     let outcome = drive(&mut all, &chain, Event::Message(NetworkMessage::Tx(child.clone())));
-    assert_eq!(outcome.accepted.first(), Some(&child), "not asked for: Core takes it");
+    assert_eq!(outcome.accepted.first(), Some(&child), "accepted without a request, as in Core");
     chain.add_transaction(child.clone()).expect("its parent is there");
     let id = Inventory::Transaction(child.compute_txid());
     assert_eq!(announced(&mut wallet, &chain), [inv([id])]);

@@ -109,7 +109,7 @@ fn wrong_blocks_are_refused_in_words() {
     let added = add(&mut chain, &[block]);
     assert_eq!(added[0].linked, 0);
     assert!(added[0].errors[0].to_string().contains("only the first can be"), "{added:?}");
-    // A block whose header is ahead of the clock.
+    // A block whose header is too far ahead of the clock is refused.
     let block = mine(1).remove(0);
     let added = chain.add_block(block, Duration::from_secs(1_000_000_000));
     assert_eq!((added.linked, added.errors.len()), (0, 1), "{added:?}");
@@ -132,7 +132,7 @@ fn without_a_spent_script_there_are_no_filters_from_there_on() {
     assert!(!chain.has_all_filters());
     let filters = chain.filters().expect("those before");
     assert_eq!(filters.tip(), Some(blocks[1].block_hash()));
-    // A branch without that block has all its filters.
+    // On a branch without the block whose script is unknown, every block has its filter.
     let mut theirs = blocks[..2].to_vec();
     extend(&mut theirs, 4, 1);
     add(&mut chain, &theirs[2..]);

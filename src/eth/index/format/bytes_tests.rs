@@ -226,7 +226,7 @@ fn the_entry_of_a_row_is_laid_out_as_its_table_says() {
     RowEntry::from_bytes("s", &header, 2_046, &bytes).unwrap_err();
     header.data_units = 32;
     let error = read(&header, &bytes).unwrap_err().to_string();
-    assert!(error.contains("24 units of data from 9 on"), "{error}");
+    assert!(error.contains("its 24 units of data start at unit 9"), "{error}");
 
     let mut out = Vec::new();
     entry(0, &[8_193]).write(0, 1, &mut out);

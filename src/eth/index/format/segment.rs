@@ -364,7 +364,7 @@ impl RowEntry {
         let units = entry.data_len().div_ceil(UNIT) as u64;
         if u64::from(entry.start) + units > u64::from(header.data_units) {
             let what = format!(
-                "{units} units of data from {} on, but there are {}",
+                "its {units} units of data start at unit {}, but the segment has {} units",
                 entry.start, header.data_units
             );
             return Err(contradiction(name, offset, part, what));

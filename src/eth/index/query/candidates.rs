@@ -11,7 +11,7 @@ use serde::ser::SerializeStruct as _;
 pub struct QueryStats {
     /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// Number of these sections for which no row was read, because they can't contain a candidate.
+    /// Number of sections in the range that can't contain a candidate, so that no row was read.
     pub skipped_sections: u64,
     /// Number of rows whose data were read, at least in part, added up over all segments.
     pub rows: u64,

@@ -29,12 +29,12 @@ pub struct Explanation {
     pub rows: Vec<ExplainedRow>,
     /// Number of sections, each of 8,192 sealed blocks, that overlap the range.
     pub sections: u64,
-    /// Number of these sections for which no row is read, because they can't contain a candidate.
+    /// Number of sections in the range that can't contain a candidate, so that no row is read.
     pub skipped_sections: u64,
     /// Upper bound of the bytes of rows that are read.
     ///
-    /// A query can end before all rows are read: if no candidate remains, or if every block already
-    /// has a value of a clause.
+    /// A query stops reading rows when no candidate remains. A query skips the remaining values of
+    /// a clause once every remaining candidate may contain one of the values already tested.
     pub bytes: u64,
     /// Number of unsealed blocks, whose filters are tested one by one.
     pub unsealed_blocks: u64,
@@ -52,8 +52,8 @@ pub struct ExplainedRow {
     /// Bit position in the filters, 0 to 2047, as the Yellow Paper numbers them.
     pub position: u16,
     /// Index of the clause that needs the row, in [`CompiledQuery::clauses`]. If several clauses
-    /// need the row, the index is that of the first clause of one value. If none of these clauses
-    /// has only one value, it is the index of the first clause.
+    /// need the row, the index is that of the first clause that has only one value. If none of
+    /// these clauses has only one value, the index is that of the first clause.
     pub clause: usize,
     /// Number of sections in which the row is read.
     pub sections: u64,

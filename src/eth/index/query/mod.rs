@@ -90,8 +90,8 @@ impl<S: Storage> Walk<'_, S> {
             }
         }
         access.enter(rows)?;
-        // All sections of a file in memory are evaluated together. Otherwise the number of sections
-        // is limited so that the rows fit in `MOST_BYTES`.
+        // All sections of a file in memory are evaluated together. If the file is not in memory,
+        // the number of sections is limited so that the rows fit in `MOST_BYTES`.
         let group = if access.is_in_memory() {
             usize::MAX
         } else {

@@ -251,8 +251,8 @@ impl<'a, F: ReadAt> Access<'a, F> {
     }
 
     /// Announces that entries will be read soon, if the file is in memory. Entries that were not
-    /// read yet are announced to the storage. If few rows are needed, the other entries are loaded
-    /// into the CPU's cache.
+    /// read yet are announced to the storage. If few rows are needed, entries that were read before
+    /// are loaded into the CPU's cache.
     pub(super) fn announce_entries(&self, rows: &Rows) {
         let Some(bytes) = self.bytes else { return };
         let header = &self.segment.header;
@@ -378,7 +378,7 @@ impl<'a, F: ReadAt> Access<'a, F> {
         Ok(())
     }
 
-    /// Returns the data of a row for a section, after [`ensure`](Self::ensure).
+    /// Returns the data of a row for a section; call [`ensure`](Self::ensure) first.
     pub(super) fn piece<'b>(&self, rows: &'b Rows, row: u16, section: u32, group: u32) -> Piece<'b>
     where
         'a: 'b,
@@ -403,8 +403,8 @@ impl<'a, F: ReadAt> Access<'a, F> {
         }
     }
 
-    /// Returns the data of a row for consecutive sections that are all raw, after
-    /// [`ensure`](Self::ensure).
+    /// Returns the data of a row for consecutive sections that are all raw; call
+    /// [`ensure`](Self::ensure) first.
     pub(super) fn raw<'b>(
         &self,
         rows: &'b Rows,

@@ -24,7 +24,7 @@ const TRIES: usize = 64;
 /// [refreshed](Self::refresh).
 ///
 /// Any number of processes may read an index while one process writes to it. Files that the writer
-/// removes stay readable here.
+/// removes stay readable through an open index.
 ///
 /// # Cost
 /// Opening reads the manifest, the first 64 bytes of each segment, and the whole tail. The tail has
@@ -124,9 +124,8 @@ impl<S: Storage> Index<S> {
     ///
     /// If headers link block `number` to the returned block, the index was built from these
     /// headers. The returned block is block `number` itself if the index has a column of block
-    /// hashes or if the block is unsealed. Otherwise the returned block is block `number` if this
-    /// block is the first of a section, else the last block of its section, at most 8,191 blocks
-    /// later.
+    /// hashes, if the block is unsealed, or if it is the first block of a section. For any other
+    /// block, the returned block is the last block of its section, at most 8,191 blocks later.
     ///
     /// # Errors
     /// Returns an error if the index does not contain the block, if the file is damaged, or if the

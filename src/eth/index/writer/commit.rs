@@ -43,8 +43,8 @@ impl<A> Disk<A> {
     /// Returns `true` if the new slots may be appended to the tail.
     ///
     /// Roll-backs and the blocks that they remove stay in the tail. To bound the length of the
-    /// tail, at most 16,384 of these slots are allowed (the number of blocks in two sections).
-    /// Before this limit would be exceeded, a new tail is written.
+    /// tail, at most 16,384 slots (the number of blocks in two sections) are allowed in addition to
+    /// the slots of the current blocks. If more are needed, a new tail is written instead.
     pub(super) fn has_room(&self, rows: &Rows) -> bool {
         let slots = self.slots as usize + 2 + rows.len() - self.kept;
         self.whole && slots <= rows.len() + 2 * SECTION

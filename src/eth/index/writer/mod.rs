@@ -20,7 +20,7 @@ use crate::eth::header::LinkedHeaders;
 /// Default number of newest blocks that stay unsealed. The former bloombits index of geth used the
 /// same number.
 const CONFIRMATIONS: u64 = 256;
-/// Highest number of newest blocks that a caller can keep unsealed: so many blocks need 344 MB of
+/// Highest number of newest blocks that a caller can keep unsealed: these blocks need 344 MB of
 /// memory.
 const MAX_CONFIRMATIONS: u64 = 1 << 20;
 
@@ -143,9 +143,9 @@ impl<S: WriteStorage> Writer<S> {
     /// Adds the blocks of a chain that the index does not have yet.
     ///
     /// The first block added to an empty index is the index's first block. The chain may start with
-    /// blocks that the index already has. These blocks are skipped if their hashes are equal.
-    /// Blocks before the last sealed block are compared only if the chain reaches the last sealed
-    /// block, because the hash of that block commits to all its ancestors.
+    /// blocks that the index already has: they are skipped if the index has the same hashes. Of the
+    /// sealed blocks, only the last one is compared, because its hash commits to all its ancestors.
+    /// If the chain ends before the last sealed block, no hash is compared.
     ///
     /// # Errors
     /// After these errors the index is unchanged:

@@ -110,7 +110,7 @@ pub(crate) struct AuditArgs {
     /// May be given again
     #[arg(long, value_name = "PATH")]
     pub(crate) receipts: Vec<PathBuf>,
-    /// era1 or ere archives whose transactions show the transaction hashes in the answer
+    /// era1 or ere archives with the transactions, to prove the transaction hashes in the answer
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) transactions: Vec<PathBuf>,
     /// Write a certificate, which others can verify, to this file
@@ -121,7 +121,7 @@ pub(crate) struct AuditArgs {
     /// The certificate can then be verified without other files
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
-    /// Write the blocks whose receipts are missing to this file: number and hash, one block per
+    /// Write to this file the blocks whose receipts are missing: number and hash, one block per
     /// line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,

@@ -96,7 +96,7 @@ pub(crate) struct FollowArgs {
     /// Print a block when this many blocks follow it
     #[arg(long, value_name = "BLOCKS", default_value_t = 0, value_parser = depth(0))]
     pub(crate) confirmations: u64,
-    /// Maximum depth of a reorganisation of printed blocks that can be followed
+    /// Maximum number of printed blocks that a reorganisation may remove
     #[arg(long, value_name = "BLOCKS", default_value_t = 256, value_parser = depth(1))]
     pub(crate) keep: u64,
     /// End at the provider's head instead of waiting for new blocks

@@ -91,7 +91,7 @@ pub(crate) struct BuildArgs {
     pub(crate) from: Option<u64>,
     /// A label for the chain, of 1 to 32 bytes
     ///
-    /// Compared each time that headers are added
+    /// The label must be the same each time that headers are added
     #[arg(long, value_name = "LABEL", default_value = "mainnet", value_parser = label)]
     pub(crate) label: String,
     /// Store the hash of each block, 32 bytes per block: queries then print the hashes of

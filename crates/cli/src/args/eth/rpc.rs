@@ -24,7 +24,7 @@ pub(crate) struct RpcArgs {
     pub(crate) rpc: Vec<Secret>,
     /// An HTTP header for the provider, 'Name: value'
     ///
-    /// Never shown; may be given again
+    /// The header is never shown. May be given again
     #[arg(long, value_name = "HEADER", requires = "rpc")]
     pub(crate) rpc_header: Vec<Secret>,
     /// Seconds to wait for a response

@@ -195,7 +195,7 @@ fn item_table(page: &mut Page, items: &[Item]) {
     }
 }
 
-/// Shortens a text that is too long for a table to its two ends.
+/// Returns a text, or only its two ends if the text is too long for a table.
 fn shown_text(text: &str) -> String {
     const ENDS: usize = 31;
     if text.is_ascii() && text.len() > 2 * ENDS + 2 {

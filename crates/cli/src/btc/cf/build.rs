@@ -205,7 +205,7 @@ impl Build {
             }
             if self.filter_header.is_none() && args.out.is_some() {
                 bail!(UsageError(
-                    "--previous-header is missing: the filter header of the block before the first"
+                    "--previous-header is missing: the filter header before the first block"
                 ));
             }
             (self.first, self.next) = (start, start);

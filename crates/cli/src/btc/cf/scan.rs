@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ScanArgs, json: bool) -> anyhow::Result<Report> {
         bail!(UsageError("--birthday is greater than --to"));
     }
     let reader = Reader::of(args.watch.items.iter())?;
-    // The gap limit applies from the first index on, so the range is extended to it. Otherwise, a
-    // script after --range but within the gap limit would be missed.
+    // The gap limit applies from the first index on, so the range contains at least this many
+    // indices. Otherwise, a script after --range but within the gap limit would be missed.
     let range = args.watch.range.0.clone();
     let end =
         args.gap_limit.map_or(0, |gap| range.start().saturating_add(gap - 1).min(HARDENED - 1));

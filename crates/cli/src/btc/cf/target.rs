@@ -1,7 +1,7 @@
 //! The file that `btc cf build` writes.
 //!
 //! The file is created, or truncated to its intact part, only when the first filter is written. A
-//! build that fails earlier creates no file and changes none.
+//! build that fails before it writes a filter creates no file and changes none.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufReader, BufWriter};
@@ -43,10 +43,10 @@ impl Target {
     }
 
     /// Opens a file with filters. Also returns the intact part of the file, and the number of bytes
-    /// of an incomplete last record. The first filter that is appended overwrites these bytes.
+    /// of an incomplete last record. The first filter that is appended overwrites this record.
     ///
-    /// Only an incomplete last record may follow the intact part. If other bytes follow, they are a
-    /// damaged record, and the records after it would be lost if the file were truncated there.
+    /// Only an incomplete last record may follow the intact part. Any other bytes after this part
+    /// are a damaged record: to truncate the file there would delete the records after the damage.
     pub(crate) fn append_to(path: &Path) -> anyhow::Result<(Self, Intact, u64)> {
         let file = OpenOptions::new().read(true).append(true).open(path)?;
         lock(&file)?;

@@ -96,7 +96,7 @@ fn reason(
         return Some(Ending::GaveUp("every peer is banned".into()));
     }
     let give_up = give_up?;
-    // Every peer must have been tried: one that is still being connected may know a better chain.
+    // Every peer must have been tried: a peer that is not connected yet may know a better chain.
     if status.is_caught_up && status.all_tried {
         return Some(Ending::CaughtUp);
     }
@@ -106,8 +106,8 @@ fn reason(
         let needed = service_names(status.services).join("|");
         return Some(Ending::GaveUp(format!("none of the given peers offers {needed}")));
     }
-    // `--give-up` limits the time without progress, not the whole run: a long run that advances
-    // goes on.
+    // `--give-up` limits the time without progress, not the whole run: a long run continues as long
+    // as it makes progress.
     if waited < give_up {
         return None;
     }
@@ -180,7 +180,7 @@ fn read(
                 false_filters.push(finding.clone());
             }
             let done = reader.take(update, &status, client)?;
-            // No later update can be printed. The update is not acknowledged, so the next run
+            // Nothing more can be printed. The current update is not acknowledged, so the next run
             // delivers it again.
             if reader.is_closed() {
                 return Ok(Ending::Closed);

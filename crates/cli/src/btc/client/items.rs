@@ -68,7 +68,7 @@ fn item(
         }
         Kind::Outpoint => coin(text, network, protocol)?,
         Kind::Txid | Kind::Data => bail!(
-            "{}: this is no script, key, descriptor or coin: give a script or an address",
+            "{}: this is not a script, key, descriptor or coin: give a script or an address",
             name()
         ),
     })

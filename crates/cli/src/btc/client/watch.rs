@@ -48,8 +48,8 @@ impl Job<'_> {
         if protocol == Protocol::Bip37 && !self.look.trust.checkpoint.is_empty() {
             bail!(UsageError("--checkpoint is for --protocol bip157"));
         }
-        // A birthday means that no item was used before that block. An item may have been used
-        // before the first block of a rescan.
+        // A birthday is a block before which no item was used. The first block of a rescan is no
+        // birthday: an item may have been used before it.
         let is_complete = !self.is_rescan || self.first == Birthday::Height(0);
         let history = if is_complete { History::Complete } else { History::Unknown };
         let (items, gap) = (&self.look.watch, self.look.gap_limit);

@@ -64,8 +64,8 @@ impl Folder {
         Self { root: root.to_owned(), blocks: HashMap::new(), transactions: HashMap::new() }
     }
 
-    /// Polls the folder; calls `take` with the blocks of new and changed files. The blocks of a
-    /// truncated file are passed up to its end.
+    /// Polls the folder; calls `take` with the blocks of new and changed files. If a file is
+    /// truncated, its complete blocks are passed.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be listed.

@@ -24,7 +24,7 @@ use crate::input::{Reader, named};
 use crate::output::{Page, Report, count, grouped};
 use crate::stop;
 
-/// Polling interval of the folder; longer if a poll takes longer than a tenth of the interval.
+/// Polling interval of the folder; if a poll takes more than a tenth of it, the interval grows.
 const LOOK: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &ServeArgs, json: bool) -> anyhow::Result<Report> {

@@ -87,7 +87,7 @@ impl<'a> Missing<'a> {
         let named = &self.strangers[..self.strangers.len().min(NAMED)];
         let more = if self.strangers.len() > NAMED { " and others" } else { "" };
         Some(format!(
-            "these receipts have the receipts root of no block that needs receipts: {}{more}",
+            "no block that needs receipts has the receipts root of these receipts: {}{more}",
             named.join("; ")
         ))
     }

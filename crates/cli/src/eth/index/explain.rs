@@ -57,7 +57,7 @@ fn show(page: &mut Page, plan: &Explanation, clauses: &Clauses) {
         fields.push((
             "skips",
             format!(
-                "{} of {} sections, where no block has one of the bits that the query needs",
+                "{} of {} sections, where a bit that the query needs is set in no block",
                 grouped(plan.skipped_sections),
                 grouped(plan.sections)
             ),

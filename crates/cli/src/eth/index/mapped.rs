@@ -32,7 +32,7 @@ impl Storage for MappedFolder {
         let file = self.0.open(name, kind)?;
         Ok(match kind {
             FileKind::Sealed => MappedFile::Mapped(map(&file)?),
-            // A file that is no sealed segment may be truncated, so it must not be mapped.
+            // A file that is not a sealed segment may be truncated, so it must not be mapped.
             _ => MappedFile::Read(file),
         })
     }
@@ -45,7 +45,7 @@ fn map(file: &File) -> io::Result<Mmap> {
     // SAFETY: a segment is complete and synced before a manifest names it; after that, no writer
     // changes or truncates the file. A deleted segment stays mapped, and a new segment of the same
     // name is a new file. The mapping is read-only.
-    #[expect(unsafe_code, reason = "mapping is what the system can't vouch for; this one line")]
+    #[expect(unsafe_code, reason = "a mapped file must not change, see SAFETY")]
     let mapped = unsafe { options.map(file) }?;
     #[cfg(unix)]
     mapped.advise(memmap2::Advice::Random)?;

@@ -24,7 +24,7 @@ fn filters_come_through_pipes() {
     let block = fixture("blocks/mainnet_757753.json");
     let filter = text(&block["basic_filter"]);
     let answer = json!({"filter": filter, "header": "00".repeat(32)}).to_string();
-    // Audits print one document over several lines, which is read as a whole.
+    // An audit prints one JSON document, which fills several lines.
     let audit = |bytes: Vec<u8>, args: &[&str], code| {
         let path = fifo.clone();
         let writer = std::thread::spawn(move || fs::write(path, bytes));
@@ -161,7 +161,7 @@ fn filters_of_other_blocks_are_refused() {
     let (found, last) = scan(GOLDEN, &["--block-headers", &lines], YES);
     assert_eq!((found.len(), &last["warnings"]), (BLOCKS_OF_KEY.len(), &json!([])));
     let raw = ["--block-headers", &raw, "--block-headers-from", "9"];
-    // The scan includes the lower heights, which have no block header in the file.
+    // The scan begins at height 0, but the file of block headers begins at height 9.
     let all = ["btc", "cf", "scan", GOLDEN, KEY];
     fails(
         &[&all[..], &raw].concat(),

@@ -50,8 +50,8 @@ fn a_certificate_with_its_evidence_proves_the_logs() {
     }
     let page = run(&issued.args(&QUERY));
     assert!(page.stdout.starts_with("complete: the result is proven"), "{}", page.stdout);
-    // First the verifier's query differs from the certified one, then its rules differ, and then it
-    // has no anchor.
+    // First the verifier's query differs from the certified one, then the verifier's rules differ,
+    // and then the verifier has no anchor.
     let other = issued.args(&["--address", WETH]);
     assert!(text(&json_of(&other, WRONG)["error"]).contains("another query"));
     let alloy = issued.verify(&["--semantics", "alloy"], WRONG);

@@ -66,7 +66,7 @@ fn epoch_0_of_the_chain() {
     let json = json_of(&["eth", "stats", path], YES);
     assert_eq!((&json["blocks"], &json["linked"]), (&json!(8192), &json!(true)));
     assert_eq!((&json["first"], &json["last"]), (&json!(0), &json!(8191)));
-    assert_eq!(json["empty"], 8192, "no block of these has a transaction");
+    assert_eq!(json["empty"], 8192, "none of these blocks has a transaction");
     let lines = json_lines(&["eth", "scan", path, "--address", WETH], NO);
     let [summary] = &lines[..] else { panic!("no candidates: {}", lines.len()) };
     assert_eq!(summary["candidates"], 0);

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs every command that can read the file.
+/// Runs commands with the file as one of their inputs.
 fn each_command(file: &str, check: impl Fn(&[&str], &Output)) {
     let logs = TempFile::new("hostile.logs", "[]");
     let header = hex::encode(Block::read(FIRST).header);

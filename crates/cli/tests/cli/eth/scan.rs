@@ -46,8 +46,8 @@ fn scans_find_the_blocks_that_alloy_finds() {
     assert_eq!((lines.len(), &lines[0]["number"]), (2, &json!(17_686_111)));
     let lines = scan(&["--address", &none], NO);
     assert_eq!((lines.len(), &lines[0]["candidates"]), (1, &json!(0)));
-    // The false positive rate of one value: the mean of p^3 over the blocks, if its three bits
-    // differ.
+    // The false-positive rate of a value with three distinct bits: the mean of p^3 over the blocks,
+    // where p is the fill of a block's filter.
     let fills = blocks.each_ref().map(|block| f64::from(block.bits_set()) / 2048.0);
     let rate = lines[0]["rate"].as_f64().expect("a rate");
     let expected = f64::midpoint(fills[0].powi(3), fills[1].powi(3));

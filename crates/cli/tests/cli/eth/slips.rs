@@ -1,5 +1,5 @@
-//! Inputs that are easily mistaken: ranges, fields, hashes, URLs, and bytes that control a
-//! terminal.
+//! Inputs in which users easily make mistakes: ranges, fields, hashes and URLs. Also bytes that
+//! control a terminal.
 
 use super::*;
 
@@ -173,7 +173,7 @@ fn verdicts_count_logs_and_not_findings() {
     args.extend(["--logs", logs.path(), "--receipts", receipts.path()]);
     args.extend(["--address", WETH, "--to", "17686111"]);
     let page = run(&args);
-    assert_eq!(page.code, WRONG, "3 is wrong for an audit: {}", page.stderr);
+    assert_eq!(page.code, WRONG, "the exit code of a wrong answer: {}", page.stderr);
     let verdict = page.stdout.lines().next().expect("a verdict");
     assert_eq!(verdict, "wrong: 1 log omitted, 2 logs wrong or not requested", "{}", page.stdout);
 }

@@ -214,7 +214,7 @@ fn by_key_and_outpoint(scene: &Scene) {
     let expected = expected.read(birthday, &blocks);
     assert_eq!(run("key", &[purse.key.public().to_string()]), expected);
 
-    // An item for an outpoint reports this coin only, and no other coin of the same script.
+    // With an outpoint as the item, only this coin is reported, and no other coin of its script.
     let item = format!(
         "outpoint:{}:{}={}",
         coin.outpoint.txid,

@@ -1,7 +1,8 @@
 //! EVM code that emits logs.
 //!
 //! A runner is a contract that executes its call data: it deploys the data as a contract (`CREATE`)
-//! and runs that contract as itself (`DELEGATECALL`). So the logs have the runner's address.
+//! and runs that contract's code in its own context (`DELEGATECALL`). So the logs have the runner's
+//! address.
 
 use chainsieve::alloy_primitives::{B256, Bytes};
 

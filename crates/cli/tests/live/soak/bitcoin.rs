@@ -1,5 +1,5 @@
-//! Soak of `btc watch` with BIP37 against bcoin, and with BIP157 against `btc serve` with the same
-//! blocks.
+//! Soak test of `btc watch`: with BIP37 against bcoin, and with BIP157 against `btc serve`, which
+//! serves the same blocks.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,8 @@ struct Soak {
     node: Bcoin,
     folder: Folder,
     server: Server,
-    /// The chain and the wallet, now and before each of the last blocks.
+    /// The current state of the chain and the wallet. `before` contains their states before each of
+    /// the last blocks.
     now: State,
     before: VecDeque<State>,
     birthday: u32,

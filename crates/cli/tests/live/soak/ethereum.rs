@@ -1,4 +1,4 @@
-//! Soak of `eth follow` against anvil, behind a proxy that fails at times.
+//! Soak test of `eth follow` against anvil, behind a proxy that fails at times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,6 @@
 //! Soak test: payments, reorganisations, broken connections, and kills of nodes and commands, drawn
-//! at random from a seed. At the end nothing is missing, and the memory of no command has grown.
+//! at random from a seed. At the end no event is missing, and the memory of no command has grown
+//! much.
 //!
 //! `CHAINSIEVE_SOAK_SECONDS` sets the duration in seconds (120 by default). `CHAINSIEVE_SOAK_SEED`
 //! sets the seed.

@@ -104,7 +104,7 @@ fn memory_grows_with_what_has_come() {
     let mut zeros = Zeros { left: 1_000, largest: 0 };
     let mut stream = header.as_slice().chain(&mut zeros);
     assert!(read_message(&mut stream, Magic::BITCOIN).is_err());
-    assert!(zeros.largest < 64 << 10, "a buffer of {} bytes for 1,000", zeros.largest);
+    assert!(zeros.largest < 64 << 10, "a buffer of {} bytes for 1,000 bytes", zeros.largest);
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn without_a_password() {
     let (result, told, left) = ask("9.8.7.6", &says);
     result.unwrap();
     assert_eq!(told, [5, 2, 0, 2, 5, 1, 0, 1, 9, 8, 7, 6, 0x20, 0x8d]);
-    assert_eq!(left, 2, "the peer's bytes are the peer's");
+    assert_eq!(left, 2, "the client must not read the peer's bytes");
 }
 
 #[test]

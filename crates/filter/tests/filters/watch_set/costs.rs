@@ -96,7 +96,7 @@ fn thirty_bits_a_key_hold_through_growth() {
         }
         let mean = sum / counted;
         assert!((26.5..=30.0).contains(&mean), "{mean:.2} on average");
-        println!("{shard_keys} keys a part: {most:.2} bits at most, {mean:.2} on average");
+        println!("{shard_keys} keys per shard: {most:.2} bits at most, {mean:.2} on average");
     }
 }
 

@@ -218,7 +218,7 @@ fn sets_are_made_of_many_keys_at_once() {
     let mut reports = Vec::new();
     let builder = builder().shard_keys(300);
     let loaded = builder.from_keys(twice(), |report| reports.push(report)).expect("memory");
-    assert_eq!(reports.len(), 1 + 64, "the keys at their end, and each stripe");
+    assert_eq!(reports.len(), 1 + 64, "one report after the keys, and one for each stripe");
     assert_eq!(
         [reports[0], reports[64]],
         [
@@ -258,7 +258,7 @@ fn exports_answer_for_the_keys() {
     assert_eq!([*small.hasher(), *large.hasher()], [public; 2]);
     let strangers = Family::WitnessScripts.keys(2, 0..20_000);
     let hits = strangers.iter().filter(|key| small.contains(key)).count();
-    assert!((20..200).contains(&hits), "{hits} of 20,000 at 1 in 256");
+    assert!((20..200).contains(&hits), "{hits} hits of 20,000, at a rate of 1/256");
     let secret = set.export_public::<u8>(KeyHasher::random(), exposure);
     assert_eq!(secret.err(), Some(chainsieve_filter::watch_set::ExportError::SecretKey));
 }

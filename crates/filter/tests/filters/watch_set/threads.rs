@@ -75,7 +75,7 @@ where
         is_over.store(true, Ordering::Relaxed);
         assert!(ends.iter().all(Result::is_ok), "a writer panicked");
     });
-    // The set was large in between; a rebuild makes it exact again.
+    // The set was large for a while; a rebuild makes it exact again.
     set.rebuild().expect("memory");
     assert!(set.is_exact() && set.len() == 500);
     assert!(stable.iter().all(|key| set.confirm(key).is_ok_and(|holds| holds)));

@@ -236,7 +236,7 @@ impl<'a, L: Lanes, const P: u32> LaneChains<'a, L, P> {
         Pair { sums: [sum_1, sum_2], ends: [middle, next.position] }
     }
 
-    /// Transposes: writes row `i` of a group's parsers as element `i` of each parser's column.
+    /// Transposes the rows: writes the number of parser `j` in row `i` to element `i` of `to[j]`.
     #[inline(always)]
     fn turn(&self, rows: &[Block; BLOCK], to: [&mut Block; 8]) {
         let lanes = self.lanes;

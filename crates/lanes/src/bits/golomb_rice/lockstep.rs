@@ -1,9 +1,9 @@
 //! Parsing of one Golomb-Rice stream at several positions at once.
 //!
 //! A Golomb-Rice stream synchronises itself. A parser that starts at an arbitrary bit soon reads
-//! the true codes: the chance that one of its codes ends where a true code ends is one divided by
-//! the mean code length. So `C` parsers start at equally spaced positions, and each reads somewhat
-//! past the start of the next parser.
+//! the true codes: with a probability of one divided by the mean code length, a code that it reads
+//! ends where a true code ends. So `C` parsers start at equally spaced positions, and each reads
+//! somewhat past the start of the next parser.
 //!
 //! The position where a parser stops is usually also the end of a code that the next parser has
 //! read. The codes that the next parser read before this common position are dropped: these codes

@@ -157,7 +157,7 @@ fn streams_on_which_parsers_never_meet() {
         assert!(check(&codes, p, count, "one value over and over"));
         // The parsers synchronise at one position only.
         values[count / 2] ^= 0x155;
-        assert!(check(&encode(&values, p), p, count, "one value over and over, but for one"));
+        assert!(check(&encode(&values, p), p, count, "the same value, except for one value"));
     }
     for byte in [0x00, 0xff, 0x55, 0xaa, 0x0f, 0x7f, 0xfe] {
         let codes = [byte; 10_000];

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::needless_range_loop,
-    reason = "over registers: a closure would not inline into the function with the CPU features"
+    reason = "in a loop over registers, closures would not inline into functions with CPU features"
 )]
 
 use alloc::vec::Vec;
@@ -74,8 +74,8 @@ impl Packed {
 
     /// Hashes the messages whose index is in `range` under `key`. Calls `take` with the indices of
     /// messages and their hashes, at most [`AT_A_TIME`](Self::AT_A_TIME) per call, until `take`
-    /// breaks. The callback `message` gets the index of a message and returns its bytes. The
-    /// callback `message` is called only for messages that are too long to be packed.
+    /// returns `Break`. The callback `message` gets the index of a message and returns its bytes.
+    /// The callback `message` is called only for messages that are too long to be packed.
     pub fn hash_each<'m>(
         &self,
         backend: Backend,
@@ -109,7 +109,7 @@ impl Packed {
     }
 }
 
-/// Returns the range of positions in an ascending list at which the indices lie in `range`.
+/// Returns the positions of those elements of an ascending list that lie in `range`.
 fn positions(indices: &[u32], range: &Range<u32>) -> Range<usize> {
     let from = |bound: u32| match (indices.first(), indices.last()) {
         (Some(first), _) if bound <= *first => 0,

@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::needless_range_loop,
-    reason = "over registers: a closure would not inline into the function with the CPU features"
+    reason = "in a loop over registers, closures would not inline into functions with CPU features"
 )]
 
 use super::SipKey;
@@ -57,7 +57,7 @@ impl State {
     }
 }
 
-/// States of as many hashes in progress as there are lanes.
+/// States of hashes in progress, one in each lane.
 #[derive(Clone, Copy)]
 pub(super) struct LaneStates<L: Lanes>([L::W; 4]);
 

@@ -1,7 +1,7 @@
 //! AVX2: sixteen 32-bit lanes in two registers.
 
 #![expect(unsafe_code, reason = "CPU intrinsics")]
-#![expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
+#![expect(clippy::unused_self, reason = "`self` is the proof that the CPU has the features")]
 
 use core::arch::x86_64::{
     __m256i, _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_blend_epi32,

@@ -48,7 +48,7 @@ impl Avx512 {
     }
 }
 
-#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
+#[expect(clippy::unused_self, reason = "`self` is the proof that the CPU has the features")]
 impl Avx512 {
     /// Transposes four rows within each 128-bit quarter: lane `i` of result `j` is lane `j` of
     /// `rows[i]`.

@@ -17,7 +17,7 @@ pub struct Coding {
     pub m: u32,
 }
 
-/// Reason why readers that follow the text, such as Bitcoin Core, reject the bytes.
+/// Reason why readers that follow the BIP's text, such as Bitcoin Core, reject the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     CountCut,
@@ -33,9 +33,9 @@ pub enum Fault {
 /// A set that Core accepts, and the two ways in which it may differ from a writer's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
-    /// In the order of the bytes; wide enough for any value that the bytes can encode.
+    /// The values in the order of the bytes. 128 bits hold any value that the bytes can encode.
     pub values: Vec<u128>,
-    /// `true` if a value is N * M or more.
+    /// `true` if at least one value is not below N * M.
     pub over_range: bool,
     /// `true` if one of the padding bits of the last byte is set.
     pub padding: bool,

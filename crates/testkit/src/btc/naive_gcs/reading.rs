@@ -49,7 +49,7 @@ impl Coding {
     }
 
     /// Reads `bytes` with every backend and acceptance, and asserts that the results agree with the
-    /// text. `Acceptance::Core` must accept exactly the sets that the text allows.
+    /// BIP's text. `Acceptance::Core` must accept exactly the sets that the BIP's text allows.
     /// `Acceptance::Strict` must also reject sets that no writer produces. Every error must name
     /// the right fault.
     pub fn check_reading(self, bytes: &[u8]) -> Result<Reading, Fault> {

@@ -1,5 +1,5 @@
 //! A slow BIP37 matcher, written from the BIP's text and from the documented order in which Bitcoin
-//! Core tests a transaction. The library that the matcher is compared with was not read for it.
+//! Core tests a transaction. The matcher was written without reading the library's code.
 //!
 //! The matcher shares no code with the library: `mur3` hashes, `bitcoin` parses transactions, and
 //! everything else is written out here. The matcher is simple on purpose: no premixed hashes, no

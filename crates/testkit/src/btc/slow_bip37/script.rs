@@ -1,4 +1,4 @@
-//! Reading of scripts as BIP37 needs it: data pushes, and the two templates whose outpoints
+//! Reads from scripts what BIP37 tests: data pushes, and the two templates whose outpoints
 //! `BLOOM_UPDATE_P2PUBKEY_ONLY` inserts.
 
 const OP_PUSHDATA1: u8 = 0x4c;

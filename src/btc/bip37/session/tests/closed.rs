@@ -123,7 +123,7 @@ fn a_coin_with_its_script() {
     let mut expected = own.to_vec();
     expected.sort_unstable();
     assert_eq!(world.relevant(), expected);
-    // A coin whose script pushes nothing is watched by its outpoint alone.
+    // A coin whose script pushes no data is watched only by its outpoint.
     let coin = OutPoint::new(Txid::hash(b"bare"), 0);
     let spend = tx(&[coin], &[script(1_000_000)]);
     let bare = Some(ScriptBuf::from(vec![0x51]));

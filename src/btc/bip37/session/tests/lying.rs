@@ -132,8 +132,8 @@ fn fewer_transactions_at_the_same_height_are_no_way_out() {
     });
     let own = &world.blocks[1];
     let receive = own.txdata[3].clone();
-    // Seven transactions, the last of which is the wallet's. The position after the last
-    // transaction is that of its copy in the tree.
+    // Seven transactions, the last of which is the wallet's. In the tree, the position after the
+    // last transaction contains a copy of the last transaction.
     let mut txdata = own.txdata[1..].to_vec();
     txdata.retain(|tx| *tx != receive);
     txdata.push(receive);
@@ -244,7 +244,7 @@ fn invalid_unrequested_and_passed_over() {
     assert_eq!(world.findings.last(), Some(&Finding::Unrequested(world.blocks[0].block_hash())));
 }
 
-/// Before the fence, the answer may still belong to another request.
+/// Before the pong of the fence arrives, an answer may still belong to another request.
 #[test]
 fn evidence_waits_for_the_fence() {
     let mut world = world();

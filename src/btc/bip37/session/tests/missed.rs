@@ -105,8 +105,8 @@ fn a_new_script_whose_element_is_not_new() {
     assert_eq!(world.findings.len(), before);
 }
 
-/// The next script of a keychain was known only from its coin. Until then, a payment to the script
-/// did not advance the keychain, so that no later script was watched.
+/// The next script of a keychain was known only from its coin. A payment to the script therefore
+/// did not advance the keychain, so that no further script was watched.
 #[test]
 fn a_new_label_of_a_script_known_by_its_coin() {
     let (zero, one) = (pay(0), pay(1));

@@ -124,7 +124,7 @@ fn a_byte_that_is_another_one() {
     for part in expected {
         assert!(named.contains(&part), "{part} of {named:?}");
     }
-    assert!(same > 100, "what is not read does no harm: {same}");
+    assert!(same > 100, "a changed byte that is not read does no harm: {same}");
 }
 
 #[test]

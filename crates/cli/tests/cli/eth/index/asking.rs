@@ -226,7 +226,7 @@ fn slips() {
     build(&["--sync-every", "0"], USAGE, &["--sync-every"]);
     let other = folder.path("nothing.rlp");
     fails(&["eth", "index", "build", &absent, &other], b"", BAD_INPUT, &["no such file"]);
-    assert!(!Path::new(&absent).exists(), "nothing is made for headers that can't be read");
+    assert!(!Path::new(&absent).exists(), "no index is created for headers that can't be read");
     // The index is built again for another chain, then with another set of columns.
     let again = ["eth", "index", "build", &index, &headers];
     let words = ["the index is for chain mainnet, but chain sepolia was requested"];

@@ -121,11 +121,11 @@ fn damage_is_named() {
         "{}",
         page.stdout
     );
-    // First the file is not part of an index, then it is of a later version.
+    // First the file is not part of an index, then it has a version that is not supported.
     fs::write(&path, b"not an index, and long enough to be read as its first sixty-four bytes")
         .expect("written");
     let found = run(&["eth", "index", "query", &index]);
-    assert!(found.stderr.contains("00000000-01.segment is not of an index"), "{}", found.stderr);
+    assert!(found.stderr.contains("00000000-01.segment is not an index file"), "{}", found.stderr);
     let mut later = whole;
     later[8] = 9;
     fs::write(&path, later).expect("written");

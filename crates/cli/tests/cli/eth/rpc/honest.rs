@@ -91,7 +91,7 @@ fn a_node_that_lags_omits_nothing() {
     let liar = provider(chain, |_, method, _| (method == "eth_getLogs").then(|| Ok(json!([]))));
     let json = audit(&[&liar], &["--unfinalized", "--anchor", &anchor()], WRONG);
     assert!(kinds(&json).iter().all(|kind| *kind == "omitted_log"), "{json}");
-    // A node that never has the block has not answered.
+    // An empty list from a node that never has the block is not an answer.
     let mut chain = Chain::real_and(0);
     chain.finalized = 0;
     let behind = provider(chain, |_, method, params| match method {

@@ -122,7 +122,7 @@ fn batches_shrink_to_what_a_provider_takes() {
         ("status 413", |_| Sent::Status(413, "", "<html>".into()), 5),
         ("status 400", |_| Sent::Status(400, "", "no batches".into()), 1),
         (
-            "closes the connection on none",
+            "one reply to the whole batch",
             |_| Sent::Json(json!({ "jsonrpc": "2.0", "id": 1, "result": null })),
             1,
         ),

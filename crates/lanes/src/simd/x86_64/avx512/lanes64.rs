@@ -13,7 +13,7 @@ use super::super::{SWAP_BYTES_64, binary, last_offset_64, last_word_index};
 use super::Avx512;
 use crate::simd::Lanes64;
 
-#[expect(clippy::unused_self, reason = "owning one is the proof that the CPU has the features")]
+#[expect(clippy::unused_self, reason = "`self` is the proof that the CPU has the features")]
 impl Avx512 {
     /// Transposes 8 by 8 words: lane `i` of result `j` is lane `j` of row `i`.
     #[inline(always)]
