@@ -79,7 +79,7 @@ const MAY_BE_STDIN: [&str; 9] = [
 /// another command if standard input is piped.
 fn parse() -> Result<Cli, clap::Error> {
     let mut args: Vec<OsString> = env::args_os().collect();
-    Cli::try_parse_from(&args).or_else(|error| {
+    Cli::try_parse_from(&args).or_else(|mut error| {
         if error.kind() != ErrorKind::MissingRequiredArgument {
             return Err(error);
         }
@@ -93,7 +93,14 @@ fn parse() -> Result<Cli, clap::Error> {
         match (url, missing) {
             (Some(url), _) if is_eth => args.extend([OsString::from("--rpc"), url]),
             (_, [name]) if may_be_stdin(name) && source::stdin_is_piped() => args.push("-".into()),
-            _ => return Err(error),
+            (_, missing) => {
+                if is_eth && missing.iter().any(|name| name == "<HEADERS>...") {
+                    let tip = "give --rpc or ETH_RPC_URL to fetch headers from a provider";
+                    let tips = ContextValue::StyledStrs(vec![tip.into()]);
+                    error.insert(ContextKind::Suggested, tips);
+                }
+                return Err(error);
+            }
         }
         Cli::try_parse_from(args).map_err(|_| error)
     })

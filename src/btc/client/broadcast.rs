@@ -93,7 +93,7 @@ struct Offer {
     /// Time at which the transaction was broadcast.
     since: Duration,
     /// State of each connected peer that was considered so far.
-    standings: BTreeMap<PeerId, Standing>,
+    states: BTreeMap<PeerId, OfferState>,
     /// `true` if a peer has requested the transaction, even if that peer has disconnected since.
     requested: bool,
     /// `true` if a peer that got no announcement has the transaction.
@@ -108,7 +108,7 @@ struct Offer {
 
 /// State of a connected peer with regard to one transaction.
 #[derive(Debug)]
-enum Standing {
+enum OfferState {
     /// The transaction was not announced, because it pays less than the minimum fee rate of the
     /// peer.
     Refused,
@@ -135,8 +135,8 @@ impl Offer {
 
     /// Number of connected peers to which the transaction was announced.
     fn num_told(&self) -> usize {
-        let told = |standing: &&Standing| matches!(standing, Standing::Told { .. });
-        self.standings.values().filter(told).count()
+        let told = |state: &&OfferState| matches!(state, OfferState::Told { .. });
+        self.states.values().filter(told).count()
     }
 
     /// Returns `true` if the transaction pays at least this rate, or if its rate is unknown.
@@ -192,7 +192,7 @@ impl Broadcasts {
                 fee_rate,
                 number: self.count,
                 since: now,
-                standings: BTreeMap::new(),
+                states: BTreeMap::new(),
                 requested: false,
                 seen: false,
                 probed: now,
@@ -214,7 +214,7 @@ impl Broadcasts {
     pub(super) fn disconnected(&mut self, id: PeerId) {
         self.fee_filters.remove(&id);
         for offer in self.offers.values_mut() {
-            offer.standings.remove(&id);
+            offer.states.remove(&id);
         }
     }
 
@@ -256,18 +256,18 @@ impl Broadcasts {
                     break;
                 }
                 // The state of this peer is settled: announced, refused or seen.
-                if offer.standings.contains_key(&id) {
+                if offer.states.contains_key(&id) {
                     continue;
                 }
                 // BIP133: the peer would ignore the announcement.
                 if let Some(&least) = self.fee_filters.get(&id)
                     && !offer.pays(least)
                 {
-                    offer.standings.insert(id, Standing::Refused);
+                    offer.states.insert(id, OfferState::Refused);
                     news.push(Step::News(txid, News::FeeTooLow(id, least)));
                     continue;
                 }
-                offer.standings.insert(id, Standing::Told { answers: 0, rejected: false });
+                offer.states.insert(id, OfferState::Told { answers: 0, rejected: false });
                 num_told += 1;
                 told.entry(id).or_default().push(Inventory::Transaction(txid));
                 news.push(Step::News(txid, News::Offered(id)));
@@ -279,7 +279,7 @@ impl Broadcasts {
             if is_due && offer.requested {
                 let mut is_asked = false;
                 for &id in peers {
-                    if matches!(offer.standings.get(&id), None | Some(Standing::Refused)) {
+                    if matches!(offer.states.get(&id), None | Some(OfferState::Refused)) {
                         is_asked = true;
                         let item = Inventory::WitnessTransaction(txid);
                         asked.entry(id).or_default().push(item);
@@ -310,10 +310,10 @@ impl Broadcasts {
                 let least = FeeRate::from_sat_per_kwu(per_kvb / 4);
                 self.fee_filters.insert(id, least);
                 for offer in self.offers.values_mut() {
-                    let is_refused = matches!(offer.standings.get(&id), Some(Standing::Refused));
+                    let is_refused = matches!(offer.states.get(&id), Some(OfferState::Refused));
                     // The transaction now meets the lower minimum, so it may be announced.
                     if is_refused && offer.pays(least) {
-                        offer.standings.remove(&id);
+                        offer.states.remove(&id);
                     }
                 }
             }
@@ -337,10 +337,10 @@ impl Broadcasts {
             NetworkMessage::Reject(reject) => {
                 let txid = Txid::from_raw_hash(reject.hash);
                 let offer = self.offers.get_mut(&txid);
-                let standing = offer.and_then(|offer| offer.standings.get_mut(&id));
+                let state = offer.and_then(|offer| offer.states.get_mut(&id));
                 // A rejection is reported only once for each peer, and only from a peer that got
                 // the announcement, so that a peer cannot flood the reader.
-                if let Some(Standing::Told { rejected, .. }) = standing
+                if let Some(OfferState::Told { rejected, .. }) = state
                     && !*rejected
                 {
                     *rejected = true;
@@ -358,7 +358,7 @@ impl Broadcasts {
     fn answer(&mut self, id: PeerId, txid: Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(&txid) else { return };
         // A peer to which the transaction was not announced need not learn that this client has it.
-        let Some(Standing::Told { answers, .. }) = offer.standings.get_mut(&id) else { return };
+        let Some(OfferState::Told { answers, .. }) = offer.states.get_mut(&id) else { return };
         // A hostile peer could otherwise make the client send the transaction again and again.
         if *answers >= MAX_ANSWERS {
             return;
@@ -377,12 +377,12 @@ impl Broadcasts {
     /// announced to the peer.
     fn seen(&mut self, id: PeerId, txid: &Txid, steps: &mut Vec<Step>) {
         let Some(offer) = self.offers.get_mut(txid) else { return };
-        let standing = offer.standings.get(&id);
+        let state = offer.states.get(&id);
         // If a peer that got our announcement (`Told`) names the transaction, this proves nothing.
         // A `Refused` peer got no announcement (BIP133), so it has the transaction from the
         // network. `Seen` is reported only once.
-        if matches!(standing, None | Some(Standing::Refused)) {
-            offer.standings.insert(id, Standing::Seen);
+        if matches!(state, None | Some(OfferState::Refused)) {
+            offer.states.insert(id, OfferState::Seen);
             offer.seen = true;
             steps.push(Step::News(*txid, News::Seen(id)));
         }

@@ -145,6 +145,9 @@ pub enum IndexError {
     /// The folder contains no index: the manifest is missing.
     #[error("no index: {} is missing", Part::Manifest)]
     NoIndex,
+    /// The folder of the index does not exist.
+    #[error("the folder of the index does not exist")]
+    NoFolder,
     /// The folder already contains an index.
     #[error("the folder already contains an index")]
     Exists,

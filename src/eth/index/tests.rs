@@ -132,6 +132,14 @@ fn slice(headers: &[Vec<u8>], first: u64, last: u64) -> LinkedHeaders {
 }
 
 #[test]
+fn a_missing_folder_is_named() {
+    let path = std::env::temp_dir().join(format!("chainsieve-{}-missing", std::process::id()));
+    let settings = Settings::new("test").unwrap();
+    let error = Writer::open(Folder::new(path), &settings).err();
+    assert_eq!(error, Some(IndexError::NoFolder));
+}
+
+#[test]
 #[expect(clippy::cast_precision_loss, reason = "counts become shares")]
 fn a_forecast_is_that_of_the_headers() {
     let headers = headers(0);

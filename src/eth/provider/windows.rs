@@ -11,13 +11,13 @@ use super::Limit;
 /// Number of blocks in the first window. Alchemy and Tenderly state a limit of 2,000 blocks in
 /// their errors (see the tests of [`Limit`]). Providers that accept more get larger windows soon,
 /// because each answer with few logs doubles the size.
-const FIRST: u64 = 2_000;
+const FIRST_SIZE: u64 = 2_000;
 /// Default limit of the number of blocks in a window: the limit that reth states in its error (see
 /// the tests of [`Limit`]).
-const LARGEST: u64 = 100_000;
+const LARGEST_SIZE: u64 = 100_000;
 /// After an answer with at least this number of logs, windows stop growing: most providers limit an
 /// answer to 10,000 logs.
-const MANY: usize = 5_000;
+const LOGS_TO_STOP_GROWING: usize = 5_000;
 
 /// The window size that a provider accepts, as estimated from its answers.
 ///
@@ -52,8 +52,8 @@ impl WindowSize {
     /// Without a limit, windows start at 2,000 blocks and grow up to 100,000. With a limit, windows
     /// start at that limit and never exceed it. A limit of 0 is treated as 1.
     pub fn new(limit: Option<u64>) -> Self {
-        let cap = limit.unwrap_or(LARGEST).max(1);
-        Self { size: limit.unwrap_or(FIRST).clamp(1, cap), cap }
+        let cap = limit.unwrap_or(LARGEST_SIZE).max(1);
+        Self { size: limit.unwrap_or(FIRST_SIZE).clamp(1, cap), cap }
     }
 }
 
@@ -160,7 +160,7 @@ impl Windows {
         self.next = window.end().checked_add(1).filter(|&next| next <= self.last);
         // A suggested size is used for one window only, so an answer to that window does not change
         // the size of the next window.
-        if self.once.take().is_none() && logs < MANY {
+        if self.once.take().is_none() && logs < LOGS_TO_STOP_GROWING {
             self.size.size = self.size.size.saturating_mul(2).min(self.size.cap);
         }
     }

@@ -23,7 +23,7 @@ the input created are known; the others must be in --prev-txs.
 Each filter is written to the file before its line is printed. If the command is stopped, these filters
 are kept, and --append continues after them. The file is created when the first filter is written.
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   filter   height, hash, elements, bytes, filter, filter_hash, filter_header (null if the previous
            filter header is unknown): one line for each block
   summary  blocks, first, last, bytes, filter_header, out, warnings[]: the last line";
@@ -73,7 +73,7 @@ Exit codes: 0 something was found
             4 a --header is given for a height that the file does not contain
             5 a file is damaged: the filters before the damage were searched; the report has their heights
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   hit        height, hash, scripts[{item, path (position in <0;1> of a descriptor), index, script}]
   candidate  height, hash, why: a block whose filter cannot be read
   summary    filters, first, last, bytes, hits, scripts, expected_by_chance (scripts found in a

@@ -141,7 +141,7 @@ Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits s
               banned for breaking the protocol. What was received is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   hit        height, block, index (null while unconfirmed), txid, received[{vout, satoshis, script,
              address, item, path, index}], spent[{vin, outpoint, item, script, certain}], evidence
              (block | merkle_proof | unconfirmed), confirmations, reason (matched | disputed |

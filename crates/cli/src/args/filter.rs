@@ -156,7 +156,7 @@ error.
 
 Exit codes: 0 at least one key may be in the filter · 1 none of the keys is in the filter
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   answer   key, may_contain, and key_hex if the key is not UTF-8: one line for each key
   summary  asked, maybe, no, empty, rate (of the filter), expected_by_chance (expected number of
            \"maybe\" if none of the keys is in the filter), warnings[]: the last line";

@@ -26,7 +26,7 @@ It keeps all blocks, filters and scripts in memory, and for each peer one messag
 
 Ctrl-C or SIGTERM ends the node, with exit code 0.
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   listening     address, network, blocks, height, tip, transactions, services[]
   chain         blocks, height, tip, disconnected
   mempool       transactions

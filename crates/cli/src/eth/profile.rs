@@ -1,10 +1,11 @@
 //! The chain profile, given by the user or derived from the provider's chain id.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve::eth::chain_profile::ChainProfile;
 
 use crate::args::UsageError;
 use crate::args::eth::TrustArgs;
+use crate::exit::Exit;
 
 const ASSUMED: &str = "assumed";
 
@@ -28,11 +29,11 @@ pub(crate) fn given(args: &TrustArgs) -> anyhow::Result<Option<ChainProfile>> {
     found.map(Some).ok_or_else(|| {
         let names: Vec<_> =
             ChainProfile::known().map(|profile| profile.name().to_owned()).collect();
-        anyhow::anyhow!(
+        Exit::Usage.error(anyhow!(
             "--chain {chain}: this chain is unknown. Known chains, by name or chain id: {}. For \
              another chain, give --assume-bloom and --assume-receipts",
             names.join(", ")
-        )
+        ))
     })
 }
 

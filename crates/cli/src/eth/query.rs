@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use crate::args::UsageError;
 use crate::args::eth::QueryArgs;
 use crate::args::eth::query::{address, topic};
+use crate::exit::Exit;
 use crate::input::{Reader, shorten};
 
 /// Reads the query. `--from` and `--to` override the range of `--query`.
@@ -88,10 +89,10 @@ fn from_flags(args: &QueryArgs, reader: &Reader) -> anyhow::Result<LogQuery> {
         topic_set(&args.topic3, "--topic3", reader)?,
     ];
     for signature in &args.event {
-        let hash = topic_of_event(signature);
-        topics[0]
-            .get_or_insert_default()
-            .push(hash.with_context(|| format!("--event {}", shorten(signature)))?);
+        let hash = topic_of_event(signature)
+            .with_context(|| format!("--event {}", shorten(signature)))
+            .map_err(|error| Exit::Usage.error(error))?;
+        topics[0].get_or_insert_default().push(hash);
     }
     // The query ends with the last topic position that has a flag.
     while topics.pop_if(|topics| topics.is_none()).is_some() {}
@@ -152,7 +153,8 @@ fn each<T>(
     let mut values = Vec::new();
     for argument in given {
         let Some(path) = argument.strip_prefix('@') else {
-            values.push(read(argument).with_context(|| format!("{flag} {}", shorten(argument)))?);
+            let value = read(argument).with_context(|| format!("{flag} {}", shorten(argument)));
+            values.push(value.map_err(|error| Exit::Usage.error(error))?);
             continue;
         };
         let text = reader.text(Path::new(path)).context(flag)?;

@@ -422,8 +422,8 @@ impl Shard {
     }
 }
 
-/// Returns the value that is XORed with each cell index. The value is 0, except on big-endian
-/// hosts, where the cells of a word lie in the opposite order.
+/// Returns the value that is combined by XOR with each cell index. The value is 0, except on
+/// big-endian hosts, where the cells of a word lie in the opposite order.
 #[inline(always)]
 const fn cell_order<F>() -> usize {
     if cfg!(target_endian = "big") { 8 / size_of::<F>() - 1 } else { 0 }

@@ -11,10 +11,10 @@ use super::key_store::{Acquired, Released};
 pub(super) const MAX_KEY_BYTES: usize = u16::MAX as usize;
 /// Value of the count byte for every count of 255 and above. These counts are stored in a separate
 /// map.
-const MANY: u8 = u8::MAX;
+const COUNT_ELSEWHERE: u8 = u8::MAX;
 /// Value of the length byte for every length of 255 and above. Such a length is stored in the next
 /// two bytes.
-const LONG: u8 = u8::MAX;
+const LENGTH_FOLLOWS: u8 = u8::MAX;
 /// A table with at most this many bytes of removed keys is never compacted.
 const FEW_BYTES: usize = 4096;
 
@@ -67,7 +67,7 @@ impl<'a> Entry<'a> {
         let (count, rest) = arena.split_first()?;
         let (len, rest) = rest.split_first()?;
         let (len, rest) = match *len {
-            LONG => {
+            LENGTH_FOLLOWS => {
                 let (len, rest) = rest.split_first_chunk::<2>()?;
                 (usize::from(u16::from_le_bytes(*len)), rest)
             }
@@ -111,14 +111,16 @@ impl KeyTable {
 
     fn count_at(&self, at: u32) -> u64 {
         match self.arena.get(at as usize) {
-            Some(&MANY) => self.many.get(&at).copied().unwrap_or(u64::from(MANY)),
+            Some(&COUNT_ELSEWHERE) => {
+                self.many.get(&at).copied().unwrap_or(u64::from(COUNT_ELSEWHERE))
+            }
             count => count.copied().map_or(0, u64::from),
         }
     }
 
     fn set_count(&mut self, at: u32, count: u64) {
-        let byte = u8::try_from(count).unwrap_or(MANY);
-        if byte == MANY {
+        let byte = u8::try_from(count).unwrap_or(COUNT_ELSEWHERE);
+        if byte == COUNT_ELSEWHERE {
             self.many.insert(at, count);
         } else {
             self.many.remove(&at);
@@ -158,9 +160,9 @@ impl KeyTable {
         self.reserve(key.len() + 4);
         self.arena.push(0);
         match u8::try_from(len) {
-            Ok(len) if len != LONG => self.arena.push(len),
+            Ok(len) if len != LENGTH_FOLLOWS => self.arena.push(len),
             _ => {
-                self.arena.push(LONG);
+                self.arena.push(LENGTH_FOLLOWS);
                 self.arena.extend(len.to_le_bytes());
             }
         }

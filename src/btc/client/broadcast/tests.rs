@@ -576,7 +576,7 @@ fn peers_that_come_and_go_leave_nothing_behind() {
     }
     assert_eq!(world.broadcasts.fee_filters.len(), 0);
     let offer = &world.broadcasts.offers[&tx.compute_txid()];
-    assert!(offer.standings.len() <= world.peers.len());
+    assert!(offer.states.len() <= world.peers.len());
 }
 
 #[test]

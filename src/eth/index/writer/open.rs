@@ -30,6 +30,7 @@ impl<S: WriteStorage> Writer<S> {
     /// Files that do not belong to the index any more are removed.
     ///
     /// # Errors
+    /// - [`IndexError::NoFolder`]: the folder does not exist;
     /// - [`IndexError::Locked`]: another writer holds the lock;
     /// - [`IndexError::OtherChain`], [`IndexError::OtherHashes`]: the settings of the index differ
     ///   from the requested settings;
@@ -42,6 +43,7 @@ impl<S: WriteStorage> Writer<S> {
     pub fn open(storage: S, settings: &Settings) -> Result<Self, IndexError> {
         let lock = storage.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => IndexError::Locked,
+            io::ErrorKind::NotFound => IndexError::NoFolder,
             _ => failed(Operation::Lock, LOCK, 0)(error),
         })?;
         let manifest = match read_manifest(&storage) {

@@ -50,7 +50,7 @@ CSV: block_number, block_hash, transaction_index, transaction_hash, log_index, r
 topic0 to topic3, data; with --abi also event, and a column EVENT.ARGUMENT for each argument of each
 event.
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   follow      chain_id, chain, provider, from, to, resumed (last block printed by an earlier
               run, or null), bloom (exact | superset | absent | unsound: at the first block),
               anchors[{number, hash}], confirmations, keep, index_to (last block whose candidates are

@@ -52,7 +52,7 @@ the last common block are removed and listed. Ctrl-C ends the command; blocks ad
 macro_rules! added_help {
     () => {
         "\
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   synced   number, hash (of the last durable block): printed each time that blocks become durable
   summary  label, added, removed[{number, hash}] (at most 1,000), removed_blocks, first, last,
            last_hash, sealed_sections (by this command), seconds, headers_per_second, bytes (of the
@@ -197,7 +197,7 @@ Before you rely on a candidate, link its header to a hash that you trust. If the
 compare the hash of the candidate. Otherwise use the headers from the candidate to the next block whose
 hash the index stores: the last block of its section of 8,192.
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   candidate  number, hash (null unless the index stores it)
   summary    label, blocks, first, last, candidates, share, expected_false (candidates by chance, if
              no block contained a match), link{number, hash} (of the last candidate: the block to

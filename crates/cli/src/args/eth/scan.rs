@@ -34,7 +34,7 @@ Exit codes: 0 candidates were found
             1 no candidates
             4 an --anchor is given, and no header at or after the end of the range has its hash
 
-JSON: lines, told apart by kind:
+JSON: one object per line, of one of these kinds:
   candidate  number, hash, answer (maybe | no_information)
   summary    blocks, first, last, last_hash, candidates, no_information, share, rate (share of
              blocks that pass by chance), fill (mean), anchored_to (null: no block), query,

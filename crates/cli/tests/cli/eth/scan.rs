@@ -161,9 +161,9 @@ fn slips_in_queries() {
         fails(&[&["eth", "scan", &header], args].concat(), b"", code, words);
     };
     let unpadded = ROUTER.trim_start_matches("address:");
-    refused(&["--topic1", unpadded], BAD_INPUT, &["--topic1", "write address:0x7a25"]);
-    refused(&["--address", &WETH.replace("C02a", "C12a")], BAD_INPUT, &["checksum"]);
-    refused(&["--address", "0x00"], BAD_INPUT, &["1 bytes, but an address has 20"]);
+    refused(&["--topic1", unpadded], USAGE, &["--topic1", "write address:0x7a25"]);
+    refused(&["--address", &WETH.replace("C02a", "C12a")], USAGE, &["checksum"]);
+    refused(&["--address", "0x00"], USAGE, &["1 bytes, but an address has 20"]);
     // A type that the ABI does not know is refused, both in a signature and in a declaration.
     for (event, words) in [
         ("Deposit(address,unit256)", "\"unit256\" at 16"),
@@ -175,7 +175,7 @@ fn slips_in_queries() {
         ("event Deposit(address a) anonymous", "Deposit"),
         ("function deposit(address a)", "not the name of an event"),
     ] {
-        refused(&["--event", event], BAD_INPUT, &["--event", words]);
+        refused(&["--event", event], USAGE, &["--event", words]);
     }
     refused(&["--query", "q.json", "--address", WETH], USAGE, &["--query"]);
     refused(&["--query", "/no/such.json"], BAD_INPUT, &["/no/such.json"]);

@@ -109,7 +109,7 @@ fn keys_in_urls_are_not_shown() {
         &["eth", "audit", &header, "--chain", "1", "--logs", logs.path(), "--wanted", url],
     ] {
         let output = run(args);
-        assert!([NO, BAD_INPUT].contains(&output.code), "{args:?}: {}", output.stderr);
+        assert!([NO, USAGE, BAD_INPUT].contains(&output.code), "{args:?}: {}", output.stderr);
         for part in ["user", "word", "node.example", "key"] {
             assert!(!output.stderr.contains(part), "{args:?}: {}", output.stderr);
         }
