@@ -19,7 +19,7 @@ use crate::btc::bip158::audit::{Basis, InvalidFilter};
 /// a member. Without a name, serde refuses to write a number or a text beside the tag of its enum.
 macro_rules! members {
     ($($field:ident: $type:ty),+ $(,)?) => { $(
-        #[expect(clippy::allow_attributes, reason = "what is imported differs by type")]
+        #[expect(clippy::allow_attributes, reason = "only some types need the import, so `expect` would fail")]
         pub(in crate::btc) mod $field {
             #[allow(unused_imports, clippy::wildcard_imports, reason = "the type of the field")]
             use super::*;

@@ -49,8 +49,8 @@ pub(crate) fn parent(children: &[u8; 64]) -> [u8; 32] {
     outer.midstate().to_byte_array()
 }
 
-/// SHA-256's padding block after a message of 64 bytes: a one bit, zeros, and the length of 512
-/// bits.
+/// SHA-256's padding block after a message of 64 bytes: a one bit, zeros, and the number 512,
+/// which is the length of the message in bits.
 const PADDING_OF_64: [u8; 64] = {
     let mut block = [0; 64];
     block[0] = 0x80;

@@ -72,7 +72,7 @@ names! {
 pub struct ProfileRange {
     /// Number of the first block.
     pub first: u64,
-    /// Relation of the filters to the logs.
+    /// Whether the filters have exactly the bits of the logs, more bits, or too few.
     pub bloom: BloomSoundness,
     /// The logs that the receipts roots commit to.
     pub receipts: ReceiptsScope,

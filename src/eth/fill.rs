@@ -1,6 +1,6 @@
 //! Fill of a chain's filters, and the false-positive rate that follows from it.
 
-#![expect(clippy::cast_precision_loss, reason = "counts become shares and sums of estimates")]
+#![expect(clippy::cast_precision_loss, reason = "rounding does not matter in shares and estimates")]
 
 use alloc::vec::Vec;
 

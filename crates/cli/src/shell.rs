@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::input::{check_overwrite, named};
 use crate::output::{Page, Report, count};
 
-/// Returns the completion script of `completions`.
+/// Runs `completions`: returns the completion script for a shell.
 pub(crate) fn completions(shell: Shell) -> anyhow::Result<Report> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "chainsieve", &mut script);

@@ -146,8 +146,7 @@ impl EventDecoder {
         if signature.len() > MAX_ABI {
             return Err(EventDecoderError::TooLong(signature.len()));
         }
-        // The parser recurses at each bracket, so the text is checked before parsing
-        // ([`MAX_DEPTH`]).
+        // The parser recurses at each bracket, so the number of brackets is limited before parsing.
         if signature.matches(['(', '[']).count() > MAX_DEPTH {
             return Err(EventDecoderError::TooDeep(signature.chars().take(40).collect()));
         }

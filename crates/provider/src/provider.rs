@@ -182,7 +182,7 @@ impl Provider {
                             Err(error) => error.to_string(),
                         }
                     }
-                    Ok(None) => "the node does not have them".into(),
+                    Ok(None) => "the node does not have the receipts".into(),
                     Err(error) => error.to_string(),
                 };
                 why.get_or_insert(format!("{}: {problem}", node.name()));

@@ -230,7 +230,7 @@ impl FetchedReceipts {
         receipts: Option<BlockReceipts>,
     ) -> Result<bool, FetchError> {
         let Some(receipts) = receipts else {
-            self.warn(from, block, "the node does not have them".into());
+            self.warn(from, block, "the node does not have the receipts".into());
             return Ok(false);
         };
         let (mut settled, mut lacks_roots) = (false, false);

@@ -74,7 +74,7 @@ impl<'a> Tagged<'a> {
 /// The nodes' answers for a tag.
 struct Heard<'a> {
     tagged: Tagged<'a>,
-    /// The first error of a node that did not answer.
+    /// The first error of a node that gave no usable answer.
     failed: Option<FetchError>,
     /// The first error of a node that answered that it knows no such block.
     unknown: Option<FetchError>,

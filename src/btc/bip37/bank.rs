@@ -86,7 +86,8 @@ impl BankError {
 /// ```
 #[derive(Clone)]
 pub struct FilterBank<Id> {
-    /// Number of each peer's filter: the index in `owners`, and the position in the shards.
+    /// For each peer, the number of its filter, which is the index in `owners` and the position in
+    /// the shards.
     numbers: BTreeMap<Id, usize>,
     owners: Vec<Owner<Id>>,
     /// Shards of filters; all but the last one are full.

@@ -85,8 +85,8 @@ pub struct TxMatch {
     pub index: u32,
     /// The txid.
     pub txid: Txid,
-    /// All reasons in the order in which Core tests; never empty. An input is a reason only if
-    /// neither the txid nor an output matched, and it is then the only reason.
+    /// All reasons in the order in which Core tests; never empty. A match of an input is
+    /// listed only if neither the txid nor an output matched, and is then the only reason.
     pub reasons: Vec<MatchReason>,
 }
 

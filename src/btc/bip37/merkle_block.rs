@@ -71,7 +71,7 @@ impl MerkleBlock {
     ///
     /// # Cost
     /// At most about one double hash for each txid, and none if all transactions match. Each hash
-    /// of the message is computed once, and no node above a matched transaction is hashed. The
+    /// of the message is computed once, and nodes above a matched transaction are not computed. The
     /// hashes of one level run together, in SIMD lanes. Allocates 32 bytes for each node of the
     /// tree.
     pub fn new(header: &Header, txids: &[Txid], matched: &[u32]) -> Result<Self, MerkleBlockError> {

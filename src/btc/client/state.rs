@@ -1,5 +1,6 @@
-//! The state file: the progress of a scan. The file contains the state of the filter sync or the
-//! answered blocks, and for each wallet the items that the scan searched for.
+//! The state file: the progress of a scan. With BIP157, the file contains the state of the filter
+//! sync; with BIP37, the last answered block and some blocks before it. For each wallet, the file
+//! contains a hash of the items that the scan searched for.
 //!
 //! The state is one file, so that no part of the state is older than another part. Otherwise, a
 //! filter could seem to have been matched against a script that was derived only later.
@@ -91,7 +92,8 @@ impl SavedBloom {
     }
 }
 
-/// The items that the stored scan searched for on behalf of one wallet.
+/// What the stored scan searched for on behalf of one wallet: a hash of the items, the first height
+/// and the next indices of descriptors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct SavedWallet {
     /// Hash of the wallet's items: see [`Wallet::digest`](super::Wallet::digest).

@@ -109,8 +109,8 @@ impl Mempool {
         }
     }
 
-    /// Adds a transaction of a peer. The caller has already compared the transaction with the
-    /// spends of the chain. `has_output` returns `true` if the chain has the given output.
+    /// Adds a transaction of a peer. The caller has already checked that no transaction of the
+    /// chain spends the same outputs. `has_output` returns `true` if the chain has the given output.
     ///
     /// # Errors
     /// [`TransactionError`] if the transaction is known, is too heavy, or spends an unknown or

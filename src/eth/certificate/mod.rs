@@ -3,8 +3,8 @@
 //! A [`Certificate`] claims that on the chain that ends in a certain block, a query has a certain
 //! result. A certificate alone proves nothing, and its verification does not depend on the issuer.
 //! A verifier supplies the anchor, the profile and the query, and never takes them from the
-//! certificate. [`Certificate::verify`] then proves the claim again from headers and receipts,
-//! which may be embedded in the certificate, stored beside it, or fetched from an untrusted source.
+//! certificate. [`Certificate::verify`] then checks the claim with headers and receipts, which
+//! may be embedded in the certificate, stored beside it, or fetched from an untrusted source.
 //! Without receipts, the result lists each block that could not be verified.
 //!
 //! # Format, version 1

@@ -413,8 +413,8 @@ impl Follower {
             Stage::Starting(start) => {
                 (start.on_header(first, &self.config).map_err(Refused::Fault), false)
             }
-            // No block can become doubted while headers are requested, so this header answers the
-            // question about the doubted block.
+            // No block becomes doubted while a request for headers is pending. So the doubt is older
+            // than this request, and the request asked for the header at the doubted number.
             Stage::Following(chain) if chain.is_in_doubt() => (chain.on_check(first), false),
             Stage::Following(chain) => (chain.on_headers(headers), true),
         };

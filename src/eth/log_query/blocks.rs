@@ -204,7 +204,7 @@ pub enum ResolveError {
     },
 }
 
-/// The blocks that a query selects, without tags: a range of numbers, or one block by hash.
+/// The blocks that a query selects, with tags replaced by numbers: a range of numbers, or one block by hash.
 ///
 /// `serde` writes an object. For a range, the member `by` is `"range"`, and the members `first` and
 /// `last` are the numbers. For a block hash, `by` is `"hash"`, and the member `hash` is the hash.

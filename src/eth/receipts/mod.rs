@@ -109,7 +109,7 @@ struct Entry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Form {
     /// The encoding was received: `encoding` is the range of the hashed bytes in `raw`, and `bloom`
-    /// is the range of their filter.
+    /// is the range of the receipt's filter in `raw`.
     Encoded { encoding: Range<usize>, bloom: Range<usize> },
     /// The encoding is built from the fields, with this filter or a filter computed from the logs.
     Fields { bloom: Option<Box<[u8; bloom::BYTES]>> },

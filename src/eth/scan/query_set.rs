@@ -205,7 +205,7 @@ impl QuerySet {
         hits
     }
 
-    /// Scans all queries over 512 blocks, then over the next 512.
+    /// Runs all queries over 512 blocks, then all queries over the next 512, and so on.
     fn scan_together(&self, first_block: u64, blooms: &[[u8; BYTES]], due: &[Due]) -> Hits {
         let mut tile = Tile::default();
         let mut hits = Hits::default();

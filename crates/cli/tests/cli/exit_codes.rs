@@ -284,7 +284,7 @@ fn wrong_with(scene: &Scene, row: &Row) -> Vec<String> {
         for json in [false, true] {
             let closed = printed(scene, row, json, Reader::Gone);
             check("exit code with a closed pipe", closed.code == row.code, &closed);
-            check("no error with a closed pipe", !has_error(&closed), &closed);
+            check("a closed pipe is no error", !has_error(&closed), &closed);
         }
     }
     found

@@ -495,8 +495,8 @@ impl AddressBook {
         // handshake needs a running node.
         if entry.standing == Standing::New {
             entry.standing = Standing::Tried;
-            // The tried table is bounded. As in Core's `addrman`, the address that is removed from
-            // this table becomes a new address again, so that it is not lost.
+            // The number of tried addresses is bounded. As in Core's `addrman`, the address that
+            // loses its place becomes a new address again, so that it is not lost.
             if is_full && let Some(oldest) = oldest.and_then(|at| self.entries.get_mut(&at)) {
                 oldest.standing = Standing::New;
             }

@@ -111,7 +111,8 @@ fn fuse_batch(filter: &BinaryFuse16, hashes: &[u64], answers: &mut [bool]) {
     }
 }
 
-/// A very fast hash of words: murmur3's finalizer. Both filters use this hash.
+/// A very fast hash of words: murmur3's finalizer. In one comparison, our filter and
+/// `scalable_cuckoo_filter` both use this hash.
 #[derive(Clone, Default)]
 struct Mixer(u64);
 

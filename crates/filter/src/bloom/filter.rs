@@ -242,7 +242,7 @@ pub(super) fn places_of<const PARTITIONED: bool>(
     Ok(Places { range, hash_funcs })
 }
 
-/// Checks that `len` keys can have set `num_set` bits: at least one bit in total, and at most one
+/// Checks that insertions of `len` keys can set `num_set` bits: at least one bit in total, and at most one
 /// bit per hash function and key.
 pub(super) fn check_set<const PARTITIONED: bool>(
     num_set: u64,

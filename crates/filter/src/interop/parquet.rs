@@ -11,8 +11,8 @@
 //!
 //! Writers commonly compute the size by the formula of classic Bloom filters, which is too small
 //! for split-block filters. For a rate of 0.1 % the formula gives 14.6 bits per key, but 16.9 are
-//! needed. Filters of the formula's size have twice the requested rate, unless rounding up to a
-//! power of two adds enough blocks.
+//! needed. A filter of this size has twice the requested rate, unless rounding up to a power
+//! of two adds enough blocks.
 //!
 //! Source: `BloomFilter.md` and `parquet.thrift` of `apache/parquet-format`.
 

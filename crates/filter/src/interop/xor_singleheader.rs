@@ -34,7 +34,7 @@ const HEADER_BYTES: usize = 28;
 const SURPLUS_BYTES: usize = 4;
 
 /// Error: a filter of several shards can't be encoded, because the format of `xor_singleheader` has
-/// exactly one.
+/// room for exactly one shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the filter has {num_shards} shards, but the format has exactly 1: build it in one shard")]
 #[non_exhaustive]

@@ -159,8 +159,8 @@ impl WatchSetBuilder {
         self.fill(self.with(store, hasher), progress)
     }
 
-    /// Creates a set over a store that already contains the keys. The set visits the keys of the
-    /// store stripe by stripe.
+    /// Creates a set over a store that already contains the keys. The keys are read
+    /// from the store, one stripe at a time.
     ///
     /// # Errors
     /// Returns an error if the store fails or if there is no memory.

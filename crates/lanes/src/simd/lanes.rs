@@ -52,7 +52,7 @@ pub trait Lanes: Lanes64 {
     fn test_bit(self, a: Self::V, position: Self::V) -> u16;
     /// Returns `a` in the lanes where the mask is set, and `b` in the others.
     fn select(self, mask: u16, a: Self::V, b: Self::V) -> Self::V;
-    /// Writes the lanes whose bit is set in the mask one after the other to the start of `to`. The
+    /// Writes the lanes whose mask bit is set to the start of `to`, in order and without gaps. The
     /// rest of `to` is unspecified afterwards.
     fn compress(self, mask: u16, value: Self::V, to: &mut [u32; 16]);
 

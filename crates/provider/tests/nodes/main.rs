@@ -276,7 +276,7 @@ fn a_silent_node_does_not_keep_others_from_being_asked_again() {
     let chain = Chain::of(&world(10));
     let silent =
         serve(&chain, |_, method, _| method.contains("Receipts").then_some(Sent::Status(503)));
-    // A node whose first method returns no receipts, and whose other methods return them.
+    // This node returns receipts, but not by the method that is tried first.
     let odd = serve(&chain, |_, method, _| {
         (method == "eth_getBlockReceipts").then_some(Sent::Result(Value::Null))
     });

@@ -75,7 +75,8 @@ const WALLET_KINDS: [Kind; 7] = [
 ];
 
 fn key(rng: &mut Rng) -> PublicKey {
-    let secret = SecretKey::from_slice(&rng.array::<32>()).expect("not 0 and below the order");
+    let secret = SecretKey::from_slice(&rng.array::<32>())
+        .expect("a random key is not 0 and is below the order");
     PublicKey::new(secret.public_key(&Secp256k1::signing_only()))
 }
 

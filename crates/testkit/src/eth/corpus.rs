@@ -21,7 +21,7 @@ pub enum Format {
     TransactionHashes,
     /// All receipts of one block as JSON-RPC.
     ReceiptsJson,
-    /// Rows with single headers and known facts about each.
+    /// Rows: each has one header and known facts about it.
     HeaderRows,
     /// Consecutive linked headers.
     HeaderRun,

@@ -107,7 +107,7 @@ pub fn json(rng: &mut Rng, query: &NaiveQuery) -> String {
     format!("{{{}}}", fields.join(","))
 }
 
-/// Returns a set in random order, sometimes with a value twice. A single value may be written
+/// Returns a JSON list of the values in random order, sometimes with one value twice. A single value may be written
 /// without brackets.
 fn set<const N: usize>(rng: &mut Rng, values: &[[u8; N]]) -> String {
     let quoted: Vec<_> =

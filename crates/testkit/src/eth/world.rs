@@ -45,7 +45,7 @@ pub struct World {
     made: u64,
     /// A block that a node wrongly reports as final.
     pub called_final: Option<BlockRef>,
-    /// `true` if new blooms lack the bits of their logs.
+    /// `true` if the filters of new blocks lack the bits of the blocks' logs.
     pub unsound: bool,
 }
 

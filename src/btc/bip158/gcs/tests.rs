@@ -29,7 +29,7 @@ fn decode(bytes: &[u8], acceptance: Acceptance) -> Result<Vec<u64>, GcsError> {
 fn whole_sets() {
     for acceptance in [Acceptance::Strict, Acceptance::Core] {
         assert_eq!(decode(&[0], acceptance), Ok(alloc::vec![]));
-        // The value 3 is encoded as 0 11. The difference 12 to the value 15 is 1110 00.
+        // The value 3 is encoded as 0 11, and the value 15 by the difference 12, as 1110 00.
         assert_eq!(decode(&[2, 0b0111_1100, 0], acceptance), Ok(alloc::vec![3, 15]));
         // The set contains the same value twice.
         assert_eq!(decode(&[2, 0b1001_0000], acceptance), Ok(alloc::vec![5, 5]));

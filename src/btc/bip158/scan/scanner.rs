@@ -123,8 +123,8 @@ impl FilterScan {
     /// `found` is called once for each wallet whose scripts the filter may contain. Scripts that
     /// `found` adds are matched with the same filter too, and reported by another call.
     ///
-    /// The scan stops when `found` breaks, or when `items` ends. If `found` breaks, its block is
-    /// treated as not scanned: all candidates of the block are reported again when the scan
+    /// The scan stops when `found` returns `Break`, or when `items` ends. In the first case, the
+    /// candidate's block is treated as not scanned: its candidates are reported again when the scan
     /// resumes. Up to 32 filters are taken from `items` before they are reported. After a break,
     /// [`cursor`](Self::cursor) returns the height to begin with.
     ///

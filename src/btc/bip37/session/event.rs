@@ -55,8 +55,8 @@ pub enum Event {
     Refresh,
     /// The node sent a merkle block.
     MerkleBlock(MerkleBlock),
-    /// The node sent a transaction. Its witnesses are dropped, because in BIP37 nodes send
-    /// transactions without witnesses.
+    /// The node sent a transaction. Witnesses are dropped: nodes send none by BIP37, and a txid does
+    /// not commit to them.
     Tx(Transaction),
     /// The node sent a `pong`. A `pong` to a ping of the caller's own is ignored.
     Pong(u64),

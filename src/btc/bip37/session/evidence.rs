@@ -262,7 +262,8 @@ pub enum EvidenceError {
         /// The root in the answer's header.
         header: TxMerkleNode,
     },
-    /// The answer contains the transaction with this position or txid.
+    /// The answer contains a transaction with the position or the txid of the claimed one. The value
+    /// is the position.
     #[error("the answer contains transaction {0}")]
     NotOmitted(u32),
     /// The transaction does not match the filter as loaded, or does not match in every

@@ -193,7 +193,7 @@ fn three_are_told_at_first_and_are_sent_it_on_request() {
     world.take(2, &NetworkMessage::GetData(std::vec![Inventory::WitnessTransaction(txid)]));
     assert_eq!(world.answered(&tx), ids([1, 2]));
     assert_eq!(world.news(), [News::Requested(PeerId(1)), News::Requested(PeerId(2))]);
-    // A peer that had the announcement gets no second announcement.
+    // A peer that has received the announcement gets no second one.
     world.pass(4);
     assert_eq!(world.told(&tx).len(), 3);
 }

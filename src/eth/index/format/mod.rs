@@ -172,7 +172,7 @@ fn read_label(label: &[u8; LABEL]) -> Option<String> {
 
 /// Removes and returns the first `N` bytes of a part that is known to be long enough.
 pub(super) fn field<const N: usize>(bytes: &mut &[u8]) -> [u8; N] {
-    let (first, rest) = bytes.split_first_chunk().expect("the fields are as long as the whole");
+    let (first, rest) = bytes.split_first_chunk().expect("the part contains all its fields");
     *bytes = rest;
     *first
 }

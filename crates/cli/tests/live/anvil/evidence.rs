@@ -15,9 +15,9 @@ use testkit::proxy::json_rpc::{Fate, Proxy};
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];
     vec![
-        live("anvil_receipts_that_are_not_the_blocks_are_refused", needs, receipts),
+        live("anvil_false_receipts_are_refused", needs, receipts),
         live("anvil_receipts_come_one_by_one_where_they_must", needs, one_by_one),
-        live("anvil_headers_that_are_not_the_blocks_are_refused", needs, headers),
+        live("anvil_false_headers_are_refused", needs, headers),
     ]
 }
 

@@ -40,8 +40,8 @@ fn everything_of_the_wallet_is_found() {
 
 #[test]
 fn a_keychain_is_followed_from_where_it_advanced() {
-    // Each block uses one new index, some blocks use two, and the last block uses five, which
-    // exceeds a look-ahead of 1.
+    // The first blocks use at most three new indices each. The last block uses five, which are more
+    // than a look-ahead of 1 covers.
     let pay = |rng: &mut Rng, index| {
         let from = stranger(rng).input[0].previous_output;
         tx(&[from], &[script(index)])

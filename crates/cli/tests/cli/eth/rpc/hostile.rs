@@ -304,7 +304,7 @@ fn receipts_that_are_not_the_blocks_leave_it_undecided() {
             .or((method == "eth_getTransactionReceipt").then_some(Ok(Value::Null)))
     });
     let json = audit(&[&none], &["--anchor", &anchor()], UNDECIDED);
-    assert!(json["warnings"].to_string().contains("the node does not have them"), "{json}");
+    assert!(json["warnings"].to_string().contains("the node does not have the receipts"), "{json}");
 }
 
 #[test]
