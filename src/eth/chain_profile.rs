@@ -72,7 +72,7 @@ names! {
 pub struct ProfileRange {
     /// Number of the first block.
     pub first: u64,
-    /// Whether the filters have exactly the bits of the logs, more bits, or too few.
+    /// States if the filters have exactly the bits of the logs, more bits, or too few.
     pub bloom: BloomSoundness,
     /// The logs that the receipts roots commit to.
     pub receipts: ReceiptsScope,
