@@ -72,7 +72,7 @@ names! {
 pub struct ProfileRange {
     /// Number of the first block.
     pub first: u64,
-    /// States if the filters have exactly the bits of the logs, more bits, or too few.
+    /// The bits of the filters, compared with the bits of the logs: equal, more, or too few.
     pub bloom: BloomSoundness,
     /// The logs that the receipts roots commit to.
     pub receipts: ReceiptsScope,
