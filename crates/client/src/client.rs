@@ -153,6 +153,10 @@ impl Client {
 
     /// Marks an update as processed, so that it is not delivered again after a restart.
     ///
+    /// The mark is stored shortly after the call returns: an update that was acknowledged just
+    /// before a kill may be delivered again, with [`Update::again`] set. [`shutdown`](Self::shutdown)
+    /// stores all marks.
+    ///
     /// Only hits and withdrawals need this: other updates are never delivered again. If 4,096
     /// commands are queued, the call waits. If the client has stopped, the call does nothing, and
     /// the next run delivers the update again.

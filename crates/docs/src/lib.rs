@@ -1,5 +1,6 @@
 //! Runs the programs of the README and of `docs/` as documentation tests. The programs use the
-//! packages as users do.
+//! packages as users do. The programs run in this package's folder, where the link `fixtures` leads
+//! to the files that they read.
 
 macro_rules! pages {
     ($($page:ident = $path:literal;)+) => {
@@ -42,6 +43,22 @@ mod tests {
             let name = path.file_name().and_then(|name| name.to_str()).expect("text");
             let page = format!("docs/{name}");
             assert!(!is_page || super::PAGES.contains(&page.as_str()), "{page}");
+        }
+    }
+
+    /// Lines that rustdoc hides are shown by other viewers, and do not compile when they are copied.
+    #[test]
+    fn no_program_has_hidden_lines() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for page in super::PAGES {
+            let text = std::fs::read_to_string(root.join(page)).expect("a page");
+            let mut is_program = false;
+            for line in text.lines() {
+                if let Some(language) = line.strip_prefix("```") {
+                    is_program = language.starts_with("rust");
+                }
+                assert!(!is_program || !line.starts_with("# "), "{page}: {line}");
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ pub struct Certificate {
 #[non_exhaustive]
 pub enum IssueError {
     /// The audit has findings, so the answer is not the correct result.
-    #[error("the audit has {0} findings")]
+    #[error("findings in the audit: {0}")]
     Findings(usize),
     /// The report does not belong to this question.
     #[error("the report covers blocks {first} to {last}, which the question's chain lacks")]

@@ -119,7 +119,7 @@ pub enum VerifyError {
     #[error("embedded receipts of block {0}, whose receipts are not needed")]
     NeedlessReceipts(B256),
     /// The given result has the certificate's digest, but an audit proves that it is wrong.
-    #[error("the audit of the given result has {} findings", .0.findings.len())]
+    #[error("findings in the audit of the given result: {}", .0.findings.len())]
     Refuted(Box<AuditReport>),
 }
 

@@ -142,8 +142,8 @@ pub enum IndexError {
         /// Offset in bytes up to which the operation is known to have succeeded.
         offset: u64,
     },
-    /// The folder contains no index: the manifest is missing.
-    #[error("no index: {} is missing", Part::Manifest)]
+    /// The folder does not exist, or contains no index: the manifest is missing.
+    #[error("no index: the folder does not exist, or contains no manifest")]
     NoIndex,
     /// The folder of the index does not exist.
     #[error("the folder of the index does not exist")]

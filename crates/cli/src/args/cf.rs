@@ -131,14 +131,14 @@ The block is first verified against its hash: proof of work, a single coinbase, 
 duplicate transaction, and the witness commitment. Then the filter is compared with the block.
 
 Exit codes: 0 valid: the filter contains every script that the block creates and spends, and no other
-            3 invalid: proven
+            3 invalid: with a proof, unless the verdict relies on spent scripts that you gave
             4 not decided: suspicious, or scripts that the block spends are unknown
             5 malformed input, or a block that does not match its header
 
-JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted),
-proof{evidence, bytes, out}, reason, missing_txids[] (to be given with --prev-txs); warnings[]";
+JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted: spent
+scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with --prev-txs); warnings[]";
 
-/// Compare a filter with its block: valid, proven invalid, or not decided.
+/// Compare a filter with its block: valid, invalid, or not decided.
 #[derive(Debug, Args)]
 #[command(after_long_help = AUDIT_HELP)]
 pub(crate) struct AuditArgs {

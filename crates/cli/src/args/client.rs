@@ -27,8 +27,9 @@ pub(crate) struct PeerArgs {
     /// Seconds to wait for a response before another peer is asked
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = count(1..=3600_u32))]
     pub(crate) timeout: u32,
-    /// Give up, with exit code 4, after this many seconds without progress; not used by `btc watch`
-    /// without --once
+    /// Give up after this many seconds without progress; not used by `btc watch` without --once
+    ///
+    /// The exit code is 5 if no peer was ever connected, and 4 otherwise
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
 }
@@ -80,8 +81,9 @@ branches are kept, and one longer branch of at most 96 MB. Log lines are written
 
 Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers were proven wrong
             3 gave up, and a peer was proven wrong: it claimed a filter that its block refutes
-            4 gave up: no progress for --give-up seconds; what was received is kept
-            5 no peer could be reached; or --data cannot be read or written, or belongs to another
+            4 gave up: no progress for --give-up seconds, or no given peer offers compact filters; what
+              was received is kept
+            5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or belongs to another
               network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
@@ -150,9 +152,9 @@ JSON: one object per line, of one of these kinds:
              withdrawn[{height, block, txid}] (also hits that were not printed because of a kill)
   graded     from, to, grade, peers: the new grade of the filters of these blocks
   reopened   from, to: the earlier grades of these blocks are withdrawn; new ones will follow
-  finding    finding (disputed | undecided | suspicious | block_unavailable | refused | none_seen |
-             first_unknown | false_filter), height, block (null if no block is concerned), text: what peers disagree
-             on, what they do not deliver, or what is not certain
+  finding    finding (disputed | false_filter | undecided | suspicious | block_unavailable | refused |
+             none_seen | first_unknown | lacks_service | clock_behind | privacy | …), height, block (null
+             if no block is concerned), text: what is disputed, missing or not certain
   caught_up  height, block, work, answered_to (complete up to this height, or null), confirmed,
              unconfirmed: every block that the peers have is scanned
   summary    ended (caught_up | interrupted | gave_up | closed), network, protocol, tip{height, block,

@@ -88,7 +88,9 @@ fn blocks(query: &LogQuery) -> Result<ResolvedBlocks, UsageError> {
     match (query.blocks(), query::bounds(query)) {
         (BlockSelection::AtHash(hash), _) => Ok(ResolvedBlocks::AtHash(*hash)),
         (_, (Some(first), Some(last))) => Ok(ResolvedBlocks::Range { first, last }),
-        _ => Err(UsageError("the block range of the query is missing: give --from and --to")),
+        _ => Err(UsageError(
+            "the block range of the query is missing or incomplete: give --from and --to",
+        )),
     }
 }
 

@@ -195,9 +195,17 @@ count and digest (which the certificate commits to), certificate{profile, query,
 last_hash, parent_hash}, warnings[]."
 );
 
+/// The long help of `--chain` for a command that asks no provider.
+const CHAIN: &str = "The chain, by name or id, which defines what its headers commit to";
+
 /// Verify a certificate that `eth audit` wrote.
 #[derive(Debug, Args)]
-#[command(after_long_help = CERTIFICATE_HELP)]
+#[command(
+    after_long_help = CERTIFICATE_HELP,
+    mut_arg("from", |from| from.long_help("The first block of the range [default: fromBlock of --query]")),
+    mut_arg("to", |to| to.long_help("The last block of the range [default: toBlock of --query]")),
+    mut_arg("chain", |chain| chain.long_help(CHAIN)),
+)]
 pub(crate) struct VerifyCertificateArgs {
     /// The certificate: a file, or - for standard input
     #[arg(value_name = "CERTIFICATE")]

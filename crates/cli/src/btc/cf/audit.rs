@@ -206,10 +206,14 @@ fn report(
                         }
                     });
                 }
-                (None, Some(_)) => warnings.push(String::from(
-                    "no proof was written: the verdict relies on spent scripts that are not proven",
-                )),
-                (None, None) => {}
+                (None, out) => {
+                    json["basis"] = "trusted".into();
+                    let no_proof = if out.is_some() { "no proof was written: " } else { "" };
+                    warnings.push(format!(
+                        "{no_proof}the verdict relies on spent scripts that are not proven; \
+                         --distrust-prevouts ignores them"
+                    ));
+                }
             }
         }
         Verdict::Suspicious(_) | Verdict::Undecidable(_) => {

@@ -167,14 +167,15 @@ impl Printer {
         Ok(withdrawn)
     }
 
-    /// Prints a finding about blocks as a line, and logs a finding about peers or limits.
+    /// Prints a finding as a line. A finding that concerns no block is a log line, unless programs
+    /// read the output.
     fn finding(&mut self, finding: &Finding) -> anyhow::Result<()> {
         let at = finding.at();
         match finding {
             // The run would never find anything, so it ends with an error.
             Finding::NoFilter(_) | Finding::ItemRefused { .. } => anyhow::bail!("{finding}"),
             Finding::FirstUnknown(_) => {}
-            _ if at.is_none() => {
+            _ if at.is_none() && !self.json => {
                 print_log(&finding.to_string());
                 return Ok(());
             }
@@ -384,6 +385,19 @@ mod tests {
         printer.lines.fails_at = None;
         let done = printer.print_update(update(2, false, News::Hit(hit(Some(10)))), 12).unwrap();
         assert_eq!(done.iter().map(|update| update.id).collect::<Vec<_>>(), [UpdateId(2)]);
+    }
+
+    #[test]
+    fn programs_get_findings_that_concern_no_block() {
+        let finding = || News::Finding(Finding::ClockBehind);
+        let mut lines = printer(true);
+        lines.print_update(update(1, false, finding()), 0).unwrap();
+        let line: Value = serde_json::from_str(kept(&lines)).unwrap();
+        assert_eq!((&line["finding"], &line["block"]), (&json!("clock_behind"), &Value::Null));
+        // People see it on standard error.
+        let mut page = printer(false);
+        page.print_update(update(1, false, finding()), 0).unwrap();
+        assert_eq!(kept(&page), "");
     }
 
     #[test]

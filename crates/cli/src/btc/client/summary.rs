@@ -72,7 +72,11 @@ fn chain_warnings(network: Network, work: Work) -> Vec<String> {
 
 /// Returns the warnings of a run: doubts about the chain, and why the run gave up.
 pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
-    let mut warnings = chain_warnings(network, ended.status.progress.work);
+    let mut warnings = match ended.ending {
+        // Nobody withheld anything.
+        Ending::Unreachable(_) => Vec::new(),
+        _ => chain_warnings(network, ended.status.progress.work),
+    };
     if let Ending::GaveUp(why) | Ending::Unreachable(why) = &ended.ending {
         warnings.push(format!("gave up: {why}"));
     }
