@@ -231,6 +231,6 @@ fn slips() {
     let again = ["eth", "index", "build", &index, &headers];
     let words = ["the index is for chain mainnet, but chain sepolia was requested"];
     fails(&[&again[..], &["--label", "sepolia"]].concat(), b"", BAD_INPUT, &words);
-    let words = ["without a column of block hashes"];
+    let words = ["without a column of block hashes", "leave out --block-hashes"];
     fails(&[&again[..], &["--block-hashes"]].concat(), b"", BAD_INPUT, &words);
 }
