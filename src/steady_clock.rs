@@ -26,7 +26,7 @@ impl SteadyClock {
     }
 
     /// Returns the latest reading of the caller's clock.
-    #[cfg(feature = "std")]
+    #[cfg(all(feature = "std", feature = "btc"))]
     pub(crate) fn unix(self) -> Duration {
         self.last
     }
