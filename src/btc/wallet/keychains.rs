@@ -222,6 +222,8 @@ impl Keychains {
     pub fn derive_to(&mut self, next: &[u32]) -> Result<Vec<KeychainScript>, DescriptorError> {
         let mut scripts = Vec::new();
         for ((number, keychain), &end) in (0..).zip(&mut self.keychains).zip(next) {
+            // Without a wildcard, a descriptor has no further scripts than those derived when it was
+            // added.
             if keychain.is_ranged {
                 scripts.extend(keychain.derive(number, end.min(NUM_INDICES))?);
             }

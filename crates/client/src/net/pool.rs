@@ -53,7 +53,8 @@ const MAX_ASKED: usize = 3;
 /// own network is down, attempts fail at once; without this limit they would use up the whole book
 /// within a second.
 const CALL_EVERY: Duration = Duration::from_millis(100);
-/// Minimum time between two searches of the book for an address to dial.
+/// Minimum time between two rounds of searches of the book for an address to dial. A search reads
+/// the whole book, so without this limit, peers that send many messages would cause as many searches.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Maximum wait for an event before timers are checked.
 const STEP: Duration = Duration::from_millis(50);

@@ -102,6 +102,7 @@ fn coin(text: &str, network: Network, protocol: Protocol) -> anyhow::Result<Item
 mod tests {
     use super::*;
 
+    /// The transaction of Bitcoin's genesis block. Any txid would do.
     const TXID: &str = "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b";
 
     #[test]

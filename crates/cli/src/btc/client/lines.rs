@@ -283,6 +283,7 @@ impl Printer {
     }
 }
 
+/// Adds the fields of one JSON object to another one.
 fn merge(into: &mut Value, from: Value) {
     if let (Value::Object(into), Value::Object(from)) = (into, from) {
         into.extend(from);
