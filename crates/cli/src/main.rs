@@ -94,7 +94,10 @@ fn parse() -> Result<Cli, clap::Error> {
             (Some(url), _) if is_eth => args.extend([OsString::from("--rpc"), url]),
             (_, [name]) if may_be_stdin(name) && source::stdin_is_piped() => args.push("-".into()),
             (_, missing) => {
-                if is_eth && missing.iter().any(|name| name == "<HEADERS>...") {
+                let with_rpc = args.iter().cloned().chain(["--rpc".into(), "http://[::1]".into()]);
+                let accepts_rpc = Cli::try_parse_from(with_rpc)
+                    .map_or_else(|error| error.kind() != ErrorKind::UnknownArgument, |_| true);
+                if accepts_rpc && missing.iter().any(|name| name == "<HEADERS>...") {
                     let tip = "give --rpc or ETH_RPC_URL to fetch headers from a provider";
                     let tips = ContextValue::StyledStrs(vec![tip.into()]);
                     error.insert(ContextKind::Suggested, tips);

@@ -85,7 +85,8 @@ pub struct PeerStatus {
     pub state: &'static str,
     /// The claims of the peer in its `version` message; `None` unless the peer is connected.
     pub claims: Option<PeerClaims>,
-    /// Reason why the peer was banned; `None` unless it was banned in this run.
+    /// Reason why the peer was banned. `None` if this address was not banned in this run: another
+    /// port of its host may have been banned, or the ban is older. At most 1,000 reasons are kept.
     pub banned_for: Option<String>,
 }
 

@@ -569,7 +569,7 @@ pub enum Finding {
         claims: Vec<(FilterHash, Vec<String>)>,
     },
     /// The named peer claimed a filter that is not the filter of its block. The peer is
-    /// disconnected.
+    /// disconnected. A peer that leaves before its claim is refuted is not reported.
     FalseFilter {
         /// Name of the peer.
         peer: String,

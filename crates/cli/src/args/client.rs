@@ -29,7 +29,7 @@ pub(crate) struct PeerArgs {
     pub(crate) timeout: u32,
     /// Give up after this many seconds without progress; not used by `btc watch` without --once
     ///
-    /// The exit code is 5 if no peer was ever connected, and 4 otherwise
+    /// See the exit codes 3, 4 and 5 below
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = count(1..=86_400_u32))]
     pub(crate) give_up: u32,
 }
@@ -80,9 +80,9 @@ Memory: 90 bytes per block for headers, and 33 bytes per block for filter state.
 branches are kept, and one longer branch of at most 96 MB. Log lines are written to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers were proven wrong
-            3 gave up, and a peer was proven wrong: it claimed a filter that its block refutes
-            4 gave up: no progress for --give-up seconds, or no given peer offers compact filters; what
-              was received is kept
+            3 gave up, and in this run a peer was proven wrong: it claimed a filter that its block refutes
+            4 gave up: no progress for --give-up seconds, every --peer is banned for breaking the
+              protocol, or none offers compact filters; what was received is kept
             5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or belongs to another
               network
 
@@ -138,7 +138,7 @@ encoding, that wait for earlier blocks. At most 131,072 headers of side branches
 longer branch of at most 96 MB.
 
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
-            3 gave up, and a peer was proven wrong: it claimed a filter that its block refutes
+            3 gave up, and in this run a peer was proven wrong: it claimed a filter that its block refutes
             4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
               banned for breaking the protocol. What was received is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written

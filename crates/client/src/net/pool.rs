@@ -180,7 +180,8 @@ pub struct AddressStatus<'a> {
     pub state: AddressState,
     /// The peer's claims; `None` unless the peer is connected.
     pub theirs: Option<&'a Theirs>,
-    /// Reason why the peer was banned; `None` unless it was banned in this run.
+    /// Reason why the peer was banned. `None` if this address was not banned in this run: another
+    /// port of its host may have been banned, or the ban is older. At most 1,000 reasons are kept.
     pub banned_for: Option<&'a str>,
 }
 
@@ -482,10 +483,9 @@ impl Pool {
 
     fn ban_place(&mut self, place: Place, why: EndReason) {
         self.book.ban(place, self.moment().unix);
-        if let Some(target) = self.book.target(place)
-            && self.banned_for.len() < MAX_REASONS
-        {
-            self.banned_for.insert(target.to_string(), why.to_string());
+        let address = self.book.target(place).map(ToString::to_string).unwrap_or_default();
+        if self.banned_for.len() < MAX_REASONS || self.banned_for.contains_key(&address) {
+            self.banned_for.insert(address, why.to_string());
         }
         self.note(place, |address| PeerNote::Banned { address, why });
     }

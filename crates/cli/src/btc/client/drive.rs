@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use chainsieve::btc::bip157::FalseFilter;
 use chainsieve::btc::peer::service_names;
 use chainsieve_client::{Client, Finding, Graded, News, Status, Stopped, Update, UpdateId};
 
@@ -14,9 +15,11 @@ const TICK: Duration = Duration::from_millis(200);
 /// Maximum number of updates that are read before the reasons to end are checked. An estimate: the
 /// number bounds how long Ctrl-C has no effect while updates arrive without a pause.
 const BATCH: usize = 1_000;
-/// Maximum number of false filters that the report lists. A proof contains transactions of up to
-/// 4 MB, but most proofs have less than 1 kB.
+/// Maximum number of false filters that the report lists: each one costs an attacker an address.
 const MAX_FALSE_FILTERS: usize = 100;
+/// Maximum size of the proofs that the report contains. Most proofs have less than 1 kB, but a peer
+/// can choose a filter whose proof needs a whole block, of up to 4 MB.
+const MAX_PROOF_BYTES: usize = 8_000_000;
 
 /// A reader of a client's updates.
 pub(super) trait Reader {
@@ -55,12 +58,38 @@ impl Ending {
     }
 }
 
+/// The false filters of peers: the findings, and the number of findings that were left out.
+#[derive(Debug, Default)]
+pub(super) struct FalseFilters(pub(super) Vec<Finding>, pub(super) usize);
+
+impl FalseFilters {
+    /// Adds a finding if it reports a false filter. Its proof is left out if the proofs would be
+    /// larger than [`MAX_PROOF_BYTES`].
+    fn add(&mut self, finding: &Finding) {
+        let Finding::FalseFilter { peer, filter } = finding else { return };
+        if self.0.len() >= MAX_FALSE_FILTERS {
+            self.1 += 1;
+            return;
+        }
+        let mut filter = filter.clone();
+        let bytes =
+            |filter: &FalseFilter| filter.proof.as_ref().map_or(0, |proof| proof.encode().len());
+        let kept = self.0.iter().filter_map(|finding| match finding {
+            Finding::FalseFilter { filter, .. } => Some(bytes(filter)),
+            _ => None,
+        });
+        if kept.sum::<usize>() + bytes(&filter) > MAX_PROOF_BYTES {
+            filter.proof = None;
+        }
+        self.0.push(Finding::FalseFilter { peer: peer.clone(), filter });
+    }
+}
+
 /// The ending of a run, and the state of the client at that time.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) ending: Ending,
-    /// The false filters of peers.
-    pub(super) false_filters: Vec<Finding>,
+    pub(super) false_filters: FalseFilters,
     pub(super) status: Status,
     pub(super) grades: Vec<Graded>,
     /// The timestamp of the tip's header.
@@ -69,13 +98,15 @@ pub(super) struct Ended {
 
 impl Ended {
     /// Returns the exit code of the run. A run that caught up has its answer, although a peer was
-    /// proven wrong: other peers gave the true filters.
+    /// proven wrong: the grades tell how reliable the filters of the other peers are.
     pub(super) fn exit(&self) -> Exit {
         match self.ending {
-            Ending::Unreachable(_) => Exit::Failed,
-            Ending::GaveUp(_) if !self.false_filters.is_empty() => Exit::Wrong,
-            Ending::GaveUp(_) => Exit::Undecided,
             Ending::CaughtUp | Ending::Interrupted | Ending::Closed => Exit::Yes,
+            Ending::Unreachable(_) | Ending::GaveUp(_) if !self.false_filters.0.is_empty() => {
+                Exit::Wrong
+            }
+            Ending::Unreachable(_) => Exit::Failed,
+            Ending::GaveUp(_) => Exit::Undecided,
         }
     }
 }
@@ -136,7 +167,7 @@ pub(super) fn drive(
     reader: &mut impl Reader,
 ) -> anyhow::Result<Ended> {
     let give_up = once.then(|| Duration::from_secs(args.give_up.into()));
-    let mut false_filters = Vec::new();
+    let mut false_filters = FalseFilters::default();
     let ended = read(&client, give_up, reader, &mut false_filters).and_then(|ending| {
         let status = client.status()?;
         let time = client.header_at(status.progress.tip.height)?.map(|header| header.time);
@@ -155,7 +186,7 @@ fn read(
     client: &Client,
     give_up: Option<Duration>,
     reader: &mut impl Reader,
-    false_filters: &mut Vec<Finding>,
+    false_filters: &mut FalseFilters,
 ) -> anyhow::Result<Ending> {
     let stop = stop::on_signals()?;
     let mut bar = progress::Status::new();
@@ -171,13 +202,13 @@ fn read(
         let batch: Vec<_> = first.into_iter().chain(more.take(BATCH)).collect();
         let status = client.status()?;
         was_connected |= status.peers.iter().any(|peer| peer.claims.is_some());
+        // A peer may be connected and banned between two looks at the status.
+        was_connected |= !false_filters.0.is_empty();
         let printing = Instant::now();
         for update in batch {
             last = update.id;
-            if let News::Finding(finding @ Finding::FalseFilter { .. }) = &update.news
-                && false_filters.len() < MAX_FALSE_FILTERS
-            {
-                false_filters.push(finding.clone());
+            if let News::Finding(finding) = &update.news {
+                false_filters.add(finding);
             }
             let done = reader.take(update, &status, client)?;
             // Nothing more can be printed. The current update is not acknowledged, so the next run

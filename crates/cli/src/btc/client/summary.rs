@@ -8,7 +8,7 @@ use chainsieve_client::{Finding, Graded, PeerStatus, Progress};
 use serde_json::{Value, json};
 
 use super::drive::{Ended, Ending};
-use crate::output::grouped;
+use crate::output::{count, grouped};
 
 /// Returns a range of heights with one grade, in JSON.
 pub(super) fn graded_json(graded: &Graded) -> Value {
@@ -79,6 +79,10 @@ pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     };
     if let Ending::GaveUp(why) | Ending::Unreachable(why) = &ended.ending {
         warnings.push(format!("gave up: {why}"));
+    }
+    let left_out = ended.false_filters.1;
+    if left_out > 0 {
+        warnings.push(format!("{} are not listed", count(left_out, "further false filter")));
     }
     warnings
 }

@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
         "answered_to": progress.settled_to,
         "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
         "disputes": disputes.0,
-        "false_filters": false_filters_json(&ended.false_filters),
+        "false_filters": false_filters_json(&ended.false_filters.0),
         "peers": peers_json(&ended.status.peers),
         "warnings": warnings,
     });
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     ];
     fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("filters", words)));
     fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
-    let false_filters = ended.false_filters.iter();
+    let false_filters = ended.false_filters.0.iter();
     fields.extend(false_filters.map(|finding| ("false filter", finding.to_string())));
     page.fields(fields);
     page.warnings(&warnings);

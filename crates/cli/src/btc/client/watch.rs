@@ -130,7 +130,7 @@ impl Job<'_> {
             "hits": printer.hits,
             "again": printer.again,
             "withdrawn": printer.withdrawn,
-            "false_filters": false_filters_json(&ended.false_filters),
+            "false_filters": false_filters_json(&ended.false_filters.0),
             "peers": peers_json(&ended.status.peers),
             "warnings": warnings,
         })
