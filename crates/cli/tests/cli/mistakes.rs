@@ -108,6 +108,18 @@ fn a_missing_input_is_read_from_a_pipe() {
     }
 }
 
+/// Missing headers can come from a provider, where the command has the option.
+#[test]
+fn missing_headers_hint_at_the_provider() {
+    for (args, has_rpc) in
+        [(&["eth", "scan", "--topic0", "any"][..], true), (&["eth", "stats"], false)]
+    {
+        let output = run(args);
+        assert_eq!(output.code, USAGE, "{args:?}: {}", output.stderr);
+        assert_eq!(output.stderr.contains("ETH_RPC_URL"), has_rpc, "{args:?}: {}", output.stderr);
+    }
+}
+
 #[test]
 fn verbose_notes_begin_with_the_time() {
     let plain = run(&["demo"]);
