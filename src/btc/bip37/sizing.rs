@@ -58,7 +58,7 @@ pub fn core_sizing(elements: u32, fpr: f64) -> (u32, u32) {
 )]
 pub enum SizingError {
     /// The number of elements is 0.
-    #[error("a filter for 0 elements has no size, at least 1 element is needed")]
+    #[error("a filter for 0 elements has no size: at least 1 element is needed")]
     NoElements,
     /// The false-positive rate is not in (0, 1). For
     /// [`BloomFilter::with_core_sizing`](super::BloomFilter::with_core_sizing), 1 is allowed.

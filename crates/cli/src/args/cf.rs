@@ -136,7 +136,8 @@ Exit codes: 0 valid: the filter contains every script that the block creates and
             5 malformed input, or a block that does not match its header
 
 JSON: verdict, block_hash, filter_hash, elements, and by verdict basis (transactions | trusted: spent
-scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with --prev-txs); warnings[]";
+scripts that are not proven), proof{evidence, bytes, out}, reason, missing_txids[] (to be given with
+--prev-txs); warnings[]";
 
 /// Compare a filter with its block: valid, invalid, or not decided.
 #[derive(Debug, Args)]

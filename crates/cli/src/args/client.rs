@@ -76,15 +76,16 @@ continues where the last one stopped. Filter headers and filters, from --birthda
 between the peers. Where peers disagree, the filter is compared with the block. Filters are not stored.
 
 Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
-8 MB of incoming and 8 MB of outgoing data. At most 131,072 headers of side
-branches are kept, and one longer branch of at most 96 MB. Log lines are written to standard error.
+8 MB of incoming and 8 MB of outgoing data. At most 131,072 headers of side branches are kept, and one
+longer branch of at most 96 MB. Log lines are written to standard error.
 
 Exit codes: 0 caught up, or ended with Ctrl-C: false_filters tells which peers were proven wrong
-            3 gave up, and in this run a peer was proven wrong: it claimed a filter that its block refutes
+            3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
+              refutes
             4 gave up: no progress for --give-up seconds, every --peer is banned for breaking the
               protocol, or none offers compact filters; what was received is kept
-            5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or belongs to another
-              network
+            5 no peer could be reached for --give-up seconds; or --data cannot be read or written, or
+              belongs to another network
 
 JSON: ended (caught_up | interrupted | gave_up), network, tip{height, block, time}, work (hex),
 headers_only, from, answered_to (complete up to this height, or null), grades[{from, to, grade, peers}],
@@ -133,12 +134,13 @@ are kept, and --once does not wait for them. A block is as reliable as the work 
 and the confirmations after it.
 
 Memory: 90 bytes per block for headers, and 33 bytes per block for filter state. For each peer, at most
-8 MB of incoming and 8 MB of outgoing data. At most 64 MB for blocks, in wire
-encoding, that wait for earlier blocks. At most 131,072 headers of side branches are kept, and one
-longer branch of at most 96 MB.
+8 MB of incoming and 8 MB of outgoing data. At most 64 MB for blocks, in wire encoding, that wait for
+earlier blocks. At most 131,072 headers of side branches are kept, and one longer branch of at most
+96 MB.
 
 Exit codes: 0 caught up with --once, or ended with Ctrl-C or SIGTERM: the hits show what was found
-            3 gave up, and in this run a peer was proven wrong: it claimed a filter that its block refutes
+            3 gave up, and in this run a peer was proven wrong: it claimed a filter that the block
+              refutes
             4 gave up: with --once, no progress for --give-up seconds; in any mode, every --peer was
               banned for breaking the protocol. What was received is kept
             5 a malformed item; with --once, no peer could be reached; or --data cannot be read or written

@@ -67,7 +67,7 @@ fn nothing_to_ask_and_an_empty_filter() {
     assert!(output.stderr.contains("the filter is empty"), "{}", output.stderr);
     fails(&["filter", "test", filter.path()], b"", USAGE, &["KEY"]);
     let output = run(&["filter", "test", filter.path(), "-"]);
-    assert_eq!((output.code, output.stdout.as_str()), (NO, ""), "no input key, no answer");
+    assert_eq!((output.code, output.stdout.as_str()), (NO, ""), "without keys, nothing is printed");
     fails(&["filter", "test", "-", "-"], b"", USAGE, &["only once"]);
     fails(
         &["filter", "test", filter.path(), "--hex", "0g"],

@@ -483,15 +483,19 @@ impl Pool {
 
     fn ban_place(&mut self, place: Place, why: EndReason) {
         self.book.ban(place, self.moment().unix);
-        let address = self.book.target(place).map(ToString::to_string).unwrap_or_default();
+        let address = self.address(place);
         if self.banned_for.len() < MAX_REASONS || self.banned_for.contains_key(&address) {
             self.banned_for.insert(address, why.to_string());
         }
         self.note(place, |address| PeerNote::Banned { address, why });
     }
 
+    fn address(&self, place: Place) -> String {
+        self.book.target(place).map(ToString::to_string).unwrap_or_default()
+    }
+
     fn note(&mut self, place: Place, note: impl FnOnce(String) -> PeerNote) {
-        let address = self.book.target(place).map(ToString::to_string).unwrap_or_default();
+        let address = self.address(place);
         self.ready.push_back(PoolEvent::Note(note(address)));
     }
 

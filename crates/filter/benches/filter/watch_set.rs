@@ -196,7 +196,7 @@ fn probes<S: KeyStore>(
     let runs = || Runs::new(outputs.len());
     let (mut ours, mut theirs) = (runs(), runs().half_way());
     report.ratio(
-        &format!("watch set, {name}: an output in blocks of {BLOCK}, with and without gate"),
+        &format!("watch set, {name}: an output in blocks of {BLOCK}, with gate against without"),
         BLOCK,
         || ours.run(|block| set.contains_batch(&outputs[block], &mut probe).len()),
         || theirs.run(|block| ungated.contains_batch(&outputs[block], &mut others).len()),
@@ -205,7 +205,7 @@ fn probes<S: KeyStore>(
         set.contains_hashed(&outputs[block.clone()], &hashes[block], probe).len()
     };
     report.ratio(
-        &format!("watch set, {name}: a hashed output in blocks, with and without gate"),
+        &format!("watch set, {name}: a hashed output in blocks, with gate against without"),
         BLOCK,
         || ours.run(|block| hashed(set, block, &mut probe)),
         || theirs.run(|block| hashed(ungated, block, &mut others)),

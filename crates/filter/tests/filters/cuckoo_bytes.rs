@@ -132,7 +132,10 @@ fn hostile_bytes_are_refused<const BITS: u32>(buckets: u64) {
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "cut to {len}");
         let cut = mended([&bytes[..len], &[0; 8]].concat());
-        assert!(len + 8 == bytes.len() || decode(&cut).is_err(), "cut to {len} and mended");
+        assert!(
+            len + 8 == bytes.len() || decode(&cut).is_err(),
+            "cut to {len}, with a new checksum"
+        );
     }
     assert!(decode(&mended([&bytes[..], &[0; 8]].concat())).is_err(), "one word more");
     for at in 0..bytes.len() {

@@ -121,8 +121,7 @@ pub(crate) struct AuditArgs {
     /// The certificate can then be verified without other files
     #[arg(long, requires = "certificate")]
     pub(crate) embed: bool,
-    /// Write to this file the blocks whose receipts are missing: number and hash, one block per
-    /// line
+    /// A file to write the blocks without receipts to: number and hash, one block per line
     #[arg(long, value_name = "FILE")]
     pub(crate) wanted: Option<PathBuf>,
     // These arguments come before the groups, because the heading of a group applies to all

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use chainsieve::btc::bip157::FalseFilter;
 use chainsieve::btc::peer::service_names;
-use chainsieve_client::{Client, Finding, Graded, News, Status, Stopped, Update, UpdateId};
+use chainsieve_client::{Client, Graded, News, Status, Stopped, Update, UpdateId};
 
+use super::false_filters::FalseFilters;
 use crate::args::client::PeerArgs;
 use crate::exit::Exit;
 use crate::{progress, stop};
@@ -15,11 +15,6 @@ const TICK: Duration = Duration::from_millis(200);
 /// Maximum number of updates that are read before the reasons to end are checked. An estimate: the
 /// number bounds how long Ctrl-C has no effect while updates arrive without a pause.
 const BATCH: usize = 1_000;
-/// Maximum number of false filters that the report lists: each one costs an attacker an address.
-const MAX_FALSE_FILTERS: usize = 100;
-/// Maximum size of the proofs that the report contains. Most proofs have less than 1 kB, but a peer
-/// can choose a filter whose proof needs a whole block, of up to 4 MB.
-const MAX_PROOF_BYTES: usize = 8_000_000;
 
 /// A reader of a client's updates.
 pub(super) trait Reader {
@@ -58,33 +53,6 @@ impl Ending {
     }
 }
 
-/// The false filters of peers: the findings, and the number of findings that were left out.
-#[derive(Debug, Default)]
-pub(super) struct FalseFilters(pub(super) Vec<Finding>, pub(super) usize);
-
-impl FalseFilters {
-    /// Adds a finding if it reports a false filter. Its proof is left out if the proofs would be
-    /// larger than [`MAX_PROOF_BYTES`].
-    fn add(&mut self, finding: &Finding) {
-        let Finding::FalseFilter { peer, filter } = finding else { return };
-        if self.0.len() >= MAX_FALSE_FILTERS {
-            self.1 += 1;
-            return;
-        }
-        let mut filter = filter.clone();
-        let bytes =
-            |filter: &FalseFilter| filter.proof.as_ref().map_or(0, |proof| proof.encode().len());
-        let kept = self.0.iter().filter_map(|finding| match finding {
-            Finding::FalseFilter { filter, .. } => Some(bytes(filter)),
-            _ => None,
-        });
-        if kept.sum::<usize>() + bytes(&filter) > MAX_PROOF_BYTES {
-            filter.proof = None;
-        }
-        self.0.push(Finding::FalseFilter { peer: peer.clone(), filter });
-    }
-}
-
 /// The ending of a run, and the state of the client at that time.
 #[derive(Debug)]
 pub(super) struct Ended {
@@ -102,7 +70,7 @@ impl Ended {
     pub(super) fn exit(&self) -> Exit {
         match self.ending {
             Ending::CaughtUp | Ending::Interrupted | Ending::Closed => Exit::Yes,
-            Ending::Unreachable(_) | Ending::GaveUp(_) if !self.false_filters.0.is_empty() => {
+            Ending::Unreachable(_) | Ending::GaveUp(_) if !self.false_filters.is_empty() => {
                 Exit::Wrong
             }
             Ending::Unreachable(_) => Exit::Failed,
@@ -202,8 +170,6 @@ fn read(
         let batch: Vec<_> = first.into_iter().chain(more.take(BATCH)).collect();
         let status = client.status()?;
         was_connected |= status.peers.iter().any(|peer| peer.claims.is_some());
-        // A peer may be connected and banned between two looks at the status.
-        was_connected |= !false_filters.0.is_empty();
         let printing = Instant::now();
         for update in batch {
             last = update.id;
@@ -220,6 +186,8 @@ fn read(
                 client.acknowledge(update);
             }
         }
+        // A peer may be connected and banned between two looks at the status.
+        was_connected |= !false_filters.is_empty();
         // The client waits for a slow reader of the output, so the time of printing is not part of
         // the time without progress.
         since += printing.elapsed();

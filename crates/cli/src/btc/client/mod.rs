@@ -1,6 +1,7 @@
 //! `btc sync`, `btc watch` and `btc rescan`: commands that run the light client.
 
 mod drive;
+mod false_filters;
 mod items;
 mod lines;
 mod summary;

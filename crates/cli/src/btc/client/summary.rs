@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use chainsieve::bitcoin::{Network, Work};
 use chainsieve::btc::peer::{Grade, service_names};
-use chainsieve_client::{Finding, Graded, PeerStatus, Progress};
+use chainsieve_client::{Graded, PeerStatus, Progress};
 use serde_json::{Value, json};
 
 use super::drive::{Ended, Ending};
-use crate::output::{count, grouped};
+use crate::output::grouped;
 
 /// Returns a range of heights with one grade, in JSON.
 pub(super) fn graded_json(graded: &Graded) -> Value {
@@ -80,26 +80,8 @@ pub(super) fn warnings(ended: &Ended, network: Network) -> Vec<String> {
     if let Ending::GaveUp(why) | Ending::Unreachable(why) = &ended.ending {
         warnings.push(format!("gave up: {why}"));
     }
-    let left_out = ended.false_filters.1;
-    if left_out > 0 {
-        warnings.push(format!("{} are not listed", count(left_out, "further false filter")));
-    }
+    warnings.extend(ended.false_filters.warning());
     warnings
-}
-
-/// Returns the false filters of peers, each with its proof in hex, in JSON.
-pub(super) fn false_filters_json(findings: &[Finding]) -> Vec<Value> {
-    let of = |finding: &Finding| {
-        let Finding::FalseFilter { peer, filter } = finding else { return None };
-        Some(json!({
-            "peer": peer,
-            "height": filter.at.height,
-            "block": filter.at.hash.to_string(),
-            "filter_hash": filter.hash.to_string(),
-            "proof": filter.proof.as_ref().map(|proof| hex::encode(proof.encode())),
-        }))
-    };
-    findings.iter().filter_map(of).collect()
 }
 
 /// Returns all addresses that the client dialled, with their states, in JSON.

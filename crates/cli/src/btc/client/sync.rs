@@ -4,9 +4,7 @@ use chainsieve_client::{Client, Finding, News, Protocol, Status, Update};
 use serde_json::json;
 
 use super::drive::{Reader, drive};
-use super::summary::{
-    false_filters_json, graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex,
-};
+use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, data_folder, start, trusting};
 use crate::args::client::SyncArgs;
 use crate::args::network_name;
@@ -22,14 +20,17 @@ struct Disputes(Vec<String>);
 
 impl Reader for Disputes {
     fn take(&mut self, update: Update, _: &Status, _: &Client) -> anyhow::Result<Vec<Update>> {
-        if let News::Finding(finding) = &update.news {
-            let text = finding.to_string();
-            print_log(&text);
-            let is_dispute =
-                finding.at().is_some() && !matches!(finding, Finding::FalseFilter { .. });
-            if is_dispute && self.0.len() < MAX_DISPUTES {
-                self.0.push(text);
+        match &update.news {
+            // The log line about the ban and the report name it.
+            News::Finding(Finding::FalseFilter { .. }) => {}
+            News::Finding(finding) => {
+                let text = finding.to_string();
+                print_log(&text);
+                if finding.at().is_some() && self.0.len() < MAX_DISPUTES {
+                    self.0.push(text);
+                }
             }
+            _ => {}
         }
         Ok(Vec::new())
     }
@@ -66,7 +67,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
         "answered_to": progress.settled_to,
         "grades": ended.grades.iter().map(graded_json).collect::<Vec<_>>(),
         "disputes": disputes.0,
-        "false_filters": false_filters_json(&ended.false_filters.0),
+        "false_filters": ended.false_filters.json(),
         "peers": peers_json(&ended.status.peers),
         "warnings": warnings,
     });
@@ -79,8 +80,7 @@ pub(crate) fn run(args: &SyncArgs) -> anyhow::Result<Report> {
     ];
     fields.extend(grades_in_words(&ended.grades).into_iter().map(|words| ("filters", words)));
     fields.extend(disputes.0.into_iter().map(|text| ("dispute", text)));
-    let false_filters = ended.false_filters.0.iter();
-    fields.extend(false_filters.map(|finding| ("false filter", finding.to_string())));
+    fields.extend(ended.false_filters.texts().map(|text| ("false filter", text)));
     page.fields(fields);
     page.warnings(&warnings);
     Ok(Report::new(page, json, ended.exit()))

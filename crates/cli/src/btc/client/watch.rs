@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 use super::drive::{Ended, drive};
 use super::items;
 use super::lines::Printer;
-use super::summary::{
-    false_filters_json, graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex,
-};
+use super::summary::{graded_json, grades_in_words, peers_json, tip_json, warnings, work_hex};
 use super::{birthday_name, builder, data_folder, start, trusting};
 use crate::args::client::{LookArgs, RescanArgs, WatchLiveArgs};
 use crate::args::{UsageError, network_name};
@@ -130,7 +128,7 @@ impl Job<'_> {
             "hits": printer.hits,
             "again": printer.again,
             "withdrawn": printer.withdrawn,
-            "false_filters": false_filters_json(&ended.false_filters.0),
+            "false_filters": ended.false_filters.json(),
             "peers": peers_json(&ended.status.peers),
             "warnings": warnings,
         })

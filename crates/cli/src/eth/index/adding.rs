@@ -82,14 +82,13 @@ impl<'a> Adding<'a> {
         }
         let writer = Writer::open(Folder::new(self.path), &self.settings);
         let writer = writer.map_err(|error| match error {
-            IndexError::OtherHashes { index: true } => {
-                anyhow!("{error}: give --block-hashes").context(named(self.path))
-            }
+            IndexError::OtherHashes { index: true } => anyhow!("{error}: give --block-hashes"),
             IndexError::OtherHashes { index: false } => {
-                anyhow!("{error}: leave out --block-hashes").context(named(self.path))
+                anyhow!("{error}: leave out --block-hashes")
             }
-            error => anyhow!(error).context(named(self.path)),
-        })?;
+            error => anyhow!(error),
+        });
+        let writer = writer.with_context(|| named(self.path))?;
         if writer.numbers().is_some() {
             self.sealed_before = Index::open(Folder::new(self.path))?.sealed();
         }
