@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_blockdata::Inventory;
-use chainsieve::bitcoin::{FeeRate, OutPoint, ScriptBuf, Txid};
+use chainsieve::bitcoin::{FeeRate, Network, OutPoint, ScriptBuf, Txid};
 use chainsieve::btc::client::{
     Birthday, BroadcastNews, Event, Finding, Hit, InclusionEvidence, Item, News, Protocol, Update,
     Wallet,
@@ -496,6 +496,16 @@ fn a_liar_about_filters_is_found_out_and_hides_nothing() {
         let is_dispute =
             |update: &&Update| matches!(update.news, News::Finding(Finding::Disputed { .. }));
         assert!(updates.iter().filter(is_dispute).count() > 0);
+        // The liar is reported with a proof that anyone can check.
+        let found = updates.iter().filter_map(|update| match &update.news {
+            News::Finding(Finding::FalseFilter { peer, filter }) => Some((peer, filter)),
+            _ => None,
+        });
+        let [(peer, filter)] = found.collect::<Vec<_>>()[..] else { panic!("{updates:?}") };
+        assert_eq!(*peer, format!("node {liar}"));
+        assert_eq!(chain.height_of(&filter.at.hash), Some(filter.at.height));
+        let proof = filter.proof.as_ref().expect("a proof");
+        assert_eq!(proof.verify(filter.at.hash, Network::Regtest), Ok(()));
     }
 }
 
