@@ -1,0 +1,2 @@
+//! Writes the conformance vectors.
+fn main() {}

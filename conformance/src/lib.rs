@@ -1,0 +1,1 @@
+//! Conformance vectors of Bitcoin's and Ethereum's filters, as JSON.

@@ -1,0 +1,1 @@
+//! Runs the conformance vectors against any implementation.
