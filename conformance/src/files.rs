@@ -72,6 +72,15 @@ pub static FILES: &[(&str, &str)] = &[
     ("vectors/receipts.root.json", include_str!("../vectors/receipts.root.json")),
     ("schema/receipts.root.schema.json", include_str!("../schema/receipts.root.schema.json")),
     ("pages/receipts.root.md", include_str!("../pages/receipts.root.md")),
+    ("vectors/logs.parse.json", include_str!("../vectors/logs.parse.json")),
+    ("schema/logs.parse.schema.json", include_str!("../schema/logs.parse.schema.json")),
+    ("pages/logs.parse.md", include_str!("../pages/logs.parse.md")),
+    ("vectors/logs.match.json", include_str!("../vectors/logs.match.json")),
+    ("schema/logs.match.schema.json", include_str!("../schema/logs.match.schema.json")),
+    ("pages/logs.match.md", include_str!("../pages/logs.match.md")),
+    ("vectors/logs.node.json", include_str!("../vectors/logs.node.json")),
+    ("schema/logs.node.schema.json", include_str!("../schema/logs.node.schema.json")),
+    ("pages/logs.node.md", include_str!("../pages/logs.node.md")),
 ];
 
 /// The files of chain data that vectors refer to: path and text.

@@ -5,6 +5,7 @@ mod bloom;
 mod filters;
 mod gcs;
 mod headers;
+mod logs;
 mod merkle;
 mod numbers;
 mod pack;
@@ -21,7 +22,7 @@ use pack::Area;
 use sources::Sources;
 
 fn areas(sources: &Sources) -> Vec<Area> {
-    [bloom::areas(sources), merkle::areas(sources), script::areas(sources), gcs::areas(sources), filters::areas(sources), headers::areas(sources), receipts::areas(sources)]
+    [bloom::areas(sources), merkle::areas(sources), script::areas(sources), gcs::areas(sources), filters::areas(sources), headers::areas(sources), receipts::areas(sources), logs::areas(sources)]
         .into_iter()
         .flatten()
         .map(Area::sorted)
