@@ -4,8 +4,10 @@
 skipped. It builds filters from blocks only: `gcs.build` is left out.
 """
 
+from functools import partial
+
 from btclib.block import Block
-from btclib.block.block_filter import BASIC_FILTER_M, BASIC_FILTER_P, BasicBlockFilter, filter_header
+from btclib.block.block_filter import BASIC_FILTER_M, BASIC_FILTER_P, BasicBlockFilter
 from btclib.block.partial_merkle_tree import PartialMerkleTree
 from btclib.exceptions import BTClibValueError
 from btclib.p2p.merkleblock import MerkleBlock
@@ -15,6 +17,8 @@ from btclib.script.script_pub_key import type_and_payload
 from protocol import Invalid, Skip, serve
 
 unhex = bytes.fromhex
+# Some cases have made blocks without proof of work, which the library's check of a block would refuse.
+parse_block = partial(Block.parse, check_validity=False)
 
 
 def gcs(key, p, m, encoded):
@@ -24,39 +28,18 @@ def gcs(key, p, m, encoded):
     return BasicBlockFilter.parse(unhex(encoded), (unhex(key) + bytes(16))[::-1])
 
 
-def decode(key, p, m, encoded):
-    return {"count": gcs(key, p, m, encoded).element_count}
-
-
-def match(key, p, m, encoded, item):
-    return {"match": gcs(key, p, m, encoded).match(unhex(item))}
-
-
-def match_any(key, p, m, encoded, items):
-    return {"match": gcs(key, p, m, encoded).match_any([unhex(item) for item in items])}
-
-
 def header(filter, previous_header_display):
     read = BasicBlockFilter.parse(unhex(filter), bytes(32))  # the block hash has no part in either answer
     return {"filter_hash_display": read.hash.hex(), "filter_header_display": read.header(previous_header_display).hex()}
 
 
-def parse_block(block):
-    # Some cases have made blocks without proof of work, which the library's check of a block would refuse.
-    return Block.parse(unhex(block), check_validity=False)
-
-
 def basic(block, prevout_scripts):
-    made = BasicBlockFilter.from_block(parse_block(block), [unhex(script) for script in prevout_scripts])
+    made = BasicBlockFilter.from_block(parse_block(unhex(block)), [unhex(script) for script in prevout_scripts])
     return {"filter": made.serialize().hex()}
 
 
-def check(block, prevout_scripts, filter):
-    return {"correct": basic(block, prevout_scripts)["filter"] == filter}
-
-
 def merkleblock_build(block, matched):
-    read = parse_block(block)
+    read = parse_block(unhex(block))
     txids = [tx.id for tx in read.transactions]
     tree = PartialMerkleTree.from_txids(txids, [index in matched for index in range(len(txids))])
     return {"merkleblock": MerkleBlock(read.header, tree, check_validity=False).serialize(check_validity=False).hex()}
@@ -71,15 +54,21 @@ def merkleblock(merkleblock):
 
 def pushes(script):
     commands = parse(unhex(script))  # operations by name, pushes in hex, ERROR_COMMAND where a push is cut short
-    found = [command.lower() for command in commands if not command.startswith(("OP_", "UNKNOWN_OP_CODE_"))]
-    return {"pushes": [push for push in found if push != ERROR_COMMAND.lower()], "well_formed": ERROR_COMMAND not in commands}
+    found = [command.lower() for command in commands if not command.startswith(("OP_", "UNKNOWN_", ERROR_COMMAND))]
+    return {"pushes": found, "well_formed": ERROR_COMMAND not in commands}
 
 
-def kind(script):
-    return {"kind": {"p2pk": "pubkey", "p2ms": "multisig"}.get(type_and_payload(unhex(script))[0], "other")}
+KINDS = {"p2pk": "pubkey", "p2ms": "multisig"}
 
-
-# BTClibValueError is how the library refuses bytes.
-serve({"gcs.decode": decode, "gcs.match": match, "gcs.match_any": match_any, "bip157.header": header,
-       "bip158.basic": basic, "bip158.check": check, "bip37.merkleblock_build": merkleblock_build,
-       "bip37.merkleblock": merkleblock, "script.pushes": pushes, "script.kind": kind}, refusals=(BTClibValueError,))
+serve({
+    "gcs.decode": lambda **coded: {"count": gcs(**coded).element_count},
+    "gcs.match": lambda item, **coded: {"match": gcs(**coded).match(unhex(item))},
+    "gcs.match_any": lambda items, **coded: {"match": gcs(**coded).match_any([unhex(item) for item in items])},
+    "bip157.header": header,
+    "bip158.basic": basic,
+    "bip158.check": lambda filter, **known: {"correct": basic(**known)["filter"] == filter},
+    "bip37.merkleblock_build": merkleblock_build,
+    "bip37.merkleblock": merkleblock,
+    "script.pushes": pushes,
+    "script.kind": lambda script: {"kind": KINDS.get(type_and_payload(unhex(script))[0], "other")},
+}, refusals=(BTClibValueError,))  # BTClibValueError is how the library refuses bytes
