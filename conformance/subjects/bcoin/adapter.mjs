@@ -1,15 +1,12 @@
 // bcoin has no Golomb-coded sets: its authors publish them as the package golomb.
 import bcoin from 'bcoin';
-import bfilter from 'bfilter'; // bcoin's own dependencies: its network code imports both like this.
+import { BloomFilter } from 'bfilter'; // bcoin's own dependencies, as its network code imports them.
 import murmur3 from 'mrmr';
 import { Invalid, serve } from '../protocol.mjs';
 
 const { Block, MerkleBlock, Script } = bcoin;
-const { BloomFilter } = bfilter;
 const bytes = (hex) => Buffer.from(hex, 'hex');
-const display = (hash) => Buffer.from(hash).reverse().toString('hex');
 const filterOf = (payload) => BloomFilter.fromRaw(bytes(payload));
-const payloadOf = (filter) => filter.toRaw().toString('hex');
 
 serve({
   'bip37.murmur3': ({ seed, data }) => ({ hash: murmur3.sum(bytes(data), seed) }),
@@ -19,23 +16,23 @@ serve({
   },
   'bip37.filterload': ({ payload }) => {
     const f = filterOf(payload);
-    const limits = f.isWithinConstraints();
-    return { data: f.filter.toString('hex'), hash_funcs: f.n, tweak: f.tweak, flags: f.update, within_limits: limits };
+    return { data: f.filter.toString('hex'), hash_funcs: f.n, tweak: f.tweak, flags: f.update,
+      within_limits: f.isWithinConstraints() };
   },
   'bip37.insert': ({ filter, insert }) => {
     const f = filterOf(filter);
     for (const item of insert) f.add(bytes(item));
-    return { filter: payloadOf(f) };
+    return { filter: f.toRaw().toString('hex') };
   },
   'bip37.contains': ({ filter, data }) => ({ contains: filterOf(filter).test(bytes(data)) }),
   'bip37.match': ({ filter, block }) => {
     const f = filterOf(filter);
     const watched = Block.fromRaw(bytes(block)).txs.map((tx) => tx.isWatched(f));
-    return { matched: [...watched.keys()].filter((i) => watched[i]), filter_after: payloadOf(f) };
+    return { matched: [...watched.keys()].filter((i) => watched[i]), filter_after: f.toRaw().toString('hex') };
   },
   'bip37.merkleblock_build': ({ block, matched }) => {
     const b = Block.fromRaw(bytes(block));
-    const bits = b.txs.map((_, i) => (matched.includes(i) ? 1 : 0));
+    const bits = b.txs.map((_, i) => Number(matched.includes(i)));
     return { merkleblock: MerkleBlock.fromMatches(b, bits).toRaw().toString('hex') };
   },
   'bip37.merkleblock': ({ merkleblock }) => {
@@ -43,7 +40,7 @@ serve({
     const [valid, reason] = m.checkBody();
     if (!valid) throw new Invalid(reason);
     const { indexes, matches } = m.getTree();
-    return { matches: indexes.map((index, i) => [index, display(matches[i])]) };
+    return { matches: indexes.map((index, i) => [index, Buffer.from(matches[i]).reverse().toString('hex')]) };
   },
   // `code` holds the operations; Script.test reads it in the same way, up to a malformed operation.
   'script.pushes': ({ script }) => {
