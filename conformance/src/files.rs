@@ -81,6 +81,15 @@ pub static FILES: &[(&str, &str)] = &[
     ("vectors/logs.node.json", include_str!("../vectors/logs.node.json")),
     ("schema/logs.node.schema.json", include_str!("../schema/logs.node.schema.json")),
     ("pages/logs.node.md", include_str!("../pages/logs.node.md")),
+    ("vectors/filter.parquet.json", include_str!("../vectors/filter.parquet.json")),
+    ("schema/filter.parquet.schema.json", include_str!("../schema/filter.parquet.schema.json")),
+    ("pages/filter.parquet.md", include_str!("../pages/filter.parquet.md")),
+    ("vectors/filter.fuse8.json", include_str!("../vectors/filter.fuse8.json")),
+    ("schema/filter.fuse8.schema.json", include_str!("../schema/filter.fuse8.schema.json")),
+    ("pages/filter.fuse8.md", include_str!("../pages/filter.fuse8.md")),
+    ("vectors/filter.fuse16.json", include_str!("../vectors/filter.fuse16.json")),
+    ("schema/filter.fuse16.schema.json", include_str!("../schema/filter.fuse16.schema.json")),
+    ("pages/filter.fuse16.md", include_str!("../pages/filter.fuse16.md")),
 ];
 
 /// The files of chain data that vectors refer to: path and text.

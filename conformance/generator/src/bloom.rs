@@ -154,10 +154,12 @@ fn text_size(elements: u64, fpr: f64) -> (u64, u64) {
 }
 
 fn sizing(sources: &Sources) -> Area {
+    const MANY: u64 = 150_000_000;
     let named = |elements: u64, fpr: &str| -> Option<&'static str> {
         Some(match (elements, fpr) {
             (3, "0.01") => "core-unit-test",
             (1, "0.1") => "no-bytes",
+            (MANY, _) => "150-million-elements",
             _ => return None,
         })
     };
@@ -170,6 +172,9 @@ fn sizing(sources: &Sources) -> Area {
     for (elements, fpr, len, hash_funcs) in [(3, 0.01, 3, 5), (2, 0.001, 3, 8)] {
         rows.push((elements, fpr, len, hash_funcs));
     }
+    // More bits than an `i32` counts, fewer than a `u32`.
+    let (len, hash_funcs) = core_size(MANY, 0.001);
+    rows.push((MANY, 0.001, len as u64, hash_funcs.into()));
     let cases = rows.into_iter().map(|(elements, fpr, len, hash_funcs)| {
         let (text_len, text_funcs) = text_size(elements, fpr);
         let of = |len: u64, hash_funcs: u64| {

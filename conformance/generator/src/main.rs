@@ -3,6 +3,7 @@
 
 mod bloom;
 mod filters;
+mod foreign;
 mod gcs;
 mod headers;
 mod logs;
@@ -22,7 +23,7 @@ use pack::Area;
 use sources::Sources;
 
 fn areas(sources: &Sources) -> Vec<Area> {
-    [bloom::areas(sources), merkle::areas(sources), script::areas(sources), gcs::areas(sources), filters::areas(sources), headers::areas(sources), receipts::areas(sources), logs::areas(sources)]
+    [bloom::areas(sources), merkle::areas(sources), script::areas(sources), gcs::areas(sources), filters::areas(sources), headers::areas(sources), receipts::areas(sources), logs::areas(sources), foreign::areas(sources)]
         .into_iter()
         .flatten()
         .map(Area::sorted)

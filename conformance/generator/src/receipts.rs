@@ -244,7 +244,9 @@ fn encode(blocks: &[ReceiptedBlock]) -> Area {
     let pre_byzantium = ReceiptEnvelope::Legacy(ReceiptWithBloom::from(made));
     let made = Receipt { status: Eip658Value::Eip658(false), cumulative_gas_used: 0x80, logs: Vec::new() };
     let set_code = ReceiptEnvelope::Eip7702(ReceiptWithBloom::from(made));
-    for (name, comment, receipt) in [("post-state", "before Byzantium: a root in the place of the status", pre_byzantium), ("type-4", "EIP-7702, failed: the status is an empty string", set_code)] {
+    let made = Receipt { status: Eip658Value::Eip658(true), cumulative_gas_used: 0, logs: Vec::new() };
+    let no_gas = ReceiptEnvelope::Legacy(ReceiptWithBloom::from(made));
+    for (name, comment, receipt) in [("no-gas", "no gas used so far: an empty string", no_gas), ("post-state", "before Byzantium: a root in the place of the status", pre_byzantium), ("type-4", "EIP-7702, failed: the status is an empty string", set_code)] {
         use alloy_eips::eip2718::Encodable2718 as _;
         let expect = value(json!({ "encoded": hex::encode(receipt.encoded_2718()) }));
         cases.push(Case::new(comment, json!({ "receipt": receipt_json(&receipt) }), expect).named(name).level(Level::Specification).source("alloy-consensus 2.5"));
