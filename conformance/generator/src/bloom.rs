@@ -47,7 +47,8 @@ impl Filter {
 
     fn contains(&self, element: &[u8]) -> bool {
         // A filter without data matches everything: CBloomFilter::contains.
-        self.data.is_empty() || self.bits(element).all(|bit| self.data[bit / 8] >> (bit % 8) & 1 == 1)
+        self.data.is_empty()
+            || self.bits(element).all(|bit| self.data[bit / 8] >> (bit % 8) & 1 == 1)
     }
 
     pub(crate) fn payload(&self) -> String {
@@ -118,7 +119,11 @@ fn murmur3() -> Area {
         let (seed, data) = (numbers.u32(), numbers.bytes(len));
         let hash = mur3::murmurhash3_x86_32(&data, seed);
         let input = json!({ "seed": seed, "data": hex::encode(&data) });
-        Case::new(format!("{len} bytes: the tail has {}", len % 4), input, value(json!({ "hash": hash })))
+        Case::new(
+            format!("{len} bytes: the tail has {}", len % 4),
+            input,
+            value(json!({ "hash": hash })),
+        )
     });
     Area {
         name: "bip37.murmur3",
@@ -204,15 +209,25 @@ fn sizing(sources: &Sources) -> Area {
         input: vec![
             member("elements", Kind::Integer, "number of elements, at least 1"),
             member("fpr", Kind::Decimal, "wished false-positive rate"),
-            member("fpr_bits", Kind::Fixed(8), "the same as bits of an IEEE 754 double, big-endian"),
+            member(
+                "fpr_bits",
+                Kind::Fixed(8),
+                "the same as bits of an IEEE 754 double, big-endian",
+            ),
         ],
         value: vec![
             member("bytes", Kind::Integer, "length of the filter's data"),
             member("hash_funcs", Kind::Integer, "number of hash functions"),
         ],
         flags: &[
-            ("IntegerDivision", "Core divides the bits by the elements as integers before it multiplies by ln 2"),
-            ("LargestData", "the data is cut to 36,000 bytes; the number of hash functions follows from what is left"),
+            (
+                "IntegerDivision",
+                "Core divides the bits by the elements as integers before it multiplies by ln 2",
+            ),
+            (
+                "LargestData",
+                "the data is cut to 36,000 bytes; the number of hash functions follows from what is left",
+            ),
             ("MostFunctions", "the number of hash functions is cut to 50"),
             ("NoData", "the size is 0 bytes: a filter that matches everything"),
             ("NoFunctions", "no hash function: a filter that matches everything"),
@@ -227,31 +242,43 @@ fn filterload(sources: &Sources) -> Area {
         json!({ "data": hex::encode(&filter.data), "hash_funcs": filter.hash_funcs,
             "tweak": filter.tweak, "flags": filter.flags, "within_limits": within })
     };
-    let small = |flags: u8| Filter { data: vec![0x5a, 0xc3], hash_funcs: 2, tweak: 0xdead_beef, flags };
+    let small =
+        |flags: u8| Filter { data: vec![0x5a, 0xc3], hash_funcs: 2, tweak: 0xdead_beef, flags };
     let case = |comment: &str, filter: &Filter| {
         Case::new(comment, json!({ "payload": filter.payload() }), value(parsed(filter)))
     };
     let mut cases = vec![
         case("an empty filter", &Filter::empty(0, 0, 0, 0)).named("no-data"),
-        case("no hash functions, but data", &Filter { hash_funcs: 0, ..small(1) }).named("no-functions"),
+        case("no hash functions, but data", &Filter { hash_funcs: 0, ..small(1) })
+            .named("no-functions"),
         case("50 hash functions, the most", &Filter { hash_funcs: 50, ..small(0) }),
         case("51 hash functions: too many", &Filter { hash_funcs: 51, ..small(0) })
-            .flag("TooLarge").named("51-functions"),
+            .flag("TooLarge")
+            .named("51-functions"),
         case("all bits of the number of functions", &Filter { hash_funcs: u32::MAX, ..small(0) })
             .flag("TooLarge"),
     ];
     for flags in [0, 1, 2, 3, 4, 0x80, 0x81, 0x82, 0xff] {
-        let case = case(&format!("flags {flags:#04x}"), &small(flags)).flag_if(flags > 2, "ReservedFlags");
+        let case =
+            case(&format!("flags {flags:#04x}"), &small(flags)).flag_if(flags > 2, "ReservedFlags");
         cases.push(if flags == 3 { case.named("flags-3") } else { case });
     }
-    for (len, name) in [(252, None), (253, None), (300, None), (36_000, Some("36000-bytes")), (36_001, Some("36001-bytes"))] {
+    for (len, name) in [
+        (252, None),
+        (253, None),
+        (300, None),
+        (36_000, Some("36000-bytes")),
+        (36_001, Some("36001-bytes")),
+    ] {
         let filter = Filter::empty(len, 1, 0, 1);
         let prefix = hex::encode(serialize(&VarInt(len as u64)));
         let case = Case::new(
             format!("{len} bytes of data"),
             json!({ "payload": filter.payload() }),
-            value(json!({ "data": { "sha256": sha256(&filter.data), "bytes": len }, "hash_funcs": 1,
-                "tweak": 0, "flags": 1, "within_limits": len <= 36_000 })),
+            value(
+                json!({ "data": { "sha256": sha256(&filter.data), "bytes": len }, "hash_funcs": 1,
+                "tweak": 0, "flags": 1, "within_limits": len <= 36_000 }),
+            ),
         );
         let case = case.flag_if(len > 36_000, "TooLarge").flag_if(prefix.len() > 2, "LongLength");
         cases.push(match name {
@@ -280,7 +307,11 @@ fn filterload(sources: &Sources) -> Area {
     ] {
         let payload = format!("{prefix}{}", &small(1).payload()[2..]);
         let class = if name == "length-not-canonical" { "not canonical" } else { "truncated" };
-        cases.push(Case::new(comment, json!({ "payload": payload }), invalid(class)).flag("Hostile").named(name));
+        cases.push(
+            Case::new(comment, json!({ "payload": payload }), invalid(class))
+                .flag("Hostile")
+                .named(name),
+        );
     }
     Area {
         name: "bip37.filterload",
@@ -298,7 +329,10 @@ fn filterload(sources: &Sources) -> Area {
             member("within_limits", Kind::Boolean, "at most 36,000 bytes and 50 hash functions"),
         ],
         flags: &[
-            ("ReservedFlags", "Core uses the two lowest bits only, keeps the others, and treats 3 like 0"),
+            (
+                "ReservedFlags",
+                "Core uses the two lowest bits only, keeps the others, and treats 3 like 0",
+            ),
             ("TooLarge", "over a limit: read all the same"),
             ("LongLength", "the length takes more than a byte"),
             ("Hostile", "malformed: must be refused in an orderly way"),
@@ -333,8 +367,20 @@ fn unit_test_elements(row: &Value) -> Vec<Vec<u8>> {
 
 /// Shapes of filters: length, number of hash functions.
 const SHAPES: [(usize, u32); 14] = [
-    (1, 1), (1, 5), (3, 5), (8, 2), (33, 3), (100, 7), (128, 8), (257, 9), (512, 16), (1_000, 17),
-    (1_023, 24), (2_048, 31), (4_500, 48), (4_501, 50),
+    (1, 1),
+    (1, 5),
+    (3, 5),
+    (8, 2),
+    (33, 3),
+    (100, 7),
+    (128, 8),
+    (257, 9),
+    (512, 16),
+    (1_000, 17),
+    (1_023, 24),
+    (2_048, 31),
+    (4_500, 48),
+    (4_501, 50),
 ];
 
 fn insert(sources: &Sources) -> Area {
@@ -355,22 +401,43 @@ fn insert(sources: &Sources) -> Area {
         );
     }
     let mut numbers = Numbers::new(371);
-    let mut add = |comment: String, filter: &Filter, elements: &[Vec<u8>], name: Option<&'static str>| {
-        let mut after = filter.clone();
-        elements.iter().for_each(|element| after.insert(element));
-        let hex: Vec<_> = elements.iter().map(hex::encode).collect();
-        let input = json!({ "filter": filter.payload(), "insert": hex });
-        let case = Case::new(comment, input, value(json!({ "filter": after.payload() })));
-        let case = case.flag_if(filter.data.is_empty(), "NoData");
-        cases.push(match name {
-            Some(name) => case.named(name),
-            None => case,
-        });
-    };
-    add("a filter without data takes nothing in".into(), &Filter::empty(0, 5, 0, 1), &[vec![1]], Some("no-data"));
-    add("no hash functions: nothing changes".into(), &Filter::empty(2, 0, 0, 1), &[vec![1]], Some("no-functions"));
-    add("an empty element sets bits, too".into(), &Filter::empty(4, 3, 7, 1), &[vec![]], Some("empty-element"));
-    add("an element of 521 bytes: only the message filteradd has a limit".into(), &Filter::empty(9, 3, 7, 1), &[numbers.bytes(521)], Some("521-bytes"));
+    let mut add =
+        |comment: String, filter: &Filter, elements: &[Vec<u8>], name: Option<&'static str>| {
+            let mut after = filter.clone();
+            elements.iter().for_each(|element| after.insert(element));
+            let hex: Vec<_> = elements.iter().map(hex::encode).collect();
+            let input = json!({ "filter": filter.payload(), "insert": hex });
+            let case = Case::new(comment, input, value(json!({ "filter": after.payload() })));
+            let case = case.flag_if(filter.data.is_empty(), "NoData");
+            cases.push(match name {
+                Some(name) => case.named(name),
+                None => case,
+            });
+        };
+    add(
+        "a filter without data takes nothing in".into(),
+        &Filter::empty(0, 5, 0, 1),
+        &[vec![1]],
+        Some("no-data"),
+    );
+    add(
+        "no hash functions: nothing changes".into(),
+        &Filter::empty(2, 0, 0, 1),
+        &[vec![1]],
+        Some("no-functions"),
+    );
+    add(
+        "an empty element sets bits, too".into(),
+        &Filter::empty(4, 3, 7, 1),
+        &[vec![]],
+        Some("empty-element"),
+    );
+    add(
+        "an element of 521 bytes: only the message filteradd has a limit".into(),
+        &Filter::empty(9, 3, 7, 1),
+        &[numbers.bytes(521)],
+        Some("521-bytes"),
+    );
     for (len, hash_funcs) in SHAPES {
         let filter = Filter::empty(len, hash_funcs, numbers.u32(), (hash_funcs % 3) as u8);
         let elements = [20, 32, 33, 36, 65].map(|len| numbers.bytes(len));
@@ -407,12 +474,17 @@ fn contains(sources: &Sources) -> Area {
         Case::new(comment, input, value(json!({ "contains": contains })))
             .flag_if(filter.data.is_empty(), "NoData")
             .flag_if(!filter.data.is_empty() && filter.hash_funcs == 0, "NoFunctions")
-            .flag_if(filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(), "Full")
+            .flag_if(
+                filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(),
+                "Full",
+            )
     };
     for row in list(&sources.fixture("bitcoin/bip37_vectors.json")["filterload"]) {
         let filter = parse(&bytes(&row["payload"]));
         let absent = row["absent"].as_array().map_or(&[][..], Vec::as_slice);
-        for (data, contains) in unit_test_elements(row).into_iter().map(|data| (data, true))
+        for (data, contains) in unit_test_elements(row)
+            .into_iter()
+            .map(|data| (data, true))
             .chain(absent.iter().map(|data| (bytes(data), false)))
         {
             let input = json!({ "filter": filter.payload(), "data": hex::encode(&data) });
@@ -422,30 +494,61 @@ fn contains(sources: &Sources) -> Area {
         }
     }
     let one = [0xab_u8];
-    cases.push(case("a filter without data contains everything (CVE-2013-5700)".into(), &Filter::empty(0, 11, 0, 0), &one).named("no-data"));
+    cases.push(
+        case(
+            "a filter without data contains everything (CVE-2013-5700)".into(),
+            &Filter::empty(0, 11, 0, 0),
+            &one,
+        )
+        .named("no-data"),
+    );
     cases.push(case("nor does it without hash functions".into(), &Filter::empty(0, 0, 0, 0), &one));
-    cases.push(case("no hash functions: nothing denies the element".into(), &Filter::empty(2, 0, 0, 0), &one).named("no-functions"));
-    cases.push(case("all bits are set".into(), &Filter { data: vec![0xff; 3], hash_funcs: 3, tweak: 9, flags: 0 }, &one).named("all-ones"));
+    cases.push(
+        case(
+            "no hash functions: nothing denies the element".into(),
+            &Filter::empty(2, 0, 0, 0),
+            &one,
+        )
+        .named("no-functions"),
+    );
+    cases.push(
+        case(
+            "all bits are set".into(),
+            &Filter { data: vec![0xff; 3], hash_funcs: 3, tweak: 9, flags: 0 },
+            &one,
+        )
+        .named("all-ones"),
+    );
     cases.push(case("no bit is set".into(), &Filter::empty(3, 3, 9, 0), &one).named("all-zeros"));
-    cases.push(case("an empty element".into(), &Filter::empty(3, 3, 9, 0), &[]).named("empty-element"));
+    cases.push(
+        case("an empty element".into(), &Filter::empty(3, 3, 9, 0), &[]).named("empty-element"),
+    );
     let mut numbers = Numbers::new(372);
     for (len, hash_funcs) in SHAPES {
         let mut filter = Filter::empty(len, hash_funcs, numbers.u32(), 0);
-        let inserted: Vec<_> = (0..len * 5 / hash_funcs as usize + 1).map(|_| {
-            let len = [20, 32, 33, 36, 65][numbers.below(5)];
-            numbers.bytes(len)
-        }).collect();
+        let inserted: Vec<_> = (0..len * 5 / hash_funcs as usize + 1)
+            .map(|_| {
+                let len = [20, 32, 33, 36, 65][numbers.below(5)];
+                numbers.bytes(len)
+            })
+            .collect();
         inserted.iter().for_each(|element| filter.insert(element));
-        cases.push(case(format!("an element of a filter of {len} bytes and {hash_funcs} functions"), &filter, &inserted[0]));
+        cases.push(case(
+            format!("an element of a filter of {len} bytes and {hash_funcs} functions"),
+            &filter,
+            &inserted[0],
+        ));
         // A false positive of a small filter, and elements that all but one hash function admit.
         let mut admitted = 0;
         for _ in 0..2_000 {
             let data = numbers.bytes(20);
-            let set = filter.bits(&data).filter(|bit| filter.data[bit / 8] >> (bit % 8) & 1 == 1).count();
+            let set =
+                filter.bits(&data).filter(|bit| filter.data[bit / 8] >> (bit % 8) & 1 == 1).count();
             if set == hash_funcs as usize && admitted < 2 {
                 admitted += 1;
                 cases.push(case("a false positive".into(), &filter, &data).flag("FalsePositive"));
-            } else if set + 1 == hash_funcs as usize && admitted < 4 && (len < 300 || admitted < 1) {
+            } else if set + 1 == hash_funcs as usize && admitted < 4 && (len < 300 || admitted < 1)
+            {
                 admitted += 2;
                 cases.push(case("all hash functions but one admit it".into(), &filter, &data));
             }
@@ -461,9 +564,16 @@ fn contains(sources: &Sources) -> Area {
             member("filter", Kind::Bytes, "filterload payload"),
             member("data", Kind::Bytes, "element"),
         ],
-        value: vec![member("contains", Kind::Boolean, "whether the filter may contain the element")],
+        value: vec![member(
+            "contains",
+            Kind::Boolean,
+            "whether the filter may contain the element",
+        )],
         flags: &[
-            ("NoData", "a filter of 0 bytes contains everything; a division by its length crashed nodes in 2013"),
+            (
+                "NoData",
+                "a filter of 0 bytes contains everything; a division by its length crashed nodes in 2013",
+            ),
             ("NoFunctions", "without hash functions nothing denies an element"),
             ("Full", "all bits are set"),
             ("FalsePositive", "was never inserted: an exact implementation says so as well"),
@@ -485,7 +595,8 @@ fn matching(sources: &Sources) -> Area {
     let mut cases = Vec::new();
     let unit_tests = "Bitcoin Core 28.1, bloom_tests.cpp";
     let transaction = |name: &str| -> Transaction {
-        consensus::deserialize(&bytes(&vectors["transactions"][name]["hex"])).expect("a transaction")
+        consensus::deserialize(&bytes(&vectors["transactions"][name]["hex"]))
+            .expect("a transaction")
     };
     let sized = |parts: &Value| {
         let fpr = parts["fpr"].as_f64().expect("a rate");
@@ -515,7 +626,10 @@ fn matching(sources: &Sources) -> Area {
         }
         let block = hex::encode(serialize(&made_block(transactions)));
         let input = json!({ "filter": filter.payload(), "block": block });
-        cases.push(Case::new(text(&row["why"]), input, value(json!({ "matched": matched }))).source(unit_tests));
+        cases.push(
+            Case::new(text(&row["why"]), input, value(json!({ "matched": matched })))
+                .source(unit_tests),
+        );
     }
     for row in list(&vectors["merkle_blocks"]) {
         let step = &row["steps"][0];
@@ -525,7 +639,14 @@ fn matching(sources: &Sources) -> Area {
         let matched: Vec<_> = matches.iter().map(|pair| pair[0].clone()).collect();
         let at = format!("/blocks/{}", text(&row["block"]));
         let input = json!({ "filter": filter.payload(), "block": { "from": "bitcoin/bip37_vectors.json", "at": at } });
-        cases.push(Case::new("a block of Bitcoin Core's unit tests", input, value(json!({ "matched": matched }))).source(unit_tests));
+        cases.push(
+            Case::new(
+                "a block of Bitcoin Core's unit tests",
+                input,
+                value(json!({ "matched": matched })),
+            )
+            .source(unit_tests),
+        );
     }
     for row in sources.core("match").into_iter().chain(sources.core("update")) {
         let Some(payload) = row["filterload"].as_str() else { continue };
@@ -536,19 +657,29 @@ fn matching(sources: &Sources) -> Area {
             continue;
         }
         let source = made.is_none().then(|| sources.block(text(&row["block"])));
-        let block = source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
+        let block =
+            source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
         // Bitcoin Core filters a block only for a filter within the limits.
         if row["within_size"] == false {
             continue;
         }
         let input = json!({ "filter": payload, "block": block });
-        let expect = value(json!({ "matched": row["matched"], "filter_after": row["filterload_after"] }));
-        let spends = row["only_by_inserted_outpoint"].as_array().is_some_and(|list| !list.is_empty());
-        let comment = if spends { "spends of outputs that the filter has just taken in" } else { "a block against a filter" };
+        let expect =
+            value(json!({ "matched": row["matched"], "filter_after": row["filterload_after"] }));
+        let spends =
+            row["only_by_inserted_outpoint"].as_array().is_some_and(|list| !list.is_empty());
+        let comment = if spends {
+            "spends of outputs that the filter has just taken in"
+        } else {
+            "a block against a filter"
+        };
         let case = Case::new(comment, input, expect)
             .flag_if(filter.data.is_empty(), "NoData")
             .flag_if(filter.hash_funcs == 0 && !filter.data.is_empty(), "NoFunctions")
-            .flag_if(filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(), "Full")
+            .flag_if(
+                filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(),
+                "Full",
+            )
             .flag_if(filter.flags > 2, "ReservedFlags")
             .flag_if(spends, "InsertedOutpoint")
             .flag_if(filter.flags & 3 == 2, "PublicKeyOnly")
@@ -575,7 +706,10 @@ fn matching(sources: &Sources) -> Area {
             ("NoFunctions", "without hash functions every transaction matches"),
             ("Full", "all bits are set: every transaction matches"),
             ("ReservedFlags", "Core uses the two lowest bits only: 0x81 inserts all, 3 nothing"),
-            ("InsertedOutpoint", "some transactions match only by an outpoint inserted earlier in the block"),
+            (
+                "InsertedOutpoint",
+                "some transactions match only by an outpoint inserted earlier in the block",
+            ),
             ("PublicKeyOnly", "outpoints are inserted for bare keys and bare multisig only"),
         ],
         groups: one_group(cases),

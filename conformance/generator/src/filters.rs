@@ -42,7 +42,8 @@ impl Chain {
             .iter()
             .map(|row| deserialize(&bytes(&row["block"])).expect("a block"))
             .collect();
-        let headers = list(&rows).iter().map(|row| text(&row["filter_header"]).to_owned()).collect();
+        let headers =
+            list(&rows).iter().map(|row| text(&row["filter_header"]).to_owned()).collect();
         let mut scripts = HashMap::new();
         for tx in blocks.iter().flat_map(|block| &block.txdata) {
             let txid = tx.compute_txid();
@@ -61,7 +62,10 @@ impl Chain {
     /// The filter of a height as the crate `bitcoin` builds it. Its header is the published one.
     fn filter(&self, height: usize) -> Vec<u8> {
         let filter = BlockFilter::new_script_filter(&self.blocks[height], |outpoint| {
-            self.scripts.get(outpoint).cloned().ok_or(bitcoin::bip158::Error::UtxoMissing(*outpoint))
+            self.scripts
+                .get(outpoint)
+                .cloned()
+                .ok_or(bitcoin::bip158::Error::UtxoMissing(*outpoint))
         })
         .expect("all scripts are known");
         let before = self.before(height);
@@ -79,9 +83,7 @@ impl Chain {
 }
 
 fn headers(sources: &Sources, chain: &Chain) -> Area {
-    let input = |filter: String, previous: &Value| {
-        json!({ "filter": filter, "previous_header_display": previous })
-    };
+    let input = |filter: String, previous: &Value| json!({ "filter": filter, "previous_header_display": previous });
     let of_bip = sources.fixture(FILE);
     let of_bip = list(&of_bip).iter().map(|row| {
         let filter = text(&row["basic_filter"]).to_owned();
@@ -92,15 +94,24 @@ fn headers(sources: &Sources, chain: &Chain) -> Area {
     let of_mainnet = (0..=10).chain([170, 181, 182, 183, 187, 221, 248, 255]).map(|height| {
         let filter = hex::encode(chain.filter(height));
         let expect = value(json!({ "filter_header_display": chain.headers[height] }));
-        let case = Case::new(format!("mainnet {height}"), input(filter, &json!(chain.before(height))), expect);
+        let case = Case::new(
+            format!("mainnet {height}"),
+            input(filter, &json!(chain.before(height))),
+            expect,
+        );
         if height == 0 { case.named("genesis").flag("Genesis") } else { case }
     });
     let cases: Vec<_> = of_bip.chain(of_mainnet).collect();
-    let of_core = sources.core("basic_filter").into_iter().filter(|row| text(&row["encoded"]).len() < 1_200).map(|row| {
-        let expect = value(json!({ "filter_hash_display": row["filter_hash"] }));
-        let zeros = json!("00".repeat(32));
-        Case::new("hash of a filter", input(text(&row["encoded"]).to_owned(), &zeros), expect).source(CORE)
-    });
+    let of_core = sources
+        .core("basic_filter")
+        .into_iter()
+        .filter(|row| text(&row["encoded"]).len() < 1_200)
+        .map(|row| {
+            let expect = value(json!({ "filter_hash_display": row["filter_hash"] }));
+            let zeros = json!("00".repeat(32));
+            Case::new("hash of a filter", input(text(&row["encoded"]).to_owned(), &zeros), expect)
+                .source(CORE)
+        });
     Area {
         name: "bip157.header",
         title: "Filter hash and filter header",
@@ -117,7 +128,11 @@ fn headers(sources: &Sources, chain: &Chain) -> Area {
         ],
         flags: &[("Genesis", "the first block: nothing comes before it")],
         groups: vec![Group {
-            cases: cases.into_iter().chain(of_core).map(|case| case.level(Level::Specification)).collect(),
+            cases: cases
+                .into_iter()
+                .chain(of_core)
+                .map(|case| case.level(Level::Specification))
+                .collect(),
             ..Group::default()
         }],
     }
@@ -129,14 +144,20 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         let input = json!({ "block": { "from": FILE, "at": format!("/{at}/block") }, "prevout_scripts": row["prevout_scripts"] });
         let (comment, name) = match int(&row["height"]) {
             49_291 => ("an output with an empty script is left out", Some("empty-output")),
-            180_480 => ("a spent output with an empty script is left out", Some("spends-empty-output")),
+            180_480 => {
+                ("a spent output with an empty script is left out", Some("spends-empty-output"))
+            }
             926_485 => ("scripts that occur twice count once", Some("duplicates")),
-            987_876 => ("a script that does not parse is an item like any other", Some("unparseable-script")),
+            987_876 => (
+                "a script that does not parse is an item like any other",
+                Some("unparseable-script"),
+            ),
             1_263_442 => ("witnesses are no items", Some("witness")),
             1_414_221 => ("no items at all: one byte", Some("no-items")),
             _ => ("a block of testnet3", None),
         };
-        let case = Case::new(comment, input, value(json!({ "filter": row["basic_filter"] }))).source(BIP);
+        let case =
+            Case::new(comment, input, value(json!({ "filter": row["basic_filter"] }))).source(BIP);
         cases.push(match name {
             Some(name) => case.named(name),
             None => case,
@@ -145,14 +166,20 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
     for height in [0, 1, 9, 170, 181, 182, 183, 187, 221, 248] {
         let input = json!({ "block": { "from": MAINNET, "at": format!("/{height}/block") }, "prevout_scripts": chain.prevouts(height) });
         let expect = value(json!({ "filter": hex::encode(chain.filter(height)) }));
-        cases.push(Case::new(format!("mainnet {height}"), input, expect).source("filter headers of mainnet as the project neutrino published them"));
+        cases.push(
+            Case::new(format!("mainnet {height}"), input, expect)
+                .source("filter headers of mainnet as the project neutrino published them"),
+        );
     }
     for row in sources.core("basic_filter") {
         let source = sources.block(text(&row["block"]));
         let (block, prevouts) = match &source.fixture {
             Some(fixture) => {
                 let kept = sources.fixture(fixture);
-                let scripts: Vec<_> = list(&kept["prevouts"]).iter().map(|prevout| prevout["script_pubkey"].clone()).collect();
+                let scripts: Vec<_> = list(&kept["prevouts"])
+                    .iter()
+                    .map(|prevout| prevout["script_pubkey"].clone())
+                    .collect();
                 // A block with many inputs is not repeated here.
                 if scripts.len() > 200 {
                     (source.reference(), source.prevouts())
@@ -165,8 +192,13 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         let corpus = prevouts.is_object();
         let input = json!({ "block": block, "prevout_scripts": prevouts });
         let comment = format!("{} {}: {} items", source.chain, source.height, row["elements"]);
-        let case = Case::new(comment, input, value(json!({ "filter": row["encoded"] }))).source(CORE);
-        cases.push(if corpus { case.needs(source.chain, source.height, &source.hash()) } else { case });
+        let case =
+            Case::new(comment, input, value(json!({ "filter": row["encoded"] }))).source(CORE);
+        cases.push(if corpus {
+            case.needs(source.chain, source.height, &source.hash())
+        } else {
+            case
+        });
     }
     cases.push(op_return_spent());
     Area {
@@ -179,7 +211,10 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         input: vec![BLOCK, PREVOUTS],
         value: vec![member("filter", Kind::Bytes, "filter as it is sent")],
         flags: &[("OpReturn", "a script that begins with OP_RETURN")],
-        groups: vec![Group { cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(), ..Group::default() }],
+        groups: vec![Group {
+            cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(),
+            ..Group::default()
+        }],
     }
 }
 
@@ -215,8 +250,14 @@ fn op_return_spent() -> Case {
     let prevouts = vec![vec![0x6a_u8, 1, 0xbb]];
     let filter = set(&block, &items(&block, &prevouts));
     let input = json!({ "block": hex::encode(bitcoin::consensus::serialize(&block)), "prevout_scripts": ["6a01bb"] });
-    Case::new("a spent script that begins with OP_RETURN is an item; an output's is not", input, value(json!({ "filter": filter })))
-        .named("op-return-spent").flag("OpReturn").source("the text of BIP158, written by the crate bitcoin 0.32")
+    Case::new(
+        "a spent script that begins with OP_RETURN is an item; an output's is not",
+        input,
+        value(json!({ "filter": filter })),
+    )
+    .named("op-return-spent")
+    .flag("OpReturn")
+    .source("the text of BIP158, written by the crate bitcoin 0.32")
 }
 
 fn check(sources: &Sources) -> Area {
@@ -225,7 +266,10 @@ fn check(sources: &Sources) -> Area {
         let file = format!("bitcoin/blocks/mainnet_{height}.json");
         let kept = sources.fixture(&file);
         let block: Block = deserialize(&bytes(&kept["block"])).expect("a block");
-        let prevouts: Vec<_> = list(&kept["prevouts"]).iter().map(|prevout| bytes(&prevout["script_pubkey"])).collect();
+        let prevouts: Vec<_> = list(&kept["prevouts"])
+            .iter()
+            .map(|prevout| bytes(&prevout["script_pubkey"]))
+            .collect();
         let honest = items(&block, &prevouts);
         let published = text(&kept["basic_filter"]).to_owned();
         assert_eq!(set(&block, &honest), published, "the filter of {height}");
@@ -233,7 +277,12 @@ fn check(sources: &Sources) -> Area {
             assert_eq!(filter == published, correct, "{comment}");
             let scripts: Vec<_> = prevouts.iter().map(hex::encode).collect();
             let input = json!({ "block": { "from": file, "at": "/block" }, "prevout_scripts": scripts, "filter": filter });
-            Case::new(format!("block {height}: {comment}"), input, value(json!({ "correct": correct }))).flag_if(!correct, "FalseFilter")
+            Case::new(
+                format!("block {height}: {comment}"),
+                input,
+                value(json!({ "correct": correct })),
+            )
+            .flag_if(!correct, "FalseFilter")
         };
         let without = |item: &[u8]| {
             let mut items = honest.clone();
@@ -266,8 +315,15 @@ fn check(sources: &Sources) -> Area {
         source: "BIP158: the honest filters are those of Bitcoin Core 28.1, the false ones are made from \
                  them with the crate bitcoin 0.32",
         input: vec![BLOCK, PREVOUTS, member("filter", Kind::Bytes, "filter as a peer claims it")],
-        value: vec![member("correct", Kind::Boolean, "whether it is the block's filter, byte for byte")],
+        value: vec![member(
+            "correct",
+            Kind::Boolean,
+            "whether it is the block's filter, byte for byte",
+        )],
         flags: &[("FalseFilter", "a peer that sends it lies")],
-        groups: vec![Group { cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(), ..Group::default() }],
+        groups: vec![Group {
+            cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(),
+            ..Group::default()
+        }],
     }
 }

@@ -26,7 +26,8 @@ fn parquet() -> Area {
     let mut cases = Vec::new();
     let case = |comment: String, filter: &Sbbf, data: &[u8]| {
         let input = json!({ "bitset": hex::encode(bits(filter)), "data": hex::encode(data) });
-        Case::new(comment, input, value(json!({ "contains": filter.check(data) }))).level(Level::Specification)
+        Case::new(comment, input, value(json!({ "contains": filter.check(data) })))
+            .level(Level::Specification)
     };
     for blocks in [1_usize, 2, 4, 32] {
         let mut filter = Sbbf::new_with_num_of_bytes(32 * blocks);
@@ -43,21 +44,30 @@ fn parquet() -> Area {
             let found = filter.check(key.as_slice());
             absent[usize::from(found)] += 1;
             if absent[usize::from(found)] <= 3 {
-                let comment = if found { "a false positive" } else { "a key that was not inserted" };
-                cases.push(case(format!("{len} bytes: {comment}"), &filter, &key).flag_if(found, "FalsePositive"));
+                let comment =
+                    if found { "a false positive" } else { "a key that was not inserted" };
+                cases.push(
+                    case(format!("{len} bytes: {comment}"), &filter, &key)
+                        .flag_if(found, "FalsePositive"),
+                );
             }
         }
     }
     // Written by parquet-mr for the strings a0 to a9; from the tests of Arrow's crate.
     let mr: [u8; 32] = [
-        200, 1, 80, 20, 64, 68, 8, 109, 6, 37, 4, 67, 144, 80, 96, 32, 8, 132, 43, 33, 0, 5, 99, 65, 2, 0, 224, 44,
-        64, 78, 96, 4,
+        200, 1, 80, 20, 64, 68, 8, 109, 6, 37, 4, 67, 144, 80, 96, 32, 8, 132, 43, 33, 0, 5, 99,
+        65, 2, 0, 224, 44, 64, 78, 96, 4,
     ];
     for number in 0..10 {
         let input = json!({ "bitset": hex::encode(mr), "data": hex::encode(format!("a{number}")) });
         cases.push(
-            Case::new("a key of a filter that parquet-mr wrote", input, value(json!({ "contains": true })))
-                .level(Level::Specification).source("parquet-mr, from the tests of the crate parquet"),
+            Case::new(
+                "a key of a filter that parquet-mr wrote",
+                input,
+                value(json!({ "contains": true })),
+            )
+            .level(Level::Specification)
+            .source("parquet-mr, from the tests of the crate parquet"),
         );
     }
     Area {
@@ -106,18 +116,34 @@ fn fuse(sources: &Sources, fuse: &Fuse) -> Area {
     let bytes = fs::read(sources.fixtures.join(fuse.file)).expect("the fixture");
     let text = hex::encode(bytes);
     let case = |comment: String, keys: &[u32]| {
-        let contains: Vec<Value> = keys.iter().map(|key| json!(*key < 100 || fuse.found.contains(key))).collect();
+        let contains: Vec<Value> =
+            keys.iter().map(|key| json!(*key < 100 || fuse.found.contains(key))).collect();
         let keys: Vec<_> = keys.iter().map(u32::to_string).collect();
-        Case::new(comment, json!({ "bytes": text, "keys": keys }), value(json!({ "contains": contains })))
+        Case::new(
+            comment,
+            json!({ "bytes": text, "keys": keys }),
+            value(json!({ "contains": contains })),
+        )
     };
-    let mut cases: Vec<_> = (0..10).map(|ten| case("members".into(), &(10 * ten..10 * ten + 10).collect::<Vec<_>>())).collect();
+    let mut cases: Vec<_> = (0..10)
+        .map(|ten| case("members".into(), &(10 * ten..10 * ten + 10).collect::<Vec<_>>()))
+        .collect();
     let step = fuse.asked / 200;
     for at in 0..20 {
-        let keys: Vec<_> = (0..10).map(|key| 100 + step * (10 * at + key)).filter(|key| *key < fuse.asked).collect();
+        let keys: Vec<_> = (0..10)
+            .map(|key| 100 + step * (10 * at + key))
+            .filter(|key| *key < fuse.asked)
+            .collect();
         cases.push(case("keys that were not put in".into(), &keys));
     }
     for found in fuse.found {
-        cases.push(case("a false positive between two absent keys".into(), &[found - 1, *found, found + 1]).flag("FalsePositive"));
+        cases.push(
+            case(
+                "a false positive between two absent keys".into(),
+                &[found - 1, *found, found + 1],
+            )
+            .flag("FalsePositive"),
+        );
     }
     Area {
         name: fuse.name,
@@ -129,7 +155,11 @@ fn fuse(sources: &Sources, fuse: &Fuse) -> Area {
             member("bytes", Kind::Bytes, "serialised filter"),
             member("keys", Kind::List(&Kind::Decimal), "keys: decimal numbers as text"),
         ],
-        value: vec![member("contains", Kind::List(&Kind::Boolean), "for each key, whether the filter may contain it")],
+        value: vec![member(
+            "contains",
+            Kind::List(&Kind::Boolean),
+            "for each key, whether the filter may contain it",
+        )],
         flags: &[("FalsePositive", "was not put in: an exact implementation finds it as well")],
         groups: vec![Group { cases, ..Group::default() }],
     }

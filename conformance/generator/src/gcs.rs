@@ -24,7 +24,8 @@ impl Params {
     }
 
     fn words(&self) -> (u64, u64) {
-        let word = |at: usize| u64::from_le_bytes(self.key[at..at + 8].try_into().expect("8 bytes"));
+        let word =
+            |at: usize| u64::from_le_bytes(self.key[at..at + 8].try_into().expect("8 bytes"));
         (word(0), word(8))
     }
 
@@ -51,11 +52,15 @@ const BIP158: (u8, u64) = (19, 784_931);
 const KEY: Member = member("key", Kind::Fixed(16), "key of SipHash: k0, then k1, little-endian");
 const P: Member = member("p", Kind::Integer, "bits of a remainder of the Golomb-Rice code");
 const M: Member = member("m", Kind::Integer, "inverse of the false-positive rate");
-const ENCODED: Member = member("encoded", Kind::Bytes, "the set: CompactSize number of items, then the code");
+const ENCODED: Member =
+    member("encoded", Kind::Bytes, "the set: CompactSize number of items, then the code");
 
 const FLAGS: &[(&str, &str)] = &[
     ("Empty", "the set has no items"),
-    ("ZeroValue", "an item maps to 0, so its delta is 0: implementations that take 0 for the end miss it"),
+    (
+        "ZeroValue",
+        "an item maps to 0, so its delta is 0: implementations that take 0 for the end miss it",
+    ),
     ("Duplicates", "an item is given twice, and counted once"),
     ("FalsePositive", "was not put in: an exact implementation finds it as well"),
     ("NonZeroPadding", "bits after the last item are set: Core does not look at them"),
@@ -65,7 +70,12 @@ const FLAGS: &[(&str, &str)] = &[
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     let rows = sources.core("gcs");
-    vec![build(sources, &rows), decode(&rows), matching(&rows)[0].clone(), matching(&rows)[1].clone()]
+    vec![
+        build(sources, &rows),
+        decode(&rows),
+        matching(&rows)[0].clone(),
+        matching(&rows)[1].clone(),
+    ]
 }
 
 fn params(row: &Value) -> Params {
@@ -98,27 +108,51 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
             continue;
         }
         let input = with(params, &json!({ "items": items }));
-        let case = Case::new(format!("{} items", items.len()), input, value(json!({ "encoded": row["encoded"] })));
+        let case = Case::new(
+            format!("{} items", items.len()),
+            input,
+            value(json!({ "encoded": row["encoded"] })),
+        );
         cases.push(
-            case.source(CORE).flag_if(items.is_empty(), "Empty")
+            case.source(CORE)
+                .flag_if(items.is_empty(), "Empty")
                 .flag_if(distinct.len() < items.len(), "Duplicates"),
         );
     }
     for row in sources.core("gcs_large") {
         let count = int(&row["n"]);
-        let input = with(params(&row), &json!({ "items": { "counted": { "prefix": "chainsieve gcs ", "count": count } } }));
-        let case = Case::new(format!("{count} items, {} of them distinct", row["distinct"]), input, value(json!({ "encoded": row["encoded"] })));
+        let input = with(
+            params(&row),
+            &json!({ "items": { "counted": { "prefix": "chainsieve gcs ", "count": count } } }),
+        );
+        let case = Case::new(
+            format!("{count} items, {} of them distinct", row["distinct"]),
+            input,
+            value(json!({ "encoded": row["encoded"] })),
+        );
         cases.push(case.source(CORE).flag("Large"));
     }
     let zero = hex::encode(ZERO_KEY.build(&[hex::decode(ZERO_ITEM).expect("hex")]));
     assert_eq!(zero, "01000000", "the item maps to 0");
     cases.push(
-        Case::new("one item, which maps to 0", with(ZERO_KEY, &json!({ "items": [ZERO_ITEM] })), value(json!({ "encoded": zero })))
-            .named("zero-value").flag("ZeroValue").source("the crate bitcoin 0.32"),
+        Case::new(
+            "one item, which maps to 0",
+            with(ZERO_KEY, &json!({ "items": [ZERO_ITEM] })),
+            value(json!({ "encoded": zero })),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the crate bitcoin 0.32"),
     );
     cases.push(
-        Case::new("the same item twice", with(ZERO_KEY, &json!({ "items": ["aa", "aa"] })), value(json!({ "encoded": hex::encode(ZERO_KEY.build(&[vec![0xaa]])) })))
-            .named("duplicate").flag("Duplicates").source("the crate bitcoin 0.32"),
+        Case::new(
+            "the same item twice",
+            with(ZERO_KEY, &json!({ "items": ["aa", "aa"] })),
+            value(json!({ "encoded": hex::encode(ZERO_KEY.build(&[vec![0xaa]])) })),
+        )
+        .named("duplicate")
+        .flag("Duplicates")
+        .source("the crate bitcoin 0.32"),
     );
     Area {
         name: "gcs.build",
@@ -126,10 +160,18 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
         about: "Each distinct item is hashed by SipHash-2-4 and mapped to the range below N × M by a \
                 multiplication and a shift by 64; the sorted values are written as deltas.",
         source: "BIP158, computed by Bitcoin Core 28.1 or, where a case says so, by the crate bitcoin",
-        input: vec![KEY, P, M, member("items", Kind::List(&Kind::Bytes), "items, some perhaps twice")],
+        input: vec![
+            KEY,
+            P,
+            M,
+            member("items", Kind::List(&Kind::Bytes), "items, some perhaps twice"),
+        ],
         value: vec![ENCODED],
         flags: FLAGS,
-        groups: vec![Group { cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(), ..Group::default() }],
+        groups: vec![Group {
+            cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(),
+            ..Group::default()
+        }],
     }
 }
 
@@ -138,17 +180,35 @@ fn decode(rows: &[Value]) -> Area {
     for row in rows {
         let params = params(row);
         let encoded = text(&row["encoded"]);
-        let count = |encoded: &str| bitcoin::consensus::deserialize_partial::<VarInt>(&hex::decode(encoded).expect("hex")).map_or(0, |(count, _)| count.0);
+        let count = |encoded: &str| {
+            bitcoin::consensus::deserialize_partial::<VarInt>(&hex::decode(encoded).expect("hex"))
+                .map_or(0, |(count, _)| count.0)
+        };
         if encoded.len() < 1_500 {
             let input = with(params, &json!({ "encoded": encoded }));
-            cases.push(Case::new("as built", input, value(json!({ "count": count(encoded) }))).flag_if(encoded == "00", "Empty"));
+            cases.push(
+                Case::new("as built", input, value(json!({ "count": count(encoded) })))
+                    .flag_if(encoded == "00", "Empty"),
+            );
         }
-        for mutant in list(&row["mutants"]).iter().filter(|mutant| text(&mutant["encoded"]).len() < 1_500) {
+        for mutant in
+            list(&row["mutants"]).iter().filter(|mutant| text(&mutant["encoded"]).len() < 1_500)
+        {
             let damaged = text(&mutant["encoded"]);
             let input = with(params, &json!({ "encoded": damaged }));
             cases.push(if mutant["accepted"] == true {
                 let padding = damaged.len() == encoded.len();
-                Case::new("altered, but still a set", input, value(json!({ "count": count(damaged) }))).flag_if(padding && count(damaged) == count(encoded) && differs_in_last_byte(encoded, damaged), "NonZeroPadding")
+                Case::new(
+                    "altered, but still a set",
+                    input,
+                    value(json!({ "count": count(damaged) })),
+                )
+                .flag_if(
+                    padding
+                        && count(damaged) == count(encoded)
+                        && differs_in_last_byte(encoded, damaged),
+                    "NonZeroPadding",
+                )
             } else {
                 Case::new("damaged", input, invalid("set")).flag("Hostile")
             });
@@ -162,22 +222,34 @@ fn decode(rows: &[Value]) -> Area {
         Case::new(comment, zero(encoded), invalid("set")).named(name).flag("Hostile")
     };
     let ones = format!("01{}", "ff".repeat(40));
-    cases.extend([
-        ok("padding-set", "bits after the last item are set", "011b7d68", 1).flag("NonZeroPadding"),
-        ok("no-items", "a set without items is one byte", "00", 0).flag("Empty"),
-        ok("zero-value", "one item of value 0", "01000000", 1).flag("ZeroValue"),
-        bad("no-bytes", "no bytes at all: not even a number of items", ""),
-        bad("no-items-and-a-byte", "a byte after a set without items", "0000"),
-        bad("items-missing", "one item is announced, none is there", "01"),
-        bad("remainder-cut", "the remainder ends too early", "0100"),
-        bad("a-byte-too-many", "a whole byte after the last item", "0100000000"),
-        bad("count-not-canonical", "the number of items in 3 bytes", "fd0100000000"),
-        bad("count-above-2-to-the-25", "33,554,433 items: more than Core reads", "fe01000002000000"),
-        bad("count-2-to-the-32", "2^32 items", "ff0000000001000000000000"),
-        bad("count-2-to-the-64", "2^64 - 1 items: a product with M overflows", "ffffffffffffffffff000000"),
-        bad("count-cut", "a number of items that ends too early", "fe0100"),
-        bad("ones-only", "a quotient that never ends", &ones),
-    ].map(|case| case.source("Bitcoin Core 28.1, GCSFilter's constructor, as read")));
+    cases.extend(
+        [
+            ok("padding-set", "bits after the last item are set", "011b7d68", 1)
+                .flag("NonZeroPadding"),
+            ok("no-items", "a set without items is one byte", "00", 0).flag("Empty"),
+            ok("zero-value", "one item of value 0", "01000000", 1).flag("ZeroValue"),
+            bad("no-bytes", "no bytes at all: not even a number of items", ""),
+            bad("no-items-and-a-byte", "a byte after a set without items", "0000"),
+            bad("items-missing", "one item is announced, none is there", "01"),
+            bad("remainder-cut", "the remainder ends too early", "0100"),
+            bad("a-byte-too-many", "a whole byte after the last item", "0100000000"),
+            bad("count-not-canonical", "the number of items in 3 bytes", "fd0100000000"),
+            bad(
+                "count-above-2-to-the-25",
+                "33,554,433 items: more than Core reads",
+                "fe01000002000000",
+            ),
+            bad("count-2-to-the-32", "2^32 items", "ff0000000001000000000000"),
+            bad(
+                "count-2-to-the-64",
+                "2^64 - 1 items: a product with M overflows",
+                "ffffffffffffffffff000000",
+            ),
+            bad("count-cut", "a number of items that ends too early", "fe0100"),
+            bad("ones-only", "a quotient that never ends", &ones),
+        ]
+        .map(|case| case.source("Bitcoin Core 28.1, GCSFilter's constructor, as read")),
+    );
     Area {
         name: "gcs.decode",
         title: "Reading a Golomb-coded set",
@@ -212,7 +284,10 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         // Members match, by the definition of the set.
         for item in items.iter().take(2) {
             let input = with(params, &json!({ "encoded": text, "item": hex::encode(item) }));
-            one.push(Case::new("a member", input, value(json!({ "match": true }))).source("the definition of the set"));
+            one.push(
+                Case::new("a member", input, value(json!({ "match": true })))
+                    .source("the definition of the set"),
+            );
         }
         let mut false_positives = 0;
         let mut absent = Vec::new();
@@ -223,11 +298,18 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             if found && false_positives < 2 {
                 false_positives += 1;
                 let input = with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
-                one.push(Case::new("a false positive", input, value(json!({ "match": true }))).flag("FalsePositive"));
+                one.push(
+                    Case::new("a false positive", input, value(json!({ "match": true })))
+                        .flag("FalsePositive"),
+                );
             } else if !found {
                 if attempt < 2 {
-                    let input = with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
-                    one.push(Case::new("not a member", input, value(json!({ "match": false }))).flag_if(items.is_empty(), "Empty"));
+                    let input =
+                        with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
+                    one.push(
+                        Case::new("not a member", input, value(json!({ "match": false })))
+                            .flag_if(items.is_empty(), "Empty"),
+                    );
                 }
                 absent.push(item);
             }
@@ -239,35 +321,122 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             }
             let mut queries: Vec<_> = absent.iter().take(len).cloned().collect();
             let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
-            any.push(Case::new(format!("{len} items, none of them a member"), input, value(json!({ "match": false }))).flag_if(items.is_empty(), "Empty"));
+            any.push(
+                Case::new(
+                    format!("{len} items, none of them a member"),
+                    input,
+                    value(json!({ "match": false })),
+                )
+                .flag_if(items.is_empty(), "Empty"),
+            );
             if let Some(item) = items.last() {
                 let at = numbers.below(queries.len());
                 queries[at].clone_from(item);
                 let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
-                any.push(Case::new(format!("{len} items, one of them a member"), input, value(json!({ "match": true }))).source("the definition of the set"));
+                any.push(
+                    Case::new(
+                        format!("{len} items, one of them a member"),
+                        input,
+                        value(json!({ "match": true })),
+                    )
+                    .source("the definition of the set"),
+                );
             }
         }
     }
     let zero = |more: Value| with(ZERO_KEY, &more);
     let yes = |answer: bool| value(json!({ "match": answer }));
     one.extend([
-        Case::new("the only member maps to 0", zero(json!({ "encoded": "01000000", "item": ZERO_ITEM })), yes(true))
-            .named("zero-value").flag("ZeroValue").source("the definition of the set"),
-        Case::new("a set without items", zero(json!({ "encoded": "00", "item": "aa" })), yes(false)).named("no-items").flag("Empty").source(CORE),
-        Case::new("no bytes: a no would come from nothing", zero(json!({ "encoded": "", "item": "aa" })), invalid("set")).named("no-bytes").flag("Hostile").source(CORE),
-        Case::new("one item is announced, none is there", zero(json!({ "encoded": "01", "item": "aa" })), invalid("set")).named("items-missing").flag("Hostile").source(CORE),
+        Case::new(
+            "the only member maps to 0",
+            zero(json!({ "encoded": "01000000", "item": ZERO_ITEM })),
+            yes(true),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the definition of the set"),
+        Case::new(
+            "a set without items",
+            zero(json!({ "encoded": "00", "item": "aa" })),
+            yes(false),
+        )
+        .named("no-items")
+        .flag("Empty")
+        .source(CORE),
+        Case::new(
+            "no bytes: a no would come from nothing",
+            zero(json!({ "encoded": "", "item": "aa" })),
+            invalid("set"),
+        )
+        .named("no-bytes")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "one item is announced, none is there",
+            zero(json!({ "encoded": "01", "item": "aa" })),
+            invalid("set"),
+        )
+        .named("items-missing")
+        .flag("Hostile")
+        .source(CORE),
     ]);
     let other = hex::encode(ZERO_KEY.build(&[vec![0xaa]]));
     let zero_item = hex::decode(ZERO_ITEM).expect("hex");
-    assert!(!ZERO_KEY.matches(&hex::decode("0108e2c0").expect("hex"), core::slice::from_ref(&zero_item)));
+    assert!(
+        !ZERO_KEY
+            .matches(&hex::decode("0108e2c0").expect("hex"), core::slice::from_ref(&zero_item))
+    );
     any.extend([
-        Case::new("a set without items, and an item", zero(json!({ "encoded": "00", "items": ["aa"] })), yes(false)).named("no-items").flag("Empty").source(CORE),
-        Case::new("no queries", zero(json!({ "encoded": other, "items": [] })), yes(false)).named("no-queries").source(CORE),
-        Case::new("the only member maps to 0", zero(json!({ "encoded": "01000000", "items": [ZERO_ITEM] })), yes(true)).named("zero-value").flag("ZeroValue").source("the definition of the set"),
-        Case::new("an item that maps to 0 and is no member", zero(json!({ "encoded": "0108e2c0", "items": [ZERO_ITEM] })), yes(false)).named("zero-value-absent").flag("ZeroValue"),
-        Case::new("no bytes: a no would come from nothing", zero(json!({ "encoded": "", "items": ["aa"] })), invalid("set")).named("no-bytes").flag("Hostile").source(CORE),
-        Case::new("one item is announced, none is there", zero(json!({ "encoded": "01", "items": ["aa"] })), invalid("set")).named("items-missing").flag("Hostile").source(CORE),
-        Case::new("2^64 - 1 items are announced", zero(json!({ "encoded": "ffffffffffffffffff000000", "items": ["aa"] })), invalid("set")).named("count-2-to-the-64").flag("Hostile").source(CORE),
+        Case::new(
+            "a set without items, and an item",
+            zero(json!({ "encoded": "00", "items": ["aa"] })),
+            yes(false),
+        )
+        .named("no-items")
+        .flag("Empty")
+        .source(CORE),
+        Case::new("no queries", zero(json!({ "encoded": other, "items": [] })), yes(false))
+            .named("no-queries")
+            .source(CORE),
+        Case::new(
+            "the only member maps to 0",
+            zero(json!({ "encoded": "01000000", "items": [ZERO_ITEM] })),
+            yes(true),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the definition of the set"),
+        Case::new(
+            "an item that maps to 0 and is no member",
+            zero(json!({ "encoded": "0108e2c0", "items": [ZERO_ITEM] })),
+            yes(false),
+        )
+        .named("zero-value-absent")
+        .flag("ZeroValue"),
+        Case::new(
+            "no bytes: a no would come from nothing",
+            zero(json!({ "encoded": "", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("no-bytes")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "one item is announced, none is there",
+            zero(json!({ "encoded": "01", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("items-missing")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "2^64 - 1 items are announced",
+            zero(json!({ "encoded": "ffffffffffffffffff000000", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("count-2-to-the-64")
+        .flag("Hostile")
+        .source(CORE),
     ]);
     let source = "the crate bitcoin 0.32, and the definition of the set where a case says so";
     let value = vec![member("match", Kind::Boolean, "whether the set may contain it")];
@@ -280,7 +449,10 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             input: vec![KEY, P, M, ENCODED, member("item", Kind::Bytes, "item")],
             value: value.clone(),
             flags: FLAGS,
-            groups: vec![Group { cases: one.into_iter().map(|case| case.level(Level::Specification)).collect(), ..Group::default() }],
+            groups: vec![Group {
+                cases: one.into_iter().map(|case| case.level(Level::Specification)).collect(),
+                ..Group::default()
+            }],
         },
         Area {
             name: "gcs.match_any",
@@ -290,7 +462,10 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             input: vec![KEY, P, M, ENCODED, member("items", Kind::List(&Kind::Bytes), "items")],
             value: value.clone(),
             flags: FLAGS,
-            groups: vec![Group { cases: any.into_iter().map(|case| case.level(Level::Specification)).collect(), ..Group::default() }],
+            groups: vec![Group {
+                cases: any.into_iter().map(|case| case.level(Level::Specification)).collect(),
+                ..Group::default()
+            }],
         },
     ]
 }

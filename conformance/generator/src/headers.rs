@@ -44,7 +44,8 @@ fn string(item: &[u8]) -> &[u8] {
 
 fn fields(header: &[u8]) -> Value {
     let items = items(header);
-    let number = string(&items[8]).iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    let number =
+        string(&items[8]).iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     json!({
         "hash": hex::encode(keccak256(header)),
         "parent_hash": hex::encode(string(&items[0])),
@@ -65,11 +66,17 @@ fn from_rlp(sources: &Sources) -> Area {
         assert_eq!(text(&fields["hash"]), hash, "the hash that the source gives");
         let (chain, number) = (text(&row["chain"]), &row["number"]);
         let fork = row["fork"].as_str().map(|fork| format!(", {fork}")).unwrap_or_default();
-        let input = json!({ "header": { "from": FILE, "at": format!("/{at}/header"), "as": "bytes" } });
+        let input =
+            json!({ "header": { "from": FILE, "at": format!("/{at}/header"), "as": "bytes" } });
         let count = items(&header).len();
-        let case = Case::new(format!("{chain} {number}{fork}: {count} fields"), input, value(fields))
-            .level(Level::Consensus).source(format!("{chain}, block {number}"))
-            .flag_if(header.windows(256).any(|window| window.iter().all(|byte| *byte == 0xff)), "FullBloom");
+        let case =
+            Case::new(format!("{chain} {number}{fork}: {count} fields"), input, value(fields))
+                .level(Level::Consensus)
+                .source(format!("{chain}, block {number}"))
+                .flag_if(
+                    header.windows(256).any(|window| window.iter().all(|byte| *byte == 0xff)),
+                    "FullBloom",
+                );
         cases.push(match (chain, number.as_u64()) {
             ("mainnet", Some(0)) => case.named("genesis"),
             ("mainnet", Some(15_537_394)) => case.named("first-of-paris"),
@@ -77,11 +84,15 @@ fn from_rlp(sources: &Sources) -> Area {
             _ => case,
         });
     }
-    let honest = bytes(&rows.iter().find(|row| row["number"] == 1_000_001).unwrap_or(&rows[3])["header"]);
+    let honest =
+        bytes(&rows.iter().find(|row| row["number"] == 1_000_001).unwrap_or(&rows[3])["header"]);
     let fields_of = items(&honest);
     let hostile = |name: &'static str, comment: &str, header: Vec<u8>| {
         Case::new(comment, json!({ "header": hex::encode(header) }), invalid("header"))
-            .named(name).flag("Hostile").level(Level::Specification).source("Yellow Paper, appendix B and section 4.3")
+            .named(name)
+            .flag("Hostile")
+            .level(Level::Specification)
+            .source("Yellow Paper, appendix B and section 4.3")
     };
     let with = |at: usize, item: &[u8]| {
         let mut items = fields_of.clone();
@@ -100,12 +111,32 @@ fn from_rlp(sources: &Sources) -> Area {
         hostile("cut-in-the-bloom", "ends in the middle of the bloom", short(300)),
         hostile("last-byte-missing", "the last byte is missing", short(honest.len() - 1)),
         hostile("byte-behind", "a byte after the list", [honest.as_slice(), &[0]].concat()),
-        hostile("a-string", "a string of bytes, not a list", [&[0xb9, 2, 0][..], &vec![7; 512]].concat()),
+        hostile(
+            "a-string",
+            "a string of bytes, not a list",
+            [&[0xb9, 2, 0][..], &vec![7; 512]].concat(),
+        ),
         hostile("length-with-leading-zero", "the list's length has a leading zero", long_prefix),
-        hostile("parent-hash-of-31-bytes", "a parent hash of 31 bytes", with(0, &[&[0x9f][..], &[7; 31]].concat())),
-        hostile("number-with-leading-zero", "a block number with a leading zero", with(8, &[0x82, 0, 1])),
-        hostile("number-of-9-bytes", "a block number of 9 bytes", with(8, &[&[0x89][..], &[1; 9]].concat())),
-        hostile("receipts-root-is-a-list", "a list in the place of the receipts root", with(5, &[0xc0])),
+        hostile(
+            "parent-hash-of-31-bytes",
+            "a parent hash of 31 bytes",
+            with(0, &[&[0x9f][..], &[7; 31]].concat()),
+        ),
+        hostile(
+            "number-with-leading-zero",
+            "a block number with a leading zero",
+            with(8, &[0x82, 0, 1]),
+        ),
+        hostile(
+            "number-of-9-bytes",
+            "a block number of 9 bytes",
+            with(8, &[&[0x89][..], &[1; 9]].concat()),
+        ),
+        hostile(
+            "receipts-root-is-a-list",
+            "a list in the place of the receipts root",
+            with(5, &[0xc0]),
+        ),
         hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
     ]);
     Area {
@@ -132,10 +163,30 @@ fn from_rlp(sources: &Sources) -> Area {
 
 /// The members of a block object that belong to its header.
 const MEMBERS: [&str; 24] = [
-    "hash", "parentHash", "sha3Uncles", "miner", "stateRoot", "transactionsRoot", "receiptsRoot", "logsBloom",
-    "difficulty", "number", "gasLimit", "gasUsed", "timestamp", "extraData", "mixHash", "nonce", "baseFeePerGas",
-    "withdrawalsRoot", "blobGasUsed", "excessBlobGas", "parentBeaconBlockRoot", "requestsHash",
-    "blockAccessListHash", "slotNumber",
+    "hash",
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+    "number",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "extraData",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+    "blockAccessListHash",
+    "slotNumber",
 ];
 
 /// A value of the same form with another content.
@@ -149,16 +200,37 @@ fn another(name: &str, old: &str) -> String {
 
 fn from_json(sources: &Sources) -> Area {
     let mut cases = Vec::new();
-    for number in [200_000, 1_150_000, 4_370_000, 9_069_000, 12_244_000, 12_965_000, 15_537_394, 17_034_870, 19_426_587, 21_925_176, 22_431_084, 24_476_000_u64] {
+    for number in [
+        200_000,
+        1_150_000,
+        4_370_000,
+        9_069_000,
+        12_244_000,
+        12_965_000,
+        15_537_394,
+        17_034_870,
+        19_426_587,
+        21_925_176,
+        22_431_084,
+        24_476_000_u64,
+    ] {
         let block = sources.corpus_json(&format!("ethereum/mainnet/jsonrpc/block_{number}.json"));
         let block = block.get("result").unwrap_or(&block);
-        let header: Map<String, Value> = MEMBERS.iter().filter_map(|name| Some(((*name).to_owned(), block.get(*name)?.clone()))).collect();
+        let header: Map<String, Value> = MEMBERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), block.get(*name)?.clone())))
+            .collect();
         let hash = text(&header["hash"]).trim_start_matches("0x").to_owned();
         let case = |comment: String, header: &Map<String, Value>, expect| {
-            Case::new(comment, json!({ "header_json": header }), expect).level(Level::Consensus)
+            Case::new(comment, json!({ "header_json": header }), expect)
+                .level(Level::Consensus)
                 .source(format!("mainnet, block {number}"))
         };
-        cases.push(case(format!("block {number}: {} members", header.len()), &header, value(json!({ "hash": hash }))));
+        cases.push(case(
+            format!("block {number}: {} members", header.len()),
+            &header,
+            value(json!({ "hash": hash })),
+        ));
         // Each member is told falsely once, in the smallest and in the newest block.
         if number != 200_000 && number != 24_476_000 {
             continue;
@@ -170,13 +242,19 @@ fn from_json(sources: &Sources) -> Area {
             cases.push(case(format!("{name} is another"), &told, invalid("hash")).flag("Altered"));
             if name != "hash" {
                 told.remove(name);
-                cases.push(case(format!("{name} is missing"), &told, invalid("hash")).flag("Altered"));
+                cases.push(
+                    case(format!("{name} is missing"), &told, invalid("hash")).flag("Altered"),
+                );
             }
         }
         let mut more = header.clone();
         more.insert("totalDifficulty".into(), json!("0x1"));
         more.insert("size".into(), json!("0x2"));
-        cases.push(case("members that are no part of the header are not looked at".into(), &more, value(json!({ "hash": hash }))));
+        cases.push(case(
+            "members that are no part of the header are not looked at".into(),
+            &more,
+            value(json!({ "hash": hash })),
+        ));
     }
     Area {
         name: "header.json",
@@ -187,7 +265,10 @@ fn from_json(sources: &Sources) -> Area {
         source: "headers of mainnet in JSON-RPC form, with the hashes of the chain",
         input: vec![member("header_json", Kind::Json, "block object, without transactions")],
         value: vec![member("hash", Kind::Fixed(32), "hash of the block")],
-        flags: &[("Altered", "a member is changed or left out: the hash cannot be the claimed one")],
+        flags: &[(
+            "Altered",
+            "a member is changed or left out: the hash cannot be the claimed one",
+        )],
         groups: vec![Group { cases, ..Group::default() }],
     }
 }

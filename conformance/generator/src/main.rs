@@ -23,11 +23,21 @@ use pack::Area;
 use sources::Sources;
 
 fn areas(sources: &Sources) -> Vec<Area> {
-    [bloom::areas(sources), merkle::areas(sources), script::areas(sources), gcs::areas(sources), filters::areas(sources), headers::areas(sources), receipts::areas(sources), logs::areas(sources), foreign::areas(sources)]
-        .into_iter()
-        .flatten()
-        .map(Area::sorted)
-        .collect()
+    [
+        bloom::areas(sources),
+        merkle::areas(sources),
+        script::areas(sources),
+        gcs::areas(sources),
+        filters::areas(sources),
+        headers::areas(sources),
+        receipts::areas(sources),
+        logs::areas(sources),
+        foreign::areas(sources),
+    ]
+    .into_iter()
+    .flatten()
+    .map(Area::sorted)
+    .collect()
 }
 
 /// Returns the files of the pack that are made of the areas, by their path in the pack.
@@ -48,7 +58,10 @@ fn files(version: &str, areas: &[Area]) -> Vec<(String, String)> {
     }
     list.push_str("];\n\n/// The files of chain data that vectors refer to: path and text.\npub static FIXTURES: &[(&str, &str)] = &[\n");
     for path in pack::fixtures(areas).keys() {
-        let _ = writeln!(list, "    (\n        \"{path}\",\n        include_str!(\"../fixtures/{path}\"),\n    ),");
+        let _ = writeln!(
+            list,
+            "    (\n        \"{path}\",\n        include_str!(\"../fixtures/{path}\"),\n    ),"
+        );
     }
     list.push_str("];\n");
     files.push(("src/files.rs".to_owned(), list));

@@ -23,7 +23,8 @@ fn build(sources: &Sources) -> Area {
         if source.as_ref().is_some_and(|source| source.fixture.is_none()) {
             continue;
         }
-        let block = source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
+        let block =
+            source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
         let matched = list(&row["matched"]);
         let input = json!({ "block": block, "matched": matched });
         let comment = match matched.len() {
@@ -48,7 +49,11 @@ fn build(sources: &Sources) -> Area {
         source: "Bitcoin Core 28.1, CMerkleBlock",
         input: vec![
             member("block", Kind::Bytes, "block"),
-            member("matched", Kind::List(&Kind::Integer), "indices of matching transactions, ascending"),
+            member(
+                "matched",
+                Kind::List(&Kind::Integer),
+                "indices of matching transactions, ascending",
+            ),
         ],
         value: vec![member("merkleblock", Kind::Bytes, "payload of the message merkleblock")],
         flags: &[],
@@ -68,7 +73,8 @@ struct Parts {
 impl Parts {
     /// Of a block of which one transaction matches, with all hashes of the tree: two leaves.
     fn of_two_leaves(block: &Block) -> Self {
-        let hashes: Vec<_> = block.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
+        let hashes: Vec<_> =
+            block.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
         assert_eq!(hashes.len(), 2);
         Self { header: block.header, transactions: 2, hashes, flags: vec![0b101] }
     }
@@ -91,12 +97,15 @@ fn parent(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
 /// Falsified merkle blocks, each of which says what it does.
 fn false_ones(sources: &Sources) -> Vec<Case> {
     let kept = sources.fixture("bitcoin/blocks/mainnet_170.json");
-    let block: Block = consensus::deserialize(&hex::decode(text(&kept["block"])).expect("hex")).expect("a block");
+    let block: Block =
+        consensus::deserialize(&hex::decode(text(&kept["block"])).expect("hex")).expect("a block");
     let honest = Parts::of_two_leaves(&block);
     let txids: Vec<_> = block.txdata.iter().map(|tx| tx.compute_txid().to_string()).collect();
     let of = |name: &'static str, comment: &str, parts: &Parts, class: &'static str| {
         let input = json!({ "merkleblock": parts.payload() });
-        Case::new(comment, input, invalid(class)).named(name).flag("Hostile")
+        Case::new(comment, input, invalid(class))
+            .named(name)
+            .flag("Hostile")
             .source("Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read")
     };
     let changed = |change: &dyn Fn(&mut Parts)| {
@@ -112,23 +121,87 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
             value(json!({ "matches": [[1, txids[1]]] })),
         )
         .named("honest"),
-        of("other-root", "the header names another merkle root", &changed(&|parts| parts.header.merkle_root = bitcoin::TxMerkleNode::all_zeros()), "root"),
+        of(
+            "other-root",
+            "the header names another merkle root",
+            &changed(&|parts| parts.header.merkle_root = bitcoin::TxMerkleNode::all_zeros()),
+            "root",
+        ),
         of("no-transactions", "0 transactions", &changed(&|parts| parts.transactions = 0), "tree"),
-        of("too-many-transactions", "16,845 transactions: no block has room for them", &changed(&|parts| parts.transactions = 16_845), "tree"),
-        of("4-billion-transactions", "2^32 - 1 transactions", &changed(&|parts| parts.transactions = u32::MAX), "tree"),
-        of("more-hashes-than-transactions", "3 hashes for 2 transactions", &changed(&|parts| parts.hashes.push([7; 32])), "tree"),
-        of("fewer-bits-than-hashes", "no bits at all", &changed(&|parts| parts.flags.clear()), "tree"),
-        of("unused-hash", "a hash that the tree has no place for", &changed(&|parts| { parts.transactions = 3; parts.hashes.push([7; 32]); }), "tree"),
-        of("unused-byte-of-bits", "a whole byte of bits is left over", &changed(&|parts| parts.flags.push(0)), "tree"),
-        of("hash-missing", "the second leaf is missing", &changed(&|parts| { parts.hashes.pop(); }), "tree"),
-        of("match-denied", "the second leaf, said not to match, under a root said to have a match", &changed(&|parts| { parts.hashes[1] = [9; 32]; parts.flags = vec![0b001]; }), "root"),
-        of("leaf-replaced", "another transaction in the place of the payment", &changed(&|parts| parts.hashes[1] = [9; 32]), "root"),
+        of(
+            "too-many-transactions",
+            "16,845 transactions: no block has room for them",
+            &changed(&|parts| parts.transactions = 16_845),
+            "tree",
+        ),
+        of(
+            "4-billion-transactions",
+            "2^32 - 1 transactions",
+            &changed(&|parts| parts.transactions = u32::MAX),
+            "tree",
+        ),
+        of(
+            "more-hashes-than-transactions",
+            "3 hashes for 2 transactions",
+            &changed(&|parts| parts.hashes.push([7; 32])),
+            "tree",
+        ),
+        of(
+            "fewer-bits-than-hashes",
+            "no bits at all",
+            &changed(&|parts| parts.flags.clear()),
+            "tree",
+        ),
+        of(
+            "unused-hash",
+            "a hash that the tree has no place for",
+            &changed(&|parts| {
+                parts.transactions = 3;
+                parts.hashes.push([7; 32]);
+            }),
+            "tree",
+        ),
+        of(
+            "unused-byte-of-bits",
+            "a whole byte of bits is left over",
+            &changed(&|parts| parts.flags.push(0)),
+            "tree",
+        ),
+        of(
+            "hash-missing",
+            "the second leaf is missing",
+            &changed(&|parts| {
+                parts.hashes.pop();
+            }),
+            "tree",
+        ),
+        of(
+            "match-denied",
+            "the second leaf, said not to match, under a root said to have a match",
+            &changed(&|parts| {
+                parts.hashes[1] = [9; 32];
+                parts.flags = vec![0b001];
+            }),
+            "root",
+        ),
+        of(
+            "leaf-replaced",
+            "another transaction in the place of the payment",
+            &changed(&|parts| parts.hashes[1] = [9; 32]),
+            "root",
+        ),
     ];
     // CVE-2012-2459: the last leaf twice gives the root of the tree with one leaf less.
     let mut twice = honest.clone();
-    twice.header.merkle_root = bitcoin::TxMerkleNode::from_byte_array(parent(&honest.hashes[0], &honest.hashes[0]));
+    twice.header.merkle_root =
+        bitcoin::TxMerkleNode::from_byte_array(parent(&honest.hashes[0], &honest.hashes[0]));
     twice.hashes[1] = honest.hashes[0];
-    cases.push(of("left-equals-right", "two equal children of a node that has both (CVE-2012-2459)", &twice, "tree"));
+    cases.push(of(
+        "left-equals-right",
+        "two equal children of a node that has both (CVE-2012-2459)",
+        &twice,
+        "tree",
+    ));
     // Padding bits are not looked at.
     let padded = changed(&|parts| parts.flags = vec![0b1111_1101]);
     cases.push(
@@ -146,18 +219,33 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
     for (name, comment, payload) in [
         ("empty", "no bytes", String::new()),
         ("header-only", "a header and nothing else", payload[..160].to_owned()),
-        ("2-to-the-64-hashes", "2^64 - 1 hashes are announced", format!("{}{length}", &payload[..at])),
-        ("16-million-hashes", "16,777,216 hashes are announced, two are there", format!("{}fe00000001{}", &payload[..at], &payload[at + 2..])),
-        ("length-not-canonical", "the number of hashes in 3 bytes", format!("{}fd0200{}", &payload[..at], &payload[at + 2..])),
+        (
+            "2-to-the-64-hashes",
+            "2^64 - 1 hashes are announced",
+            format!("{}{length}", &payload[..at]),
+        ),
+        (
+            "16-million-hashes",
+            "16,777,216 hashes are announced, two are there",
+            format!("{}fe00000001{}", &payload[..at], &payload[at + 2..]),
+        ),
+        (
+            "length-not-canonical",
+            "the number of hashes in 3 bytes",
+            format!("{}fd0200{}", &payload[..at], &payload[at + 2..]),
+        ),
     ] {
         let case = Case::new(comment, json!({ "merkleblock": payload }), invalid("malformed"));
-        cases.push(case.named(name).flag("Hostile").source("Bitcoin Core 28.1, serialisation, as read"));
+        cases.push(
+            case.named(name).flag("Hostile").source("Bitcoin Core 28.1, serialisation, as read"),
+        );
     }
     cases
 }
 
 fn read(sources: &Sources) -> Area {
-    let of_core = sources.core("tree").into_iter().filter(|row| text(&row["merkleblock"]).len() < 2_600);
+    let of_core =
+        sources.core("tree").into_iter().filter(|row| text(&row["merkleblock"]).len() < 2_600);
     let cases = of_core.map(|row| {
         let input = json!({ "merkleblock": row["merkleblock"] });
         let is = |field: &str| row[field] == Value::Bool(true);
@@ -172,7 +260,9 @@ fn read(sources: &Sources) -> Area {
         };
         let trailing = is("trailing");
         let damaged = matches!(expect, crate::pack::Expect::One(crate::pack::Answer::Invalid(_)));
-        Case::new(comment, input, expect).source(CORE).flag_if(damaged, "Hostile")
+        Case::new(comment, input, expect)
+            .source(CORE)
+            .flag_if(damaged, "Hostile")
             .flag_if(trailing && !damaged, "TrailingBytes")
     });
     let cases: Vec<_> = cases.collect();
@@ -185,11 +275,18 @@ fn read(sources: &Sources) -> Area {
                 header's proof of work is not asked about.",
         source: CORE,
         input: vec![member("merkleblock", Kind::Bytes, "payload of the message merkleblock")],
-        value: vec![member("matches", Kind::Matches, "index in the block, and id in display order")],
+        value: vec![member(
+            "matches",
+            Kind::Matches,
+            "index in the block, and id in display order",
+        )],
         flags: &[
             ("Hostile", "must be refused in an orderly way"),
             ("TrailingBytes", "bytes after the message: Core does not look at them"),
         ],
-        groups: vec![Group { cases: cases.into_iter().chain(specified).collect(), ..Group::default() }],
+        groups: vec![Group {
+            cases: cases.into_iter().chain(specified).collect(),
+            ..Group::default()
+        }],
     }
 }

@@ -397,10 +397,8 @@ fn reference(members: &[(&str, Value)], optional: &[&str]) -> Value {
 /// Schema of an object with these members. An input may have references in place of values, and
 /// members that come from the group; a value may have hashes in place of long bytes.
 fn object_schema(members: &[Member], input: bool) -> Value {
-    let properties: Map<String, Value> = members
-        .iter()
-        .map(|member| (member.name.to_owned(), member.kind.schema(input)))
-        .collect();
+    let properties: Map<String, Value> =
+        members.iter().map(|member| (member.name.to_owned(), member.kind.schema(input))).collect();
     let mut schema = json!({ "type": "object", "additionalProperties": false,
         "properties": properties });
     if !input {
@@ -447,7 +445,9 @@ impl Kind {
             Self::List(kind) => json!({ "type": "array", "items": kind.schema(input) }),
             Self::Object(members) => object_schema(members, input),
             Self::Json => json!({}),
-            Self::IntegerOr(words) => json!({ "oneOf": [{ "type": "integer" }, { "enum": words }] }),
+            Self::IntegerOr(words) => {
+                json!({ "oneOf": [{ "type": "integer" }, { "enum": words }] })
+            }
             Self::Matches => json!({ "type": "array", "items": { "type": "array",
                 "prefixItems": [{ "type": "integer" }, hex("^[0-9a-f]{64}$".into())],
                 "minItems": 2, "maxItems": 2 } }),
@@ -471,7 +471,8 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
                 "file": format!("vectors/{}.json", area.name) })
         })
         .collect();
-    let profile = |areas: &[&str], by: &str, about: &str| json!({ "areas": areas, "by": by, "about": about });
+    let profile =
+        |areas: &[&str], by: &str, about: &str| json!({ "areas": areas, "by": by, "about": about });
     let index = json!({
         "pack": 1,
         "version": version,
@@ -492,7 +493,9 @@ pub(crate) fn fixtures(areas: &[Area]) -> BTreeMap<String, ()> {
     fn walk(value: &Value, found: &mut BTreeMap<String, ()>) {
         match value {
             Value::Object(object) => {
-                if let (Some(Value::String(from)), true) = (object.get("from"), object.contains_key("at")) {
+                if let (Some(Value::String(from)), true) =
+                    (object.get("from"), object.contains_key("at"))
+                {
                     found.insert(from.clone(), ());
                 }
                 object.values().for_each(|value| walk(value, found));
