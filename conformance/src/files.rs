@@ -21,20 +21,14 @@ pub static FILES: &[(&str, &str)] = &[
     ("vectors/bip37.match.json", include_str!("../vectors/bip37.match.json")),
     ("schema/bip37.match.schema.json", include_str!("../schema/bip37.match.schema.json")),
     ("pages/bip37.match.md", include_str!("../pages/bip37.match.md")),
-    (
-        "vectors/bip37.merkleblock_build.json",
-        include_str!("../vectors/bip37.merkleblock_build.json"),
-    ),
-    (
-        "schema/bip37.merkleblock_build.schema.json",
-        include_str!("../schema/bip37.merkleblock_build.schema.json"),
-    ),
+    ("vectors/bip37.filteradd.json", include_str!("../vectors/bip37.filteradd.json")),
+    ("schema/bip37.filteradd.schema.json", include_str!("../schema/bip37.filteradd.schema.json")),
+    ("pages/bip37.filteradd.md", include_str!("../pages/bip37.filteradd.md")),
+    ("vectors/bip37.merkleblock_build.json", include_str!("../vectors/bip37.merkleblock_build.json")),
+    ("schema/bip37.merkleblock_build.schema.json", include_str!("../schema/bip37.merkleblock_build.schema.json")),
     ("pages/bip37.merkleblock_build.md", include_str!("../pages/bip37.merkleblock_build.md")),
     ("vectors/bip37.merkleblock.json", include_str!("../vectors/bip37.merkleblock.json")),
-    (
-        "schema/bip37.merkleblock.schema.json",
-        include_str!("../schema/bip37.merkleblock.schema.json"),
-    ),
+    ("schema/bip37.merkleblock.schema.json", include_str!("../schema/bip37.merkleblock.schema.json")),
     ("pages/bip37.merkleblock.md", include_str!("../pages/bip37.merkleblock.md")),
     ("vectors/script.pushes.json", include_str!("../vectors/script.pushes.json")),
     ("schema/script.pushes.schema.json", include_str!("../schema/script.pushes.schema.json")),
@@ -103,8 +97,14 @@ pub static FILES: &[(&str, &str)] = &[
 
 /// The files of chain data that vectors refer to: path and text.
 pub static FIXTURES: &[(&str, &str)] = &[
-    ("bitcoin/bip158_vectors.json", include_str!("../fixtures/bitcoin/bip158_vectors.json")),
-    ("bitcoin/bip37_vectors.json", include_str!("../fixtures/bitcoin/bip37_vectors.json")),
+    (
+        "bitcoin/bip158_vectors.json",
+        include_str!("../fixtures/bitcoin/bip158_vectors.json"),
+    ),
+    (
+        "bitcoin/bip37_vectors.json",
+        include_str!("../fixtures/bitcoin/bip37_vectors.json"),
+    ),
     (
         "bitcoin/blocks/mainnet_150013.json",
         include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json"),
@@ -125,7 +125,10 @@ pub static FIXTURES: &[(&str, &str)] = &[
         "bitcoin/blocks/mainnet_757753.json",
         include_str!("../fixtures/bitcoin/blocks/mainnet_757753.json"),
     ),
-    ("bitcoin/mainnet_0-255.json", include_str!("../fixtures/bitcoin/mainnet_0-255.json")),
+    (
+        "bitcoin/mainnet_0-255.json",
+        include_str!("../fixtures/bitcoin/mainnet_0-255.json"),
+    ),
     (
         "ethereum/blocks/mainnet_14764013.json",
         include_str!("../fixtures/ethereum/blocks/mainnet_14764013.json"),
@@ -146,5 +149,8 @@ pub static FIXTURES: &[(&str, &str)] = &[
         "ethereum/blocks/mainnet_7000000.json",
         include_str!("../fixtures/ethereum/blocks/mainnet_7000000.json"),
     ),
-    ("ethereum/headers.json", include_str!("../fixtures/ethereum/headers.json")),
+    (
+        "ethereum/headers.json",
+        include_str!("../fixtures/ethereum/headers.json"),
+    ),
 ];

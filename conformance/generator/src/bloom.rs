@@ -84,6 +84,7 @@ pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
         insert(sources),
         contains(sources),
         matching(sources),
+        filteradd(),
     ]
 }
 
@@ -164,6 +165,8 @@ fn sizing(sources: &Sources) -> Area {
         Some(match (elements, fpr) {
             (3, "0.01") => "core-unit-test",
             (1, "0.1") => "no-bytes",
+            (9, "0.01") => "integer-division",
+            (17_004, "0.0001") => "above-36000-bytes",
             (MANY, _) => "150-million-elements",
             _ => return None,
         })
@@ -583,7 +586,7 @@ fn contains(sources: &Sources) -> Area {
 }
 
 /// A block without proof of work that has these transactions.
-fn made_block(transactions: Vec<Transaction>) -> Block {
+pub(crate) fn made_block(transactions: Vec<Transaction>) -> Block {
     let mut block: Block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
     block.txdata = transactions;
     block.header.merkle_root = block.compute_merkle_root().expect("a transaction");
@@ -592,7 +595,7 @@ fn made_block(transactions: Vec<Transaction>) -> Block {
 
 fn matching(sources: &Sources) -> Area {
     let vectors = sources.fixture("bitcoin/bip37_vectors.json");
-    let mut cases = Vec::new();
+    let mut cases = crate::match_traps::cases();
     let unit_tests = "Bitcoin Core 28.1, bloom_tests.cpp";
     let transaction = |name: &str| -> Transaction {
         consensus::deserialize(&bytes(&vectors["transactions"][name]["hex"]))
@@ -711,6 +714,44 @@ fn matching(sources: &Sources) -> Area {
                 "some transactions match only by an outpoint inserted earlier in the block",
             ),
             ("PublicKeyOnly", "outpoints are inserted for bare keys and bare multisig only"),
+        ],
+        groups: one_group(cases),
+    }
+}
+
+fn filteradd() -> Area {
+    let mut numbers = Numbers::new(373);
+    let mut cases = Vec::new();
+    for (len, name) in [(0, "empty"), (1, "one-byte"), (252, "252-bytes"), (253, "253-bytes"), (520, "520-bytes"), (521, "521-bytes")] {
+        let data = numbers.bytes(len);
+        let payload = [serialize(&VarInt(len as u64)), data.clone()].concat();
+        let expect = value(json!({ "data": hex::encode(&data), "within_limits": len <= 520 }));
+        let case = Case::new(format!("{len} bytes"), json!({ "payload": hex::encode(payload) }), expect);
+        cases.push(case.named(name).flag_if(len > 520, "TooLarge"));
+    }
+    for (name, comment, payload) in [
+        ("no-bytes", "no bytes", ""),
+        ("truncated", "2 bytes are announced, one is there", "02aa"),
+        ("length-not-canonical", "the length 1 in 3 bytes", "fd0100aa"),
+        ("length-of-64-bits", "2^64 - 1 bytes are announced", "ffffffffffffffffffaa"),
+    ] {
+        let case = Case::new(comment, json!({ "payload": payload }), invalid("malformed"));
+        cases.push(case.named(name).flag("Hostile"));
+    }
+    Area {
+        name: "bip37.filteradd",
+        title: "The message filteradd",
+        about: "Reads the payload: CompactSize length and data. A node that reads more than 520 bytes \
+                punishes the peer; an empty element is inserted like any other.",
+        source: "BIP37; Bitcoin Core 28.1, as read",
+        input: vec![member("payload", Kind::Bytes, "payload of the message")],
+        value: vec![
+            member("data", Kind::Bytes, "element"),
+            member("within_limits", Kind::Boolean, "at most 520 bytes"),
+        ],
+        flags: &[
+            ("TooLarge", "over the limit"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
         ],
         groups: one_group(cases),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bitcoin::VarInt;
 use bitcoin::bip158::{GcsFilterReader, GcsFilterWriter};
+use bitcoin::hashes::siphash24;
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
@@ -37,6 +38,13 @@ impl Params {
         items.iter().for_each(|item| writer.add_element(item));
         writer.finish().expect("a vector takes all bytes");
         out
+    }
+
+    /// The value of an item in a set of so many, by the text of BIP158.
+    fn value(&self, item: &[u8], count: u64) -> u64 {
+        let (k0, k1) = self.words();
+        let hash = siphash24::Hash::hash_to_u64_with_keys(k0, k1, item);
+        u64::try_from((u128::from(hash) * u128::from(count * self.m)) >> 64).expect("64 bits")
     }
 
     /// Whether the crate `bitcoin` finds one of the items in the set.
@@ -98,6 +106,16 @@ fn with(params: Params, more: &Value) -> Value {
 const ZERO_ITEM: &str = "0003cf72";
 const ZERO_KEY: Params = Params { key: [0; 16], p: BIP158.0, m: BIP158.1 };
 
+/// Parameters under which items often map to one value.
+const SMALL: Params = Params { key: [0; 16], p: 2, m: 4 };
+
+/// Two items that map to one value: the set of both has a delta of 0.
+fn collision() -> [Vec<u8>; 2] {
+    let pair = |other: u8| [vec![1_u8], vec![other]];
+    let found = (2..=255).map(pair).find(|pair| SMALL.value(&pair[0], 2) == SMALL.value(&pair[1], 2));
+    found.expect("a collision")
+}
+
 fn build(sources: &Sources, rows: &[Value]) -> Area {
     let mut cases = Vec::new();
     for row in rows {
@@ -153,6 +171,12 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
         .named("duplicate")
         .flag("Duplicates")
         .source("the crate bitcoin 0.32"),
+    );
+    let colliding = collision();
+    let hex: Vec<_> = colliding.iter().map(hex::encode).collect();
+    cases.push(
+        Case::new("two items that map to one value: both are counted, the second delta is 0", with(SMALL, &json!({ "items": hex })), value(json!({ "encoded": hex::encode(SMALL.build(&colliding)) })))
+            .named("collision").flag("ZeroValue").source("the crate bitcoin 0.32"),
     );
     Area {
         name: "gcs.build",

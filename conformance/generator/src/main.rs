@@ -7,6 +7,7 @@ mod foreign;
 mod gcs;
 mod headers;
 mod logs;
+mod match_traps;
 mod merkle;
 mod numbers;
 mod pack;

@@ -236,7 +236,11 @@ impl Area {
             group.cases.sort_by_key(|case| case.name.is_none());
             let params = Value::Object(group.params.clone()).to_string();
             group.cases.retain(|case| inputs.insert(format!("{params}{}", case.input)));
-            group.cases.sort_by_cached_key(|case| (case.input.to_string().len(), case.id("")));
+            // Inputs with references come last: what they stand for is large.
+            group.cases.sort_by_cached_key(|case| {
+                let (size, refers) = (case.input.to_string().len(), has_references(&case.input));
+                (case.needs.is_some(), refers, size, case.id(""))
+            });
             for case in &group.cases {
                 assert!(ids.insert(case.id(self.name)), "two cases are {}", case.id(self.name));
                 for flag in &case.flags {
@@ -486,6 +490,18 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
         "areas": areas,
     });
     serde_json::to_string_pretty(&index).expect("an index is JSON") + "\n"
+}
+
+/// Whether an input has a reference in it.
+fn has_references(input: &Value) -> bool {
+    match input {
+        Value::Object(object) => {
+            ["from", "corpus", "counted"].iter().any(|name| object.contains_key(*name))
+                || object.values().any(has_references)
+        }
+        Value::Array(list) => list.iter().any(has_references),
+        _ => false,
+    }
 }
 
 /// The files of fixtures that the inputs refer to.
