@@ -80,14 +80,19 @@ fn ids_are_unique_and_inputs_do_not_repeat() {
     assert!(ids.len() > 5_000, "{} cases", ids.len());
 }
 
+/// Inputs that refer to other data come after those that do not.
 #[test]
 fn the_smallest_inputs_come_first() {
     for area in areas() {
         let vectors = json(&format!("vectors/{area}.json"));
         for group in groups(&vectors) {
-            let lengths = group["cases"].as_array().expect("a list").iter();
-            let lengths: Vec<_> = lengths.map(|case| case["input"].to_string().len()).collect();
-            assert!(lengths.is_sorted(), "{area}");
+            let inputs = group["cases"].as_array().expect("a list").iter();
+            let inputs = inputs.map(|case| case["input"].to_string());
+            let refers = |input: &str| {
+                ["from", "corpus", "counted"].iter().any(|name| input.contains(&format!("{{\"{name}\":")))
+            };
+            let plain: Vec<_> = inputs.take_while(|input| !refers(input)).map(|input| input.len()).collect();
+            assert!(plain.is_sorted(), "{area}");
         }
     }
 }
@@ -114,4 +119,24 @@ fn the_version_is_that_of_the_package() {
     assert_eq!(json("pack.json")["version"], env!("CARGO_PKG_VERSION"));
     let changes = include_str!("../CHANGELOG.md");
     assert!(changes.contains(concat!("## ", env!("CARGO_PKG_VERSION"))), "no entry");
+}
+
+/// The page of traps names cases that exist.
+#[test]
+fn each_trap_has_its_cases() {
+    let mut ids = BTreeSet::new();
+    for area in areas() {
+        ids.insert(format!("{area}/*"));
+        let vectors = json(&format!("vectors/{area}.json"));
+        ids.extend(cases(&vectors).map(|case| case["id"].as_str().expect("an id").to_owned()));
+    }
+    let page = include_str!("../traps.md");
+    let traps: Vec<_> = page.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    assert!(traps.len() > 55, "{} traps", traps.len());
+    for trap in traps {
+        let named = trap.rsplit_once(" | ").expect("a column of cases").1;
+        for id in named.split('`').skip(1).step_by(2) {
+            assert!(ids.contains(id), "{id} is no case: {trap}");
+        }
+    }
 }
