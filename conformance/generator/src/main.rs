@@ -2,6 +2,7 @@
 //! of other implementations. Nothing of chainsieve is used, so that no expected value is its own.
 
 mod bloom;
+mod certificate;
 mod filters;
 mod foreign;
 mod gcs;

@@ -5,21 +5,22 @@ use alloy_primitives::{Bloom, BloomInput, Log, hex as alloy_hex};
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use serde_json::{Value, json};
 
+use crate::certificate;
 use crate::headers::{LOG, member_of};
 use crate::numbers::Numbers;
 use crate::pack::{Area, Case, Group, Kind, Level, invalid, member, optional, value};
 use crate::sources::{Sources, bytes, list};
 
 /// A block of the fixtures with its receipts.
-struct ReceiptedBlock {
-    number: u64,
-    file: String,
-    header: Vec<u8>,
-    encoded: Vec<Vec<u8>>,
-    receipts: Vec<ReceiptEnvelope>,
+pub(crate) struct ReceiptedBlock {
+    pub(crate) number: u64,
+    pub(crate) file: String,
+    pub(crate) header: Vec<u8>,
+    pub(crate) encoded: Vec<Vec<u8>>,
+    pub(crate) receipts: Vec<ReceiptEnvelope>,
 }
 
-fn blocks(sources: &Sources) -> Vec<ReceiptedBlock> {
+pub(crate) fn blocks(sources: &Sources) -> Vec<ReceiptedBlock> {
     [7_000_000, 14_764_013, 17_686_111, 17_686_112, 19_426_587]
         .into_iter()
         .map(|number| {
@@ -39,7 +40,7 @@ fn decode(encoded: &[u8]) -> ReceiptEnvelope {
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     let blocks = blocks(sources);
-    vec![build(&blocks), test(&blocks), encode(&blocks), root(&blocks)]
+    vec![build(&blocks), test(&blocks), encode(&blocks), root(&blocks), certificate::area(&blocks)]
 }
 
 fn log_json(log: &Log, with_data: bool) -> Value {
