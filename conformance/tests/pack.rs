@@ -89,9 +89,12 @@ fn the_smallest_inputs_come_first() {
             let inputs = group["cases"].as_array().expect("a list").iter();
             let inputs = inputs.map(|case| case["input"].to_string());
             let refers = |input: &str| {
-                ["from", "corpus", "counted"].iter().any(|name| input.contains(&format!("\"{name}\":")))
+                ["from", "corpus", "counted"]
+                    .iter()
+                    .any(|name| input.contains(&format!("\"{name}\":")))
             };
-            let plain: Vec<_> = inputs.take_while(|input| !refers(input)).map(|input| input.len()).collect();
+            let plain: Vec<_> =
+                inputs.take_while(|input| !refers(input)).map(|input| input.len()).collect();
             assert!(plain.is_sorted(), "{area}");
         }
     }
@@ -131,7 +134,8 @@ fn each_trap_has_its_cases() {
         ids.extend(cases(&vectors).map(|case| case["id"].as_str().expect("an id").to_owned()));
     }
     let page = include_str!("../traps.md");
-    let traps: Vec<_> = page.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
+    let traps: Vec<_> =
+        page.lines().filter(|line| line.starts_with("| ") && line.contains('`')).collect();
     assert!(traps.len() > 55, "{} traps", traps.len());
     for trap in traps {
         let named = trap.rsplit_once(" | ").expect("a column of cases").1;

@@ -722,11 +722,19 @@ fn matching(sources: &Sources) -> Area {
 fn filteradd() -> Area {
     let mut numbers = Numbers::new(373);
     let mut cases = Vec::new();
-    for (len, name) in [(0, "empty"), (1, "one-byte"), (252, "252-bytes"), (253, "253-bytes"), (520, "520-bytes"), (521, "521-bytes")] {
+    for (len, name) in [
+        (0, "empty"),
+        (1, "one-byte"),
+        (252, "252-bytes"),
+        (253, "253-bytes"),
+        (520, "520-bytes"),
+        (521, "521-bytes"),
+    ] {
         let data = numbers.bytes(len);
         let payload = [serialize(&VarInt(len as u64)), data.clone()].concat();
         let expect = value(json!({ "data": hex::encode(&data), "within_limits": len <= 520 }));
-        let case = Case::new(format!("{len} bytes"), json!({ "payload": hex::encode(payload) }), expect);
+        let case =
+            Case::new(format!("{len} bytes"), json!({ "payload": hex::encode(payload) }), expect);
         cases.push(case.named(name).flag_if(len > 520, "TooLarge"));
     }
     for (name, comment, payload) in [

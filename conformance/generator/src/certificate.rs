@@ -29,7 +29,8 @@ fn entries(block: &ReceiptedBlock, address: &str) -> Vec<Vec<u8>> {
     for (transaction, receipt) in block.receipts.iter().enumerate() {
         for log in receipt.logs() {
             if log.address.to_string().to_lowercase() == address {
-                let topics: Vec<_> = log.topics().iter().map(|topic| string(topic.as_slice())).collect();
+                let topics: Vec<_> =
+                    log.topics().iter().map(|topic| string(topic.as_slice())).collect();
                 entries.push(rlp_list(&[
                     string(hash.as_slice()),
                     number(usize::try_from(block.number).expect("small")),
@@ -85,32 +86,106 @@ pub(crate) fn area(blocks: &[ReceiptedBlock]) -> Area {
     };
     let mut more = honest.clone();
     more["note"] = json!("hello");
-    let mut altered_receipts: Vec<Value> = (0..block.encoded.len()).map(|at| json!({ "from": block.file, "at": format!("/receipts/{at}") })).collect();
+    let mut altered_receipts: Vec<Value> = (0..block.encoded.len())
+        .map(|at| json!({ "from": block.file, "at": format!("/receipts/{at}") }))
+        .collect();
     altered_receipts.pop();
     let complete = |complete: bool| value(json!({ "complete": complete }));
     let refused = |name, comment: &str, certificate: Value| {
         case(name, comment, certificate, hash, invalid("certificate")).flag("FalseCertificate")
     };
     let cases = vec![
-        case("honest", "three logs of one block, with header and receipts", honest.clone(), hash, complete(true)),
-        case("without-receipts", "without receipts nothing is proven, and nothing is wrong", without("receipts"), hash, complete(false)).flag("NoProof"),
+        case(
+            "honest",
+            "three logs of one block, with header and receipts",
+            honest.clone(),
+            hash,
+            complete(true),
+        ),
+        case(
+            "without-receipts",
+            "without receipts nothing is proven, and nothing is wrong",
+            without("receipts"),
+            hash,
+            complete(false),
+        )
+        .flag("NoProof"),
         refused("without-headers", "no headers, and the verifier has none", without("headers")),
-        case("another-trusted-hash", "the verifier trusts another block", honest.clone(), B256::repeat_byte(1), invalid("certificate")).flag("FalseCertificate"),
-        refused("a-log-less", "a log is left out, in number and digest", changed("/result", of(&entries[..2]))),
+        case(
+            "another-trusted-hash",
+            "the verifier trusts another block",
+            honest.clone(),
+            B256::repeat_byte(1),
+            invalid("certificate"),
+        )
+        .flag("FalseCertificate"),
+        refused(
+            "a-log-less",
+            "a log is left out, in number and digest",
+            changed("/result", of(&entries[..2])),
+        ),
         refused("no-logs", "all logs are left out", changed("/result", of(&[]))),
-        refused("a-log-twice", "a log is counted twice", changed("/result", of(&[&entries[..], &entries[2..]].concat()))),
-        refused("another-digest", "the digest is another", changed("/result/digest", json!(B256::ZERO))),
-        refused("another-count", "the number of logs is another", changed("/result/logs", json!("0x2"))),
-        refused("nothing-examined", "the block is said to be ruled out by its filter", changed("/counts/examined", json!("0x0"))),
+        refused(
+            "a-log-twice",
+            "a log is counted twice",
+            changed("/result", of(&[&entries[..], &entries[2..]].concat())),
+        ),
+        refused(
+            "another-digest",
+            "the digest is another",
+            changed("/result/digest", json!(B256::ZERO)),
+        ),
+        refused(
+            "another-count",
+            "the number of logs is another",
+            changed("/result/logs", json!("0x2")),
+        ),
+        refused(
+            "nothing-examined",
+            "the block is said to be ruled out by its filter",
+            changed("/counts/examined", json!("0x0")),
+        ),
         refused("more-blocks", "two blocks are counted", changed("/counts/blocks", json!("0x2"))),
-        refused("another-last-hash", "the last block's hash is another", changed("/chain/lastHash", json!(B256::repeat_byte(2)))),
-        refused("another-parent", "the parent's hash is another", changed("/chain/parentHash", json!(B256::repeat_byte(3)))),
-        refused("another-query", "the certificate answers another query", changed("/query/address", json!(["0xdac17f958d2ee523a2206206994597c13d831ec7"]))),
-        refused("another-semantics", "by other rules than the verifier's", changed("/semantics", json!("alloy"))),
-        refused("receipts-short", "the last receipt is missing", changed("/receipts/0/receipts", json!(altered_receipts))),
-        refused("receipts-of-no-block", "receipts of a block that was not asked about", changed("/receipts/0/blockHash", json!(B256::repeat_byte(4)))),
-        refused("header-damaged", "a header with another bit", changed("/headers/0", json!(format!("0x{}", hex::encode(flipped(&block.header)))))),
-        refused("version-2", "a version that this reader does not know", changed("/version", json!(2))),
+        refused(
+            "another-last-hash",
+            "the last block's hash is another",
+            changed("/chain/lastHash", json!(B256::repeat_byte(2))),
+        ),
+        refused(
+            "another-parent",
+            "the parent's hash is another",
+            changed("/chain/parentHash", json!(B256::repeat_byte(3))),
+        ),
+        refused(
+            "another-query",
+            "the certificate answers another query",
+            changed("/query/address", json!(["0xdac17f958d2ee523a2206206994597c13d831ec7"])),
+        ),
+        refused(
+            "another-semantics",
+            "by other rules than the verifier's",
+            changed("/semantics", json!("alloy")),
+        ),
+        refused(
+            "receipts-short",
+            "the last receipt is missing",
+            changed("/receipts/0/receipts", json!(altered_receipts)),
+        ),
+        refused(
+            "receipts-of-no-block",
+            "receipts of a block that was not asked about",
+            changed("/receipts/0/blockHash", json!(B256::repeat_byte(4))),
+        ),
+        refused(
+            "header-damaged",
+            "a header with another bit",
+            changed("/headers/0", json!(format!("0x{}", hex::encode(flipped(&block.header))))),
+        ),
+        refused(
+            "version-2",
+            "a version that this reader does not know",
+            changed("/version", json!(2)),
+        ),
         refused("another-format", "another format", changed("/format", json!("certificate"))),
         refused("unknown-member", "a member that the format does not have", more),
         refused("not-an-object", "a list", json!([])),

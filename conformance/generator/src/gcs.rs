@@ -112,7 +112,8 @@ const SMALL: Params = Params { key: [0; 16], p: 2, m: 4 };
 /// Two items that map to one value: the set of both has a delta of 0.
 fn collision() -> [Vec<u8>; 2] {
     let pair = |other: u8| [vec![1_u8], vec![other]];
-    let found = (2..=255).map(pair).find(|pair| SMALL.value(&pair[0], 2) == SMALL.value(&pair[1], 2));
+    let found =
+        (2..=255).map(pair).find(|pair| SMALL.value(&pair[0], 2) == SMALL.value(&pair[1], 2));
     found.expect("a collision")
 }
 
@@ -175,8 +176,14 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
     let colliding = collision();
     let hex: Vec<_> = colliding.iter().map(hex::encode).collect();
     cases.push(
-        Case::new("two items that map to one value: both are counted, the second delta is 0", with(SMALL, &json!({ "items": hex })), value(json!({ "encoded": hex::encode(SMALL.build(&colliding)) })))
-            .named("collision").flag("ZeroValue").source("the crate bitcoin 0.32"),
+        Case::new(
+            "two items that map to one value: both are counted, the second delta is 0",
+            with(SMALL, &json!({ "items": hex })),
+            value(json!({ "encoded": hex::encode(SMALL.build(&colliding)) })),
+        )
+        .named("collision")
+        .flag("ZeroValue")
+        .source("the crate bitcoin 0.32"),
     );
     Area {
         name: "gcs.build",

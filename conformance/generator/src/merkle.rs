@@ -204,12 +204,20 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
     ));
     // CVE-2017-12842: the inner nodes of a tree of four, said to be the leaves of a tree of two.
     let four = sources.fixture("bitcoin/bip37_vectors.json");
-    let four = four["blocks"].as_object().expect("blocks").values()
-        .map(|block| consensus::deserialize::<Block>(&hex::decode(text(block)).expect("hex")).expect("a block"))
-        .find(|block| block.txdata.len() == 4).expect("a block of four transactions");
+    let four = four["blocks"]
+        .as_object()
+        .expect("blocks")
+        .values()
+        .map(|block| {
+            consensus::deserialize::<Block>(&hex::decode(text(block)).expect("hex"))
+                .expect("a block")
+        })
+        .find(|block| block.txdata.len() == 4)
+        .expect("a block of four transactions");
     let leaves: Vec<_> = four.txdata.iter().map(|tx| tx.compute_txid().to_byte_array()).collect();
     let inner = [parent(&leaves[0], &leaves[1]), parent(&leaves[2], &leaves[3])];
-    let shallow = Parts { header: four.header, transactions: 2, hashes: inner.to_vec(), flags: vec![0b101] };
+    let shallow =
+        Parts { header: four.header, transactions: 2, hashes: inner.to_vec(), flags: vec![0b101] };
     let shown = bitcoin::Txid::from_byte_array(inner[1]).to_string();
     cases.push(
         Case::new(
@@ -217,7 +225,8 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
             json!({ "merkleblock": shallow.payload() }),
             value(json!({ "matches": [[1, shown]] })),
         )
-        .named("inner-nodes-as-leaves").flag("NoDepth")
+        .named("inner-nodes-as-leaves")
+        .flag("NoDepth")
         .source("Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read"),
     );
     // Padding bits are not looked at.
@@ -300,7 +309,10 @@ fn read(sources: &Sources) -> Area {
         )],
         flags: &[
             ("Hostile", "must be refused in an orderly way"),
-            ("NoDepth", "the number of transactions is the peer's word: a caller that needs certainty asks for the coinbase as well"),
+            (
+                "NoDepth",
+                "the number of transactions is the peer's word: a caller that needs certainty asks for the coinbase as well",
+            ),
             ("TrailingBytes", "bytes after the message: Core does not look at them"),
         ],
         groups: vec![Group {
