@@ -1,6 +1,7 @@
 // Written by the generator.
 
 /// The files of the pack: path and text.
+#[rustfmt::skip]
 pub static FILES: &[(&str, &str)] = &[
     ("pack.json", include_str!("../pack.json")),
     ("vectors/bip37.murmur3.json", include_str!("../vectors/bip37.murmur3.json")),
@@ -24,20 +25,11 @@ pub static FILES: &[(&str, &str)] = &[
     ("vectors/bip37.filteradd.json", include_str!("../vectors/bip37.filteradd.json")),
     ("schema/bip37.filteradd.schema.json", include_str!("../schema/bip37.filteradd.schema.json")),
     ("pages/bip37.filteradd.md", include_str!("../pages/bip37.filteradd.md")),
-    (
-        "vectors/bip37.merkleblock_build.json",
-        include_str!("../vectors/bip37.merkleblock_build.json"),
-    ),
-    (
-        "schema/bip37.merkleblock_build.schema.json",
-        include_str!("../schema/bip37.merkleblock_build.schema.json"),
-    ),
+    ("vectors/bip37.merkleblock_build.json", include_str!("../vectors/bip37.merkleblock_build.json")),
+    ("schema/bip37.merkleblock_build.schema.json", include_str!("../schema/bip37.merkleblock_build.schema.json")),
     ("pages/bip37.merkleblock_build.md", include_str!("../pages/bip37.merkleblock_build.md")),
     ("vectors/bip37.merkleblock.json", include_str!("../vectors/bip37.merkleblock.json")),
-    (
-        "schema/bip37.merkleblock.schema.json",
-        include_str!("../schema/bip37.merkleblock.schema.json"),
-    ),
+    ("schema/bip37.merkleblock.schema.json", include_str!("../schema/bip37.merkleblock.schema.json")),
     ("pages/bip37.merkleblock.md", include_str!("../pages/bip37.merkleblock.md")),
     ("vectors/script.pushes.json", include_str!("../vectors/script.pushes.json")),
     ("schema/script.pushes.schema.json", include_str!("../schema/script.pushes.schema.json")),
@@ -85,10 +77,7 @@ pub static FILES: &[(&str, &str)] = &[
     ("schema/receipts.root.schema.json", include_str!("../schema/receipts.root.schema.json")),
     ("pages/receipts.root.md", include_str!("../pages/receipts.root.md")),
     ("vectors/certificate.verify.json", include_str!("../vectors/certificate.verify.json")),
-    (
-        "schema/certificate.verify.schema.json",
-        include_str!("../schema/certificate.verify.schema.json"),
-    ),
+    ("schema/certificate.verify.schema.json", include_str!("../schema/certificate.verify.schema.json")),
     ("pages/certificate.verify.md", include_str!("../pages/certificate.verify.md")),
     ("vectors/logs.parse.json", include_str!("../vectors/logs.parse.json")),
     ("schema/logs.parse.schema.json", include_str!("../schema/logs.parse.schema.json")),
@@ -111,49 +100,20 @@ pub static FILES: &[(&str, &str)] = &[
 ];
 
 /// The files of chain data that vectors refer to: path and text.
+#[rustfmt::skip]
 pub static FIXTURES: &[(&str, &str)] = &[
     ("bitcoin/bip158_vectors.json", include_str!("../fixtures/bitcoin/bip158_vectors.json")),
     ("bitcoin/bip37_vectors.json", include_str!("../fixtures/bitcoin/bip37_vectors.json")),
-    (
-        "bitcoin/blocks/mainnet_150013.json",
-        include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json"),
-    ),
-    (
-        "bitcoin/blocks/mainnet_170.json",
-        include_str!("../fixtures/bitcoin/blocks/mainnet_170.json"),
-    ),
-    (
-        "bitcoin/blocks/mainnet_255018.json",
-        include_str!("../fixtures/bitcoin/blocks/mainnet_255018.json"),
-    ),
-    (
-        "bitcoin/blocks/mainnet_57043.json",
-        include_str!("../fixtures/bitcoin/blocks/mainnet_57043.json"),
-    ),
-    (
-        "bitcoin/blocks/mainnet_757753.json",
-        include_str!("../fixtures/bitcoin/blocks/mainnet_757753.json"),
-    ),
+    ("bitcoin/blocks/mainnet_150013.json", include_str!("../fixtures/bitcoin/blocks/mainnet_150013.json")),
+    ("bitcoin/blocks/mainnet_170.json", include_str!("../fixtures/bitcoin/blocks/mainnet_170.json")),
+    ("bitcoin/blocks/mainnet_255018.json", include_str!("../fixtures/bitcoin/blocks/mainnet_255018.json")),
+    ("bitcoin/blocks/mainnet_57043.json", include_str!("../fixtures/bitcoin/blocks/mainnet_57043.json")),
+    ("bitcoin/blocks/mainnet_757753.json", include_str!("../fixtures/bitcoin/blocks/mainnet_757753.json")),
     ("bitcoin/mainnet_0-255.json", include_str!("../fixtures/bitcoin/mainnet_0-255.json")),
-    (
-        "ethereum/blocks/mainnet_14764013.json",
-        include_str!("../fixtures/ethereum/blocks/mainnet_14764013.json"),
-    ),
-    (
-        "ethereum/blocks/mainnet_17686111.json",
-        include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json"),
-    ),
-    (
-        "ethereum/blocks/mainnet_17686112.json",
-        include_str!("../fixtures/ethereum/blocks/mainnet_17686112.json"),
-    ),
-    (
-        "ethereum/blocks/mainnet_19426587.json",
-        include_str!("../fixtures/ethereum/blocks/mainnet_19426587.json"),
-    ),
-    (
-        "ethereum/blocks/mainnet_7000000.json",
-        include_str!("../fixtures/ethereum/blocks/mainnet_7000000.json"),
-    ),
+    ("ethereum/blocks/mainnet_14764013.json", include_str!("../fixtures/ethereum/blocks/mainnet_14764013.json")),
+    ("ethereum/blocks/mainnet_17686111.json", include_str!("../fixtures/ethereum/blocks/mainnet_17686111.json")),
+    ("ethereum/blocks/mainnet_17686112.json", include_str!("../fixtures/ethereum/blocks/mainnet_17686112.json")),
+    ("ethereum/blocks/mainnet_19426587.json", include_str!("../fixtures/ethereum/blocks/mainnet_19426587.json")),
+    ("ethereum/blocks/mainnet_7000000.json", include_str!("../fixtures/ethereum/blocks/mainnet_7000000.json")),
     ("ethereum/headers.json", include_str!("../fixtures/ethereum/headers.json")),
 ];

@@ -39,6 +39,9 @@ fn each_file_is_valid_under_its_schema() {
     }
 }
 
+/// Damages a case.
+type Change = fn(&mut Value);
+
 /// A schema that accepts everything would make the test above worthless.
 #[test]
 fn schemas_refuse_what_the_format_does_not_have() {
@@ -47,15 +50,15 @@ fn schemas_refuse_what_the_format_does_not_have() {
         let validator = jsonschema::validator_for(&schema).expect("a schema");
         let honest = json(&format!("vectors/{area}.json"));
         let case = "/groups/0/cases/0";
-        let changes: [(&str, &dyn Fn(&mut Value)); 6] = [
-            ("an unknown member", &|case| case["expected"] = Value::Null),
-            ("an unknown level", &|case| case["level"] = "strict".into()),
-            ("an unknown flag", &|case| case["flags"] = ["NoSuchFlag"].into()),
-            ("an unknown input", &|case| case["input"]["no_such_member"] = 1.into()),
-            ("two expectations", &|case| {
+        let changes: [(&str, Change); 6] = [
+            ("an unknown member", |case| case["expected"] = Value::Null),
+            ("an unknown level", |case| case["level"] = "strict".into()),
+            ("an unknown flag", |case| case["flags"] = ["NoSuchFlag"].into()),
+            ("an unknown input", |case| case["input"]["no_such_member"] = 1.into()),
+            ("two expectations", |case| {
                 case["expect"] = serde_json::json!({ "value": {}, "invalid": "x" });
             }),
-            ("an id of another area", &|case| case["id"] = "other/1".into()),
+            ("an id of another area", |case| case["id"] = "other/1".into()),
         ];
         for (what, change) in changes {
             let mut changed = honest.clone();

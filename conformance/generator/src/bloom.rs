@@ -407,7 +407,9 @@ fn insert(sources: &Sources) -> Area {
     let mut add =
         |comment: String, filter: &Filter, elements: &[Vec<u8>], name: Option<&'static str>| {
             let mut after = filter.clone();
-            elements.iter().for_each(|element| after.insert(element));
+            for element in elements {
+                after.insert(element);
+            }
             let hex: Vec<_> = elements.iter().map(hex::encode).collect();
             let input = json!({ "filter": filter.payload(), "insert": hex });
             let case = Case::new(comment, input, value(json!({ "filter": after.payload() })));
@@ -529,13 +531,15 @@ fn contains(sources: &Sources) -> Area {
     let mut numbers = Numbers::new(372);
     for (len, hash_funcs) in SHAPES {
         let mut filter = Filter::empty(len, hash_funcs, numbers.u32(), 0);
-        let inserted: Vec<_> = (0..len * 5 / hash_funcs as usize + 1)
+        let inserted: Vec<_> = (0..=(len * 5 / hash_funcs as usize))
             .map(|_| {
                 let len = [20, 32, 33, 36, 65][numbers.below(5)];
                 numbers.bytes(len)
             })
             .collect();
-        inserted.iter().for_each(|element| filter.insert(element));
+        for element in &inserted {
+            filter.insert(element);
+        }
         cases.push(case(
             format!("an element of a filter of {len} bytes and {hash_funcs} functions"),
             &filter,
@@ -620,7 +624,9 @@ fn matching(sources: &Sources) -> Area {
     };
     for row in list(&vectors["matching"]) {
         let mut filter = sized(&row["filter"]);
-        elements(row).iter().for_each(|element| filter.insert(element));
+        for element in elements(row) {
+            filter.insert(&element);
+        }
         let mut transactions = vec![transaction(text(&row["transaction"]))];
         let mut matched = if row["matches"] == true { vec![0] } else { vec![] };
         if row["then_spending_matches"] == true {
@@ -638,7 +644,9 @@ fn matching(sources: &Sources) -> Area {
         let step = &row["steps"][0];
         let Some(matches) = step["matches"].as_array() else { continue };
         let mut filter = sized(&row["filter"]);
-        elements(step).iter().for_each(|element| filter.insert(element));
+        for element in elements(step) {
+            filter.insert(&element);
+        }
         let matched: Vec<_> = matches.iter().map(|pair| pair[0].clone()).collect();
         let at = format!("/blocks/{}", text(&row["block"]));
         let input = json!({ "filter": filter.payload(), "block": { "from": "bitcoin/bip37_vectors.json", "at": at } });

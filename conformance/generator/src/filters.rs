@@ -233,12 +233,14 @@ fn set(block: &Block, items: &BTreeSet<Vec<u8>>) -> String {
     let word = |at: usize| u64::from_le_bytes(hash[at..at + 8].try_into().expect("8 bytes"));
     let mut out = Vec::new();
     let mut writer = GcsFilterWriter::new(&mut out, word(0), word(8), 784_931, 19);
-    items.iter().for_each(|item| writer.add_element(item));
+    for item in items {
+        writer.add_element(item);
+    }
     writer.finish().expect("a vector takes all bytes");
     hex::encode(out)
 }
 
-/// A made block that spends an output whose script begins with OP_RETURN: only outputs of the block
+/// A made block that spends an output whose script begins with `OP_RETURN`: only outputs of the block
 /// itself are left out for that.
 fn op_return_spent() -> Case {
     let mut block: Block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);

@@ -35,7 +35,9 @@ impl Params {
         let (k0, k1) = self.words();
         let mut out = Vec::new();
         let mut writer = GcsFilterWriter::new(&mut out, k0, k1, self.m, self.p);
-        items.iter().for_each(|item| writer.add_element(item));
+        for item in items {
+            writer.add_element(item);
+        }
         writer.finish().expect("a vector takes all bytes");
         out
     }
@@ -491,7 +493,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             about: "True if one of the items may be in the set.",
             source,
             input: vec![KEY, P, M, ENCODED, member("items", Kind::List(&Kind::Bytes), "items")],
-            value: value.clone(),
+            value,
             flags: FLAGS,
             groups: vec![Group {
                 cases: any.into_iter().map(|case| case.level(Level::Specification)).collect(),

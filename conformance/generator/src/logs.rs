@@ -44,8 +44,8 @@ struct Criteria {
 impl Criteria {
     fn json(&self) -> Value {
         let mut json = json!({
-            "addresses": self.addresses.iter().map(|address| hex::encode(address)).collect::<Vec<_>>(),
-            "topics": self.topics.iter().map(|position| position.iter().map(|topic| hex::encode(topic)).collect::<Vec<_>>()).collect::<Vec<_>>(),
+            "addresses": self.addresses.iter().map(hex::encode).collect::<Vec<_>>(),
+            "topics": self.topics.iter().map(|position| position.iter().map(hex::encode).collect::<Vec<_>>()).collect::<Vec<_>>(),
         });
         json.as_object_mut().expect("an object").extend(self.blocks.clone());
         json
@@ -62,7 +62,7 @@ impl Criteria {
     }
 }
 
-/// A filter as go-ethereum reads it: FilterCriteria.UnmarshalJSON, and the limit of GetLogs.
+/// A filter as go-ethereum reads it: FilterCriteria.UnmarshalJSON, and the limit of `GetLogs`.
 fn geth(filter: &Value) -> Result<Criteria, &'static str> {
     let filter = filter.as_object().ok_or("not an object")?;
     let present = |name: &str| filter.get(name).filter(|value| !value.is_null());
@@ -71,7 +71,7 @@ fn geth(filter: &Value) -> Result<Criteria, &'static str> {
         if present("fromBlock").is_some() || present("toBlock").is_some() {
             return Err("block hash and range");
         }
-        let hash: B256 = fixed(hash).map_err(|_| "block hash")?;
+        let hash: B256 = fixed(hash).map_err(|()| "block hash")?;
         blocks.insert("block_hash".into(), json!(hex::encode(hash)));
     } else {
         for (name, ours) in [("fromBlock", "from"), ("toBlock", "to")] {
@@ -83,9 +83,9 @@ fn geth(filter: &Value) -> Result<Criteria, &'static str> {
     let addresses = match present("address") {
         None => BTreeSet::new(),
         Some(Value::Array(list)) => {
-            list.iter().map(fixed).collect::<Result<_, _>>().map_err(|_| "address")?
+            list.iter().map(fixed).collect::<Result<_, _>>().map_err(|()| "address")?
         }
-        Some(one) => BTreeSet::from([fixed(one).map_err(|_| "address")?]),
+        Some(one) => BTreeSet::from([fixed(one).map_err(|()| "address")?]),
     };
     let mut topics = Vec::new();
     if let Some(positions) = present("topics") {
@@ -100,11 +100,11 @@ fn geth(filter: &Value) -> Result<Criteria, &'static str> {
                             topics.clear();
                             break;
                         }
-                        topics.insert(fixed(topic).map_err(|_| "topic")?);
+                        topics.insert(fixed(topic).map_err(|()| "topic")?);
                     }
                     topics
                 }
-                one => BTreeSet::from([fixed(one).map_err(|_| "topic")?]),
+                one => BTreeSet::from([fixed(one).map_err(|()| "topic")?]),
             });
         }
     }
@@ -182,7 +182,7 @@ struct Log {
 
 impl Log {
     fn json(&self) -> Value {
-        let topics: Vec<_> = self.topics.iter().map(|topic| hex::encode(topic)).collect();
+        let topics: Vec<_> = self.topics.iter().map(hex::encode).collect();
         json!({ "address": hex::encode(self.address), "topics": topics })
     }
 }
@@ -758,7 +758,7 @@ fn node() -> Area {
         |label: &str| 1 + SETUP.iter().position(|(of, ..)| *of == label).expect("a label") as u64;
     let resolve = |filter: &Value| -> Value {
         let text = filter.to_string();
-        let mut out = text.clone();
+        let mut out = text;
         for (name, topic) in &topics {
             out = out.replace(&format!("$topic:{name}"), &topic.to_string());
         }
@@ -777,8 +777,9 @@ fn node() -> Area {
     };
     let labels = |from: u64, to: u64, matches: &dyn Fn(&Log) -> bool| {
         let labels = (from..=to)
-            .filter(|number| *number >= 1 && matches(&logs[*number as usize - 1]))
-            .map(|number| SETUP[number as usize - 1].0);
+            .filter_map(|number| usize::try_from(number).ok()?.checked_sub(1))
+            .filter(|at| matches(&logs[*at]))
+            .map(|at| SETUP[at].0);
         json!({ "logs": labels.collect::<Vec<_>>() })
     };
     // The rules of ranges are go-ethereum's for both sides.

@@ -54,18 +54,15 @@ fn files(version: &str, areas: &[Area]) -> Vec<(String, String)> {
         files.push((format!("pages/{name}.md"), area.page()));
     }
     let mut list = String::from(
-        "// Written by the generator.\n\n/// The files of the pack: path and text.\n\
+        "// Written by the generator.\n\n/// The files of the pack: path and text.\n#[rustfmt::skip]\n\
          pub static FILES: &[(&str, &str)] = &[\n",
     );
     for (path, _) in &files {
         let _ = writeln!(list, "    (\"{path}\", include_str!(\"../{path}\")),");
     }
-    list.push_str("];\n\n/// The files of chain data that vectors refer to: path and text.\npub static FIXTURES: &[(&str, &str)] = &[\n");
-    for path in pack::fixtures(areas).keys() {
-        let _ = writeln!(
-            list,
-            "    (\n        \"{path}\",\n        include_str!(\"../fixtures/{path}\"),\n    ),"
-        );
+    list.push_str("];\n\n/// The files of chain data that vectors refer to: path and text.\n#[rustfmt::skip]\npub static FIXTURES: &[(&str, &str)] = &[\n");
+    for path in pack::fixtures(areas) {
+        let _ = writeln!(list, "    (\"{path}\", include_str!(\"../fixtures/{path}\")),");
     }
     list.push_str("];\n");
     files.push(("src/files.rs".to_owned(), list));

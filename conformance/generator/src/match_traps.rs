@@ -52,7 +52,9 @@ fn spend(of: &Transaction, vout: u32) -> Transaction {
 /// rules below are made with it.
 fn filter(flags: u8, elements: &[&[u8]]) -> Filter {
     let mut filter = Filter { data: vec![0; 64], hash_funcs: 11, tweak: 5, flags };
-    elements.iter().for_each(|element| filter.insert(element));
+    for element in elements {
+        filter.insert(element);
+    }
     filter
 }
 
@@ -70,7 +72,9 @@ struct Trap {
 impl Trap {
     fn case(self) -> Case {
         let mut after = self.filter.clone();
-        self.inserted.iter().for_each(|outpoint| after.insert(&serialize(outpoint)));
+        for outpoint in &self.inserted {
+            after.insert(&serialize(outpoint));
+        }
         let block: Block = made_block(self.transactions);
         let input =
             json!({ "filter": self.filter.payload(), "block": hex::encode(serialize(&block)) });

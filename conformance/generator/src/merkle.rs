@@ -83,7 +83,9 @@ impl Parts {
         let mut payload = serialize(&self.header);
         payload.extend(self.transactions.to_le_bytes());
         payload.extend(serialize(&VarInt(self.hashes.len() as u64)));
-        self.hashes.iter().for_each(|hash| payload.extend(hash));
+        for hash in &self.hashes {
+            payload.extend(hash);
+        }
         payload.extend(serialize(&VarInt(self.flags.len() as u64)));
         payload.extend(&self.flags);
         hex::encode(payload)

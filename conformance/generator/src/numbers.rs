@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in each run: SplitMix64.
+//! Numbers that look random and are the same in each run: `SplitMix64`.
 
 #[derive(Debug)]
 pub(crate) struct Numbers(u64);

@@ -1,6 +1,6 @@
 //! The pack's own form: areas, cases and what they expect, and the files made of them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use bitcoin::hashes::{Hash as _, sha256};
@@ -505,14 +505,14 @@ fn has_references(input: &Value) -> bool {
 }
 
 /// The files of fixtures that the inputs refer to.
-pub(crate) fn fixtures(areas: &[Area]) -> BTreeMap<String, ()> {
-    fn walk(value: &Value, found: &mut BTreeMap<String, ()>) {
+pub(crate) fn fixtures(areas: &[Area]) -> BTreeSet<String> {
+    fn walk(value: &Value, found: &mut BTreeSet<String>) {
         match value {
             Value::Object(object) => {
                 if let (Some(Value::String(from)), true) =
                     (object.get("from"), object.contains_key("at"))
                 {
-                    found.insert(from.clone(), ());
+                    found.insert(from.clone());
                 }
                 object.values().for_each(|value| walk(value, found));
             }
@@ -520,10 +520,12 @@ pub(crate) fn fixtures(areas: &[Area]) -> BTreeMap<String, ()> {
             _ => {}
         }
     }
-    let mut found = BTreeMap::new();
+    let mut found = BTreeSet::new();
     for group in areas.iter().flat_map(|area| &area.groups) {
         group.params.values().for_each(|value| walk(value, &mut found));
-        group.cases.iter().for_each(|case| walk(&case.input, &mut found));
+        for case in &group.cases {
+            walk(&case.input, &mut found);
+        }
     }
     found
 }

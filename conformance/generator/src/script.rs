@@ -128,7 +128,8 @@ fn traps() -> Vec<Trap> {
         traps.push(trap(name, comment, &bare(&key), &[key.as_str()], true, kind));
     }
     let multisig = |m: &str, keys: &[&str], n: &str, end: &str| {
-        let keys: String = keys.iter().map(|key| format!("{:02x}{key}", key.len() / 2)).collect();
+        let keys: Vec<_> = keys.iter().map(|key| format!("{:02x}{key}", key.len() / 2)).collect();
+        let keys = keys.concat();
         format!("{m}{keys}{n}{end}")
     };
     let s = short.as_str();

@@ -1,7 +1,7 @@
 //! The facts that cases are made from: Bitcoin Core's answers, chains, fixtures.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bitcoin::{Block, consensus};
 use serde_json::Value;
@@ -17,17 +17,17 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    fn read(path: PathBuf) -> Vec<u8> {
-        fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    fn read(path: &Path) -> Vec<u8> {
+        fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
     pub(crate) fn fixture(&self, name: &str) -> Value {
-        let text = Self::read(self.fixtures.join(name));
+        let text = Self::read(&self.fixtures.join(name));
         serde_json::from_slice(&text).unwrap_or_else(|e| panic!("{name}: {e}"))
     }
 
     pub(crate) fn corpus(&self, name: &str) -> Vec<u8> {
-        Self::read(self.corpus.join(name))
+        Self::read(&self.corpus.join(name))
     }
 
     pub(crate) fn corpus_json(&self, name: &str) -> Value {
