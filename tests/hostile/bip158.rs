@@ -17,6 +17,7 @@ use testkit::btc::naive_gcs::{Coding, Fault, compact_size};
 use testkit::btc::oracle;
 use testkit::btc::random_sets::{coding, elements, queries};
 use testkit::mutated;
+use testkit::vectors::inputs;
 
 /// The parameters of the basic filter, with an arbitrary key.
 const BASIC: Coding = Coding { k0: 1, k1: 2, p: 19, m: 784_931 };
@@ -297,15 +298,16 @@ fn bytes_by_chance() {
 #[test]
 fn mutated_filters() {
     let mut rng = Rng::new(0x1583);
-    let text = fixtures::read("core_oracle_subset.jsonl");
-    let mut sets = Vec::new();
-    for case in oracle::cases(&text).filter(|case| case.str("kind") == "gcs") {
-        let half = |field| u64::from_str_radix(case.str(field), 16).expect("hex");
-        let p = u8::try_from(case.number("p")).expect("a byte");
-        let coding = Coding { k0: half("k0"), k1: half("k1"), p, m: case.number("m") };
-        sets.push((coding, case.bytes("encoded")));
-    }
-    assert_eq!(sets.len(), 35);
+    let sets = inputs("gcs.decode").into_iter().map(|input| {
+        let key = oracle::from_hex(input["key"].as_str().expect("hex"));
+        let half = |at: usize| u64::from_le_bytes(key[at..at + 8].try_into().expect("8 bytes"));
+        let p = u8::try_from(input["p"].as_u64().expect("a number")).expect("a byte");
+        let m = u32::try_from(input["m"].as_u64().expect("a number")).expect("32 bits");
+        let encoded = oracle::from_hex(input["encoded"].as_str().expect("hex"));
+        (Coding { k0: half(0), k1: half(8), p, m }, encoded)
+    });
+    let sets: Vec<_> = sets.collect();
+    assert!(sets.len() > 100, "{}", sets.len());
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..20_000 {
         let (coding, whole) = rng.pick(&sets).clone();

@@ -6,9 +6,9 @@ use chainsieve::btc::bip37::{MerkleBlock, PayloadError, Policy, Proof, TreeError
 use crate::survives;
 use testkit::Rng;
 use testkit::btc::fixtures;
-use testkit::btc::oracle::cases;
 use testkit::btc::slow_bip37::tree;
 use testkit::mutated;
+use testkit::vectors::payloads;
 
 fn decode(payload: &[u8]) -> Result<MerkleBlock, PayloadError> {
     survives("MerkleBlock::decode", payload, 2, 400, || MerkleBlock::decode(payload))
@@ -141,9 +141,7 @@ fn large_trees() {
 #[test]
 fn mutated_merkle_blocks() {
     let mut rng = Rng::new(15);
-    let text = fixtures::read("core_oracle_subset.jsonl");
-    let trees = cases(&text).filter(|case| case.str("kind") == "tree");
-    let payloads: Vec<_> = trees.map(|case| case.bytes("merkleblock")).collect();
+    let payloads = payloads("bip37.merkleblock", "merkleblock");
     let (mut parsed, mut refused, mut valid) = (0, 0, 0);
     for _ in 0..40_000 {
         let original = rng.pick(&payloads).clone();

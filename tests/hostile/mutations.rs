@@ -7,19 +7,13 @@ use chainsieve::btc::script::{ScriptType, ops};
 use crate::{matching_survives, survives};
 use testkit::Rng;
 use testkit::btc::fixtures;
-use testkit::btc::oracle::cases;
 use testkit::mutated;
-
-fn payloads(kind: &str, field: &str) -> Vec<Vec<u8>> {
-    let text = fixtures::read("core_oracle_subset.jsonl");
-    let of_kind = cases(&text).filter(|case| case.str("kind") == kind);
-    of_kind.map(|case| case.bytes(field)).collect()
-}
+use testkit::vectors::payloads;
 
 #[test]
 fn mutated_filters() {
     let mut rng = Rng::new(11);
-    let filters = payloads("match", "filterload");
+    let filters = payloads("bip37.match", "filter");
     let (mut accepted, mut refused) = (0, 0);
     for _ in 0..40_000 {
         let original = rng.pick(&filters).clone();
@@ -43,7 +37,7 @@ fn mutated_filters() {
 #[test]
 fn mutated_scripts() {
     let mut rng = Rng::new(12);
-    let scripts = payloads("script", "script");
+    let scripts = payloads("script.pushes", "script");
     for _ in 0..200_000 {
         let original = rng.pick(&scripts).clone();
         let script = mutated(&mut rng, &original);
@@ -59,7 +53,7 @@ fn mutated_scripts() {
 fn mutated_transactions() {
     let mut rng = Rng::new(13);
     let block = &fixtures::block(150_013).block;
-    let filters = payloads("match", "filterload");
+    let filters = payloads("bip37.match", "filter");
     let transactions: Vec<_> = block.txdata.iter().map(consensus::serialize).collect();
     let (mut parsed, mut matched) = (0, 0);
     for _ in 0..40_000 {

@@ -15,6 +15,8 @@ mod mutation;
 pub mod proxy;
 mod rng;
 pub mod timer;
+#[cfg(feature = "chains")]
+pub mod vectors;
 
 pub use binomial::assert_rate;
 pub use mutation::mutated;
