@@ -25,8 +25,9 @@ pub type Answer = Result<Value, No>;
 /// Answers cases until `stop` or the end of the input. A panic of the library becomes `error`.
 pub fn serve(areas: &[(&str, fn(&Value) -> Answer)]) {
     let about = std::fs::read_to_string("subject.json").expect("runs in the subject's folder");
-    let mut about: Value = serde_json::from_str(&about).expect("subject.json is JSON");
-    about.as_object_mut().expect("an object").retain(|name, _| name != "package" && name != "about");
+    let about: Value = serde_json::from_str(&about).expect("subject.json is JSON");
+    let [name, version, language] = ["name", "version", "language"].map(|member| &about[member]);
+    let about = json!({ "name": name, "version": version, "language": language });
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let message: Value = serde_json::from_str(&line).expect("a message is JSON");
         let (command, seq, input) = (&message["cmd"], &message["seq"], &message["input"]);
