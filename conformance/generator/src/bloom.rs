@@ -181,8 +181,10 @@ fn sizing(sources: &Sources) -> Area {
         rows.push((elements, fpr, len, hash_funcs));
     }
     // More bits than an `i32` counts, fewer than a `u32`.
-    let (len, hash_funcs) = core_size(MANY, 0.001);
-    rows.push((MANY, 0.001, len as u64, hash_funcs.into()));
+    for (elements, fpr) in [(MANY, 0.001), (1, 1e-20)] {
+        let (len, hash_funcs) = core_size(elements, fpr);
+        rows.push((elements, fpr, len as u64, hash_funcs.into()));
+    }
     let cases = rows.into_iter().map(|(elements, fpr, len, hash_funcs)| {
         let (text_len, text_funcs) = text_size(elements, fpr);
         let of = |len: u64, hash_funcs: u64| {

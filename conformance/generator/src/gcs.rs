@@ -8,7 +8,7 @@ use bitcoin::hashes::siphash24;
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
-use crate::pack::{Area, Case, Group, Kind, Level, Member, invalid, member, value};
+use crate::pack::{Answer, Area, Case, Group, Kind, Level, Member, invalid, member, sides, value};
 use crate::sources::{CORE, Sources, bytes, int, list, text};
 
 /// The parameters of a set.
@@ -74,6 +74,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("Duplicates", "an item is given twice, and counted once"),
     ("FalsePositive", "was not put in: an exact implementation finds it as well"),
     ("NonZeroPadding", "bits after the last item are set: Core does not look at them"),
+    ("OutOfRange", "a value is not below N × M: no builder writes it, Core reads it"),
     ("Hostile", "malformed: must be refused in an orderly way"),
     ("Large", "many items"),
 ];
@@ -213,16 +214,8 @@ fn decode(rows: &[Value]) -> Area {
     for row in rows {
         let params = params(row);
         let encoded = text(&row["encoded"]);
-        let count = |encoded: &str| {
-            bitcoin::consensus::deserialize_partial::<VarInt>(&hex::decode(encoded).expect("hex"))
-                .map_or(0, |(count, _)| count.0)
-        };
         if encoded.len() < 1_500 {
-            let input = with(params, &json!({ "encoded": encoded }));
-            cases.push(
-                Case::new("as built", input, value(json!({ "count": count(encoded) })))
-                    .flag_if(encoded == "00", "Empty"),
-            );
+            cases.push(accepted("as built", params, encoded).flag_if(encoded == "00", "Empty"));
         }
         for mutant in
             list(&row["mutants"]).iter().filter(|mutant| text(&mutant["encoded"]).len() < 1_500)
@@ -230,37 +223,27 @@ fn decode(rows: &[Value]) -> Area {
             let damaged = text(&mutant["encoded"]);
             let input = with(params, &json!({ "encoded": damaged }));
             cases.push(if mutant["accepted"] == true {
-                let padding = damaged.len() == encoded.len();
-                Case::new(
-                    "altered, but still a set",
-                    input,
-                    value(json!({ "count": count(damaged) })),
-                )
-                .flag_if(
-                    padding
-                        && count(damaged) == count(encoded)
-                        && differs_in_last_byte(encoded, damaged),
-                    "NonZeroPadding",
-                )
+                accepted("altered, but still a set", params, damaged)
             } else {
                 Case::new("damaged", input, invalid("set")).flag("Hostile")
             });
         }
     }
     let zero = |encoded: &str| with(ZERO_KEY, &json!({ "encoded": encoded }));
-    let ok = |name, comment: &str, encoded: &str, count: u64| {
-        Case::new(comment, zero(encoded), value(json!({ "count": count }))).named(name)
-    };
     let bad = |name, comment: &str, encoded: &str| {
         Case::new(comment, zero(encoded), invalid("set")).named(name).flag("Hostile")
     };
     let ones = format!("01{}", "ff".repeat(40));
     cases.extend(
         [
-            ok("padding-set", "bits after the last item are set", "011b7d68", 1)
-                .flag("NonZeroPadding"),
-            ok("no-items", "a set without items is one byte", "00", 0).flag("Empty"),
-            ok("zero-value", "one item of value 0", "01000000", 1).flag("ZeroValue"),
+            accepted("bits after the last item are set", ZERO_KEY, "011b7d68").named("padding-set"),
+            accepted("the value N × M itself", ZERO_KEY, "019fd118").named("value-out-of-range"),
+            accepted("a set without items is one byte", ZERO_KEY, "00")
+                .named("no-items")
+                .flag("Empty"),
+            accepted("one item of value 0", ZERO_KEY, "01000000")
+                .named("zero-value")
+                .flag("ZeroValue"),
             bad("no-bytes", "no bytes at all: not even a number of items", ""),
             bad("no-items-and-a-byte", "a byte after a set without items", "0000"),
             bad("items-missing", "one item is announced, none is there", "01"),
@@ -296,10 +279,29 @@ fn decode(rows: &[Value]) -> Area {
     }
 }
 
-/// Whether two encodings of one length differ in the last byte only.
-fn differs_in_last_byte(one: &str, other: &str) -> bool {
-    let last = one.len() - 2;
-    one[..last] == other[..last]
+/// A case of a set that Core reads. A strict reader refuses what no builder writes: padding that is
+/// not zero, and values that are not below N × M.
+fn accepted(comment: &str, params: Params, encoded: &str) -> Case {
+    let bytes = hex::decode(encoded).expect("hex");
+    let (count, prefix): (VarInt, usize) =
+        bitcoin::consensus::deserialize_partial(&bytes).expect("a number of items");
+    let mut bits =
+        bytes[prefix..].iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1));
+    let mut sum = 0_u64;
+    for _ in 0..count.0 {
+        let quotient = bits.by_ref().take_while(|bit| *bit == 1).count() as u64;
+        let remainder =
+            (0..params.p).fold(0, |value, _| value << 1 | u64::from(bits.next().expect("a bit")));
+        sum += (quotient << params.p) + remainder;
+    }
+    let padding = bits.any(|bit| bit == 1);
+    let out_of_range = count.0 > 0 && sum >= count.0 * params.m;
+    let input = with(params, &json!({ "encoded": encoded }));
+    let of_core = Answer::Value(json!({ "count": count.0 }));
+    let of_strict = if padding || out_of_range { Answer::Invalid("set") } else { of_core.clone() };
+    Case::new(comment, input, sides(("core", of_core), ("strict", of_strict)))
+        .flag_if(padding, "NonZeroPadding")
+        .flag_if(out_of_range, "OutOfRange")
 }
 
 fn matching(rows: &[Value]) -> [Area; 2] {
@@ -471,6 +473,43 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         .flag("Hostile")
         .source(CORE),
     ]);
+    // Core reads a set to its end before it answers; a reader that stops early finds a "no" in what
+    // is no set.
+    let two = ZERO_KEY.build(&[vec![0xaa], vec![0xbb]]);
+    let (two_items, cut) = (hex::encode(&two), hex::encode(&two[..two.len() - 2]));
+    for (name, comment, encoded) in [
+        ("count-cut", "a number of items that ends too early", "fd".to_owned()),
+        (
+            "count-not-canonical",
+            "the number of items in 3 bytes",
+            format!("fd0200{}", &two_items[2..]),
+        ),
+        ("a-byte-too-many", "a whole byte after the last item", format!("{two_items}00")),
+        ("cut", "the second item ends too early", cut),
+        ("ones-only", "a quotient that never ends", format!("01{}", "ff".repeat(40))),
+    ] {
+        // The item maps to 0, so it lies before every value.
+        one.push(
+            Case::new(
+                comment,
+                zero(json!({ "encoded": encoded, "item": ZERO_ITEM })),
+                invalid("set"),
+            )
+            .named(name)
+            .flag("Hostile")
+            .source(CORE),
+        );
+        any.push(
+            Case::new(
+                comment,
+                zero(json!({ "encoded": encoded, "items": [ZERO_ITEM, "cc"] })),
+                invalid("set"),
+            )
+            .named(name)
+            .flag("Hostile")
+            .source(CORE),
+        );
+    }
     let source = "the crate bitcoin 0.32, and the definition of the set where a case says so";
     let value = vec![member("match", Kind::Boolean, "whether the set may contain it")];
     [

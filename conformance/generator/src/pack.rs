@@ -223,6 +223,12 @@ pub(crate) struct Area {
 }
 
 impl Area {
+    /// Returns the flags that cases have, with their meaning.
+    fn used_flags(&self) -> impl Iterator<Item = &(&'static str, &'static str)> {
+        let cases = || self.groups.iter().flat_map(|group| &group.cases);
+        self.flags.iter().filter(move |(name, _)| cases().any(|case| case.flags.contains(name)))
+    }
+
     /// Returns the area with the cases in the order of their size, the smallest first, each input
     /// once.
     ///
@@ -259,7 +265,7 @@ impl Area {
     /// The vector file: one case per line.
     pub(crate) fn vectors(&self) -> String {
         let flags: Map<String, Value> =
-            self.flags.iter().map(|(name, about)| ((*name).into(), json!(about))).collect();
+            self.used_flags().map(|(name, about)| ((*name).into(), json!(about))).collect();
         let mut text = String::from("{\"pack\":1,");
         let head = [
             ("area", json!(self.name)),
@@ -299,9 +305,9 @@ impl Area {
             }
             text.push('\n');
         }
-        if !self.flags.is_empty() {
+        if self.used_flags().next().is_some() {
             text.push_str("| Flag | meaning |\n|---|---|\n");
-            for (name, about) in self.flags {
+            for (name, about) in self.used_flags() {
                 let _ = writeln!(text, "| `{name}` | {about} |");
             }
             text.push('\n');
@@ -327,7 +333,7 @@ impl Area {
         let value = object_schema(&self.value, false);
         let class = json!({ "type": "string", "minLength": 1 });
         let by = json!({ "type": "array", "minItems": 1,
-            "items": { "enum": ["core", "bip-text", "geth", "alloy"] } });
+            "items": { "enum": ["core", "bip-text", "strict", "geth", "alloy"] } });
         let side = |name: &str, schema: &Value| {
             json!({ "type": "object", "required": [name, "by"], "additionalProperties": false,
                 "properties": { name: schema, "by": by } })
@@ -337,7 +343,7 @@ impl Area {
         let expect = json!({ "oneOf": [
             answer("value", value), answer("invalid", class), answer("any_of", sides),
         ] });
-        let flags: Vec<_> = self.flags.iter().map(|(name, _)| *name).collect();
+        let flags: Vec<_> = self.used_flags().map(|(name, _)| *name).collect();
         let case = json!({ "type": "object", "additionalProperties": false,
             "required": ["id", "comment", "level", "flags", "input", "expect"],
             "properties": {
@@ -431,7 +437,9 @@ impl Kind {
                 format!("object of {}", names.join(", "))
             }
             Self::Json => "JSON".into(),
-            Self::IntegerOr(words) => format!("integer, or one of {}", words.join(", ")),
+            Self::IntegerOr(words) => {
+                format!("integer (as text above 2^53), or one of {}", words.join(", "))
+            }
             Self::Matches => "list of `[index, transaction id]`".into(),
         }
     }
@@ -450,7 +458,8 @@ impl Kind {
             Self::Object(members) => object_schema(members, input),
             Self::Json => json!({}),
             Self::IntegerOr(words) => {
-                json!({ "oneOf": [{ "type": "integer" }, { "enum": words }] })
+                json!({ "oneOf": [{ "type": "integer" },
+                    { "enum": words }, { "type": "string", "pattern": "^[0-9]+$" }] })
             }
             Self::Matches => json!({ "type": "array", "items": { "type": "array",
                 "prefixItems": [{ "type": "integer" }, hex("^[0-9a-f]{64}$".into())],

@@ -161,6 +161,13 @@ fn traps() -> Vec<Trap> {
             "other",
         ),
         (
+            "multisig-nop-for-n",
+            "OP_NOP in the place of n",
+            multisig("51", &[s], "61", "ae"),
+            vec![s],
+            "other",
+        ),
+        (
             "multisig-verify",
             "CHECKMULTISIGVERIFY",
             multisig("51", &[s], "51", "af"),
@@ -177,6 +184,15 @@ fn traps() -> Vec<Trap> {
     ] {
         traps.push(trap(name, comment, &script, &keys, true, kind));
     }
+    let many = vec![s; 257];
+    traps.push(trap(
+        "multisig-257-keys-said-to-be-1",
+        "257 keys, said to be 1: a counter of one byte is 1 as well",
+        &multisig("51", &many, "51", "ae"),
+        &many,
+        true,
+        "other",
+    ));
     let seventeen = vec![s; 17];
     traps.push(trap(
         "multisig-1-of-17",
