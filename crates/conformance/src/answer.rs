@@ -73,9 +73,9 @@ pub enum Failure {
     /// The closure of an [`InProcess`](crate::InProcess) subject panicked.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// A node could not be reached, or its answer is not JSON-RPC.
+    /// A node could not be reached or prepared, or its answer is not JSON-RPC.
     #[error("{0}")]
-    Transport(String),
+    Node(String),
 }
 
 fn last_words(stderr: &str) -> String {
