@@ -15,7 +15,7 @@ fn refusal() -> Answer {
 
 /// Returns the word of the outcome.
 fn word(expect: Value, answer: &Answer) -> &'static str {
-    outcome(expect, answer).outcome.word()
+    outcome(&expect, answer).outcome.word()
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn any_of_several_answers_agrees() {
         {"value": {"logs": []}, "by": ["bip-text", "geth"]},
         {"invalid": "Arity", "by": ["geth"]},
     ]});
-    let by = |answer: &Answer| match outcome(expect.clone(), answer).outcome {
+    let by = |answer: &Answer| match outcome(&expect, answer).outcome {
         Outcome::Agrees { by } => by.join(" "),
         other => other.word().to_owned(),
     };
@@ -73,7 +73,7 @@ fn any_of_several_answers_agrees() {
 #[test]
 fn the_first_difference_is_named() {
     let expect = json!({"value": {"a": 1, "b": [{"c/d": 1}, {"c/d": 2}]}});
-    let at = |answer| match outcome(expect.clone(), &value(answer)).outcome {
+    let at = |answer| match outcome(&expect, &value(answer)).outcome {
         Outcome::Differs { at, .. } => at,
         other => other.word().to_owned(),
     };

@@ -78,7 +78,7 @@ fn pack_with(area: &str, params: &Value, cases: &[Value]) -> Folder {
 }
 
 /// Returns a case of the area `test.add`.
-fn case(number: u32, input: Value, expect: Value) -> Value {
+fn case(number: u32, input: &Value, expect: &Value) -> Value {
     json!({
         "id": format!("test.add/{number:04}"),
         "comment": format!("case {number}"),
@@ -90,7 +90,7 @@ fn case(number: u32, input: Value, expect: Value) -> Value {
 
 /// Returns a pack with additions `number + 1`.
 fn sums(numbers: impl IntoIterator<Item = u32>) -> Folder {
-    let sum = |number| case(number, json!({"a": number}), json!({"value": {"sum": number + 1}}));
+    let sum = |number| case(number, &json!({"a": number}), &json!({"value": {"sum": number + 1}}));
     pack_with("test.add", &json!({"b": 1}), &numbers.into_iter().map(sum).collect::<Vec<_>>())
 }
 
@@ -106,8 +106,8 @@ fn run_all(pack: &Pack, subject: &mut dyn Subject) -> Result<SubjectRun, RunErro
 }
 
 /// Runs one case with an answer, and returns its run.
-fn outcome(expect: Value, answer: &Answer) -> CaseRun {
-    let folder = pack_with("test.add", &json!({}), &[case(1, json!({}), expect)]);
+fn outcome(expect: &Value, answer: &Answer) -> CaseRun {
+    let folder = pack_with("test.add", &json!({}), &[case(1, &json!({}), expect)]);
     let mut subject = InProcess::new("fixed", "1", &["test.add"], |_, _| answer.clone());
     let mut run = run_all(&load(&folder), &mut subject).expect("it runs");
     run.areas.remove(0).cases.remove(0)

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use chainsieve_conformance::{
-    Answer, Failure, GaveUp, InProcess, Limits, Outcome, Process, Question, RunError, StartError,
-    Subject, SubjectRun, Violation,
+    Answer, Failure, GaveUp, InProcess, Limits, Outcome, Process, RunError, StartError, Subject,
+    SubjectRun, Violation,
 };
 use serde_json::{Value, json};
 
@@ -53,11 +53,11 @@ fn run_mode(mode: &str) -> Result<SubjectRun, RunError> {
 /// Returns the texts of the errors by case.
 fn errors(run: &SubjectRun) -> Vec<(&str, &str)> {
     let cases = run.areas.iter().flat_map(|area| &area.cases);
-    let error = |outcome| match outcome {
-        &Outcome::Error(ref text) => Some(text.as_str()),
+    let error = cases.filter_map(|case| match &case.outcome {
+        Outcome::Error(text) => Some((case.id.as_str(), text.as_str())),
         _ => None,
-    };
-    cases.filter_map(|case| Some((case.id.as_str(), error(&case.outcome)?))).collect()
+    });
+    error.collect()
 }
 
 #[test]
@@ -266,17 +266,15 @@ fn long_lines_pass() {
     let script = folder.write("echo.py", script);
     let mut subject = Process::new(format!("exec python3 '{}'", script.display()));
     subject.start().expect("it starts");
-    let questions =
+    let mut questions =
         (0..40).map(|number| (number, json!({ "data": "ab".repeat(500_000 + number) })));
     let mut lengths = vec![0; 40];
     let asked: Result<(), GaveUp> =
-        subject.ask_all("x", &mut questions.map(Question::from), &mut |number, answer, _| {
-            match answer {
-                Answer::Value(value) => {
-                    lengths[number] = value["data"].as_str().map_or(0, str::len)
-                }
-                other => panic!("{other:?}"),
+        subject.ask_all("x", &mut questions, &mut |number, answer, _| match answer {
+            Answer::Value(value) => {
+                lengths[number] = value["data"].as_str().map_or(0, str::len);
             }
+            other => panic!("{other:?}"),
         });
     assert_eq!(asked, Ok(()));
     let expected: Vec<_> = (0..40).map(|number| 2 * (500_000 + number)).collect();

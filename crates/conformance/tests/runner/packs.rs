@@ -20,7 +20,7 @@ fn fault(cases: &[Value]) -> (String, CaseFault) {
 }
 
 fn with(member: &str, value: Value) -> Value {
-    let mut case = case(7, json!({"a": 1}), json!({"value": {"sum": 2}}));
+    let mut case = case(7, &json!({"a": 1}), &json!({"value": {"sum": 2}}));
     case[member] = value;
     case
 }
@@ -110,7 +110,7 @@ fn the_built_in_pack_is_of_the_format() {
 
 /// Returns the resolved input of a case with a member `x`.
 fn resolved(x: &Value, corpus: Option<&Folder>) -> Result<Value, InputError> {
-    let mut case = case(1, json!({ "x": x }), json!({"value": {}}));
+    let mut case = case(1, &json!({ "x": x }), &json!({"value": {}}));
     if corpus.is_some() {
         case["needs"] = json!({"corpus": true, "chain": "mainnet", "height": 170, "hash": "00"});
     }
@@ -189,9 +189,9 @@ fn the_corpus_is_a_folder_of_the_caller() {
 
 #[test]
 fn a_case_without_its_corpus_is_not_run() {
-    let mut needs = case(2, json!({"x": {"corpus": "a"}}), json!({"value": {}}));
+    let mut needs = case(2, &json!({"x": {"corpus": "a"}}), &json!({"value": {}}));
     needs["needs"] = json!({"corpus": true, "chain": "mainnet", "height": 170, "hash": "00"});
-    let cases = [case(1, json!({}), json!({"value": {}})), needs];
+    let cases = [case(1, &json!({}), &json!({"value": {}})), needs];
     let folder = pack_with("test.add", &json!({}), &cases);
     let mut subject = InProcess::new("x", "1", &["test.add"], |_, _| Answer::Value(json!({})));
     let run = run_all(&load(&folder), &mut subject).expect("it runs");
@@ -200,6 +200,6 @@ fn a_case_without_its_corpus_is_not_run() {
     assert!(run.is_clean());
     // An answer is only asked for once the input is there.
     assert_eq!(run.areas[0].cases[1].input_bytes, 0);
-    let agrees = outcome(json!({"value": {}}), &Answer::Value(json!({})));
+    let agrees = outcome(&json!({"value": {}}), &Answer::Value(json!({})));
     assert_eq!(agrees.input_bytes, 2);
 }

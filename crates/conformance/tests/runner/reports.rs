@@ -11,17 +11,17 @@ const HOSTILE: &str =
 
 fn pack() -> Pack {
     let long = "ab".repeat(300);
-    let mut hostile = case(1, json!({"data": HOSTILE, "a": 1}), json!({"value": {"x": 1}}));
+    let mut hostile = case(1, &json!({"data": HOSTILE, "a": 1}), &json!({"value": {"x": 1}}));
     hostile["comment"] = HOSTILE.into();
     hostile["source"] = HOSTILE.into();
     hostile["flags"] = json!(["Carry"]);
     let cases = [
-        case(2, json!({"data": long, "a": 2}), json!({"value": {"x": 1}})),
+        case(2, &json!({"data": long, "a": 2}), &json!({"value": {"x": 1}})),
         hostile,
-        case(3, json!({"a": 3}), json!({"value": {"x": 1}})),
-        case(4, json!({"a": 4}), json!({"value": {"x": 1}})),
-        case(5, json!({"a": 5}), json!({"value": {"x": 1}})),
-        case(6, json!({"a": 6}), json!({"invalid": "x"})),
+        case(3, &json!({"a": 3}), &json!({"value": {"x": 1}})),
+        case(4, &json!({"a": 4}), &json!({"value": {"x": 1}})),
+        case(5, &json!({"a": 5}), &json!({"value": {"x": 1}})),
+        case(6, &json!({"a": 6}), &json!({"invalid": "x"})),
     ];
     load(&pack_with("test.add", &json!({}), &cases))
 }
@@ -133,7 +133,8 @@ fn junit_is_well_formed() {
         let name = tag.trim_matches('/').split(' ').next().expect("a name");
         if tag.starts_with('?') || tag.ends_with('/') {
             continue;
-        } else if tag.starts_with('/') {
+        }
+        if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name));
         } else {
             open.push(name);
@@ -162,7 +163,10 @@ fn markdown_lists_areas_and_findings() {
         assert!(page.contains(text), "{text}\n{page}");
     }
     assert!(!page.contains("<script>alert('x' && \"y\")</script> ]]> `code`\n"));
-    assert!(page.contains("  - got ```` {\"value\""), "the fence is longer than the text's: {page}");
+    assert!(
+        page.contains("  - got ```` {\"value\""),
+        "the fence is longer than the text's: {page}"
+    );
 }
 
 #[test]

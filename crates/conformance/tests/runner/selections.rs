@@ -5,25 +5,25 @@ use serde_json::{Value, json};
 
 use crate::{case, load, pack_with};
 
-fn leveled(number: u32, level: &str, flags: Value, expect: Value) -> Value {
-    let mut case = case(number, json!({}), expect);
+fn leveled(number: u32, level: &str, flags: &[&str], expect: &Value) -> Value {
+    let mut case = case(number, &json!({}), expect);
     case["level"] = level.into();
-    case["flags"] = flags;
+    case["flags"] = json!(flags);
     case
 }
 
 #[test]
 fn a_profile_leaves_out_what_does_not_belong_to_it() {
     let value = json!({"value": {}});
-    let by = |names: Value| json!({"any_of": [{"value": {}, "by": names}]});
+    let by = |names: &[&str]| json!({"any_of": [{"value": {}, "by": names}]});
     let cases = [
-        leveled(1, "consensus", json!([]), value.clone()),
-        leveled(2, "reference", json!(["core-quirk"]), value.clone()),
-        leveled(3, "consensus", json!(["core-quirk"]), value),
-        leveled(4, "reference", json!([]), json!({"invalid": "x"})),
-        leveled(5, "open", json!([]), by(json!(["core"]))),
-        leveled(6, "open", json!([]), by(json!(["bip-text"]))),
-        leveled(7, "open", json!([]), by(json!(["geth"]))),
+        leveled(1, "consensus", &[], &value),
+        leveled(2, "reference", &["core-quirk"], &value),
+        leveled(3, "consensus", &["core-quirk"], &value),
+        leveled(4, "reference", &[], &json!({"invalid": "x"})),
+        leveled(5, "open", &[], &by(&["core"])),
+        leveled(6, "open", &[], &by(&["bip-text"])),
+        leveled(7, "open", &[], &by(&["geth"])),
     ];
     let pack = load(&pack_with("test.add", &json!({}), &cases));
     let chosen = |ids: &[&str], profile| -> Vec<u32> {
