@@ -14,8 +14,8 @@ fn refusal() -> Answer {
 }
 
 /// Returns the word of the outcome.
-fn word(expect: Value, answer: &Answer) -> &'static str {
-    outcome(&expect, answer).outcome.word()
+fn word(expect: &Value, answer: &Answer) -> &'static str {
+    outcome(expect, answer).outcome.word()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn each_kind_of_expectation_is_compared() {
         (json!({"invalid": "Malformed"}), Answer::Error("TypeError".into()), "error"),
     ] {
         let text = format!("{expect} {answer:?}");
-        assert_eq!(word(expect, &answer), expected, "{text}");
+        assert_eq!(word(&expect, &answer), expected, "{text}");
     }
 }
 
@@ -127,12 +127,12 @@ fn each_mutated_expectation_is_reported() {
         "bytes": 10, "well_formed": true, "hash": "00ff", "none": null,
         "pushes": ["aa", "bb"], "matches": [[0, "aa"], [3, "bb"]],
     });
-    assert_eq!(word(json!({ "value": answer }), &value(answer.clone())), "agrees");
+    assert_eq!(word(&json!({ "value": answer }), &value(answer.clone())), "agrees");
     let mutations = mutations(&answer);
     assert!(mutations.len() > 40, "{}", mutations.len());
     for mutation in mutations {
         let expect = json!({ "value": mutation });
-        assert_eq!(word(expect, &value(answer.clone())), "differs", "{mutation}");
+        assert_eq!(word(&expect, &value(answer.clone())), "differs", "{mutation}");
     }
-    assert_eq!(word(json!({"invalid": "x"}), &value(answer)), "accepted");
+    assert_eq!(word(&json!({"invalid": "x"}), &value(answer)), "accepted");
 }

@@ -1,0 +1,495 @@
+//! Areas of Golomb-coded sets: building, reading, matching.
+
+use std::collections::BTreeSet;
+
+use bitcoin::VarInt;
+use bitcoin::bip158::{GcsFilterReader, GcsFilterWriter};
+use bitcoin::hashes::siphash24;
+use serde_json::{Value, json};
+
+use crate::numbers::Numbers;
+use crate::pack::{Area, Case, Group, Kind, Level, Member, invalid, member, value};
+use crate::sources::{CORE, Sources, bytes, int, list, text};
+
+/// The parameters of a set.
+#[derive(Clone, Copy, Debug)]
+struct Params {
+    key: [u8; 16],
+    p: u8,
+    m: u64,
+}
+
+impl Params {
+    fn input(&self) -> Value {
+        json!({ "key": hex::encode(self.key), "p": self.p, "m": self.m })
+    }
+
+    fn words(&self) -> (u64, u64) {
+        let word =
+            |at: usize| u64::from_le_bytes(self.key[at..at + 8].try_into().expect("8 bytes"));
+        (word(0), word(8))
+    }
+
+    /// The set as the crate `bitcoin` builds it.
+    fn build(&self, items: &[Vec<u8>]) -> Vec<u8> {
+        let (k0, k1) = self.words();
+        let mut out = Vec::new();
+        let mut writer = GcsFilterWriter::new(&mut out, k0, k1, self.m, self.p);
+        items.iter().for_each(|item| writer.add_element(item));
+        writer.finish().expect("a vector takes all bytes");
+        out
+    }
+
+    /// The value of an item in a set of so many, by the text of BIP158.
+    fn value(&self, item: &[u8], count: u64) -> u64 {
+        let (k0, k1) = self.words();
+        let hash = siphash24::Hash::hash_to_u64_with_keys(k0, k1, item);
+        u64::try_from((u128::from(hash) * u128::from(count * self.m)) >> 64).expect("64 bits")
+    }
+
+    /// Whether the crate `bitcoin` finds one of the items in the set.
+    fn matches(&self, mut encoded: &[u8], items: &[Vec<u8>]) -> bool {
+        let (k0, k1) = self.words();
+        let reader = GcsFilterReader::new(k0, k1, self.m, self.p);
+        reader.match_any(&mut encoded, &mut items.iter().map(Vec::as_slice)).expect("a set")
+    }
+}
+
+const BIP158: (u8, u64) = (19, 784_931);
+
+const KEY: Member = member("key", Kind::Fixed(16), "key of SipHash: k0, then k1, little-endian");
+const P: Member = member("p", Kind::Integer, "bits of a remainder of the Golomb-Rice code");
+const M: Member = member("m", Kind::Integer, "inverse of the false-positive rate");
+const ENCODED: Member =
+    member("encoded", Kind::Bytes, "the set: CompactSize number of items, then the code");
+
+const FLAGS: &[(&str, &str)] = &[
+    ("Empty", "the set has no items"),
+    (
+        "ZeroValue",
+        "an item maps to 0, so its delta is 0: implementations that take 0 for the end miss it",
+    ),
+    ("Duplicates", "an item is given twice, and counted once"),
+    ("FalsePositive", "was not put in: an exact implementation finds it as well"),
+    ("NonZeroPadding", "bits after the last item are set: Core does not look at them"),
+    ("Hostile", "malformed: must be refused in an orderly way"),
+    ("Large", "many items"),
+];
+
+pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
+    let rows = sources.core("gcs");
+    vec![
+        build(sources, &rows),
+        decode(&rows),
+        matching(&rows)[0].clone(),
+        matching(&rows)[1].clone(),
+    ]
+}
+
+fn params(row: &Value) -> Params {
+    let word = |name: &str| u64::from_str_radix(text(&row[name]), 16).expect("a word");
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&word("k0").to_le_bytes());
+    key[8..].copy_from_slice(&word("k1").to_le_bytes());
+    let p = row["p"].as_u64().map_or(BIP158.0, |p| u8::try_from(p).expect("small"));
+    Params { key, p, m: row["m"].as_u64().unwrap_or(BIP158.1) }
+}
+
+fn with(params: Params, more: &Value) -> Value {
+    let mut input = params.input();
+    let object = input.as_object_mut().expect("an object");
+    object.extend(more.as_object().expect("an object").clone());
+    input
+}
+
+/// An item that the key of zeros maps to 0 in a set of one item, for the parameters of BIP158.
+const ZERO_ITEM: &str = "0003cf72";
+const ZERO_KEY: Params = Params { key: [0; 16], p: BIP158.0, m: BIP158.1 };
+
+/// Parameters under which items often map to one value.
+const SMALL: Params = Params { key: [0; 16], p: 2, m: 4 };
+
+/// Two items that map to one value: the set of both has a delta of 0.
+fn collision() -> [Vec<u8>; 2] {
+    let pair = |other: u8| [vec![1_u8], vec![other]];
+    let found = (2..=255).map(pair).find(|pair| SMALL.value(&pair[0], 2) == SMALL.value(&pair[1], 2));
+    found.expect("a collision")
+}
+
+fn build(sources: &Sources, rows: &[Value]) -> Area {
+    let mut cases = Vec::new();
+    for row in rows {
+        let params = params(row);
+        let items = list(&row["elements"]);
+        let distinct: BTreeSet<_> = items.iter().map(text).collect();
+        if row.to_string().len() > 7_000 {
+            continue;
+        }
+        let input = with(params, &json!({ "items": items }));
+        let case = Case::new(
+            format!("{} items", items.len()),
+            input,
+            value(json!({ "encoded": row["encoded"] })),
+        );
+        cases.push(
+            case.source(CORE)
+                .flag_if(items.is_empty(), "Empty")
+                .flag_if(distinct.len() < items.len(), "Duplicates"),
+        );
+    }
+    for row in sources.core("gcs_large") {
+        let count = int(&row["n"]);
+        let input = with(
+            params(&row),
+            &json!({ "items": { "counted": { "prefix": "chainsieve gcs ", "count": count } } }),
+        );
+        let case = Case::new(
+            format!("{count} items, {} of them distinct", row["distinct"]),
+            input,
+            value(json!({ "encoded": row["encoded"] })),
+        );
+        cases.push(case.source(CORE).flag("Large"));
+    }
+    let zero = hex::encode(ZERO_KEY.build(&[hex::decode(ZERO_ITEM).expect("hex")]));
+    assert_eq!(zero, "01000000", "the item maps to 0");
+    cases.push(
+        Case::new(
+            "one item, which maps to 0",
+            with(ZERO_KEY, &json!({ "items": [ZERO_ITEM] })),
+            value(json!({ "encoded": zero })),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the crate bitcoin 0.32"),
+    );
+    cases.push(
+        Case::new(
+            "the same item twice",
+            with(ZERO_KEY, &json!({ "items": ["aa", "aa"] })),
+            value(json!({ "encoded": hex::encode(ZERO_KEY.build(&[vec![0xaa]])) })),
+        )
+        .named("duplicate")
+        .flag("Duplicates")
+        .source("the crate bitcoin 0.32"),
+    );
+    let colliding = collision();
+    let hex: Vec<_> = colliding.iter().map(hex::encode).collect();
+    cases.push(
+        Case::new("two items that map to one value: both are counted, the second delta is 0", with(SMALL, &json!({ "items": hex })), value(json!({ "encoded": hex::encode(SMALL.build(&colliding)) })))
+            .named("collision").flag("ZeroValue").source("the crate bitcoin 0.32"),
+    );
+    Area {
+        name: "gcs.build",
+        title: "Building a Golomb-coded set",
+        about: "Each distinct item is hashed by SipHash-2-4 and mapped to the range below N × M by a \
+                multiplication and a shift by 64; the sorted values are written as deltas.",
+        source: "BIP158, computed by Bitcoin Core 28.1 or, where a case says so, by the crate bitcoin",
+        input: vec![
+            KEY,
+            P,
+            M,
+            member("items", Kind::List(&Kind::Bytes), "items, some perhaps twice"),
+        ],
+        value: vec![ENCODED],
+        flags: FLAGS,
+        groups: vec![Group {
+            cases: cases.into_iter().map(|case| case.level(Level::Specification)).collect(),
+            ..Group::default()
+        }],
+    }
+}
+
+fn decode(rows: &[Value]) -> Area {
+    let mut cases = Vec::new();
+    for row in rows {
+        let params = params(row);
+        let encoded = text(&row["encoded"]);
+        let count = |encoded: &str| {
+            bitcoin::consensus::deserialize_partial::<VarInt>(&hex::decode(encoded).expect("hex"))
+                .map_or(0, |(count, _)| count.0)
+        };
+        if encoded.len() < 1_500 {
+            let input = with(params, &json!({ "encoded": encoded }));
+            cases.push(
+                Case::new("as built", input, value(json!({ "count": count(encoded) })))
+                    .flag_if(encoded == "00", "Empty"),
+            );
+        }
+        for mutant in
+            list(&row["mutants"]).iter().filter(|mutant| text(&mutant["encoded"]).len() < 1_500)
+        {
+            let damaged = text(&mutant["encoded"]);
+            let input = with(params, &json!({ "encoded": damaged }));
+            cases.push(if mutant["accepted"] == true {
+                let padding = damaged.len() == encoded.len();
+                Case::new(
+                    "altered, but still a set",
+                    input,
+                    value(json!({ "count": count(damaged) })),
+                )
+                .flag_if(
+                    padding
+                        && count(damaged) == count(encoded)
+                        && differs_in_last_byte(encoded, damaged),
+                    "NonZeroPadding",
+                )
+            } else {
+                Case::new("damaged", input, invalid("set")).flag("Hostile")
+            });
+        }
+    }
+    let zero = |encoded: &str| with(ZERO_KEY, &json!({ "encoded": encoded }));
+    let ok = |name, comment: &str, encoded: &str, count: u64| {
+        Case::new(comment, zero(encoded), value(json!({ "count": count }))).named(name)
+    };
+    let bad = |name, comment: &str, encoded: &str| {
+        Case::new(comment, zero(encoded), invalid("set")).named(name).flag("Hostile")
+    };
+    let ones = format!("01{}", "ff".repeat(40));
+    cases.extend(
+        [
+            ok("padding-set", "bits after the last item are set", "011b7d68", 1)
+                .flag("NonZeroPadding"),
+            ok("no-items", "a set without items is one byte", "00", 0).flag("Empty"),
+            ok("zero-value", "one item of value 0", "01000000", 1).flag("ZeroValue"),
+            bad("no-bytes", "no bytes at all: not even a number of items", ""),
+            bad("no-items-and-a-byte", "a byte after a set without items", "0000"),
+            bad("items-missing", "one item is announced, none is there", "01"),
+            bad("remainder-cut", "the remainder ends too early", "0100"),
+            bad("a-byte-too-many", "a whole byte after the last item", "0100000000"),
+            bad("count-not-canonical", "the number of items in 3 bytes", "fd0100000000"),
+            bad(
+                "count-above-2-to-the-25",
+                "33,554,433 items: more than Core reads",
+                "fe01000002000000",
+            ),
+            bad("count-2-to-the-32", "2^32 items", "ff0000000001000000000000"),
+            bad(
+                "count-2-to-the-64",
+                "2^64 - 1 items: a product with M overflows",
+                "ffffffffffffffffff000000",
+            ),
+            bad("count-cut", "a number of items that ends too early", "fe0100"),
+            bad("ones-only", "a quotient that never ends", &ones),
+        ]
+        .map(|case| case.source("Bitcoin Core 28.1, GCSFilter's constructor, as read")),
+    );
+    Area {
+        name: "gcs.decode",
+        title: "Reading a Golomb-coded set",
+        about: "Reads a set that may be damaged. An orderly implementation refuses what Core refuses, and \
+                allocates in proportion to the bytes, not to the announced number of items.",
+        source: CORE,
+        input: vec![KEY, P, M, ENCODED],
+        value: vec![member("count", Kind::Integer, "number of items")],
+        flags: FLAGS,
+        groups: vec![Group { cases, ..Group::default() }],
+    }
+}
+
+/// Whether two encodings of one length differ in the last byte only.
+fn differs_in_last_byte(one: &str, other: &str) -> bool {
+    let last = one.len() - 2;
+    one[..last] == other[..last]
+}
+
+fn matching(rows: &[Value]) -> [Area; 2] {
+    let mut numbers = Numbers::new(158);
+    let (mut one, mut any) = (Vec::new(), Vec::new());
+    let hex_list = |items: &[Vec<u8>]| items.iter().map(hex::encode).collect::<Vec<_>>();
+    for row in rows {
+        let params = params(row);
+        let encoded = bytes(&row["encoded"]);
+        let items: Vec<_> = list(&row["elements"]).iter().map(bytes).collect();
+        if encoded.len() > 700 {
+            continue;
+        }
+        let text = hex::encode(&encoded);
+        // Members match, by the definition of the set.
+        for item in items.iter().take(2) {
+            let input = with(params, &json!({ "encoded": text, "item": hex::encode(item) }));
+            one.push(
+                Case::new("a member", input, value(json!({ "match": true })))
+                    .source("the definition of the set"),
+            );
+        }
+        let mut false_positives = 0;
+        let mut absent = Vec::new();
+        for attempt in 0..600 {
+            let len = [22, 23, 25, 34, 35, 67, 7, 16][numbers.below(8)];
+            let item = numbers.bytes(len);
+            let found = !items.is_empty() && params.matches(&encoded, core::slice::from_ref(&item));
+            if found && false_positives < 2 {
+                false_positives += 1;
+                let input = with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
+                one.push(
+                    Case::new("a false positive", input, value(json!({ "match": true })))
+                        .flag("FalsePositive"),
+                );
+            } else if !found {
+                if attempt < 2 {
+                    let input =
+                        with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
+                    one.push(
+                        Case::new("not a member", input, value(json!({ "match": false })))
+                            .flag_if(items.is_empty(), "Empty"),
+                    );
+                }
+                absent.push(item);
+            }
+        }
+        for len in [1, 3, 9, 40, 130] {
+            // A set or a list that is long, not both.
+            if encoded.len() * len > 900 {
+                continue;
+            }
+            let mut queries: Vec<_> = absent.iter().take(len).cloned().collect();
+            let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
+            any.push(
+                Case::new(
+                    format!("{len} items, none of them a member"),
+                    input,
+                    value(json!({ "match": false })),
+                )
+                .flag_if(items.is_empty(), "Empty"),
+            );
+            if let Some(item) = items.last() {
+                let at = numbers.below(queries.len());
+                queries[at].clone_from(item);
+                let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
+                any.push(
+                    Case::new(
+                        format!("{len} items, one of them a member"),
+                        input,
+                        value(json!({ "match": true })),
+                    )
+                    .source("the definition of the set"),
+                );
+            }
+        }
+    }
+    let zero = |more: Value| with(ZERO_KEY, &more);
+    let yes = |answer: bool| value(json!({ "match": answer }));
+    one.extend([
+        Case::new(
+            "the only member maps to 0",
+            zero(json!({ "encoded": "01000000", "item": ZERO_ITEM })),
+            yes(true),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the definition of the set"),
+        Case::new(
+            "a set without items",
+            zero(json!({ "encoded": "00", "item": "aa" })),
+            yes(false),
+        )
+        .named("no-items")
+        .flag("Empty")
+        .source(CORE),
+        Case::new(
+            "no bytes: a no would come from nothing",
+            zero(json!({ "encoded": "", "item": "aa" })),
+            invalid("set"),
+        )
+        .named("no-bytes")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "one item is announced, none is there",
+            zero(json!({ "encoded": "01", "item": "aa" })),
+            invalid("set"),
+        )
+        .named("items-missing")
+        .flag("Hostile")
+        .source(CORE),
+    ]);
+    let other = hex::encode(ZERO_KEY.build(&[vec![0xaa]]));
+    let zero_item = hex::decode(ZERO_ITEM).expect("hex");
+    assert!(
+        !ZERO_KEY
+            .matches(&hex::decode("0108e2c0").expect("hex"), core::slice::from_ref(&zero_item))
+    );
+    any.extend([
+        Case::new(
+            "a set without items, and an item",
+            zero(json!({ "encoded": "00", "items": ["aa"] })),
+            yes(false),
+        )
+        .named("no-items")
+        .flag("Empty")
+        .source(CORE),
+        Case::new("no queries", zero(json!({ "encoded": other, "items": [] })), yes(false))
+            .named("no-queries")
+            .source(CORE),
+        Case::new(
+            "the only member maps to 0",
+            zero(json!({ "encoded": "01000000", "items": [ZERO_ITEM] })),
+            yes(true),
+        )
+        .named("zero-value")
+        .flag("ZeroValue")
+        .source("the definition of the set"),
+        Case::new(
+            "an item that maps to 0 and is no member",
+            zero(json!({ "encoded": "0108e2c0", "items": [ZERO_ITEM] })),
+            yes(false),
+        )
+        .named("zero-value-absent")
+        .flag("ZeroValue"),
+        Case::new(
+            "no bytes: a no would come from nothing",
+            zero(json!({ "encoded": "", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("no-bytes")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "one item is announced, none is there",
+            zero(json!({ "encoded": "01", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("items-missing")
+        .flag("Hostile")
+        .source(CORE),
+        Case::new(
+            "2^64 - 1 items are announced",
+            zero(json!({ "encoded": "ffffffffffffffffff000000", "items": ["aa"] })),
+            invalid("set"),
+        )
+        .named("count-2-to-the-64")
+        .flag("Hostile")
+        .source(CORE),
+    ]);
+    let source = "the crate bitcoin 0.32, and the definition of the set where a case says so";
+    let value = vec![member("match", Kind::Boolean, "whether the set may contain it")];
+    [
+        Area {
+            name: "gcs.match",
+            title: "Test of one item against a set",
+            about: "A member always matches. A false \"no\" hides a payment from its wallet.",
+            source,
+            input: vec![KEY, P, M, ENCODED, member("item", Kind::Bytes, "item")],
+            value: value.clone(),
+            flags: FLAGS,
+            groups: vec![Group {
+                cases: one.into_iter().map(|case| case.level(Level::Specification)).collect(),
+                ..Group::default()
+            }],
+        },
+        Area {
+            name: "gcs.match_any",
+            title: "Test of several items against a set",
+            about: "True if one of the items may be in the set.",
+            source,
+            input: vec![KEY, P, M, ENCODED, member("items", Kind::List(&Kind::Bytes), "items")],
+            value: value.clone(),
+            flags: FLAGS,
+            groups: vec![Group {
+                cases: any.into_iter().map(|case| case.level(Level::Specification)).collect(),
+                ..Group::default()
+            }],
+        },
+    ]
+}

@@ -1,0 +1,296 @@
+//! Areas of block headers: hash and fields from RLP, hash from JSON-RPC.
+
+use alloy_primitives::{B256, keccak256};
+use serde_json::{Map, Value, json};
+
+use crate::pack::{Area, Case, Group, Kind, Level, Member, invalid, member, value};
+use crate::sources::{Sources, bytes, list, text};
+
+const FILE: &str = "ethereum/headers.json";
+
+pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
+    vec![from_rlp(sources), from_json(sources)]
+}
+
+/// The items of an RLP list, each with its header.
+pub(crate) fn items(mut list: &[u8]) -> Vec<Vec<u8>> {
+    let header = alloy_rlp::Header::decode(&mut list).expect("RLP");
+    assert!(header.list && header.payload_length == list.len(), "one list");
+    let mut items = Vec::new();
+    while !list.is_empty() {
+        let whole = list;
+        let item = alloy_rlp::Header::decode(&mut list).expect("RLP");
+        // A single byte is its own header: nothing was consumed.
+        list = &list[item.payload_length..];
+        items.push(whole[..whole.len() - list.len()].to_vec());
+    }
+    items
+}
+
+/// The RLP list of items.
+pub(crate) fn rlp_list(items: &[Vec<u8>]) -> Vec<u8> {
+    let payload = items.concat();
+    let mut out = Vec::new();
+    alloy_rlp::Header { list: true, payload_length: payload.len() }.encode(&mut out);
+    out.extend(payload);
+    out
+}
+
+/// The bytes of an RLP string.
+fn string(item: &[u8]) -> &[u8] {
+    let mut item = item;
+    alloy_rlp::Header::decode_bytes(&mut item, false).expect("a string")
+}
+
+fn fields(header: &[u8]) -> Value {
+    let items = items(header);
+    let number =
+        string(&items[8]).iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    json!({
+        "hash": hex::encode(keccak256(header)),
+        "parent_hash": hex::encode(string(&items[0])),
+        "number": number,
+        "receipts_root": hex::encode(string(&items[5])),
+        "logs_bloom": hex::encode(string(&items[6])),
+    })
+}
+
+fn from_rlp(sources: &Sources) -> Area {
+    let rows = sources.fixture(FILE);
+    let rows = list(&rows);
+    let mut cases = Vec::new();
+    for (at, row) in rows.iter().enumerate() {
+        let header = bytes(&row["header"]);
+        let fields = fields(&header);
+        let hash = text(&row["hash"]).trim_start_matches("0x");
+        assert_eq!(text(&fields["hash"]), hash, "the hash that the source gives");
+        let (chain, number) = (text(&row["chain"]), &row["number"]);
+        let fork = row["fork"].as_str().map(|fork| format!(", {fork}")).unwrap_or_default();
+        let input =
+            json!({ "header": { "from": FILE, "at": format!("/{at}/header"), "as": "bytes" } });
+        let count = items(&header).len();
+        let case =
+            Case::new(format!("{chain} {number}{fork}: {count} fields"), input, value(fields))
+                .level(Level::Consensus)
+                .source(format!("{chain}, block {number}"))
+                .flag_if(
+                    header.windows(256).any(|window| window.iter().all(|byte| *byte == 0xff)),
+                    "FullBloom",
+                );
+        cases.push(match (chain, number.as_u64()) {
+            ("mainnet", Some(0)) => case.named("genesis"),
+            ("mainnet", Some(15_537_394)) => case.named("first-of-paris"),
+            ("sepolia", _) => case.named("first-of-amsterdam"),
+            _ => case,
+        });
+    }
+    let honest =
+        bytes(&rows.iter().find(|row| row["number"] == 1_000_001).unwrap_or(&rows[3])["header"]);
+    let fields_of = items(&honest);
+    let hostile = |name: &'static str, comment: &str, header: Vec<u8>| {
+        Case::new(comment, json!({ "header": hex::encode(header) }), invalid("header"))
+            .named(name)
+            .flag("Hostile")
+            .level(Level::Specification)
+            .source("Yellow Paper, appendix B and section 4.3")
+    };
+    let with = |at: usize, item: &[u8]| {
+        let mut items = fields_of.clone();
+        items[at] = item.to_vec();
+        rlp_list(&items)
+    };
+    let short = |len: usize| honest[..len].to_vec();
+    let long_prefix = {
+        // The length of the list in 3 bytes, of which the first is 0.
+        let mut header = vec![0xfa, 0];
+        header.extend(&honest[1..]);
+        header
+    };
+    // A fork to come: a field that nobody knows yet, at the end.
+    let mut longer = items(&bytes(&rows.iter().find(|row| row["chain"] == "sepolia").expect("Amsterdam")["header"]));
+    longer.push([&[0xa0][..], &[0x42; 32]].concat());
+    let longer = rlp_list(&longer);
+    cases.push(
+        Case::new("a field that no fork has defined, at the end", json!({ "header": hex::encode(&longer) }), value(fields(&longer)))
+            .named("field-of-the-future").level(Level::Open).source("forks append fields; Keccak-256 of the bytes"),
+    );
+    cases.extend([
+        hostile("no-bytes", "no bytes", Vec::new()),
+        hostile("cut-in-the-bloom", "ends in the middle of the bloom", short(300)),
+        hostile("last-byte-missing", "the last byte is missing", short(honest.len() - 1)),
+        hostile("byte-behind", "a byte after the list", [honest.as_slice(), &[0]].concat()),
+        hostile(
+            "a-string",
+            "a string of bytes, not a list",
+            [&[0xb9, 2, 0][..], &vec![7; 512]].concat(),
+        ),
+        hostile("length-with-leading-zero", "the list's length has a leading zero", long_prefix),
+        hostile(
+            "parent-hash-of-31-bytes",
+            "a parent hash of 31 bytes",
+            with(0, &[&[0x9f][..], &[7; 31]].concat()),
+        ),
+        hostile(
+            "number-with-leading-zero",
+            "a block number with a leading zero",
+            with(8, &[0x82, 0, 1]),
+        ),
+        hostile(
+            "number-of-9-bytes",
+            "a block number of 9 bytes",
+            with(8, &[&[0x89][..], &[1; 9]].concat()),
+        ),
+        hostile(
+            "receipts-root-is-a-list",
+            "a list in the place of the receipts root",
+            with(5, &[0xc0]),
+        ),
+        hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
+    ]);
+    Area {
+        name: "header.hash",
+        title: "Hash and fields of a block header",
+        about: "The hash is Keccak-256 of the header's RLP as received: forks append fields at the end, \
+                and a reader that rebuilds the header from the fields that it knows gets another hash.",
+        source: "headers of mainnet, Sepolia, Goerli, Optimism and OP Sepolia with the hashes of their chains",
+        input: vec![member("header", Kind::Bytes, "RLP of the header")],
+        value: vec![
+            member("hash", Kind::Fixed(32), "hash of the block"),
+            member("parent_hash", Kind::Fixed(32), "hash of the parent"),
+            member("number", Kind::Integer, "number of the block"),
+            member("receipts_root", Kind::Fixed(32), "root of the receipts' trie"),
+            member("logs_bloom", Kind::Fixed(256), "bloom of the logs"),
+        ],
+        flags: &[
+            ("FullBloom", "all 2,048 bits of the bloom are set"),
+            ("Hostile", "malformed: must be refused in an orderly way"),
+        ],
+        groups: vec![Group { cases, ..Group::default() }],
+    }
+}
+
+/// The members of a block object that belong to its header.
+const MEMBERS: [&str; 24] = [
+    "hash",
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+    "number",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "extraData",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+    "blockAccessListHash",
+    "slotNumber",
+];
+
+/// A value of the same form with another content.
+fn another(name: &str, old: &str) -> String {
+    match old.strip_suffix('0') {
+        _ if name == "number" || old == "0x0" => "0x1".into(),
+        Some(rest) => format!("{rest}1"),
+        None => format!("{}0", &old[..old.len() - 1]),
+    }
+}
+
+fn from_json(sources: &Sources) -> Area {
+    let mut cases = Vec::new();
+    for number in [
+        200_000,
+        1_150_000,
+        4_370_000,
+        9_069_000,
+        12_244_000,
+        12_965_000,
+        15_537_394,
+        17_034_870,
+        19_426_587,
+        21_925_176,
+        22_431_084,
+        24_476_000_u64,
+    ] {
+        let block = sources.corpus_json(&format!("ethereum/mainnet/jsonrpc/block_{number}.json"));
+        let block = block.get("result").unwrap_or(&block);
+        let header: Map<String, Value> = MEMBERS
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), block.get(*name)?.clone())))
+            .collect();
+        let hash = text(&header["hash"]).trim_start_matches("0x").to_owned();
+        let case = |comment: String, header: &Map<String, Value>, expect| {
+            Case::new(comment, json!({ "header_json": header }), expect)
+                .level(Level::Consensus)
+                .source(format!("mainnet, block {number}"))
+        };
+        cases.push(case(
+            format!("block {number}: {} members", header.len()),
+            &header,
+            value(json!({ "hash": hash })),
+        ));
+        // Each member is told falsely once, in the smallest and in the newest block.
+        if number != 200_000 && number != 24_476_000 {
+            continue;
+        }
+        for name in header.keys() {
+            let mut told = header.clone();
+            let old = text(&header[name]);
+            told.insert(name.clone(), json!(another(name, old)));
+            cases.push(case(format!("{name} is another"), &told, invalid("hash")).flag("Altered"));
+            if name != "hash" {
+                told.remove(name);
+                cases.push(
+                    case(format!("{name} is missing"), &told, invalid("hash")).flag("Altered"),
+                );
+            }
+        }
+        let mut more = header.clone();
+        more.insert("totalDifficulty".into(), json!("0x1"));
+        more.insert("size".into(), json!("0x2"));
+        cases.push(case(
+            "members that are no part of the header are not looked at".into(),
+            &more,
+            value(json!({ "hash": hash })),
+        ));
+    }
+    Area {
+        name: "header.json",
+        title: "Hash of a block header in JSON-RPC form",
+        about: "Rebuilds the header from the members of `eth_getBlockByNumber` and compares the hash. An \
+                object whose hash is not the one that it claims is refused: a node that invents a \
+                bloom or a receipts root is found out here.",
+        source: "headers of mainnet in JSON-RPC form, with the hashes of the chain",
+        input: vec![member("header_json", Kind::Json, "block object, without transactions")],
+        value: vec![member("hash", Kind::Fixed(32), "hash of the block")],
+        flags: &[(
+            "Altered",
+            "a member is changed or left out: the hash cannot be the claimed one",
+        )],
+        groups: vec![Group { cases, ..Group::default() }],
+    }
+}
+
+/// The hash of a header, for other areas.
+pub(crate) fn member_of(header: &[u8], name: &str) -> String {
+    text(&fields(header)[name]).to_owned()
+}
+
+/// Members that logs have in several areas.
+pub(crate) const LOG: &[Member] = &[
+    member("address", Kind::Fixed(20), "contract"),
+    member("topics", Kind::List(&Kind::Fixed(32)), "topics"),
+];
+
+/// Zero hash.
+pub(crate) const ZERO: B256 = B256::ZERO;
