@@ -15,6 +15,8 @@ pub(super) struct PackFile {
     pub(super) _format: u64,
     pub(super) version: String,
     #[serde(default)]
+    pub(super) licence: String,
+    #[serde(default)]
     pub(super) profiles: BTreeMap<String, super::Profile>,
     #[serde(default)]
     pub(super) flags: BTreeMap<String, String>,
@@ -28,6 +30,8 @@ pub(super) struct AreaEntry {
     pub(super) name: String,
     pub(super) file: String,
     pub(super) title: String,
+    /// Number of cases of the file: a truncated copy is found.
+    pub(super) cases: Option<usize>,
 }
 
 /// A file of vectors. Its cases are read one by one, so that an error can name the case.

@@ -51,7 +51,12 @@ pub enum InputError {
 #[serde(untagged, deny_unknown_fields)]
 enum Reference {
     /// A JSON value of a fixture.
-    Fixture { from: String, at: String },
+    Fixture {
+        from: String,
+        at: String,
+        #[serde(rename = "as")]
+        form: Option<FixtureForm>,
+    },
     /// A file of the corpus, as hex or as a list of scripts.
     Corpus {
         corpus: String,
@@ -62,6 +67,14 @@ enum Reference {
     Counted { counted: Counted },
     /// Hex that is repeated.
     Repeat { repeat: String, times: usize },
+}
+
+/// Forms of a value of a fixture other than its own.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FixtureForm {
+    /// Hex without `0x`.
+    Bytes,
 }
 
 /// Forms of a file of the corpus other than hex.
@@ -83,7 +96,7 @@ struct Counted {
 fn reference(object: &Map<String, Value>) -> Option<Reference> {
     const FIRST: [&str; 4] = ["from", "corpus", "counted", "repeat"];
     // Most objects are no references: the cheap test avoids a copy of them.
-    let may_be = object.len() <= 2 && FIRST.iter().any(|name| object.contains_key(*name));
+    let may_be = object.len() <= 3 && FIRST.iter().any(|name| object.contains_key(*name));
     may_be.then(|| serde_json::from_value(object.clone().into()).ok()).flatten()
 }
 
@@ -150,19 +163,31 @@ impl<'p> Inputs<'p> {
 
     fn value_of(&self, reference: Reference) -> Result<Value, InputError> {
         match reference {
-            Reference::Fixture { from, at } => self.fixture_value(from, &at),
+            Reference::Fixture { from, at, form } => self.fixture_value(from, &at, form),
             Reference::Corpus { corpus, form } => self.corpus_value(corpus, form),
             Reference::Counted { counted } => counted_items(&counted),
             Reference::Repeat { repeat, times } => repeated(&repeat, times),
         }
     }
 
-    fn fixture_value(&self, file: String, at: &str) -> Result<Value, InputError> {
-        match self.fixture(&file) {
-            Ok(fixture) => fixture.pointer(at).cloned().ok_or_else(|| format!("nothing at {at:?}")),
-            Err(error) => Err(error.to_string()),
-        }
-        .map_err(|reason| InputError::Fixture { file, reason })
+    fn fixture_value(
+        &self,
+        file: String,
+        at: &str,
+        form: Option<FixtureForm>,
+    ) -> Result<Value, InputError> {
+        let fixture = self.fixture(&file).map_err(|error| error.to_string());
+        let value = fixture.and_then(|fixture| {
+            let value = fixture.pointer(at).ok_or_else(|| format!("nothing at {at:?}"))?;
+            match form {
+                None => Ok(value.clone()),
+                Some(FixtureForm::Bytes) => {
+                    let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
+                    digits.map(Value::from).ok_or_else(|| format!("no 0x at {at:?}"))
+                }
+            }
+        });
+        value.map_err(|reason| InputError::Fixture { file, reason })
     }
 
     fn fixture(&self, file: &str) -> io::Result<Arc<Value>> {
@@ -270,6 +295,8 @@ mod tests {
             (json!({"corpus": "a.bin", "as": "scripts"}), true),
             (json!({"counted": {"prefix": "p", "count": 3}}), true),
             (json!({"repeat": "ff", "times": 2}), true),
+            (json!({"from": "a.json", "at": "", "as": "bytes"}), true),
+            (json!({"from": "a.json", "at": "", "as": "other"}), false),
             (json!({"from": "a.json"}), false),
             (json!({"from": "a.json", "at": "", "to": ""}), false),
             (json!({"corpus": "a.bin", "as": "other"}), false),

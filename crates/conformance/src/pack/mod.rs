@@ -61,6 +61,16 @@ pub enum PackError {
         /// The area in `pack.json`.
         listed: String,
     },
+    /// A file has another number of cases than `pack.json` says.
+    #[error("{file}: {found} cases, but pack.json says {expected}")]
+    Incomplete {
+        /// The file, relative to the pack.
+        file: String,
+        /// The number of cases of the file.
+        found: usize,
+        /// The number of cases in `pack.json`.
+        expected: usize,
+    },
     /// A case is invalid.
     #[error("{file}: case {case}: {fault}")]
     Case {
@@ -139,6 +149,9 @@ pub struct Profile {
     pub areas: Vec<String>,
     /// The name in `by` of `any_of`.
     pub by: String,
+    /// What the profile stands for, for people.
+    #[serde(default)]
+    pub about: String,
 }
 
 /// Data outside of the pack that a case needs.
@@ -212,6 +225,7 @@ pub struct Area {
 #[derive(Debug, Clone)]
 pub struct Pack {
     version: String,
+    licence: String,
     profiles: BTreeMap<String, Profile>,
     flags: BTreeMap<String, String>,
     areas: Vec<Area>,
@@ -239,6 +253,7 @@ impl Pack {
         let pack: PackFile = parsed(&files, "pack.json")?;
         let mut loaded = Self {
             version: pack.version,
+            licence: pack.licence,
             profiles: pack.profiles,
             flags: pack.flags,
             areas: Vec::new(),
@@ -254,7 +269,7 @@ impl Pack {
 
     /// Reads the vectors of an area.
     fn area_of(&self, entry: AreaEntry, ids: &mut BTreeSet<String>) -> Result<Area, PackError> {
-        let AreaEntry { name, file, title } = entry;
+        let AreaEntry { name, file, title, cases: expected } = entry;
         let vectors: VectorFile = parsed(&self.files, &file)?;
         if vectors.area != name {
             return Err(PackError::OtherArea { file, found: vectors.area, listed: name });
@@ -278,6 +293,10 @@ impl Pack {
                     Err(fault) => return Err(PackError::Case { file: area.file, case, fault }),
                 }
             }
+        }
+        let found = area.cases.len();
+        if let Some(expected) = expected.filter(|&expected| expected != found) {
+            return Err(PackError::Incomplete { file: area.file, found, expected });
         }
         Ok(area)
     }
@@ -333,6 +352,11 @@ impl Pack {
     /// Returns the version of the pack.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Returns the licence of the pack, as an SPDX identifier.
+    pub fn licence(&self) -> &str {
+        &self.licence
     }
 
     /// Returns the profiles by name.
