@@ -1,1 +1,25 @@
 //! Runs the conformance vectors against any implementation.
+
+mod answer;
+mod baseline;
+mod expect;
+mod node;
+mod pack;
+mod report;
+mod run;
+mod select;
+mod subject;
+
+pub use answer::{Answer, Failure, Violation};
+pub use baseline::{Baseline, BaselineError, Change, Judgement};
+pub use expect::{Alternative, Comparison, Expect, Expected};
+pub use node::RpcNode;
+pub use pack::{
+    Area, Case, CaseFault, FORMAT, InputError, Inputs, Level, Needs, Pack, PackError, Profile,
+};
+pub use report::{Report, shortened};
+pub use run::{AreaRun, CaseRun, Counts, Detail, Outcome, Progress, RunError, SubjectRun, run};
+pub use select::{SelectError, Selection, matches};
+pub use subject::{
+    GaveUp, InProcess, Introduction, Limits, Process, Question, StartError, Subject,
+};

@@ -1,0 +1,141 @@
+//! The cases of a run: by area, id and profile.
+
+use thiserror::Error;
+
+use crate::pack::{Area, Case, Level, Pack, Profile};
+
+/// Why a selection is empty or unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// No area of the pack matches the pattern.
+    #[error("no area matches {0:?}")]
+    NoArea(String),
+    /// No case of the pack matches the pattern.
+    #[error("no case matches {0:?}")]
+    NoCase(String),
+    /// The pack has no profile of this name.
+    #[error("no profile {name:?}; the pack has {known}")]
+    NoProfile {
+        /// The name.
+        name: String,
+        /// The names of the pack's profiles.
+        known: String,
+    },
+}
+
+/// Words of the profile that follows the text of the BIPs, and of the flag for behaviour of Core
+/// that contradicts it: such a case is not in the profile, although its expectation is one answer.
+const BIP_TEXT: &str = "bip-text";
+const CORE_QUIRK: &str = "core-quirk";
+
+/// The cases that a run asks.
+#[derive(Debug, Clone)]
+pub struct Selection<'p> {
+    areas: Vec<String>,
+    ids: Vec<String>,
+    profile: Option<&'p Profile>,
+}
+
+impl<'p> Selection<'p> {
+    /// Returns the selection of the cases whose area matches one of `areas` and whose id matches one
+    /// of `ids`. Without patterns, all match. In a pattern, `*` stands for any text. A `profile`
+    /// leaves out the cases that do not belong to it.
+    ///
+    /// # Errors
+    /// If a pattern matches nothing, or if the pack has no such profile.
+    pub fn new(
+        pack: &'p Pack,
+        areas: &[String],
+        ids: &[String],
+        profile: Option<&str>,
+    ) -> Result<Self, SelectError> {
+        for pattern in areas {
+            if !pack.areas().iter().any(|area| matches(pattern, &area.name)) {
+                return Err(SelectError::NoArea(pattern.clone()));
+            }
+        }
+        for pattern in ids {
+            let mut cases = pack.areas().iter().flat_map(|area| &area.cases);
+            if !cases.any(|case| matches(pattern, &case.id)) {
+                return Err(SelectError::NoCase(pattern.clone()));
+            }
+        }
+        let profile = profile.map(|name| {
+            let names = || pack.profiles().keys().cloned().collect::<Vec<_>>().join(", ");
+            let unknown = || SelectError::NoProfile { name: name.to_owned(), known: names() };
+            pack.profiles().get(name).ok_or_else(unknown)
+        });
+        let profile = profile.transpose()?;
+        Ok(Self { areas: areas.to_vec(), ids: ids.to_vec(), profile })
+    }
+
+    /// Returns the name in `by` whose answers agree; `None` without a profile, if all do.
+    pub fn by(&self) -> Option<&str> {
+        self.profile.map(|profile| profile.by.as_str())
+    }
+
+    /// Returns `true` if the selection contains the area.
+    pub fn has_area(&self, name: &str) -> bool {
+        let is_listed = |patterns: &[String]| patterns.iter().any(|it| matches(it, name));
+        (self.areas.is_empty() || is_listed(&self.areas))
+            && self.profile.is_none_or(|profile| is_listed(&profile.areas))
+    }
+
+    /// Returns the selected cases of an area, in the order of the file.
+    pub fn cases<'a>(&'a self, area: &'a Area) -> impl Iterator<Item = &'a Case> {
+        let has_area = self.has_area(&area.name);
+        area.cases.iter().filter(move |case| has_area && self.has_case(case))
+    }
+
+    fn has_case(&self, case: &Case) -> bool {
+        let is_listed = self.ids.is_empty() || self.ids.iter().any(|it| matches(it, &case.id));
+        is_listed
+            && self.by().is_none_or(|by| {
+                let contradicts = by == BIP_TEXT
+                    && case.level == Level::Reference
+                    && case.flags.iter().any(|flag| flag == CORE_QUIRK);
+                case.expect.has_answer_by(by) && !contradicts
+            })
+    }
+}
+
+/// Returns `true` if a text matches a pattern, in which `*` stands for any text.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(mut text) = text.strip_prefix(start) else { return false };
+    let mut parts = rest.split('*').peekable();
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return text.ends_with(part);
+        }
+        // The earliest place leaves most text for the parts after it.
+        let Some(at) = text.find(part) else { return false };
+        text = &text[at + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        for (pattern, text, expected) in [
+            ("gcs.decode", "gcs.decode", true),
+            ("gcs.decode", "gcs.decode2", false),
+            ("gcs.*", "gcs.match_any", true),
+            ("gcs.*", "gcs", false),
+            ("*", "", true),
+            ("*match*", "gcs.match_any", true),
+            ("*match", "gcs.match_any", false),
+            ("b*37.*s", "bip37.insert.pushes", true),
+            ("b*37.*s", "bip37.insert", false),
+            ("a*a", "a", false),
+            ("a*b*b", "ab", false),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Selections by area, id and profile.
+
+use chainsieve_conformance::{SelectError, Selection};
+use serde_json::{Value, json};
+
+use crate::{case, load, pack_with};
+
+fn leveled(number: u32, level: &str, flags: &[&str], expect: &Value) -> Value {
+    let mut case = case(number, &json!({}), expect);
+    case["level"] = level.into();
+    case["flags"] = json!(flags);
+    case
+}
+
+#[test]
+fn a_profile_leaves_out_what_does_not_belong_to_it() {
+    let value = json!({"value": {}});
+    let by = |names: &[&str]| json!({"any_of": [{"value": {}, "by": names}]});
+    let cases = [
+        leveled(1, "consensus", &[], &value),
+        leveled(2, "reference", &["core-quirk"], &value),
+        leveled(3, "consensus", &["core-quirk"], &value),
+        leveled(4, "reference", &[], &json!({"invalid": "x"})),
+        leveled(5, "open", &[], &by(&["core"])),
+        leveled(6, "open", &[], &by(&["bip-text"])),
+        leveled(7, "open", &[], &by(&["geth"])),
+    ];
+    let pack = load(&pack_with("test.add", &json!({}), &cases));
+    let chosen = |ids: &[&str], profile| -> Vec<u32> {
+        let ids: Vec<_> = ids.iter().map(|&id| id.to_owned()).collect();
+        let selection = Selection::new(&pack, &[], &ids, profile).expect("known");
+        let cases = selection.cases(&pack.areas()[0]);
+        cases.map(|case| case.id[9..].parse().expect("a number")).collect()
+    };
+    assert_eq!(chosen(&[], None), [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(chosen(&[], Some("core-exact")), [1, 2, 3, 4, 5]);
+    assert_eq!(chosen(&[], Some("bip-text")), [1, 3, 4, 6]);
+    assert_eq!(chosen(&[], Some("geth")), [0; 0], "the profile has other areas");
+    assert_eq!(chosen(&["test.add/0003", "*6"], None), [3, 6]);
+    assert_eq!(chosen(&["*3", "*6"], Some("core-exact")), [3]);
+}
+
+#[test]
+fn an_unknown_name_is_an_error() {
+    let pack = load(&pack_with("test.add", &json!({}), &[]));
+    let error = |areas: &[String], ids: &[String], profile| {
+        Selection::new(&pack, areas, ids, profile).expect_err("unknown")
+    };
+    assert_eq!(error(&["test".into()], &[], None), SelectError::NoArea("test".into()));
+    assert_eq!(error(&[], &["x".into()], None), SelectError::NoCase("x".into()));
+    let known = "bip-text, core-exact, geth".to_owned();
+    let name = "core".to_owned();
+    assert_eq!(error(&[], &[], Some("core")), SelectError::NoProfile { name, known });
+}
