@@ -1,1 +1,6 @@
 //! Runs the conformance vectors against any implementation.
+
+#[cfg(feature = "nodes")]
+pub mod audit;
+#[cfg(feature = "nodes")]
+pub mod serve;

@@ -1,0 +1,1 @@
+//! Audits of running nodes.
