@@ -5,16 +5,17 @@
 #![cfg(unix)]
 
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_filter::CFilter;
-use testkit::proxy::bitcoin::{Fate, Letter, Proxy};
+use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
@@ -130,8 +131,10 @@ impl Scene {
         assert_eq!(run(&["eth", "index", "build", &index, &first]).code, YES);
         let blocks = Blocks::new(0..=20);
         let peer = Peer::start(&blocks, &[]);
+        let any_port = (Ipv4Addr::LOCALHOST, 0).into();
         Self {
-            liar: Proxy::start(peer.address, empty_filters),
+            liar: Proxy::start(any_port, Network::Bitcoin, peer.address, empty_filters)
+                .expect("a free port"),
             peer,
             poor: Peer::start(&blocks, &["--no-bip157"]),
             provider: rpc::honest_provider(),

@@ -16,7 +16,6 @@ mod evm_nodes;
 mod follow;
 mod harness;
 mod index_rpc;
-mod liars;
 mod peers;
 mod provider_library;
 mod regtest;
