@@ -53,10 +53,11 @@ const BIP157: [Case; 15] = [
     ("bytes_that_trickle", Peers::BadFirst, |_, n| rules::trickles(n)),
 ];
 
-const BIP37: [Case; 9] = [
+const BIP37: [Case; 10] = [
     ("withheld_transactions", Peers::BadFirst, |_, n| rules::withheld_transactions(n)),
     ("altered_transactions", Peers::BadFirst, |_, n| rules::altered_transactions(n)),
     ("false_proofs", Peers::BadFirst, |_, n| rules::false_proofs(n)),
+    ("other_headers", Peers::BadFirst, |_, n| rules::other_headers(n)),
     ("unproven_headers", Peers::BadFirst, |_, n| rules::unproven_headers(n)),
     ("a_stall_in_the_handshake", Peers::Three, |_, n| rules::stalls(1, n)),
     ("a_stall", Peers::BadFirst, |_, n| rules::stalls(50, n)),

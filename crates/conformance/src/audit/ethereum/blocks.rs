@@ -100,27 +100,33 @@ impl<'a> Blocks<'a> {
         report: &mut AuditReport,
     ) -> Result<Option<Vec<LocatedLog>>, AuditError> {
         let block = BlockRef::from(header);
-        let (mut logs, mut failed) = (None, None);
+        let (mut logs, mut failed, mut is_absent) = (None, None, false);
+        let mut malformed = Vec::new();
         self.node.receipts_by_each_method(block, |method, receipts| {
             match receipts {
                 Ok(Some(receipts)) => {
                     let right = verified(header, method, &receipts, report);
                     logs = logs.take().or(right);
                 }
+                Ok(None) => is_absent = true,
                 // A method that the node does not serve is no difference.
-                Ok(None) | Err(RpcError::MethodMissing { .. } | RpcError::Node { .. }) => {}
-                Err(RpcError::Malformed(words)) => {
-                    let values = ("the receipts of the block", words);
-                    let difference =
-                        Difference::new(rules::RECEIPTS_ROOT, block.number, method, values);
-                    report.check(rules::RECEIPTS_ROOT, Some(difference));
-                }
+                Err(RpcError::MethodMissing { .. } | RpcError::Node { .. }) => {}
+                Err(RpcError::Malformed(words)) => malformed.push((method, words)),
                 Err(error) => failed = Some(AuditError::rpc(method, error)),
             }
             failed.is_some()
         });
         if let Some(error) = failed {
             return Err(error);
+        }
+        // If a node has dropped the receipts, the receipts of its transactions are missing too.
+        if logs.is_some() || !is_absent {
+            for (method, words) in malformed {
+                let values = ("the receipts of the block", words);
+                let difference =
+                    Difference::new(rules::RECEIPTS_ROOT, block.number, method, values);
+                report.check(rules::RECEIPTS_ROOT, Some(difference));
+            }
         }
         if logs.is_none() {
             report.leave_undecided(|| format!("the node has no receipts of {block}"));

@@ -105,35 +105,35 @@ pub fn known_scripts() -> Vec<KnownScript> {
 
 /// Returns the blocks of the built-in chain, from height 1 on. Every run has the same blocks.
 ///
-/// The first 100 blocks pay the miner. Each later block has a transaction that pays to one of the
-/// [known scripts](known_scripts) in turn, and every fourth of these blocks has a transaction that
-/// spends the last payment to the P2WPKH script.
+/// The first 100 blocks pay the miner. In each group of five later blocks, four blocks pay to one of
+/// the [known scripts](known_scripts) each, and the fifth spends the payment to the P2WPKH script.
+/// So no block has both, and a filter that hides a spend hides the whole block.
 pub fn blocks() -> Vec<Block> {
     let (miner, wallet) = (Key::new(MINER), Key::new(3));
     let known = known_scripts();
     let mut blocks: Vec<Block> = Vec::new();
     let mut parent = genesis_block(Network::Regtest).header;
-    let mut unspent = None;
+    let mut received: Option<Transaction> = None;
     for height in 1..=BLOCKS {
         let mut txs = Vec::new();
         if let Some(mature) = height.checked_sub(MATURITY + 1) {
             let coinbase = &blocks[mature as usize].txdata[0];
-            let script = &known[mature as usize % known.len()].script;
-            let paid = TxOut { value: PAYMENT, script_pubkey: script.clone() };
-            let change = TxOut { value: SUBSIDY - PAYMENT - FEE, script_pubkey: miner.wpkh() };
-            let mut payment = spending(coinbase, vec![paid, change]);
-            miner.sign(&mut payment, SUBSIDY);
-            // The payment to P2WPKH is spent in the block after it.
-            if let Some(received) = unspent.take() {
+            if let Some(known) = known.get(mature as usize % (known.len() + 1)) {
+                let paid = TxOut { value: PAYMENT, script_pubkey: known.script.clone() };
+                let change = SUBSIDY - PAYMENT - FEE;
+                let change = TxOut { value: change, script_pubkey: miner.wpkh() };
+                let mut payment = spending(coinbase, vec![paid, change]);
+                miner.sign(&mut payment, SUBSIDY);
+                if known.script == wallet.wpkh() {
+                    received = Some(payment.clone());
+                }
+                txs.push(payment);
+            } else if let Some(received) = received.take() {
                 let back = TxOut { value: PAYMENT - FEE, script_pubkey: miner.wpkh() };
                 let mut spend = spending(&received, vec![back]);
                 wallet.sign(&mut spend, PAYMENT);
                 txs.push(spend);
             }
-            if *script == wallet.wpkh() {
-                unspent = Some(payment.clone());
-            }
-            txs.push(payment);
         }
         let block = next_block(&parent, height, &miner.wpkh(), txs);
         parent = block.header;

@@ -47,7 +47,7 @@ const fn told(
 }
 
 /// All lies of a Bitcoin peer.
-pub(super) static LIES: [Told; 19] = [
+pub(super) static LIES: [Told; 21] = [
     told(
         "btc-header-unproven",
         "The last header of each headers message has no proof of work",
@@ -70,12 +70,19 @@ pub(super) static LIES: [Told; 19] = [
         |_, count| Ok(rules::noisy_filter_headers(count)),
     ),
     told(
-        "btc-filter-hides-payments",
-        "Filters lack the outputs of all transactions but the coinbase; filter headers fit them",
+        "btc-filter-hides-transactions",
+        "Filters lack all scripts but those of the coinbase; filter headers fit them",
         (
             CannotDetectAlone,
             "an honest second node, then the block: its outputs are not in the filter",
         ),
+        "BIP157, Client Operation",
+        |served, count| hiding(served, count, |block| block.txdata.truncate(1)),
+    ),
+    told(
+        "btc-filter-hides-payments",
+        "Filters have the spent scripts, but no output of the transactions; filter headers fit them",
+        (MustDetect, "the block in which a payment is spent: its outputs are not in its filter"),
         "BIP157, Client Operation",
         |served, count| {
             hiding(served, count, |block| {
@@ -121,9 +128,16 @@ pub(super) static LIES: [Told; 19] = [
     told(
         "btc-merkleblock-false-proof",
         "The merkle proof of each filtered block leads to another root than that of its header",
-        (MustDetect, "the merkle root, or the header itself: its hash is no longer known"),
+        (MustDetect, "the merkle root of the header"),
         "BIP37, Parsing a partial merkle tree object",
         |_, count| Ok(rules::false_proofs(count)),
+    ),
+    told(
+        "btc-merkleblock-other-header",
+        "Each filtered block has another header, of a block that was not requested",
+        (MustDetect, "the hash of the header, which is in no known chain"),
+        "BIP37, Parsing a partial merkle tree object",
+        |_, count| Ok(rules::other_headers(count)),
     ),
     told(
         "btc-tx-withheld",

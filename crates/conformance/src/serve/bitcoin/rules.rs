@@ -129,6 +129,20 @@ pub fn altered_transactions(lies: Count) -> Rule {
 pub fn false_proofs(lies: Count) -> Rule {
     from_node(lies, |message| match message {
         NetworkMessage::MerkleBlock(block) => {
+            let mut block = MerkleBlock::from(block);
+            let hash = block.hashes.last_mut()?;
+            *hash = TxMerkleNode::hash(hash.as_ref());
+            let block = chainsieve::bitcoin::MerkleBlock::try_from(&block).ok()?;
+            Some(NetworkMessage::MerkleBlock(block))
+        }
+        _ => None,
+    })
+}
+
+/// Merkle blocks with another header than that of the block.
+pub fn other_headers(lies: Count) -> Rule {
+    from_node(lies, |message| match message {
+        NetworkMessage::MerkleBlock(block) => {
             let mut block = block.clone();
             block.header.merkle_root = TxMerkleNode::hash(block.header.merkle_root.as_ref());
             Some(NetworkMessage::MerkleBlock(block))

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 pub(super) struct Block {
     pub(super) header: HeaderBuf,
     pub(super) logs: Vec<LocatedLog>,
-    receipts: BlockReceipts,
+    /// The result of `eth_getBlockReceipts`.
+    pub(super) receipts: Vec<Value>,
 }
 
 #[derive(Deserialize)]
@@ -36,16 +37,13 @@ impl Block {
             transaction_hash: Some(transaction(header.hash(), log.transaction_index)),
             ..log
         };
-        let logs = verified.logs().map(named).collect();
+        let logs: Vec<_> = verified.logs().map(named).collect();
+        let receipts = receipts_json(BlockRef::from(&header), &receipts, &logs);
         Self { header, logs, receipts }
     }
 
     pub(super) fn at(&self) -> BlockRef {
         BlockRef::from(&self.header)
-    }
-
-    fn transactions(&self) -> impl Iterator<Item = B256> {
-        (0..self.receipts.len() as u64).map(|index| transaction(self.header.hash(), index))
     }
 
     /// Returns the result of `eth_getBlockByNumber` with the hashes of the transactions.
@@ -54,43 +52,43 @@ impl Block {
         block["hash"] = json!(self.header.hash());
         block["size"] = json!(U64::from(self.header.rlp().len()));
         block["uncles"] = json!([]);
-        block["transactions"] = self.transactions().map(|hash| json!(hash)).collect();
+        let hashes = self.receipts.iter().map(|receipt| receipt["transactionHash"].clone());
+        block["transactions"] = hashes.collect();
         block
     }
+}
 
-    /// Returns the result of `eth_getBlockReceipts`.
-    pub(super) fn receipts_json(&self) -> Vec<Value> {
-        let BlockRef { number, hash } = self.at();
-        let (mut logs, mut gas_before) = (self.logs.iter(), 0);
-        let receipts = self.receipts.iter().zip(self.transactions()).enumerate();
-        let receipts = receipts.map(|(index, (receipt, transaction_hash))| {
-            let mut logs_bloom = [0; bloom::BYTES];
-            bloom::accrue_logs(&mut logs_bloom, &receipt.logs);
-            let mut json = json!({
-                "type": U64::from(receipt.receipt_type),
-                "cumulativeGasUsed": U64::from(receipt.cumulative_gas_used),
-                "gasUsed": U64::from(receipt.cumulative_gas_used - gas_before),
-                "logs": logs.by_ref().take(receipt.logs.len()).collect::<Vec<_>>(),
-                "logsBloom": hex::encode_prefixed(logs_bloom),
-                "transactionHash": transaction_hash,
-                "transactionIndex": U64::from(index),
-                "blockHash": hash,
-                "blockNumber": U64::from(number),
-                "from": Address::ZERO,
-                "to": Address::ZERO,
-                "contractAddress": null,
-                "effectiveGasPrice": U64::ZERO,
-            });
-            gas_before = receipt.cumulative_gas_used;
-            match receipt.outcome {
-                Outcome::Status(status) => json["status"] = json!(U64::from(u64::from(status))),
-                Outcome::PostState(root) => json["root"] = json!(root),
-                Outcome::Unknown => {}
-            }
-            json
+/// Returns the result of `eth_getBlockReceipts`.
+fn receipts_json(block: BlockRef, receipts: &BlockReceipts, logs: &[LocatedLog]) -> Vec<Value> {
+    let BlockRef { number, hash } = block;
+    let (mut logs, mut gas_before) = (logs.iter(), 0);
+    let receipts = (0..).zip(receipts.iter()).map(|(index, receipt)| {
+        let mut logs_bloom = [0; bloom::BYTES];
+        bloom::accrue_logs(&mut logs_bloom, &receipt.logs);
+        let mut json = json!({
+            "type": U64::from(receipt.receipt_type),
+            "cumulativeGasUsed": U64::from(receipt.cumulative_gas_used),
+            "gasUsed": U64::from(receipt.cumulative_gas_used - gas_before),
+            "logs": logs.by_ref().take(receipt.logs.len()).collect::<Vec<_>>(),
+            "logsBloom": hex::encode_prefixed(logs_bloom),
+            "transactionHash": transaction(hash, index),
+            "transactionIndex": U64::from(index),
+            "blockHash": hash,
+            "blockNumber": U64::from(number),
+            "from": Address::ZERO,
+            "to": Address::ZERO,
+            "contractAddress": null,
+            "effectiveGasPrice": U64::ZERO,
         });
-        receipts.collect()
-    }
+        gas_before = receipt.cumulative_gas_used;
+        match receipt.outcome {
+            Outcome::Status(status) => json["status"] = json!(U64::from(u64::from(status))),
+            Outcome::PostState(root) => json["root"] = json!(root),
+            Outcome::Unknown => {}
+        }
+        json
+    });
+    receipts.collect()
 }
 
 /// Returns a stand-in for the hash of a transaction. The fixtures contain no transactions, and

@@ -47,13 +47,13 @@ impl Node {
                 Ok(block()?.map_or(Value::Null, Block::to_json))
             }
             "eth_getBlockReceipts" => {
-                Ok(block()?.map_or(Value::Null, |block| block.receipts_json().into()))
+                Ok(block()?.map_or(Value::Null, |block| block.receipts.clone().into()))
             }
             "eth_getTransactionReceipt" => {
-                let mut receipts = self.blocks.iter().flat_map(Block::receipts_json);
+                let mut receipts = self.blocks.iter().flat_map(|block| &block.receipts);
                 let found =
                     receipts.find(|receipt| Some(&receipt["transactionHash"]) == params.get(0));
-                Ok(found.unwrap_or_default())
+                Ok(found.cloned().unwrap_or_default())
             }
             "eth_getLogs" => self.logs(params.get(0).unwrap_or(&Value::Null)),
             method => Err(Fault::method_not_found(method)),
