@@ -30,8 +30,8 @@ Ctrl-C or SIGTERM ends the node, with exit code 0.
 
 JSON: one object per line, of one of these kinds:
   lie        id, title, protocol (bitcoin-p2p | ethereum-json-rpc), expected{verdict, by}, source: of --list
-  listening  address, protocol, lie (as above; null for an honest node), network, blocks, scripts[{kind,
-             address, script, wif}] (empty with --blocks), upstream (true or false)
+  listening  address, lie (as above; null for an honest node), protocol; Bitcoin: network, blocks,
+             scripts[{kind, address, script, wif}] (empty with --blocks); Ethereum: upstream (true or false)
   told       count: the lie was told again
   warning    text
   summary    lies (of --list), or connections, calls and told: the last line";

@@ -81,19 +81,15 @@ struct Log {
 
 impl Log {
     /// Prints that the node listens, on standard output in both formats: a test waits for this line.
-    fn listening(
-        &mut self,
-        address: SocketAddr,
-        lie: Option<&Lie>,
-        what: &str,
-        mut members: Value,
-    ) {
+    fn listening(&mut self, address: SocketAddr, lie: Option<&Lie>, what: &str, members: Value) {
         let lies = lie.map_or("an honest node".into(), |lie| format!("{}: {}", lie.id, lie.title));
         let text = format!("listening at {address}: {what}, {lies}\n");
         let expected = lie.map(|lie| lie.expected.by);
-        members["address"] = json!(address.to_string());
-        members["lie"] = json!(lie);
-        let text = if self.json { json_line("listening", members) } else { text };
+        let mut line = json!({ "address": address.to_string(), "lie": lie });
+        if let (Some(line), Value::Object(members)) = (line.as_object_mut(), members) {
+            line.extend(members);
+        }
+        let text = if self.json { json_line("listening", line) } else { text };
         // The node goes on without a reader of its log.
         drop(self.lines.print(&text));
         if let Some(by) = expected.filter(|_| !self.json) {
