@@ -11,7 +11,7 @@ use chainsieve_conformance::audit::bitcoin::{audit_peer, audit_rpc};
 use chainsieve_conformance::audit::{AuditError, AuditReport};
 use chainsieve_conformance::serve::bitcoin::{LyingNode, blocks};
 use chainsieve_conformance::serve::json_rpc::{Fate, Fault, Proxy, Source};
-use chainsieve_conformance::serve::{self, Protocol};
+use chainsieve_conformance::serve::{self, Protocol, Verdict};
 use chainsieve_provider::Provider;
 use serde_json::{Value, json};
 
@@ -21,7 +21,9 @@ fn audit(lie: Option<&str>, from: u64, to: u64) -> Result<AuditReport, AuditErro
         builder = builder.lie(lie).expect("a lie of a peer");
     }
     let node = builder.start().expect("started");
-    let timeout = Duration::from_secs(if lie.is_some() { 2 } else { 60 });
+    let verdict = lie.and_then(serve::find).map(|lie| lie.expected.verdict);
+    let timeout = if verdict == Some(Verdict::MustTimeOut) { 2 } else { 60 };
+    let timeout = Duration::from_secs(timeout);
     audit_peer(node.address(), Network::Regtest, from..=to, timeout, |_| {})
 }
 
