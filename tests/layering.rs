@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// The packages of ours that the sources of a package may use, by the start of their path. The
 /// first matching entry applies.
-const PACKAGES: [(&str, &[&str]); 8] = [
+const PACKAGES: [(&str, &[&str]); 9] = [
     ("crates/lanes/src", &[]),
     ("crates/filter/src", &["chainsieve_lanes"]),
     ("src/lib.rs", &["chainsieve_lanes", "chainsieve_filter"]),
@@ -18,8 +18,18 @@ const PACKAGES: [(&str, &[&str]); 8] = [
     ("crates/client/src", &["chainsieve"]),
     ("crates/provider/src", &["chainsieve"]),
     (
+        "crates/conformance/src",
+        &["chainsieve", "chainsieve_client", "chainsieve_provider", "chainsieve_vectors"],
+    ),
+    (
         "crates/cli/src",
-        &["chainsieve", "chainsieve_client", "chainsieve_filter", "chainsieve_provider"],
+        &[
+            "chainsieve",
+            "chainsieve_client",
+            "chainsieve_conformance",
+            "chainsieve_filter",
+            "chainsieve_provider",
+        ],
     ),
 ];
 

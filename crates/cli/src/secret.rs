@@ -9,8 +9,8 @@ pub(crate) const NOT_SHOWN: &str = "a private key, not shown: watching needs no 
 
 /// Message in place of an error about the command line that would show a URL.
 pub(crate) const URL_NOT_SHOWN: &str = "a URL in the wrong place, or an invalid value beside a URL \
-                                        (not shown, because a URL may be secret): see --help; only \
-                                        --rpc accepts a URL";
+                                        (not shown, because a URL may be secret): see --help for \
+                                        the options that accept a URL";
 
 /// Returns `true` if `text` contains what looks like a private key: WIF, BIP38 or an extended key,
 /// even with a typing error or two.

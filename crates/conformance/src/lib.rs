@@ -1,6 +1,8 @@
 //! Runs the conformance vectors against any implementation.
 
 mod answer;
+#[cfg(feature = "nodes")]
+pub mod audit;
 mod baseline;
 mod expect;
 mod node;
@@ -8,6 +10,8 @@ mod pack;
 mod report;
 mod run;
 mod select;
+#[cfg(feature = "nodes")]
+pub mod serve;
 mod subject;
 
 pub use answer::{Answer, Failure, Violation};

@@ -11,9 +11,9 @@ pub mod corpus;
 #[cfg(feature = "chains")]
 pub mod eth;
 mod mutation;
-#[cfg(feature = "chains")]
-pub mod proxy;
 mod rng;
+#[cfg(feature = "chains")]
+pub mod socks;
 pub mod timer;
 #[cfg(feature = "chains")]
 pub mod vectors;

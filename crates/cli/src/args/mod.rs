@@ -3,6 +3,8 @@
 pub(crate) mod bloom;
 pub(crate) mod cf;
 pub(crate) mod client;
+pub(crate) mod conformance;
+pub(crate) mod conformance_node;
 pub(crate) mod eth;
 pub(crate) mod filter;
 mod matching;
@@ -103,6 +105,9 @@ pub(crate) enum Command {
     /// Membership filters for keys of any kind: Bloom variants, cuckoo, fuse, ribbon
     #[command(subcommand, after_long_help = EXIT_CODES)]
     Filter(filter::FilterCommand),
+    /// Nodes that lie in a named way, to test software; audits of running nodes
+    #[command(subcommand, after_long_help = EXIT_CODES)]
+    Conformance(conformance::ConformanceCommand),
     /// Run examples on built-in blocks, offline: a wallet's filter, and the proof that a log was
     /// omitted
     #[command(after_long_help = DEMO_HELP)]

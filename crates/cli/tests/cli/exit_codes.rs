@@ -5,16 +5,18 @@
 #![cfg(unix)]
 
 use std::io::Read as _;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use chainsieve::bitcoin::Network;
 use chainsieve::bitcoin::bip158::{FilterHash, FilterHeader};
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message::NetworkMessage;
 use chainsieve::bitcoin::p2p::message_filter::CFilter;
-use testkit::proxy::bitcoin::{Fate, Letter, Proxy};
+use chainsieve_conformance::serve::bitcoin::{Fate, Letter, Proxy};
+use chainsieve_conformance::serve::{bitcoin, ethereum};
 
 use super::cf::{BLOCK_757753, Folder, GOLDEN, KEY, MAINNET};
 use super::eth::{Block, QUERY, WETH, answer, rpc, write};
@@ -22,12 +24,13 @@ use super::serve::{Folder as Blocks, Server as Peer};
 use super::*;
 
 /// Commands that print line by line. All other commands print one document.
-const LINES: [&str; 11] = [
+const LINES: [&str; 12] = [
     "btc cf build",
     "btc cf scan",
     "btc serve",
     "btc watch",
     "btc rescan",
+    "conformance serve-node",
     "eth scan",
     "eth follow",
     "eth index build",
@@ -115,6 +118,10 @@ struct Scene {
     /// A peer that claims an empty filter for every block after the genesis block.
     liar: Proxy,
     provider: rpc::server::Server,
+    /// Nodes of the conformance package: honest ones, and one that omits logs.
+    bitcoin: bitcoin::LyingNode,
+    ethereum: ethereum::LyingNode,
+    omitting: ethereum::LyingNode,
     /// An index of one block.
     index: String,
     /// An address where nobody listens.
@@ -130,11 +137,19 @@ impl Scene {
         assert_eq!(run(&["eth", "index", "build", &index, &first]).code, YES);
         let blocks = Blocks::new(0..=20);
         let peer = Peer::start(&blocks, &[]);
+        let any_port = (Ipv4Addr::LOCALHOST, 0).into();
         Self {
-            liar: Proxy::start(peer.address, empty_filters),
+            liar: Proxy::start(any_port, Network::Bitcoin, peer.address, empty_filters)
+                .expect("a free port"),
             peer,
             poor: Peer::start(&blocks, &["--no-bip157"]),
             provider: rpc::honest_provider(),
+            bitcoin: bitcoin::LyingNode::builder().start().expect("started"),
+            ethereum: ethereum::LyingNode::builder().start().expect("started"),
+            omitting: ethereum::LyingNode::builder()
+                .lie("eth-log-omitted")
+                .and_then(ethereum::Builder::start)
+                .expect("started"),
             nobody: free_address().to_string(),
             number: AtomicU32::new(0),
             folder,
@@ -185,7 +200,8 @@ enum Reader {
 /// Runs a row.
 fn printed(scene: &Scene, row: &Row, json: bool, reader: Reader) -> Output {
     let mut args = scene.args(row);
-    let is_server = row.command == "btc serve" && row.about == Good;
+    let is_server =
+        ["btc serve", "conformance serve-node"].contains(&row.command) && row.about == Good;
     let address = free_address();
     if is_server {
         args.extend(["--listen".into(), address.to_string()]);
@@ -352,7 +368,7 @@ fn every_command_has_its_rows() {
         assert!(help.contains("JSON: ") || leaf == "btc rescan", "{leaf}: no fields in {help}");
         assert!(has(Good) && has(Slip), "{leaf}");
         assert!(has(Bad) || NO_INPUT.contains(&leaf.as_str()), "{leaf}");
-        let calls = help.contains("--rpc <") || help.contains("--peer <");
+        let calls = help.contains("-rpc <") || help.contains("--peer <");
         assert_eq!(has(Unreachable), calls, "{leaf}");
         // Each exit code that the help mentions must occur in a row.
         let codes = promised_codes(&help);
@@ -402,6 +418,7 @@ fn table(scene: &Scene) -> Table {
     bloom_and_proofs(scene, &mut table);
     compact_filters(scene, &mut table);
     peers(scene, &mut table);
+    conformance(scene, &mut table);
     logs(scene, &mut table);
     headers(scene, &mut table);
     indexes(scene, &mut table);
@@ -497,6 +514,33 @@ fn compact_filters(scene: &Scene, table: &mut Table) {
     table.row(verify, Wrong, WRONG, &[GOLDEN, header, &false_one]);
     table.row(verify, Undecided, UNDECIDED, &[GOLDEN, header, &right, header, &beyond]);
     table.row(verify, Slip, USAGE, &[]);
+}
+
+fn conformance(scene: &Scene, table: &mut Table) {
+    let serve = "conformance serve-node";
+    table.row(serve, Good, YES, &["--bitcoin"]);
+    table.row(serve, Good, YES, &["--lie", "eth-logs-empty"]);
+    let blocks = ["--bitcoin", "--network", "regtest", "--blocks", "/nowhere/at/all"];
+    table.row(serve, Bad, BAD_INPUT, &blocks);
+    table.row(serve, Slip, USAGE, &["--lie", "eth-nothing"]);
+
+    let audit = "conformance audit-node";
+    let range = ["--from", "17686111", "--to", "17686112", "--ethereum"];
+    let mut row = |about, code, url: &str| {
+        let args = [&range[..], &[url, "--retries", "0"]].concat();
+        table.row(audit, about, code, &args);
+    };
+    row(Good, YES, &scene.ethereum.url());
+    row(Wrong, WRONG, &scene.omitting.url());
+    row(Unreachable, BAD_INPUT, &format!("http://{}", scene.nobody));
+    let peer = scene.bitcoin.address().to_string();
+    let peer = ["--network", "regtest", "--bitcoin-p2p", &peer, "--to", "105", "--from"];
+    table.row(audit, Good, YES, &[&peer[..], &["0"]].concat());
+    // The blocks that created the spent outputs are not in the range.
+    table.row(audit, Undecided, UNDECIDED, &[&peer[..], &["101"]].concat());
+    let cookie = ["--bitcoin-rpc", "http://[::1]:1", "--cookie", "/nowhere", "--from", "0", "--to"];
+    table.row(audit, Bad, BAD_INPUT, &[&cookie[..], &["1"]].concat());
+    table.row(audit, Slip, USAGE, &["--from", "0", "--to", "1"]);
 }
 
 /// Replaces all filters but that of the genesis block by filters of no element.

@@ -4,6 +4,7 @@
 mod blocks;
 mod bloom;
 mod cf;
+mod conformance_node;
 mod eth;
 mod exit_codes;
 mod filter_build;
@@ -181,6 +182,8 @@ fn help_names_the_exit_codes_and_every_command_has_its_fields() {
         &["eth", "index", "explain"],
         &["eth", "index", "info"],
         &["eth", "index", "verify"],
+        &["conformance", "serve-node"],
+        &["conformance", "audit-node"],
         &["filter", "size"],
         &["filter", "build"],
         &["filter", "test"],

@@ -9,18 +9,17 @@ mod lies;
 use std::process::Command;
 
 pub(crate) use audit::shapes_of;
-pub(crate) use evidence::LIES as RECEIPT_LIES;
-pub(crate) use lies::{LIES, targets};
+pub(crate) use lies::targets;
 
 use chainsieve::alloy_primitives::{Address, B256};
+use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::ethereum::{Chain, STEPS, Step, logs_of_receipts};
-use crate::harness::{Process, Scene, free_port, live, start_server, wait_for};
+use crate::harness::{Process, Scene, free_port, live, rpc_proxy, start_server, wait_for};
 use crate::peers::{self, Need};
 use testkit::eth::http_rpc::HttpRpc;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     let itself = vec![
@@ -243,7 +242,7 @@ fn itself(scene: &Scene) {
 fn proxied(scene: &Scene) {
     let node = Anvil::start(scene, &[]);
     node.mine(3);
-    let plain = Proxy::start(node.rpc(), |_, _, _| Fate::Answered);
+    let plain = rpc_proxy(node.rpc(), |_, _, _| Fate::Answered);
     let through = |proxy: &Proxy, body: &Value| HttpRpc::to(proxy.url()).post(&body.to_string());
     let calls = json!([
         { "jsonrpc": "2.0", "id": 7, "method": "eth_blockNumber", "params": [] },
@@ -254,7 +253,7 @@ fn proxied(scene: &Scene) {
     assert_eq!((status, json_of(&text)), (200, json_of(&direct)));
     assert_eq!(plain.calls()["eth_chainId"], 1);
 
-    let lying = Proxy::start(node.rpc(), |method, _, answer| {
+    let lying = rpc_proxy(node.rpc(), |method, _, answer| {
         if method == "eth_blockNumber" {
             answer["result"] = json!("0x63");
         }
@@ -264,9 +263,9 @@ fn proxied(scene: &Scene) {
     assert_eq!(answers[0], json!({ "jsonrpc": "2.0", "id": 7, "result": "0x63" }));
     assert_eq!(answers[1], json_of(&direct)[1]);
 
-    let busy = Proxy::start(node.rpc(), |_, _, _| Fate::Status(429));
+    let busy = rpc_proxy(node.rpc(), |_, _, _| Fate::Status(429));
     assert_eq!(through(&busy, &calls[0]).expect("an answer").0, 429);
-    let gone = Proxy::start(node.rpc(), |_, _, _| Fate::Closed);
+    let gone = rpc_proxy(node.rpc(), |_, _, _| Fate::Closed);
     assert!(through(&gone, &calls[0]).is_err());
 }
 

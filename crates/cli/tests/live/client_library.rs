@@ -21,7 +21,7 @@ use crate::harness::{PATIENCE, Scene, live, wait_until};
 use crate::peers::Need;
 use crate::regtest::{Branch, Event, KINDS, Key, Move};
 use crate::wallet::{self, Wallet};
-use testkit::proxy::socks::SocksProxy;
+use testkit::socks::SocksProxy;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let needs = &[Need::Bcoin];

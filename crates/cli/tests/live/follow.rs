@@ -4,16 +4,16 @@
 use std::collections::BTreeMap;
 
 use chainsieve::alloy_primitives::B256;
+use chainsieve_conformance::serve::json_rpc::Fate;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::anvil::{Anvil, number};
 use crate::command::{Running, run};
 use crate::ethereum::{Chain, STEPS, Step};
-use crate::harness::{Scene, live, wait_until};
+use crate::harness::{Scene, live, rpc_proxy, wait_until};
 use crate::peers::Need;
 use testkit::Rng;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -302,7 +302,7 @@ fn slow_to_know(scene: &Scene) {
         chain.mine(&node, step);
     }
     let calls = std::sync::atomic::AtomicU64::new(0);
-    let proxy = Proxy::start(node.rpc(), move |method, parameters, answer| {
+    let proxy = rpc_proxy(node.rpc(), move |method, parameters, answer| {
         let call = calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         match method {
             // Some nodes behind the address lag behind the others.
@@ -341,7 +341,7 @@ fn lies(scene: &Scene) {
     for step in STEPS {
         chain.mine(&node, step);
     }
-    let omitting = Proxy::start(node.rpc(), |method, _, answer| {
+    let omitting = rpc_proxy(node.rpc(), |method, _, answer| {
         let omit = |receipt: &mut Value| {
             if let Some(logs) = receipt["logs"].as_array_mut() {
                 logs.pop();
@@ -383,7 +383,7 @@ fn lies(scene: &Scene) {
     assert!(ended.stderr.contains("eth_getTransactionReceipt"), "{}", ended.stderr);
 
     // If one method returns wrong receipts, another method is used.
-    let one_way = Proxy::start(node.rpc(), |method, _, answer| {
+    let one_way = rpc_proxy(node.rpc(), |method, _, answer| {
         if method == "eth_getBlockReceipts"
             && let Some(receipts) = answer["result"].as_array_mut()
         {
@@ -397,7 +397,7 @@ fn lies(scene: &Scene) {
     assert_eq!(kept(&ended.lines()), answered(&node, &filter));
     assert!(ended.stderr.contains("returned the right ones"), "{}", ended.stderr);
 
-    let forging = Proxy::start(node.rpc(), |method, _, answer| {
+    let forging = rpc_proxy(node.rpc(), |method, _, answer| {
         if method == "eth_getBlockByNumber" {
             answer["result"]["logsBloom"] = json!(format!("0x{}", "00".repeat(256)));
         }
@@ -423,7 +423,7 @@ fn lies(scene: &Scene) {
     let header = node.rpc().call("eth_getBlockByHash", &json!([old, false]));
     node.reorganise(1, &[]);
     let anchor = old.clone();
-    let remembering = Proxy::start(node.rpc(), move |method, parameters, answer| {
+    let remembering = rpc_proxy(node.rpc(), move |method, parameters, answer| {
         if method == "eth_getBlockByHash" && parameters[0] == json!(old) {
             answer["result"] = header.clone();
         }

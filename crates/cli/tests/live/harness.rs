@@ -14,7 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use chainsieve::bitcoin::Network;
+use chainsieve_conformance::serve::{bitcoin, json_rpc};
 use libtest_mimic::{Failed, Trial};
+use serde_json::Value;
+use testkit::eth::http_rpc::HttpRpc;
 
 use crate::peers::{self, Need};
 
@@ -243,4 +247,22 @@ pub(crate) fn start_server<S>(
         }
     }
     panic!("{what} ended {TRIES} times while it started");
+}
+
+/// Starts a proxy in front of a Bitcoin node of regtest.
+pub(crate) fn bitcoin_proxy(
+    node: SocketAddr,
+    rule: impl FnMut(&bitcoin::Letter<'_>) -> bitcoin::Fate + Send + 'static,
+) -> bitcoin::Proxy {
+    let proxy = bitcoin::Proxy::start(loopback(0), Network::Regtest, node, rule);
+    proxy.expect("a free port")
+}
+
+/// Starts a proxy in front of an Ethereum node.
+pub(crate) fn rpc_proxy(
+    node: &HttpRpc,
+    rule: impl Fn(&str, &Value, &mut Value) -> json_rpc::Fate + Send + Sync + 'static,
+) -> json_rpc::Proxy {
+    let proxy = json_rpc::Proxy::start(loopback(0), json_rpc::Source::node(node.url()), rule);
+    proxy.expect("a free port")
 }

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use chainsieve_conformance::serve::json_rpc::Fate;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
@@ -11,9 +12,8 @@ use crate::anvil::Anvil;
 use crate::command::{Ended, Running, run};
 use crate::ethereum::{Chain, STEPS, Step};
 use crate::follow::{EXACT, answered, kept};
-use crate::harness::{Scene, live};
+use crate::harness::{Scene, live, rpc_proxy};
 use crate::peers::Need;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -174,7 +174,7 @@ fn build(scene: &Scene) {
 
 /// `eth follow` with an index prints the logs that the node returns, and requests few headers.
 fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
-    let proxy = Proxy::start(node.rpc(), |_, _, _| Fate::Answered);
+    let proxy = rpc_proxy(node.rpc(), |_, _, _| Fate::Answered);
     let url = proxy.url();
     let anchor = node.hash_at(5).to_string();
     for from in ["0", "4000"] {
@@ -214,7 +214,7 @@ fn follow_by(scene: &Scene, node: &Anvil, index: &str, address: &str) {
     assert!(asked < 300, "{asked} headers were requested by number in two runs");
     // The provider returns a wrong header for an old block.
     let other = node.hash_at(6).to_string();
-    let lying = Proxy::start(node.rpc(), |method, parameters, answer| {
+    let lying = rpc_proxy(node.rpc(), |method, parameters, answer| {
         if method == "eth_getBlockByHash" && parameters[1] == json!(false) {
             answer["result"]["number"] = json!("0x5");
         }
@@ -278,7 +278,7 @@ fn reorganisations(scene: &Scene) {
     node.mine(200);
     let first = std::sync::atomic::AtomicBool::new(true);
     let foreign = node.block(height);
-    let changing = Proxy::start(node.rpc(), move |method, parameters, answer| {
+    let changing = rpc_proxy(node.rpc(), move |method, parameters, answer| {
         let wanted = format!("{:#x}", height + 150);
         let once = method == "eth_getBlockByNumber" && parameters[0] == json!(wanted);
         if once && first.swap(false, std::sync::atomic::Ordering::Relaxed) {

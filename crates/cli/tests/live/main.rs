@@ -6,6 +6,7 @@
 //! is missing fails.
 
 mod anvil;
+mod audit_node;
 mod bcoin;
 mod bcoin_spv;
 mod bip157_client;
@@ -16,7 +17,6 @@ mod evm_nodes;
 mod follow;
 mod harness;
 mod index_rpc;
-mod liars;
 mod peers;
 mod provider_library;
 mod regtest;
@@ -40,6 +40,7 @@ fn main() -> ExitCode {
     arguments.test_threads.get_or_insert(THREADS);
     let mut tests: Vec<Trial> = Vec::new();
     tests.extend(anvil::tests());
+    tests.extend(audit_node::tests());
     tests.extend(bcoin::tests());
     tests.extend(bcoin_spv::tests());
     tests.extend(bip157_client::tests());

@@ -13,6 +13,8 @@ use chainsieve::eth::audit::{AuditReport, Status};
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{BlockTag, LogQuery, Semantics};
 use chainsieve::eth::provider::Budget;
+use chainsieve_conformance::serve::ethereum::lies::{LOG_LIES, RECEIPT_LIES};
+use chainsieve_conformance::serve::json_rpc::Fate;
 use chainsieve_provider::{
     AuditResult, Builder, FetchError, Following, LogUpdate, LogUpdates, LogsError, ProvenLogs,
     Provider, Update,
@@ -22,12 +24,11 @@ use libtest_mimic::Trial;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use crate::anvil::{Anvil, LIES, RECEIPT_LIES, number, shapes_of, targets};
+use crate::anvil::{Anvil, number, shapes_of, targets};
 use crate::ethereum::{Chain, Log, Query, STEPS, runner, script};
 use crate::evm_nodes::{EvmNode, Program};
-use crate::harness::{PATIENCE, Scene, live};
+use crate::harness::{PATIENCE, Scene, live, rpc_proxy};
 use crate::peers::Need;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 #[path = "../../../provider/examples/verified_scanner.rs"]
 #[expect(dead_code, reason = "its main")]
@@ -142,15 +143,16 @@ fn lies(scene: &Scene, caller: &Caller) {
     let expected: Vec<alloy_rpc_types_eth::Log> =
         truth.iter().map(|log| serde_json::from_value(log.clone()).expect("a log")).collect();
     assert_eq!(theirs, expected);
-    for (name, lie, _) in LIES {
+    for lie in &LOG_LIES {
+        let name = lie.lie.id;
         for log in targets(&truth) {
             let told = log.clone();
-            let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+            let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
                 if let (true, Some(logs)) =
                     (method == "eth_getLogs", answer["result"].as_array_mut())
                     && logs.contains(&told)
                 {
-                    lie(logs, &told);
+                    (lie.tell)(logs, &told);
                 }
                 Fate::Answered
             });
@@ -160,7 +162,7 @@ fn lies(scene: &Scene, caller: &Caller) {
             let report = &audited.reports[0];
             assert_eq!(report.status(), Status::Wrong, "{name}, {log}");
             // Logs that are read from receipts are right, whatever `eth_getLogs` returns.
-            if name == "left out" {
+            if name == "eth-log-omitted" {
                 let proven = caller.logs(&liar, &everything).expect("proven");
                 assert_eq!(proven.logs, located(&truth));
             }
@@ -176,17 +178,18 @@ fn receipts(scene: &Scene, caller: &Caller) {
     let block = number(&truth[truth.len() / 2]["blockNumber"]);
     let alone = node.rpc().call("eth_getBlockReceipts", &json!([format!("{block:#x}")]));
     let alone = alone.as_array().map(Vec::len) == Some(1);
-    for (name, lie) in RECEIPT_LIES {
-        if alone && name.starts_with("two") {
+    for lie in &RECEIPT_LIES {
+        let name = lie.lie.id;
+        if alone && name == "eth-receipts-swapped" {
             continue;
         }
-        let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+        let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
             let number = json!(format!("{block:#x}"));
             if let (true, Some(receipts)) =
                 (method == "eth_getBlockReceipts", answer["result"].as_array_mut())
                 && receipts[0]["blockNumber"] == number
             {
-                lie(receipts);
+                (lie.tell)(receipts);
             }
             if method == "eth_getTransactionReceipt" && answer["result"]["blockNumber"] == number {
                 answer["result"] = Value::Null;
@@ -289,7 +292,7 @@ fn two(scene: &Scene) {
     let everything = query(&Query::everything(), head);
     let truth = node.logs(&Query::everything().filter(0, head));
     let told = truth[truth.len() / 2].clone();
-    let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+    let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
         if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut()) {
             logs.retain(|log| *log != told);
         }
@@ -312,7 +315,7 @@ fn two(scene: &Scene) {
 /// node. A follower that was started inside a future outlives that future.
 fn fails_over(scene: &Scene) {
     let (node, mut chain) = chain(scene, 27);
-    let dead = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));
+    let dead = rpc_proxy(node.rpc(), |_, _, _| Fate::Status(503));
     let everything = query(&Query::everything(), node.height());
     let url = dead.url();
     let halved = provider(&[&url, node.rpc().url()]).retries(0).build().expect("built");
@@ -324,7 +327,7 @@ fn fails_over(scene: &Scene) {
     let broken = Arc::clone(&is_broken);
     let has_failed = Arc::new(AtomicBool::new(false));
     let failed = Arc::clone(&has_failed);
-    let proxy = Proxy::start(node.rpc(), move |method, _, _| {
+    let proxy = rpc_proxy(node.rpc(), move |method, _, _| {
         let is_of_receipts = method.contains("Receipt");
         let fails = is_of_receipts && broken.load(Ordering::Relaxed);
         failed.fetch_or(fails, Ordering::Relaxed);
@@ -375,7 +378,7 @@ fn starts_at_another(node: &Anvil) {
     ] {
         let has_lied = Arc::new(AtomicBool::new(false));
         let lies = Arc::clone(&has_lied);
-        let proxy = Proxy::start(node.rpc(), move |method, parameters, answer| {
+        let proxy = rpc_proxy(node.rpc(), move |method, parameters, answer| {
             if method == what || parameters[0] == what {
                 answer.clone_from(&lacks);
                 lies.store(true, Ordering::Relaxed);
@@ -405,7 +408,7 @@ fn starts_at_another(node: &Anvil) {
 fn budget(scene: &Scene) {
     let (node, _) = chain(scene, 25);
     let head = node.height();
-    let proxy = Proxy::start(node.rpc(), |_, _, _| Fate::Answered);
+    let proxy = rpc_proxy(node.rpc(), |_, _, _| Fate::Answered);
     let budget = Budget::per_second(40.0).cost("eth_getBlockReceipts", 5);
     let url = proxy.url();
     let thrifty = provider(&[&url]).budget(budget.clone()).build().expect("built");
@@ -432,7 +435,7 @@ fn cancelled(scene: &Scene) {
     let (node, _) = chain(scene, 26);
     let head = node.height();
     let runtime = Runtime::new().expect("a runtime");
-    let proxy = Proxy::start(node.rpc(), |_, _, _| Fate::Status(503));
+    let proxy = rpc_proxy(node.rpc(), |_, _, _| Fate::Status(503));
     let url = proxy.url();
     let provider = Provider::builder().url(&url).retries(1_000_000).build().expect("built");
     let everything = query(&Query::everything(), head);

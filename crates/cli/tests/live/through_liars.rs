@@ -6,19 +6,19 @@ use std::fs;
 use std::net::SocketAddr;
 use std::sync::OnceLock;
 
-use chainsieve::bitcoin::{Block, ScriptBuf};
+use chainsieve::bitcoin::{Block, Network, ScriptBuf};
+use chainsieve_conformance::serve::Count;
+use chainsieve_conformance::serve::bitcoin::{FalseFilters, Fate, Proxy, Rule, rules};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use crate::bcoin::Bcoin;
 use crate::command::{self, Ended};
-use crate::harness::{Scene, live};
-use crate::liars::{self, Count, FalseFilters, Rule};
+use crate::harness::{Scene, bitcoin_proxy, live, wait_until};
 use crate::peers::Need;
 use crate::regtest::{Branch, Event, KINDS, Move};
 use crate::served::{Folder, Server};
 use crate::wallet::{self, Wallet};
-use testkit::proxy::bitcoin::Proxy;
 
 /// The peers of a test: which of them misbehave, and when the others answer.
 #[derive(Clone, Copy)]
@@ -36,33 +36,34 @@ enum Peers {
 type Case = (&'static str, Peers, fn(&Past, Count) -> Rule);
 
 const BIP157: [Case; 15] = [
-    ("damaged_filters", Peers::BadFirst, |_, n| liars::damaged_filters(n)),
-    ("noisy_filter_headers", Peers::Three, |_, n| liars::noisy_filter_headers(n)),
+    ("damaged_filters", Peers::BadFirst, |_, n| rules::damaged_filters(n)),
+    ("noisy_filter_headers", Peers::Three, |_, n| rules::noisy_filter_headers(n)),
     ("filters_that_hide_payments", Peers::Three, hiding_payments),
     ("two_that_hide_payments", Peers::TwoBad, hiding_payments),
     ("filters_that_hide_spends", Peers::Three, hiding_spends),
     ("two_that_hide_spends", Peers::TwoBad, hiding_spends),
-    ("unproven_headers", Peers::BadFirst, |_, n| liars::unproven_headers(n)),
-    ("altered_blocks", Peers::BadFirst, |_, n| liars::altered_blocks(n)),
-    ("altered_witnesses", Peers::BadFirst, |_, n| liars::altered_witnesses(n)),
-    ("a_stall_in_the_handshake", Peers::Three, |_, n| liars::stalls(1, n)),
-    ("a_stall", Peers::BadFirst, |_, n| liars::stalls(5, n)),
-    ("a_late_stall", Peers::BadFirst, |_, n| liars::stalls(100, n)),
-    ("hanging_up", Peers::BadFirst, |_, n| liars::hangs_up(6, n)),
-    ("garbage", Peers::BadFirst, |_, n| liars::garbage(4, n)),
-    ("bytes_that_trickle", Peers::BadFirst, |_, n| liars::trickles(n)),
+    ("unproven_headers", Peers::BadFirst, |_, n| rules::unproven_headers(n)),
+    ("altered_blocks", Peers::BadFirst, |_, n| rules::altered_blocks(n)),
+    ("altered_witnesses", Peers::BadFirst, |_, n| rules::altered_witnesses(n)),
+    ("a_stall_in_the_handshake", Peers::Three, |_, n| rules::stalls(1, n)),
+    ("a_stall", Peers::BadFirst, |_, n| rules::stalls(5, n)),
+    ("a_late_stall", Peers::BadFirst, |_, n| rules::stalls(100, n)),
+    ("hanging_up", Peers::BadFirst, |_, n| rules::hangs_up(6, n)),
+    ("garbage", Peers::BadFirst, |_, n| rules::garbage(4, n)),
+    ("bytes_that_trickle", Peers::BadFirst, |_, n| rules::trickles(n)),
 ];
 
-const BIP37: [Case; 9] = [
-    ("withheld_transactions", Peers::BadFirst, |_, n| liars::withheld_transactions(n)),
-    ("altered_transactions", Peers::BadFirst, |_, n| liars::altered_transactions(n)),
-    ("false_proofs", Peers::BadFirst, |_, n| liars::false_proofs(n)),
-    ("unproven_headers", Peers::BadFirst, |_, n| liars::unproven_headers(n)),
-    ("a_stall_in_the_handshake", Peers::Three, |_, n| liars::stalls(1, n)),
-    ("a_stall", Peers::BadFirst, |_, n| liars::stalls(50, n)),
-    ("hanging_up", Peers::BadFirst, |_, n| liars::hangs_up(40, n)),
-    ("garbage", Peers::BadFirst, |_, n| liars::garbage(30, n)),
-    ("bytes_that_trickle", Peers::BadFirst, |_, n| liars::trickles(n)),
+const BIP37: [Case; 10] = [
+    ("withheld_transactions", Peers::BadFirst, |_, n| rules::withheld_transactions(n)),
+    ("altered_transactions", Peers::BadFirst, |_, n| rules::altered_transactions(n)),
+    ("false_proofs", Peers::BadFirst, |_, n| rules::false_proofs(n)),
+    ("other_headers", Peers::BadFirst, |_, n| rules::other_headers(n)),
+    ("unproven_headers", Peers::BadFirst, |_, n| rules::unproven_headers(n)),
+    ("a_stall_in_the_handshake", Peers::Three, |_, n| rules::stalls(1, n)),
+    ("a_stall", Peers::BadFirst, |_, n| rules::stalls(50, n)),
+    ("hanging_up", Peers::BadFirst, |_, n| rules::hangs_up(40, n)),
+    ("garbage", Peers::BadFirst, |_, n| rules::garbage(30, n)),
+    ("bytes_that_trickle", Peers::BadFirst, |_, n| rules::trickles(n)),
 ];
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -128,10 +129,10 @@ fn through(scene: &Scene, protocol: &str, (_, peers, rule): &Case) {
         number += 1;
         let rule = match (peers, number) {
             (_, 1) | (Peers::TwoBad, 2) => rule(past, count.clone()),
-            (Peers::BadFirst, _) => liars::comes_after(count.clone()),
-            _ => liars::honest(),
+            (Peers::BadFirst, _) => comes_after(count.clone()),
+            _ => rules::honest(),
         };
-        Proxy::start(server.address(), rule)
+        bitcoin_proxy(server.address(), rule)
     });
     let ended = watch(scene, past, protocol, &proxies.each_ref().map(Proxy::address));
     assert!(count.get() > 0, "the rule never misbehaved: {}", ended.stderr);
@@ -196,7 +197,7 @@ fn alone(scene: &Scene, filters: FalseFilters, options: &[&str]) -> Ended {
     let folder = Folder::new(scene, "blocks", &past.blocks);
     let server = Server::start(scene, &folder, &[]);
     let count = Count::default();
-    let liar = Proxy::start(server.address(), filters.rule(count.clone()));
+    let liar = bitcoin_proxy(server.address(), filters.rule(count.clone()));
     let ended = watch_with(scene, past, "bip157", &[liar.address()], options);
     assert!(count.get() > 0, "the rule never misbehaved: {}", ended.stderr);
     ended
@@ -208,7 +209,7 @@ fn alone_bip37(scene: &Scene) {
     let folder = Folder::new(scene, "blocks", &past.blocks);
     let server = Server::start(scene, &folder, &[]);
     let count = Count::default();
-    let liar = Proxy::start(server.address(), liars::hidden_matches(count.clone()));
+    let liar = bitcoin_proxy(server.address(), rules::hidden_matches(count.clone()));
     let ended = watch(scene, past, "bip37", &[liar.address()]);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(count.get() > 0);
@@ -313,7 +314,16 @@ fn hiding_spends(past: &Past, lies: Count) -> Rule {
 fn hiding(past: &Past, such: impl Fn(Move) -> bool) -> FalseFilters {
     let hidden = past.events.iter().filter(|event| such(event.what));
     let hidden: BTreeSet<_> = hidden.map(|event| (event.height as usize, event.txid)).collect();
-    FalseFilters::new(&past.blocks, |height, block| {
+    let filters = FalseFilters::new(Network::Regtest, past.blocks.clone(), |height, block| {
         block.txdata.retain(|tx| !hidden.contains(&(height, tx.compute_txid())));
+    });
+    filters.expect("all scripts are there")
+}
+
+/// Forwards everything unchanged, but only after another rule has misbehaved.
+fn comes_after(other: Count) -> Rule {
+    Box::new(move |_| {
+        wait_until("a lie", || other.get() > 0);
+        Fate::Pass
     })
 }

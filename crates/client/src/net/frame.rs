@@ -82,6 +82,11 @@ impl Frame {
         self.bytes.len()
     }
 
+    /// Returns the header and the payload, as received.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Returns the payload, not decoded.
     pub fn payload(&self) -> &[u8] {
         self.bytes.get(HEADER..).unwrap_or_default()

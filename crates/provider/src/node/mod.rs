@@ -22,6 +22,7 @@ use chainsieve::alloy_primitives::U64;
 use chainsieve::eth::header::BlockRef;
 use chainsieve::eth::log_query::BlockTag;
 use chainsieve::eth::provider::{Budget, WindowSize};
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::note::Note;
@@ -146,6 +147,23 @@ impl Node {
 
     pub(crate) fn note(&self, note: &Note) {
         self.caller.transport().note(note);
+    }
+
+    /// Calls any method, and returns its result, of which only the type is checked.
+    ///
+    /// The node may be of any chain with JSON-RPC over HTTP.
+    ///
+    /// # Errors
+    /// Returns an [`RpcError`] if the request fails, or if the result is not of type `T`.
+    pub fn call<T: DeserializeOwned>(
+        &self,
+        method: &'static str,
+        params: &serde_json::Value,
+    ) -> Result<T, RpcError> {
+        self.caller.call(&Call::new(method, params), |result| {
+            let read = serde_json::from_str(result);
+            read.map_err(|error| RpcError::Malformed(format!("{method}: {error}")))
+        })
     }
 
     /// Asks the node for the chain's id (EIP-155), at each call.

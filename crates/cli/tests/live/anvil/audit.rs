@@ -1,14 +1,14 @@
 //! `eth audit --rpc` against an honest anvil, and against two providers.
 
+use chainsieve_conformance::serve::json_rpc::Fate;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::Anvil;
 use crate::command::{self, Ended};
 use crate::ethereum::{Chain, Query, STEPS};
-use crate::harness::{Scene, live};
+use crate::harness::{Scene, live, rpc_proxy};
 use crate::peers::Need;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];
@@ -125,7 +125,7 @@ fn two(scene: &Scene) {
     let omitted = truth[truth.len() / 2].clone();
     for liar in ["A", "B"] {
         let omitted = omitted.clone();
-        let lying = Proxy::start(node.rpc(), move |method, _, answer| {
+        let lying = rpc_proxy(node.rpc(), move |method, _, answer| {
             if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut()) {
                 logs.retain(|log| log != &omitted);
             }

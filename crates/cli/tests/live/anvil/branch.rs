@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 
 use chainsieve::alloy_primitives::B256;
 use chainsieve::eth::header::{HeaderBuf, JsonHeaderError};
+use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::audit::{audit, shapes};
 use super::{Anvil, number};
 use crate::ethereum::Query;
-use crate::harness::{Scene, live};
+use crate::harness::{Scene, live, rpc_proxy};
 use crate::peers::Need;
 use testkit::eth::http_rpc::HttpRpc;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     vec![live("anvil_branch_that_is_made_up_fails_at_the_anchor", &[Need::Anvil], made_up)]
@@ -57,7 +57,7 @@ fn forger(node: &Anvil, from: u64) -> Proxy {
         })
         .collect();
     let direct: HttpRpc = node.rpc().clone();
-    Proxy::start(node.rpc(), move |method, params, answer| {
+    rpc_proxy(node.rpc(), move |method, params, answer| {
         // The number of the forged block whose hash is requested; the node does not know that hash.
         let asked = &params[0];
         let hash = if asked["blockHash"].is_string() { &asked["blockHash"] } else { asked };

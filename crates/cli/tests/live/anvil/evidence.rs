@@ -1,16 +1,16 @@
 //! `eth audit --rpc` against an anvil whose headers and receipts a proxy alters. Evidence with a
 //! wrong hash is refused: it neither confirms an answer nor contradicts it.
 
-use chainsieve::alloy_primitives::B256;
+use chainsieve_conformance::serve::ethereum::lies::RECEIPT_LIES;
+use chainsieve_conformance::serve::json_rpc::Fate;
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::audit::{audit, shapes};
 use super::number;
 use crate::ethereum::Query;
-use crate::harness::{Scene, live};
+use crate::harness::{Scene, live, rpc_proxy};
 use crate::peers::Need;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];
@@ -21,49 +21,8 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Replaces the receipts of a block by false ones.
-pub(crate) type Lie = fn(receipts: &mut Vec<Value>);
-
-/// Name of the lie that needs two receipts.
-const OF_OTHERS: &str = "two with swapped positions";
-
-/// Lies that each change something that the receipts root commits to.
-pub(crate) const LIES: [(&str, Lie); 14] = [
-    ("a log left out", |receipts| drop(logs_of(receipts).remove(0))),
-    ("a log invented", |receipts| {
-        let log = logs_of(receipts)[0].clone();
-        logs_of(receipts).push(log);
-    }),
-    ("other data", |receipts| logs_of(receipts)[0]["data"] = json!("0x00ff00")),
-    ("another address", |receipts| {
-        logs_of(receipts)[0]["address"] = json!("0x00000000000000000000000000000000000000ff");
-    }),
-    ("another topic", |receipts| {
-        logs_of(receipts)[0]["topics"] = json!([B256::repeat_byte(0xcc)]);
-    }),
-    ("no logs", |receipts| logs_of(receipts).clear()),
-    ("another status", |receipts| receipts[0]["status"] = json!("0x0")),
-    ("other gas", |receipts| receipts[0]["cumulativeGasUsed"] = json!("0x5208")),
-    ("another type", |receipts| receipts[0]["type"] = json!("0x3")),
-    ("another filter", |receipts| {
-        receipts[0]["logsBloom"] = json!(format!("0x{}", "0".repeat(512)));
-    }),
-    ("one left out", |receipts| drop(receipts.pop())),
-    ("one twice", |receipts| receipts.push(receipts[0].clone())),
-    ("none", Vec::clear),
-    (OF_OTHERS, |receipts| {
-        let first = receipts[0]["transactionIndex"].take();
-        receipts[0]["transactionIndex"] = receipts[1]["transactionIndex"].take();
-        receipts[1]["transactionIndex"] = first;
-    }),
-];
-
-fn logs_of(receipts: &mut [Value]) -> &mut Vec<Value> {
-    let logs = receipts
-        .iter_mut()
-        .find_map(|receipt| receipt["logs"].as_array_mut().filter(|logs| !logs.is_empty()));
-    logs.expect("a block with logs")
-}
+/// The lie that needs two receipts.
+const OF_OTHERS: &str = "eth-receipts-swapped";
 
 fn receipts(scene: &Scene) {
     let (node, _) = shapes(scene, 10);
@@ -75,18 +34,19 @@ fn receipts(scene: &Scene) {
     let number_of = |log: &Value| number(&log["blockNumber"]);
     let crowded = truth.iter().find(|log| log["transactionIndex"] == "0x1").expect("one");
     for block in [&truth[0], crowded, &truth[truth.len() - 1]].map(number_of) {
-        for (name, lie) in LIES {
+        for lie in &RECEIPT_LIES {
+            let name = lie.lie.id;
             let alone = node.rpc().call("eth_getBlockReceipts", &json!([format!("{block:#x}")]));
             if name == OF_OTHERS && alone.as_array().map(Vec::len) == Some(1) {
                 continue;
             }
-            let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+            let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
                 let number = json!(format!("{block:#x}"));
                 if let (true, Some(receipts)) =
                     (method == "eth_getBlockReceipts", answer["result"].as_array_mut())
                     && receipts[0]["blockNumber"] == number
                 {
-                    lie(receipts);
+                    (lie.tell)(receipts);
                 }
                 // Single receipts of the block are withheld. Otherwise, the command would fetch the
                 // true receipts one by one.
@@ -128,7 +88,7 @@ fn one_by_one(scene: &Scene) {
             *answer = json!({ "jsonrpc": "2.0", "id": id, "error": error });
         }
     };
-    let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+    let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
         without(method, answer);
         Fate::Answered
     });
@@ -138,7 +98,7 @@ fn one_by_one(scene: &Scene) {
 
     // One of the receipts is altered.
     let target = node.logs(&query.filter(0, head)).pop().expect("a log")["transactionHash"].clone();
-    let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+    let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
         without(method, answer);
         if method == "eth_getTransactionReceipt" && answer["result"]["transactionHash"] == target {
             answer["result"]["logs"] = json!([]);
@@ -184,7 +144,7 @@ fn headers(scene: &Scene) {
         // The fields are changed in five blocks in turn: the first two, one in the middle, and the
         // last two.
         let block = [0, 1, head / 2, head - 1, head][at % 5];
-        let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+        let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
             let header = &mut answer["result"];
             if method.starts_with("eth_getBlockBy") && header["number"] == format!("{block:#x}") {
                 let text = header[field].as_str().expect("hex").to_owned();

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use chainsieve::alloy_primitives::{Address, B256};
+use chainsieve::alloy_primitives::B256;
+use chainsieve_conformance::serve::ethereum::lies::{LOG_LIES, LogLie};
+use chainsieve_conformance::serve::json_rpc::{Fate, Proxy};
 use libtest_mimic::Trial;
 use serde_json::{Value, json};
 
 use super::audit::{audit, shapes, verify};
 use super::{Anvil, number};
 use crate::ethereum::{Query, is_in_receipt, receipt_of_proof};
-use crate::harness::{Scene, live};
+use crate::harness::{Scene, live, rpc_proxy};
 use crate::peers::Need;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 pub(super) fn tests() -> Vec<Trial> {
     let needs = &[Need::Anvil];
@@ -22,132 +23,31 @@ pub(super) fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Changes an answer that contains `log` into a false answer.
-pub(crate) type Lie = fn(logs: &mut Vec<Value>, log: &Value);
-
-/// Name of the lie that repeats a log under another index.
-const TWIN: &str = "the same log again under another index";
-
-/// Cases of a false answer about one log, each with its name, the change, and the kinds of the
-/// expected findings.
-pub(crate) const LIES: [(&str, Lie, &[&str]); 17] = [
-    ("left out", |logs, log| logs.retain(|other| other != log), &["omitted_log"]),
-    (
-        "its block left out",
-        |logs, log| logs.retain(|other| other["blockHash"] != log["blockHash"]),
-        &["omitted_log"],
-    ),
-    ("nothing at all", |logs, _| logs.clear(), &["omitted_log"]),
-    (
-        "other data",
-        |logs, log| alter(logs, log, "data", json!("0x00ff")),
-        &["forged_log", "omitted_log"],
-    ),
-    (
-        "a bit of its data",
-        |logs, log| {
-            let data = log["data"].as_str().expect("hex");
-            let last = if data.ends_with('0') { "1" } else { "0" };
-            let other =
-                if data == "0x" { "0x00".into() } else { [&data[..data.len() - 1], last].concat() };
-            alter(logs, log, "data", json!(other));
-        },
-        &["forged_log", "omitted_log"],
-    ),
-    (
-        "another address",
-        |logs, log| alter(logs, log, "address", json!(Address::repeat_byte(0xff))),
-        &["forged_log", "omitted_log"],
-    ),
-    (
-        "another topic",
-        |logs, log| {
-            let mut topics = log["topics"].as_array().expect("topics").clone();
-            topics.pop();
-            topics.push(json!(B256::repeat_byte(0xcc)));
-            alter(logs, log, "topics", json!(topics));
-        },
-        &["forged_log", "omitted_log"],
-    ),
-    (
-        "topics left out or added",
-        |logs, log| {
-            let topics = log["topics"].as_array().expect("topics");
-            let other = if topics.is_empty() { vec![json!(B256::ZERO)] } else { Vec::new() };
-            alter(logs, log, "topics", json!(other));
-        },
-        &["forged_log", "omitted_log"],
-    ),
-    ("another index", |logs, log| alter(logs, log, "logIndex", json!("0x3e8")), &["wrong_field"]),
-    (
-        "another transaction's index",
-        |logs, log| alter(logs, log, "transactionIndex", json!("0x3e8")),
-        &["wrong_field"],
-    ),
-    (
-        "another block's number",
-        |logs, log| alter(logs, log, "blockNumber", json!("0x1")),
-        &["wrong_field"],
-    ),
-    (
-        "another block's hash",
-        |logs, log| alter(logs, log, "blockHash", json!(B256::repeat_byte(0xdd))),
-        &["omitted_log", "other_fork"],
-    ),
-    (
-        "twice",
-        |logs, log| {
-            let at = logs.iter().position(|other| other == log).expect("there");
-            logs.insert(at, log.clone());
-        },
-        &["duplicate"],
-    ),
-    ("removed", |logs, log| alter(logs, log, "removed", json!(true)), &["omitted_log", "removed"]),
-    (
-        "another one beside it",
-        |logs, log| {
-            let mut other = log.clone();
-            other["data"] = json!("0xabcdef");
-            other["logIndex"] = json!("0x3e8");
-            logs.push(other);
-        },
-        &["forged_log"],
-    ),
-    (
-        TWIN,
-        |logs, log| {
-            let mut other = log.clone();
-            other["logIndex"] = json!("0x3e8");
-            logs.push(other);
-        },
-        &["forged_log"],
-    ),
-    (
-        "its data replaced by that of another log",
-        |logs, log| {
-            let other = logs.iter().find(|other| other["data"] != log["data"]).cloned();
-            if let Some(other) = other {
-                alter(logs, log, "data", other["data"].clone());
-            } else {
-                alter(logs, log, "data", json!("0x01"));
-            }
-        },
-        &["forged_log", "omitted_log"],
-    ),
-];
-
-fn alter(logs: &mut [Value], log: &Value, field: &str, to: Value) {
-    let at = logs.iter().position(|other| other == log).expect("there");
-    logs[at][field] = to;
+/// Returns the kinds of the findings that an audit of a lie must report.
+fn findings(lie: &LogLie) -> &'static [&'static str] {
+    match lie.lie.id {
+        "eth-log-omitted" | "eth-logs-of-block-omitted" | "eth-logs-empty" => &["omitted_log"],
+        "eth-log-index-wrong"
+        | "eth-log-transaction-index-wrong"
+        | "eth-log-block-number-wrong" => &["wrong_field"],
+        "eth-log-block-hash-wrong" => &["omitted_log", "other_fork"],
+        "eth-log-twice" => &["duplicate"],
+        "eth-log-removed" => &["omitted_log", "removed"],
+        "eth-log-invented" | TWIN => &["forged_log"],
+        _ => &["forged_log", "omitted_log"],
+    }
 }
 
+/// The lie that repeats a log under another index.
+const TWIN: &str = "eth-log-repeated";
+
 /// Starts a proxy that applies a lie to every answer that contains `log`.
-fn liar(node: &Anvil, lie: Lie, log: Value) -> Proxy {
-    Proxy::start(node.rpc(), move |method, _, answer| {
+fn liar(node: &Anvil, lie: &'static LogLie, log: Value) -> Proxy {
+    rpc_proxy(node.rpc(), move |method, _, answer| {
         if let (true, Some(logs)) = (method == "eth_getLogs", answer["result"].as_array_mut())
             && logs.contains(&log)
         {
-            lie(logs, &log);
+            (lie.tell)(logs, &log);
         }
         Fate::Answered
     })
@@ -199,7 +99,8 @@ fn about_logs(scene: &Scene) {
     let truth = node.logs(&query.filter(0, head));
     let certificate = scene.path("certificate");
     let certificate = certificate.to_str().expect("text");
-    for (name, lie, expected) in LIES {
+    for lie in &LOG_LIES {
+        let name = lie.lie.id;
         for log in targets(&truth) {
             let proxy = liar(&node, lie, log.clone());
             let url = proxy.url();
@@ -209,7 +110,7 @@ fn about_logs(scene: &Scene) {
             assert_eq!(ended.code, 3, "{}", story());
             let report = ended.json();
             assert_eq!(report["status"], "wrong", "{}", story());
-            let expected = expected.iter().map(|kind| (*kind).to_owned()).collect();
+            let expected = findings(lie).iter().map(|kind| (*kind).to_owned()).collect();
             assert_eq!(kinds(&node, name, &report), expected, "{}", story());
             let proven = report["findings"].as_array().expect("findings");
             assert!(proven.iter().any(|finding| finding["proof"] == true), "{}", story());
@@ -253,7 +154,7 @@ fn about_the_question(scene: &Scene) {
             // Add the log to the first answer only, so that it occurs once.
             let told = std::sync::atomic::AtomicBool::new(false);
             let added = log.clone();
-            let proxy = Proxy::start(node.rpc(), move |method, _, answer| {
+            let proxy = rpc_proxy(node.rpc(), move |method, _, answer| {
                 if let (true, Some(logs)) =
                     (method == "eth_getLogs", answer["result"].as_array_mut())
                     && !told.swap(true, std::sync::atomic::Ordering::Relaxed)

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use chainsieve_conformance::serve::json_rpc::Fate;
 use serde_json::{Value, json};
 
 use super::watched::Watched;
@@ -9,9 +10,8 @@ use super::{Figures, Times};
 use crate::anvil::Anvil;
 use crate::ethereum::{Chain, STEPS};
 use crate::follow::{answered, kept};
-use crate::harness::Scene;
+use crate::harness::{Scene, rpc_proxy};
 use testkit::Rng;
-use testkit::proxy::json_rpc::{Fate, Proxy};
 
 /// One in this number of requests fails.
 const FAILING: u64 = 25;
@@ -22,7 +22,7 @@ pub(super) fn run(scene: &Scene, times: Times, seed: u64) -> Figures {
     let node = Anvil::start(scene, &[]);
     let mut chain = Chain::begin(&node, seed);
     let requests = AtomicU64::new(seed);
-    let proxy = Proxy::start(node.rpc(), move |_, _, _| {
+    let proxy = rpc_proxy(node.rpc(), move |_, _, _| {
         match Rng::new(requests.fetch_add(1, Ordering::Relaxed)).u64() % (3 * FAILING) {
             0 => Fate::Status(503),
             1 => Fate::Status(429),

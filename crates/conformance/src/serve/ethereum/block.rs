@@ -1,0 +1,133 @@
+//! A built-in block in the forms of JSON-RPC.
+
+use chainsieve::alloy_primitives::{Address, B64, B256, Bytes, U64, U256, hex, keccak256};
+use chainsieve::eth::bloom;
+use chainsieve::eth::header::{BlockRef, HeaderBuf, HeaderView};
+use chainsieve::eth::log::LocatedLog;
+use chainsieve::eth::receipts::{BlockReceipts, Outcome};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A block of the fixtures, with its receipts.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) header: HeaderBuf,
+    pub(super) logs: Vec<LocatedLog>,
+    /// The result of `eth_getBlockReceipts`.
+    pub(super) receipts: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Fixture {
+    header: Bytes,
+    receipts: Vec<Bytes>,
+}
+
+impl Block {
+    /// Reads a block of the fixtures, and verifies its receipts.
+    ///
+    /// # Panics
+    /// Panics if the fixture is damaged: fixtures are compiled in.
+    pub(super) fn of_fixture(text: &str) -> Self {
+        let fixture: Fixture = serde_json::from_str(text).expect("a block of the fixtures");
+        let header = HeaderBuf::from_rlp(fixture.header.into()).expect("a header");
+        let receipts = BlockReceipts::from_encodings(&fixture.receipts).expect("receipts");
+        let verified = receipts.verify_block(&header).expect("the receipts of the block");
+        let named = |log: LocatedLog| LocatedLog {
+            transaction_hash: Some(transaction(header.hash(), log.transaction_index)),
+            ..log
+        };
+        let logs: Vec<_> = verified.logs().map(named).collect();
+        let receipts = receipts_json(BlockRef::from(&header), &receipts, &logs);
+        Self { header, logs, receipts }
+    }
+
+    pub(super) fn at(&self) -> BlockRef {
+        BlockRef::from(&self.header)
+    }
+
+    /// Returns the result of `eth_getBlockByNumber` with the hashes of the transactions.
+    pub(super) fn to_json(&self) -> Value {
+        let mut block = header_json(&self.header.view());
+        block["hash"] = json!(self.header.hash());
+        block["size"] = json!(U64::from(self.header.rlp().len()));
+        block["uncles"] = json!([]);
+        let hashes = self.receipts.iter().map(|receipt| receipt["transactionHash"].clone());
+        block["transactions"] = hashes.collect();
+        block
+    }
+}
+
+/// Returns the result of `eth_getBlockReceipts`.
+fn receipts_json(block: BlockRef, receipts: &BlockReceipts, logs: &[LocatedLog]) -> Vec<Value> {
+    let BlockRef { number, hash } = block;
+    let (mut logs, mut gas_before) = (logs.iter(), 0);
+    let receipts = (0..).zip(receipts.iter()).map(|(index, receipt)| {
+        let mut logs_bloom = [0; bloom::BYTES];
+        bloom::accrue_logs(&mut logs_bloom, &receipt.logs);
+        let mut json = json!({
+            "type": U64::from(receipt.receipt_type),
+            "cumulativeGasUsed": U64::from(receipt.cumulative_gas_used),
+            "gasUsed": U64::from(receipt.cumulative_gas_used - gas_before),
+            "logs": logs.by_ref().take(receipt.logs.len()).collect::<Vec<_>>(),
+            "logsBloom": hex::encode_prefixed(logs_bloom),
+            "transactionHash": transaction(hash, index),
+            "transactionIndex": U64::from(index),
+            "blockHash": hash,
+            "blockNumber": U64::from(number),
+            "from": Address::ZERO,
+            "to": Address::ZERO,
+            "contractAddress": null,
+            "effectiveGasPrice": U64::ZERO,
+        });
+        gas_before = receipt.cumulative_gas_used;
+        match receipt.outcome {
+            Outcome::Status(status) => json["status"] = json!(U64::from(u64::from(status))),
+            Outcome::PostState(root) => json["root"] = json!(root),
+            Outcome::Unknown => {}
+        }
+        json
+    });
+    receipts.collect()
+}
+
+/// Returns a stand-in for the hash of a transaction. The fixtures contain no transactions, and
+/// nothing that a header commits to by receipts has their hashes.
+fn transaction(block: B256, index: u64) -> B256 {
+    keccak256([block.as_slice(), &index.to_be_bytes()].concat())
+}
+
+/// Returns the fields of a header, without its hash.
+fn header_json(header: &HeaderView<'_>) -> Value {
+    let mut json = json!({
+        "parentHash": header.parent_hash(),
+        "sha3Uncles": header.ommers_hash(),
+        "miner": header.beneficiary(),
+        "stateRoot": header.state_root(),
+        "transactionsRoot": header.transactions_root(),
+        "receiptsRoot": header.receipts_root(),
+        "logsBloom": header.logs_bloom().informative().map(hex::encode_prefixed),
+        "difficulty": header.difficulty(),
+        "number": U64::from(header.number()),
+        "gasLimit": U64::from(header.gas_limit()),
+        "gasUsed": U64::from(header.gas_used()),
+        "timestamp": U64::from(header.timestamp()),
+        "extraData": hex::encode_prefixed(header.extra_data()),
+    });
+    let mut later = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            json[name] = value;
+        }
+    };
+    let quantity = |number: Option<u64>| number.map(|number| json!(U64::from(number)));
+    let hash = |hash: Option<B256>| hash.map(|hash| json!(hash));
+    later("mixHash", hash(header.mix_hash()));
+    later("nonce", header.nonce().map(|nonce| json!(B64::new(nonce))));
+    later("baseFeePerGas", header.base_fee_per_gas().map(|fee: U256| json!(fee)));
+    later("withdrawalsRoot", hash(header.withdrawals_root()));
+    later("blobGasUsed", quantity(header.blob_gas_used()));
+    later("excessBlobGas", quantity(header.excess_blob_gas()));
+    later("parentBeaconBlockRoot", hash(header.parent_beacon_block_root()));
+    later("requestsHash", hash(header.requests_hash()));
+    json
+}

@@ -1,0 +1,9 @@
+//! Nodes that lie, against this library's own clients and audits.
+
+#![allow(missing_docs, reason = "tests")]
+
+mod bitcoin_audit;
+mod bitcoin_client;
+mod ethereum_audit;
+mod hostile;
+mod table;
