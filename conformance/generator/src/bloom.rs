@@ -6,7 +6,7 @@ use bitcoin::{Block, OutPoint, PrivateKey, Transaction, Txid, VarInt, consensus}
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
-use crate::pack::{Answer, Area, Case, Group, Kind, Level, invalid, member, sides, value};
+use crate::pack::{Answer, Area, Case, Group, Kind, Level, QUIRK, invalid, member, sides, value};
 use crate::sources::{CORE, Sources, bytes, int, list, small, text};
 
 /// A filterload payload in parts.
@@ -259,13 +259,16 @@ fn filterload(sources: &Sources) -> Area {
         case("50 hash functions, the most", &Filter { hash_funcs: 50, ..small(0) }),
         case("51 hash functions: too many", &Filter { hash_funcs: 51, ..small(0) })
             .flag("TooLarge")
+            .flag(QUIRK)
             .named("51-functions"),
         case("all bits of the number of functions", &Filter { hash_funcs: u32::MAX, ..small(0) })
-            .flag("TooLarge"),
+            .flag("TooLarge")
+            .flag(QUIRK),
     ];
     for flags in [0, 1, 2, 3, 4, 0x80, 0x81, 0x82, 0xff] {
-        let case =
-            case(&format!("flags {flags:#04x}"), &small(flags)).flag_if(flags > 2, "ReservedFlags");
+        let case = case(&format!("flags {flags:#04x}"), &small(flags))
+            .flag_if(flags > 2, "ReservedFlags")
+            .flag_if(flags > 2, QUIRK);
         cases.push(if flags == 3 { case.named("flags-3") } else { case });
     }
     for (len, name) in [
@@ -285,7 +288,10 @@ fn filterload(sources: &Sources) -> Area {
                 "tweak": 0, "flags": 1, "within_limits": len <= 36_000 }),
             ),
         );
-        let case = case.flag_if(len > 36_000, "TooLarge").flag_if(prefix.len() > 2, "LongLength");
+        let case = case
+            .flag_if(len > 36_000, "TooLarge")
+            .flag_if(len > 36_000, QUIRK)
+            .flag_if(prefix.len() > 2, "LongLength");
         cases.push(match name {
             Some(name) => case.named(name),
             None => case,
@@ -415,7 +421,9 @@ fn insert(sources: &Sources) -> Area {
             let hex: Vec<_> = elements.iter().map(hex::encode).collect();
             let input = json!({ "filter": filter.payload(), "insert": hex });
             let case = Case::new(comment, input, value(json!({ "filter": after.payload() })));
-            let case = case.flag_if(filter.data.is_empty(), "NoData");
+            let case = case
+                .flag_if(filter.data.is_empty(), "NoData")
+                .flag_if(filter.data.is_empty() || filter.hash_funcs == 0, QUIRK);
             cases.push(match name {
                 Some(name) => case.named(name),
                 None => case,
@@ -480,6 +488,7 @@ fn contains(sources: &Sources) -> Area {
         let contains = filter.contains(data);
         Case::new(comment, input, value(json!({ "contains": contains })))
             .flag_if(filter.data.is_empty(), "NoData")
+            .flag_if(filter.data.is_empty() || filter.hash_funcs == 0, QUIRK)
             .flag_if(!filter.data.is_empty() && filter.hash_funcs == 0, "NoFunctions")
             .flag_if(
                 filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(),
@@ -688,12 +697,14 @@ fn matching(sources: &Sources) -> Area {
         };
         let case = Case::new(comment, input, expect)
             .flag_if(filter.data.is_empty(), "NoData")
+            .flag_if(filter.data.is_empty() || filter.hash_funcs == 0, QUIRK)
             .flag_if(filter.hash_funcs == 0 && !filter.data.is_empty(), "NoFunctions")
             .flag_if(
                 filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(),
                 "Full",
             )
             .flag_if(filter.flags > 2, "ReservedFlags")
+            .flag_if(filter.flags > 2 && !filter.data.is_empty() && filter.hash_funcs > 0, QUIRK)
             .flag_if(spends, "InsertedOutpoint")
             .flag_if(filter.flags & 3 == 2, "PublicKeyOnly")
             .source(CORE);

@@ -8,7 +8,7 @@ use bitcoin::{Amount, Block, OutPoint, ScriptBuf, Sequence, Transaction, TxIn, T
 use serde_json::json;
 
 use crate::bloom::{Filter, made_block};
-use crate::pack::{Case, value};
+use crate::pack::{Case, QUIRK, value};
 
 const NONE: u8 = 0;
 const ALL: u8 = 1;
@@ -83,6 +83,9 @@ impl Trap {
             .named(self.name)
             .source("Bitcoin Core 28.1, CBloomFilter::IsRelevantAndUpdate, as read");
         match self.flag {
+            Some(flag @ ("NoData" | "NoFunctions" | "ReservedFlags")) => {
+                case.flag(flag).flag(QUIRK)
+            }
             Some(flag) => case.flag(flag),
             None => case,
         }

@@ -127,6 +127,9 @@ impl Expect {
     }
 }
 
+/// Flag of cases that only Bitcoin Core's code decides.
+pub(crate) const QUIRK: &str = "core-quirk";
+
 /// A case. Its id is the area's name and `name`, or the beginning of a hash of the input, so that
 /// an id keeps its meaning when cases are added.
 #[derive(Clone, Debug)]
@@ -250,7 +253,7 @@ impl Area {
             for case in &group.cases {
                 assert!(ids.insert(case.id(self.name)), "two cases are {}", case.id(self.name));
                 for flag in &case.flags {
-                    let known = self.flags.iter().any(|(name, _)| name == flag);
+                    let known = *flag == QUIRK || self.flags.iter().any(|(name, _)| name == flag);
                     assert!(known, "{}: no meaning of {flag}", self.name);
                 }
             }
@@ -343,7 +346,7 @@ impl Area {
         let expect = json!({ "oneOf": [
             answer("value", value), answer("invalid", class), answer("any_of", sides),
         ] });
-        let flags: Vec<_> = self.used_flags().map(|(name, _)| *name).collect();
+        let flags: Vec<_> = self.used_flags().map(|(name, _)| *name).chain([QUIRK]).collect();
         let case = json!({ "type": "object", "additionalProperties": false,
             "required": ["id", "comment", "level", "flags", "input", "expect"],
             "properties": {
@@ -490,8 +493,14 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
         "pack": 1,
         "version": version,
         "licence": "CC0-1.0",
+        "flags": { QUIRK: "Bitcoin Core does so, and the BIPs do not say it" },
         "profiles": {
             "core-exact": profile(&bitcoin, "core", "Bitcoin Core 28.1, bit for bit"),
+            "strict": profile(
+                &bitcoin,
+                "strict",
+                "Bitcoin Core 28.1, but refuses what no builder writes: bits after a set, bytes after a message",
+            ),
             "bip-text": profile(&bitcoin, "bip-text", "the text of the BIPs, where Bitcoin Core differs from it"),
             "geth": profile(&ethereum, "geth", "go-ethereum"),
             "alloy": profile(&ethereum, "alloy", "alloy 2, and the nodes that parse filters with it"),

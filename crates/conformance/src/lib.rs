@@ -1,5 +1,6 @@
 //! Runs the conformance vectors against any implementation.
 
+mod adapter;
 mod answer;
 #[cfg(feature = "nodes")]
 pub mod audit;
@@ -14,6 +15,7 @@ mod select;
 pub mod serve;
 mod subject;
 
+pub use adapter::answer_questions;
 pub use answer::{Answer, Failure, Violation};
 pub use baseline::{Baseline, BaselineError, Change, Judgement};
 pub use expect::{Alternative, Comparison, Expect, Expected};

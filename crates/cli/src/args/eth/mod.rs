@@ -19,7 +19,7 @@ pub(crate) use index::{
     AddedHeaders, AddingArgs, AppendArgs, BuildArgs, ExplainArgs, IndexCommand, InfoArgs,
     QueryIndexArgs, VerifyIndexArgs,
 };
-pub(crate) use query::QueryArgs;
+pub(crate) use query::{QueryArgs, SEMANTICS};
 pub(crate) use rpc::RpcArgs;
 pub(crate) use scan::{ForecastArgs, LinkedHeaderArgs, ScanArgs};
 

@@ -1,0 +1,196 @@
+//! The command `conformance run`.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, anyhow};
+use chainsieve_conformance::{
+    Baseline, Change, Counts, Inputs, Judgement, Limits, Process, Report as RunReport, RpcNode,
+    RunError, Selection, Subject, SubjectRun,
+};
+use serde_json::{Value, json};
+
+use crate::args::UsageError;
+use crate::args::conformance::RunArgs;
+use crate::calendar::Utc;
+use crate::exit::Exit;
+use crate::input::{named, write};
+use crate::output::{Page, Report, count, grouped};
+use crate::progress::Progress;
+use crate::stop;
+
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
+    let pack = super::pack(args.pack.pack.as_deref())?;
+    let selection = Selection::new(&pack, &args.area, &args.id, args.profile.as_deref())
+        .map_err(|error| anyhow::Error::from(error).context(UsageError("nothing to ask")))?;
+    let inputs = Inputs::new(&pack, super::corpus(&args.pack));
+    let mut baseline =
+        args.baseline.as_deref().map(|path| known(path, args.write_baseline)).transpose()?;
+    let mut limits = Limits::default();
+    limits.answer = args.time_limit;
+    let process = |command: &String| -> (String, Box<dyn Subject>) {
+        (command.clone(), Box::new(Process::with_limits(command, limits)))
+    };
+    let node = |url: &String| -> (String, Box<dyn Subject>) {
+        (url.clone(), Box::new(RpcNode::new(url, limits.answer)))
+    };
+    let subjects = args.subject.iter().map(process).chain(args.rpc.iter().map(node));
+    let stop = stop::on_signals()?;
+    let mut runs = Vec::new();
+    let mut not_started = Vec::new();
+    for (command, mut subject) in subjects {
+        let mut progress: Option<Progress> = None;
+        let mut observe = |at: chainsieve_conformance::Progress<'_>| {
+            let progress =
+                progress.get_or_insert_with(|| Progress::counting(at.total as u64, "cases"));
+            progress.at(at.answered as u64);
+            if stop.is_set() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        match chainsieve_conformance::run(&inputs, &selection, &mut *subject, &mut observe) {
+            Ok(run) => runs.push(run),
+            Err(RunError::Start(error)) => not_started.push((command, error.to_string())),
+            Err(error) => return Err(anyhow!(error).context(command)),
+        }
+    }
+    let judgement = baseline.as_ref().map(|(_, baseline)| baseline.judge(&runs));
+    if let Some((path, baseline)) = baseline.as_mut().filter(|_| args.write_baseline) {
+        baseline.update(&runs);
+        write(path, baseline.to_json().as_bytes(), true)?;
+    }
+    let report = RunReport::new(&pack, args.profile.clone(), runs).with_date(today());
+    if let Some(folder) = &args.report {
+        save(folder, &report)?;
+    }
+    // Findings that have just been recorded are known.
+    let judgement = judgement.filter(|_| !args.write_baseline);
+    let exit = exit(&report, judgement.as_ref(), &not_started, args.write_baseline);
+    let mut json = report.to_json();
+    json["not_started"] = not_started
+        .iter()
+        .map(|(subject, error)| json!({ "subject": subject, "error": error }))
+        .collect();
+    json["baseline"] = judgement.as_ref().map_or(Value::Null, judgement_json);
+    Ok(Report::new(page(&report, judgement.as_ref(), &not_started), json, exit))
+}
+
+/// Returns today's date in UTC.
+fn today() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Utc::new(now.as_secs()).date()
+}
+
+/// Reads a baseline. A file that will be written may be missing.
+fn known(path: &Path, will_be_written: bool) -> anyhow::Result<(&Path, Baseline)> {
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && will_be_written => {
+            return Ok((path, Baseline::default()));
+        }
+        text => text.with_context(|| named(path))?,
+    };
+    Ok((path, Baseline::parse(&text).with_context(|| named(path))?))
+}
+
+/// Writes the report in every form.
+fn save(folder: &Path, report: &RunReport) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("cannot write {}", named(folder)))?;
+    let json = format!("{:#}\n", report.to_json());
+    let forms = [
+        ("report.json", json),
+        ("report.md", report.to_markdown()),
+        ("report.html", report.to_html()),
+        ("junit.xml", report.to_junit()),
+    ];
+    for (name, text) in forms {
+        write(&folder.join(name), text.as_bytes(), true)?;
+    }
+    Ok(())
+}
+
+fn exit(
+    report: &RunReport,
+    judgement: Option<&Judgement>,
+    not_started: &[(String, String)],
+    is_recorded: bool,
+) -> Exit {
+    let is_complete = |run: &SubjectRun| {
+        run.faults.is_empty() && run.areas.iter().all(|area| area.gave_up.is_none())
+    };
+    let is_clean = match judgement {
+        Some(judgement) => {
+            judgement.regressions.is_empty() && report.runs().iter().all(is_complete)
+        }
+        None if is_recorded => report.runs().iter().all(is_complete),
+        None => report.runs().iter().all(SubjectRun::is_clean),
+    };
+    if !not_started.is_empty() {
+        return Exit::Failed;
+    }
+    if !is_clean {
+        return Exit::Wrong;
+    }
+    // A subject that was asked nothing has shown nothing.
+    if report.runs().iter().any(|run| run.counts().run > 0) { Exit::Yes } else { Exit::Undecided }
+}
+
+fn page(
+    report: &RunReport,
+    judgement: Option<&Judgement>,
+    not_started: &[(String, String)],
+) -> Page {
+    let mut page = Page::default();
+    let mut warnings = Vec::new();
+    for run in report.runs() {
+        page.heading(format!("{} {}", run.subject.name, run.subject.version));
+        let mut rows: Vec<_> =
+            run.areas.iter().map(|area| row(&area.name, area.counts())).collect();
+        if rows.len() > 1 {
+            rows.push(row("all", run.counts()));
+        }
+        page.table(vec!["area", "run", "agree", "differ", "skipped", "error", "not run"], rows);
+        for area in &run.areas {
+            if let Some((case, detail)) = area.findings().next() {
+                page.line(format!("{}: {}", case.id, detail.comment));
+            }
+            if let Some(why) = &area.gave_up {
+                warnings.push(format!("{}: {why}", area.name));
+            }
+        }
+        for fault in &run.faults {
+            warnings.push(fault.clone());
+        }
+        for area in &run.unknown_areas {
+            warnings.push(format!("the pack has no area {area}"));
+        }
+    }
+    if let Some(judgement) = judgement {
+        page.line(format!("{} as in the baseline", count(judgement.known, "finding")));
+        for (what, changes) in [("new", &judgement.regressions), ("fixed", &judgement.fixed)] {
+            for change in changes {
+                page.line(format!("{what}: {} {}, {}", change.subject, change.id, change.now));
+            }
+        }
+    }
+    for (subject, error) in not_started {
+        warnings.push(format!("{subject}: the subject {error}"));
+    }
+    page.warnings(&warnings);
+    page
+}
+
+fn row(name: &str, counts: Counts) -> Vec<String> {
+    let Counts { run, agree, differ, skipped, error, not_run, .. } = counts;
+    let number = |number: usize| if number == 0 { "–".into() } else { grouped(number) };
+    let numbers = [run, agree, differ, skipped, error, not_run].map(number);
+    [name.to_owned()].into_iter().chain(numbers).collect()
+}
+
+fn judgement_json(judgement: &Judgement) -> Value {
+    let change = |change: &Change| json!({ "subject": change.subject, "id": change.id, "before": change.before, "now": change.now });
+    json!({
+        "regressions": judgement.regressions.iter().map(change).collect::<Vec<_>>(),
+        "fixed": judgement.fixed.iter().map(change).collect::<Vec<_>>(),
+        "known": judgement.known,
+    })
+}
