@@ -113,12 +113,12 @@ pub(crate) fn area(blocks: &[ReceiptedBlock]) -> Area {
         refused("without-headers", "no headers, and the verifier has none", without("headers")),
         case(
             "another-trusted-hash",
-            "the verifier trusts another block",
+            "the verifier trusts another block: nothing is proven to it",
             honest.clone(),
             B256::repeat_byte(1),
-            invalid("certificate"),
+            complete(false),
         )
-        .flag("FalseCertificate"),
+        .flag("NoProof"),
         refused(
             "a-log-less",
             "a log is left out, in number and digest",

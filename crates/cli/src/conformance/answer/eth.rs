@@ -5,7 +5,7 @@ use chainsieve::eth::bloom::{BloomView, accrue_logs, positions};
 use chainsieve::eth::certificate::{Certificate, Trust};
 use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve::eth::header::{HeaderBuf, HeaderView};
-use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks};
+use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
 use serde_json::{Value, json};
 
@@ -91,11 +91,17 @@ fn query(question: &Question<'_>) -> Result<LogQuery, Refusal> {
 
 fn parse_filter(question: &Question<'_>) -> Result<Value, Refusal> {
     let query = query(question)?;
-    let topics: Vec<Vec<_>> =
+    let mut topics: Vec<Vec<_>> =
         query.topics().iter().map(|set| set.values().iter().map(hex::encode).collect()).collect();
+    // By alloy's rules, trailing positions without a value demand nothing.
+    while question.semantics == Semantics::Alloy && topics.last().is_some_and(Vec::is_empty) {
+        topics.pop();
+    }
     let addresses: Vec<_> = query.address_set().iter().map(hex::encode).collect();
     let mut parsed = json!({ "addresses": addresses, "topics": topics });
     let tag = |tag: BlockTag| match tag {
+        // Readers of JSON may round a larger number.
+        BlockTag::Number(number) if number > 1 << 53 => json!(number.to_string()),
         BlockTag::Number(number) => json!(number),
         tag => json!(tag.to_string()),
     };
@@ -163,8 +169,8 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     let certificate = certificate.map_err(invalid)?;
     let profile = ChainProfile::by_name(certificate.profile_name());
     let profile = profile.ok_or_else(|| invalid("unknown chain profile"))?;
-    // The case asks whether the certificate holds for its own query.
-    let query = certificate.query().clone();
+    let query = question.value("query")?.to_string();
+    let query = LogQuery::from_json(&query, question.semantics).map_err(invalid)?;
     let blocks = certificate.blocks();
     let blocks = match query.blocks() {
         BlockSelection::AtHash(hash) => ResolvedBlocks::AtHash(*hash),
@@ -176,7 +182,7 @@ fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
         anchors: &[anchor],
         profile: &profile,
         query: &query,
-        semantics: certificate.semantics(),
+        semantics: question.semantics,
         blocks,
     };
     let verified = certificate.verify(&trust, None, |_, _| None, None).map_err(invalid)?;

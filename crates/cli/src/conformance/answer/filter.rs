@@ -1,6 +1,7 @@
 //! Answers to the areas of membership filters in the formats of other programs.
 
 use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
 use chainsieve_filter::{Filter, KeyHasher};
 use serde_json::{Value, json};
@@ -28,22 +29,25 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     Ok(json!({ "contains": filter.contains(&question.bytes("data")?) }))
 }
 
+/// How other programs hash the text of a key.
+const TEXT: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });
+
 fn fuse8(question: &Question<'_>) -> Result<Value, Refusal> {
-    // The keys are numbers already, so the hasher is not used.
-    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, KeyHasher::xxh3(0));
+    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, TEXT);
     let filter: BinaryFuse8 = decoded.map_err(invalid)?;
     contains(question, &filter)
 }
 
 fn fuse16(question: &Question<'_>) -> Result<Value, Refusal> {
-    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, KeyHasher::xxh3(0));
+    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, TEXT);
     let filter: BinaryFuse16 = decoded.map_err(invalid)?;
     contains(question, &filter)
 }
 
 fn contains(question: &Question<'_>, filter: &impl Filter<Hash = u64>) -> Result<Value, Refusal> {
-    let keys: Vec<u64> = question.list("keys", |key| key.as_str()?.parse().ok())?;
+    let keys = question.list("keys", Value::as_str)?;
+    let hashes: Vec<_> = keys.iter().map(|key| TEXT.hash(key.as_bytes())).collect();
     let mut contains = vec![false; keys.len()];
-    filter.contains_batch(&keys, &mut contains);
+    filter.contains_batch(&hashes, &mut contains);
     Ok(json!({ "contains": contains }))
 }
