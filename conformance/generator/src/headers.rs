@@ -106,22 +106,6 @@ fn from_rlp(sources: &Sources) -> Area {
         header.extend(&honest[1..]);
         header
     };
-    // A fork to come: a field that nobody knows yet, at the end.
-    let mut longer = items(&bytes(
-        &rows.iter().find(|row| row["chain"] == "sepolia").expect("Amsterdam")["header"],
-    ));
-    longer.push([&[0xa0][..], &[0x42; 32]].concat());
-    let longer = rlp_list(&longer);
-    cases.push(
-        Case::new(
-            "a field that no fork has defined, at the end",
-            json!({ "header": hex::encode(&longer) }),
-            value(fields(&longer)),
-        )
-        .named("field-of-the-future")
-        .level(Level::Open)
-        .source("forks append fields; Keccak-256 of the bytes"),
-    );
     cases.extend([
         hostile("no-bytes", "no bytes", Vec::new()),
         hostile("cut-in-the-bloom", "ends in the middle of the bloom", short(300)),
