@@ -4,6 +4,7 @@
 mod blocks;
 mod bloom;
 mod cf;
+mod conformance;
 mod conformance_node;
 mod eth;
 mod exit_codes;
