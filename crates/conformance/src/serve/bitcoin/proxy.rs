@@ -165,9 +165,6 @@ impl Shared {
     fn connect(self: &Arc<Self>, connection: u32, client: TcpStream) -> io::Result<()> {
         client.set_nonblocking(false)?;
         let node = TcpStream::connect(self.node)?;
-        for stream in [&client, &node] {
-            stream.set_nodelay(true)?;
-        }
         let (from_client, from_node) = (client.try_clone()?, node.try_clone()?);
         let streams = [client.try_clone()?, node.try_clone()?];
         self.streams().insert(connection, streams);
