@@ -89,6 +89,9 @@ fn run_page(page: &Path) -> usize {
     fs::create_dir_all(&directory).expect("a directory");
     // The commands run at the root of the project.
     copy(&root().join("fixtures"), &directory.join("fixtures"));
+    for (name, text) in files(&text) {
+        fs::write(directory.join(name), text).expect("written");
+    }
     let ports = Ports::of(&text);
     let mut servers = Vec::new();
     let mut compared = 0;
@@ -328,13 +331,29 @@ fn sessions(page: &str) -> Vec<(String, String)> {
     found
 }
 
-/// Returns the arguments of our binary, if the command runs it. The only quotes that are supported
-/// are single quotes around one word.
+/// Returns the name and the text of each code block that has the name of a file after its language.
+fn files(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let named = blocks.filter_map(|block| {
+        let (info, text) = block.split_once('\n')?;
+        Some((info.split_once(' ')?.1, text))
+    });
+    named.collect()
+}
+
+/// Returns the arguments of our binary, if the command runs it. Single quotes around an argument
+/// are supported, and no others.
 fn arguments(command: &str) -> Option<Vec<String>> {
     let arguments = command
         .strip_prefix("cargo run --release -- ")
         .or_else(|| command.strip_prefix("chainsieve "))?;
-    Some(arguments.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect())
+    // Every second part is quoted.
+    let parts = arguments.split('\'').enumerate();
+    let words = parts.flat_map(|(at, part)| match at % 2 {
+        0 => part.split(' ').filter(|word| !word.is_empty()).collect(),
+        _ => vec![part],
+    });
+    Some(words.map(str::to_owned).collect())
 }
 
 /// Removes `(12 µs)`, `(1.2 ms)` and `(3.4 s)` from the text, and the separators of numbers, which

@@ -1,4 +1,4 @@
-//! Runs the conformance vectors against any implementation.
+#![doc = include_str!("../README.md")]
 
 mod adapter;
 mod answer;

@@ -28,15 +28,16 @@ pub(crate) enum ConformanceCommand {
     AuditNode(AuditNodeArgs),
 }
 
+const CORPUS: &str = "The folder of large blocks that some inputs refer to [default: the variable CHAINSIEVE_CORPUS]";
+
 /// The vectors, and the large files that some inputs refer to.
 #[derive(Debug, Args)]
 pub(crate) struct PackArgs {
     /// A folder of vectors [default: the vectors that are part of this program]
     #[arg(long, value_name = "DIR")]
     pub(crate) pack: Option<PathBuf>,
-    /// The folder of large blocks that some inputs refer to [default: the variable
-    /// CHAINSIEVE_CORPUS]
-    #[arg(long, value_name = "DIR")]
+    /// The folder of large blocks that some inputs refer to
+    #[arg(long, value_name = "DIR", help = CORPUS)]
     pub(crate) corpus: Option<PathBuf>,
 }
 

@@ -80,7 +80,8 @@ serves. Queries of eth_getLogs that are derived from the receipts are compared w
 \"any\" is at the end of a query, geth's and alloy's rules differ, and either is accepted.
 
 Rules: bitcoin.header, bitcoin.block, bip158.basic, bip157.header; header.json, header.chain, receipts.root,
-receipts.place, logsbloom.build, logs.node. The areas of the conformance vectors have the same names.
+receipts.place, logsbloom.build, logs.node. All but bitcoin.*, header.chain and receipts.place are areas
+of the conformance vectors.
 
 Exit codes: 0  the node keeps all rules
             3  the node breaks a rule

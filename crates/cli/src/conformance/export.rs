@@ -89,6 +89,6 @@ fn vectors(pack: &Pack, inputs: &Inputs<'_>, file: &str) -> anyhow::Result<(Stri
     let head = vectors.as_object_mut().context("an object")?;
     head.remove("groups");
     let head = Value::from(head.clone()).to_string();
-    let head = head.trim_end_matches('}');
+    let head = head.strip_suffix('}').context("an object")?;
     Ok((format!("{head},\"groups\":[\n{}\n]}}\n", groups.join(",\n")), written, left_out))
 }

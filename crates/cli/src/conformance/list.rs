@@ -14,7 +14,7 @@ pub(crate) fn run(args: &ListArgs) -> anyhow::Result<Report> {
         .map_err(|error| anyhow::Error::from(error).context(UsageError("--area")))?;
     if !args.area.is_empty() {
         let areas = pack.areas().iter();
-        return Ok(cases(areas.flat_map(|area| selection.cases(area)).collect()));
+        return Ok(cases(&areas.flat_map(|area| selection.cases(area)).collect::<Vec<_>>()));
     }
     let mut page = Page::default();
     let rows = pack.areas().iter().map(|area| {
@@ -56,7 +56,7 @@ fn needing_corpus(area: &Area) -> usize {
 }
 
 /// Lists cases.
-fn cases(cases: Vec<&Case>) -> Report {
+fn cases(cases: &[&Case]) -> Report {
     let row = |case: &&Case| {
         vec![case.id.clone(), case.level.name().into(), case.flags.join(", "), case.comment.clone()]
     };

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use chainsieve_conformance::{
     Baseline, Change, Counts, Inputs, Judgement, Limits, Process, Report as RunReport, RpcNode,
-    RunError, Selection, Subject, SubjectRun,
+    RunError, Selection, Subject, SubjectRun, shortened,
 };
 use serde_json::{Value, json};
 
@@ -53,6 +53,9 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
             Err(RunError::Start(error)) => not_started.push((command, error.to_string())),
             Err(error) => return Err(anyhow!(error).context(command)),
         }
+    }
+    if let (true, Some((command, error))) = (runs.is_empty(), not_started.first()) {
+        bail!("{command}: the subject {error}");
     }
     let judgement = baseline.as_ref().map(|(_, baseline)| baseline.judge(&runs));
     if let Some((path, baseline)) = baseline.as_mut().filter(|_| args.write_baseline) {
@@ -150,8 +153,15 @@ fn page(
         }
         page.table(vec!["area", "run", "agree", "differ", "skipped", "error", "not run"], rows);
         for area in &run.areas {
+            // The smallest input shows the difference best.
             if let Some((case, detail)) = area.findings().next() {
-                page.line(format!("{}: {}", case.id, detail.comment));
+                let got = case.outcome.got().unwrap_or_default();
+                page.fields(vec![
+                    ("case", format!("{}: {}", case.id, detail.comment)),
+                    ("input", shortened(&detail.input).to_string()),
+                    ("expected", shortened(&detail.expected).to_string()),
+                    ("got", shortened(&got).to_string()),
+                ]);
             }
             if let Some(why) = &area.gave_up {
                 warnings.push(format!("{}: {why}", area.name));

@@ -1,4 +1,4 @@
-//! `logs.node` against a simulated node: contracts, placeholders, labels, and answers that are none.
+//! `logs.node` against a simulated node: contracts, placeholders, labels, and malformed answers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
