@@ -19,12 +19,14 @@ macro_rules! pages {
 pages! {
     Readme = "README.md";
     Audit = "docs/audit.md";
+    Conformance = "docs/conformance.md";
     Formats = "docs/formats.md";
     Logs = "docs/logs.md";
     MembershipFilters = "docs/membership-filters.md";
     Security = "docs/security.md";
     Speed = "docs/speed.md";
     TestNode = "docs/test-node.md";
+    TestVectors = "docs/test-vectors.md";
     Wallet = "docs/wallet.md";
     WhichFilter = "docs/which-filter.md";
 }
