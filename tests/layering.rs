@@ -14,7 +14,7 @@ const PACKAGES: [(&str, &[&str]); 9] = [
     ("crates/filter/src", &["chainsieve_lanes"]),
     ("src/lib.rs", &["chainsieve_lanes", "chainsieve_filter"]),
     ("src", &["chainsieve_lanes"]),
-    ("crates/testkit/src", &["chainsieve"]),
+    ("crates/testkit/src", &["chainsieve", "chainsieve_vectors"]),
     ("crates/client/src", &["chainsieve"]),
     ("crates/provider/src", &["chainsieve"]),
     (
