@@ -145,13 +145,19 @@ fn page(
     let mut page = Page::default();
     let mut warnings = Vec::new();
     for run in report.runs() {
-        page.heading(format!("{} {}", run.subject.name, run.subject.version));
+        let who = format!("{} {}", run.subject.name, run.subject.version);
         let mut rows: Vec<_> =
             run.areas.iter().map(|area| row(&area.name, area.counts())).collect();
-        if rows.len() > 1 {
-            rows.push(row("all", run.counts()));
+        if rows.is_empty() {
+            page.line(format!("{who}: none of these areas"));
+        } else {
+            page.heading(who);
+            if rows.len() > 1 {
+                rows.push(row("all", run.counts()));
+            }
+            let header = vec!["area", "run", "agree", "differ", "skipped", "error", "not run"];
+            page.table(header, rows);
         }
-        page.table(vec!["area", "run", "agree", "differ", "skipped", "error", "not run"], rows);
         for area in &run.areas {
             // The smallest input shows the difference best.
             if let Some((case, detail)) = area.findings().next() {
