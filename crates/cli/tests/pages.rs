@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::{env, fs};
 
+use serde_json::Value;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -26,6 +28,24 @@ fn pages() -> Vec<PathBuf> {
     let docs = docs.map(|entry| entry.expect("an entry").path());
     let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
     [root().join("README.md")].into_iter().chain(docs.filter(is_page)).collect()
+}
+
+/// `cargo run` in a clone asks for `--bin` where the default packages have two programs.
+#[test]
+fn cargo_run_has_one_program_to_run() {
+    let mut cargo = Command::new(env!("CARGO"));
+    let metadata = cargo.args(["metadata", "--no-deps", "--locked", "--format-version=1"]);
+    let output = metadata.current_dir(root()).output().expect("cargo runs");
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let list = |value: &Value| value.as_array().cloned().expect("a list");
+    let default = list(&metadata["workspace_default_members"]);
+    let packages = list(&metadata["packages"]);
+    let default = packages.iter().filter(|package| default.contains(&package["id"]));
+    let targets = default.flat_map(|package| list(&package["targets"]));
+    let is_program = |target: &Value| list(&target["kind"]).contains(&"bin".into());
+    let programs: Vec<_> =
+        targets.filter(is_program).map(|target| target["name"].clone()).collect();
+    assert_eq!(programs, ["chainsieve"]);
 }
 
 /// A reader should need at most five minutes for a README, and ten for a page of the guide.
