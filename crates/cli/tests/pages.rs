@@ -296,13 +296,13 @@ fn jq(arguments: &str) -> String {
         None => arguments.split_once(' ').expect("a filter"),
     };
     let mut out = String::new();
-    let mut print = |value: &serde_json::Value| {
+    let mut print = |value: &Value| {
         out += &value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         out.push('\n');
     };
     for file in files.split(' ') {
         let json = fs::read(root().join(file)).expect("fixture");
-        let mut json: serde_json::Value = serde_json::from_slice(&json).expect("JSON");
+        let mut json: Value = serde_json::from_slice(&json).expect("JSON");
         if let Some(index) = filter.strip_prefix("del(.[").and_then(|rest| rest.strip_suffix("])"))
         {
             json.as_array_mut().expect("a list").remove(index.parse().expect("an index"));
@@ -321,8 +321,7 @@ fn jq(arguments: &str) -> String {
         } else if let Some(rest) = filter.strip_prefix(".[].") {
             let (member, end) = rest.split_once("[:").expect("the start of a member");
             let end: usize = end.trim_end_matches(']').parse().expect("a number");
-            let start =
-                |row: &serde_json::Value| row[member].as_str().map(|text| text[..end].into());
+            let start = |row: &Value| row[member].as_str().map(|text| text[..end].into());
             json.as_array()
                 .expect("a list")
                 .iter()

@@ -1,18 +1,23 @@
 //! Answers to the areas of Bitcoin.
 
-use chainsieve::bitcoin::ScriptBuf;
+use chainsieve::bitcoin::consensus::deserialize;
+use chainsieve::bitcoin::hashes::Hash as _;
+use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
+use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, ScriptBuf};
 use chainsieve::btc::bip37::{
-    AddedData, BlockElements, BloomFilter, MerkleBlock, PayloadError, core_sizing,
+    AddedData, BlockElements, BloomFilter, FilterBank, MerkleBlock, PayloadError, core_sizing,
 };
 use chainsieve::btc::bip158::{
-    Acceptance, BlockFilter, GcsFilter, GcsParams, Matcher, PreparedScripts, filter_hash,
-    filter_header, gcs,
+    Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
+    filter_hash, filter_header, gcs,
 };
+use chainsieve::btc::merkle_tree::{MerklePath, merkle_root};
 use chainsieve::btc::script::{ScriptType, ops};
 use chainsieve::hash::{SipKey, murmur3_32};
+use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use super::{Handler, Question, Refusal, invalid, number, unhex};
+use super::{Handler, Question, Refusal, invalid, number, same, unhex};
 
 pub(super) const AREAS: [(&str, Handler); 18] = [
     ("bip37.murmur3", murmur3),
@@ -42,14 +47,30 @@ fn murmur3(question: &Question<'_>) -> Result<Value, Refusal> {
 
 fn sizing(question: &Question<'_>) -> Result<Value, Refusal> {
     let bits = question.member("fpr_bits", |bits| u64::from_str_radix(bits.as_str()?, 16).ok())?;
-    let (bytes, hash_funcs) = core_sizing(question.number("elements")?, f64::from_bits(bits));
+    let (elements, fpr) = (question.number("elements")?, f64::from_bits(bits));
+    let (bytes, hash_funcs) = core_sizing(elements, fpr);
+    if let Ok(filter) = BloomFilter::with_core_sizing(elements, fpr, 0, 0) {
+        let size = (filter.data().len(), filter.hash_funcs());
+        same("with_core_sizing", &size, &(bytes as usize, hash_funcs))?;
+    }
     Ok(json!({ "bytes": bytes, "hash_funcs": hash_funcs }))
 }
 
 /// Reads a filter as Core's deserialiser does: of any size, and trailing bytes are ignored.
 fn filter(question: &Question<'_>, name: &str) -> Result<BloomFilter, Refusal> {
     let payload = question.bytes(name)?;
-    BloomFilter::decode_any_size(&payload).map(|(filter, _)| filter).map_err(invalid)
+    let (filter, rest) = BloomFilter::decode_any_size(&payload).map_err(invalid)?;
+    let decoded = BloomFilter::decode_prefix(&payload).ok();
+    let admitted = filter.is_within_size_constraints().then(|| (filter.clone(), rest));
+    same("decode_prefix", &decoded, &admitted)?;
+    let whole = admitted.filter(|(_, rest)| rest.is_empty()).map(|(filter, _)| filter);
+    same("decode", &BloomFilter::decode(&payload).ok(), &whole)?;
+    // `FilterLoad` has no value for flags above 2.
+    let message = whole.as_ref().and_then(|filter| FilterLoad::try_from(filter.clone()).ok());
+    if let Some(message) = message {
+        same("FilterLoad", &BloomFilter::try_from(message).ok(), &whole)?;
+    }
+    Ok(filter)
 }
 
 fn filterload(question: &Question<'_>) -> Result<Value, Refusal> {
@@ -66,7 +87,15 @@ fn filterload(question: &Question<'_>) -> Result<Value, Refusal> {
 fn filteradd(question: &Question<'_>) -> Result<Value, Refusal> {
     let payload = question.bytes("payload")?;
     match AddedData::decode_prefix(&payload) {
-        Ok((data, _)) => Ok(json!({ "data": hex::encode(data.as_bytes()), "within_limits": true })),
+        Ok((data, rest)) => {
+            let whole = rest.is_empty().then(|| data.clone());
+            same("decode", &AddedData::decode(&payload).ok(), &whole)?;
+            let again = AddedData::decode(&data.encode()).ok();
+            same("encode", &again.as_ref(), &Some(&data))?;
+            let message = AddedData::try_from(FilterAdd::from(data.clone())).ok();
+            same("FilterAdd", &message.as_ref(), &Some(&data))?;
+            Ok(json!({ "data": hex::encode(data.as_bytes()), "within_limits": true }))
+        }
         // The library keeps no data over the limit: it is the last part of the payload.
         Err(PayloadError::DataTooLarge(length)) => {
             let data = &payload[payload.len() - length..];
@@ -77,36 +106,92 @@ fn filteradd(question: &Question<'_>) -> Result<Value, Refusal> {
 }
 
 fn insert(question: &Question<'_>) -> Result<Value, Refusal> {
-    let mut filter = filter(question, "filter")?;
+    let empty = filter(question, "filter")?;
+    let (mut filter, mut union) = (empty.clone(), empty.clone());
     for element in question.list("insert", unhex)? {
         filter.insert(&element);
+        let mut one = empty.clone();
+        match deserialize(&element) {
+            Ok(outpoint) => one.insert_outpoint(&outpoint),
+            Err(_) => one.insert(&element),
+        }
+        union.union(&one).map_err(invalid)?;
     }
+    same("union", &union, &filter)?;
+    let ones: u32 = filter.data().iter().map(|byte| byte.count_ones()).sum();
+    same("bits_set", &filter.bits_set(), &u64::from(ones))?;
     Ok(json!({ "filter": hex::encode(filter.encode()) }))
 }
 
 fn contains(question: &Question<'_>) -> Result<Value, Refusal> {
-    let contains = filter(question, "filter")?.contains(&question.bytes("data")?);
+    let (filter, data) = (filter(question, "filter")?, question.bytes("data")?);
+    let contains = filter.contains(&data);
+    if let Ok(outpoint) = deserialize::<OutPoint>(&data) {
+        same("contains_outpoint", &filter.contains_outpoint(&outpoint), &contains)?;
+    }
     Ok(json!({ "contains": contains }))
 }
 
 fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
-    let mut filter = filter(question, "filter")?;
-    let block = BlockElements::from_raw(&question.bytes("block")?).map_err(invalid)?;
-    let matched: Vec<_> = filter.match_block(&block).iter().map(|found| found.index).collect();
-    Ok(json!({ "matched": matched, "filter_after": hex::encode(filter.encode()) }))
+    let filter = filter(question, "filter")?;
+    let raw = question.bytes("block")?;
+    let block = BlockElements::from_raw(&raw).map_err(invalid)?;
+    let mut after = filter.clone();
+    let matches = after.match_block(&block);
+    for backend in Backend::available() {
+        let mut other = filter.clone().with_backend(backend);
+        same(backend.name(), &other.match_block(&block), &matches)?;
+        same(backend.name(), &other, &after)?;
+        let mut bank = FilterBank::new().with_backend(backend);
+        // A bank refuses filters over the limit.
+        if bank.load((), filter.clone()).is_ok() {
+            let found = bank.match_block_for(&(), &block);
+            same("FilterBank", &found.as_ref(), &Some(&matches))?;
+            same("FilterBank", &bank.get(&()).as_ref(), &Some(&after))?;
+        }
+    }
+    let parsed: Block = deserialize(&raw).map_err(invalid)?;
+    let mut other = filter.clone();
+    same("from_block", &other.match_block(&BlockElements::from_block(&parsed)), &matches)?;
+    let matched: Vec<_> = matches.iter().map(|found| found.index).collect();
+    let mut one_by_one = Vec::new();
+    let mut other = filter;
+    for (index, transaction) in (0..).zip(&parsed.txdata) {
+        if other.is_relevant_and_update(transaction) {
+            one_by_one.push(index);
+        }
+    }
+    same("is_relevant_and_update", &one_by_one, &matched)?;
+    same("is_relevant_and_update", &other, &after)?;
+    Ok(json!({ "matched": matched, "filter_after": hex::encode(after.encode()) }))
 }
 
 fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
     let block = BlockElements::from_raw(&question.bytes("block")?).map_err(invalid)?;
     let matched = question.list("matched", number)?;
-    let built = MerkleBlock::new(block.header(), block.txids(), &matched).map_err(invalid)?;
+    let txids = block.txids();
+    let built = MerkleBlock::new(block.header(), txids, &matched).map_err(invalid)?;
+    let root = merkle_root(txids);
+    same("merkle_root", &root, &Some(block.header().merkle_root))?;
+    let transactions = u32::try_from(txids.len()).map_err(invalid)?;
+    let height = transactions.next_power_of_two().trailing_zeros();
+    for &index in matched.iter().take(8) {
+        let path = MerklePath::new(txids, index).ok_or_else(|| invalid("no such transaction"))?;
+        let txid = txids[index as usize];
+        same("MerklePath::root", &path.root(txid, transactions).ok(), &root)?;
+        same("root_at_height", &path.root_at_height(txid, height).ok(), &root)?;
+    }
     Ok(json!({ "merkleblock": hex::encode(built.encode()) }))
 }
 
 fn merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
     let payload = question.bytes("merkleblock")?;
     // Core ignores trailing bytes of a message.
-    let (block, _) = MerkleBlock::decode_prefix(&payload).map_err(invalid)?;
+    let (block, rest) = MerkleBlock::decode_prefix(&payload).map_err(invalid)?;
+    let whole = rest.is_empty().then(|| block.clone());
+    same("decode", &MerkleBlock::decode(&payload).ok(), &whole)?;
+    let message = bitcoin::MerkleBlock::try_from(&block).map_err(invalid)?;
+    same("bitcoin::MerkleBlock", &MerkleBlock::from(&message), &block)?;
     let tree = block.extract_matches().map_err(invalid)?;
     let matches: Vec<_> =
         tree.matches.iter().map(|(index, txid)| json!([index, txid.to_string()])).collect();
@@ -137,7 +222,12 @@ fn params(question: &Question<'_>) -> Result<(GcsParams, SipKey), Refusal> {
 fn build_set(question: &Question<'_>) -> Result<Value, Refusal> {
     let (params, key) = params(question)?;
     let items = question.list("items", unhex)?;
-    let encoded = gcs::encode(params, key, items.iter().map(Vec::as_slice)).map_err(invalid)?;
+    let items = || items.iter().map(Vec::as_slice);
+    let encoded = gcs::encode(params, key, items()).map_err(invalid)?;
+    for backend in Backend::available() {
+        let other = gcs::encode_on(backend, params, key, items());
+        same(backend.name(), &other.as_ref(), &Ok(&encoded))?;
+    }
     Ok(json!({ "encoded": hex::encode(encoded) }))
 }
 
@@ -145,7 +235,16 @@ fn decode_set(question: &Question<'_>) -> Result<Value, Refusal> {
     let (params, key) = params(question)?;
     let encoded = question.bytes("encoded")?;
     let filter = GcsFilter::parse(params, key, &encoded, Acceptance::Core).map_err(invalid)?;
-    filter.decode_into(&mut Vec::new()).map_err(invalid)?;
+    let mut values = Vec::new();
+    let result = filter.decode_into(&mut values);
+    for backend in Backend::available() {
+        let mut other = Vec::new();
+        same(backend.name(), &filter.decode_into_on(backend, &mut other), &result)?;
+        if result.is_ok() {
+            same(backend.name(), &other, &values)?;
+        }
+    }
+    result.map_err(invalid)?;
     Ok(json!({ "count": filter.num_elements() }))
 }
 
@@ -163,23 +262,59 @@ fn match_set(question: &Question<'_>, items: &[Vec<u8>]) -> Result<Value, Refusa
     let encoded = question.bytes("encoded")?;
     let filter = GcsFilter::parse(params, key, &encoded, Acceptance::Core).map_err(invalid)?;
     let scripts: PreparedScripts = items.iter().collect();
-    let matched = Matcher::new().match_any(&filter, &scripts).map_err(invalid)?;
+    let result = Matcher::new().match_any(&filter, &scripts);
+    for backend in Backend::available() {
+        let mut matcher = Matcher::new().with_backend(backend);
+        same(backend.name(), &matcher.match_any(&filter, &scripts), &result)?;
+    }
+    let matched = result.map_err(invalid)?;
+    let matching = Matcher::new().matching(&filter, &scripts).map_err(invalid)?;
+    same("matching", &!matching.is_empty(), &matched)?;
+    let all = matching.len() == items.len();
+    let mut values = Vec::new();
+    filter.decode_into(&mut values).map_err(invalid)?;
+    for (index, item) in items.iter().enumerate() {
+        let is_there = values.binary_search(&filter.value(item)).is_ok();
+        same("value", &is_there, &matching.binary_search(&index).is_ok())?;
+    }
+    for backend in Backend::available() {
+        let mut matcher = Matcher::new().with_backend(backend);
+        same("matching", &matcher.matching(&filter, &scripts).as_ref(), &Ok(&matching))?;
+        same("match_all", &matcher.match_all(&filter, &scripts), &Ok(all))?;
+        let decoded = DecodedFilter::decode(&filter).map_err(invalid)?.with_backend(backend);
+        same("DecodedFilter::match_any", &decoded.match_any(&scripts), &matched)?;
+        same("DecodedFilter::match_all", &decoded.match_all(&scripts), &all)?;
+        let found = decoded.matching(&scripts, 0..items.len());
+        same("DecodedFilter::matching", &found, &matching)?;
+        let any = items.iter().any(|item| decoded.may_contain(item));
+        same("may_contain", &any, &matched)?;
+    }
     Ok(json!({ "match": matched }))
 }
 
 fn header(question: &Question<'_>) -> Result<Value, Refusal> {
     let previous =
         question.member("previous_header_display", |text| text.as_str()?.parse().ok())?;
-    let hash = filter_hash(&question.bytes("filter")?);
+    let content = question.bytes("filter")?;
+    let hash = filter_hash(&content);
+    let header = filter_header(&hash, &previous);
+    let filter = BlockFilter { block_hash: BlockHash::all_zeros(), content };
+    same("BlockFilter::filter_hash", &filter.filter_hash(), &hash)?;
+    same("BlockFilter::filter_header", &filter.filter_header(&previous), &header)?;
     Ok(json!({
         "filter_hash_display": hash.to_string(),
-        "filter_header_display": filter_header(&hash, &previous).to_string(),
+        "filter_header_display": header.to_string(),
     }))
 }
 
 fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let scripts = question.list("prevout_scripts", |script| unhex(script).map(ScriptBuf::from))?;
-    BlockFilter::from_raw_block(&question.bytes("block")?, &scripts).map_err(invalid)
+    let raw = question.bytes("block")?;
+    let filter = BlockFilter::from_raw_block(&raw, &scripts).map_err(invalid)?;
+    let block: Block = deserialize(&raw).map_err(invalid)?;
+    let other = BlockFilter::from_prevout_scripts(&block, &scripts).map_err(invalid)?;
+    same("from_prevout_scripts", &other, &filter)?;
+    Ok(filter)
 }
 
 fn basic(question: &Question<'_>) -> Result<Value, Refusal> {

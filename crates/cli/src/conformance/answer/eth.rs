@@ -1,15 +1,21 @@
 //! Answers to the areas of Ethereum.
 
 use chainsieve::alloy_primitives::{Address, B256, Bytes, Log};
-use chainsieve::eth::bloom::{BloomView, accrue_logs, positions};
+use chainsieve::eth::bloom::{
+    self, BloomView, accrue, accrue_bloom, accrue_logs, accrue_value, positions,
+    positions_of_each_on,
+};
 use chainsieve::eth::certificate::{Certificate, Trust};
 use chainsieve::eth::chain_profile::ChainProfile;
-use chainsieve::eth::header::{HeaderBuf, HeaderView};
-use chainsieve::eth::log_query::{BlockSelection, BlockTag, LogQuery, ResolvedBlocks, Semantics};
+use chainsieve::eth::header::{HeaderBuf, HeaderView, bloom_at_fixed_place};
+use chainsieve::eth::log_query::{
+    BlockSelection, BlockTag, CompiledQuery, LogQuery, ResolvedBlocks, Semantics,
+};
 use chainsieve::eth::receipts::{BlockReceipts, VerifyError};
+use chainsieve::simd::Backend;
 use serde_json::{Value, json};
 
-use super::{Handler, Question, Refusal, invalid, unhex};
+use super::{Handler, Question, Refusal, invalid, same, unhex};
 
 pub(super) const AREAS: [(&str, Handler); 9] = [
     ("header.hash", header_hash),
@@ -27,6 +33,9 @@ fn header_hash(question: &Question<'_>) -> Result<Value, Refusal> {
     let rlp = question.bytes("header")?;
     let header = HeaderView::decode(&rlp).map_err(invalid)?;
     let bloom = header.logs_bloom().bytes();
+    if let Some(found) = bloom_at_fixed_place(&rlp) {
+        same("bloom_at_fixed_place", &found.bytes(), &bloom)?;
+    }
     Ok(json!({
         "hash": hex::encode(header.hash()),
         "parent_hash": hex::encode(header.parent_hash()),
@@ -38,8 +47,57 @@ fn header_hash(question: &Question<'_>) -> Result<Value, Refusal> {
 }
 
 fn header_json(question: &Question<'_>) -> Result<Value, Refusal> {
-    let header = HeaderBuf::from_json(&question.value("header_json")?.to_string());
-    Ok(json!({ "hash": hex::encode(header.map_err(invalid)?.hash()) }))
+    let json = question.value("header_json")?;
+    let header = HeaderBuf::from_json(&json.to_string()).map_err(invalid)?;
+    let again = HeaderBuf::from_rlp(header.rlp().to_vec()).map_err(invalid)?;
+    same("from_rlp", &again, &header)?;
+    for (name, field) in fields(header.view()) {
+        let same_field = |text: &str| text.eq_ignore_ascii_case(&field);
+        if !json.get(name).and_then(Value::as_str).is_some_and(same_field) {
+            let text = format!("{name} is {field} after decoding, not {}", json[name]);
+            return Err(Refusal::Contradiction(text));
+        }
+    }
+    Ok(json!({ "hash": hex::encode(header.hash()) }))
+}
+
+/// Returns the fields of a header as nodes write them.
+fn fields(header: HeaderView<'_>) -> Vec<(&'static str, String)> {
+    let quantity = |number: u64| format!("{number:#x}");
+    let mut fields = vec![
+        ("parentHash", header.parent_hash().to_string()),
+        ("sha3Uncles", header.ommers_hash().to_string()),
+        ("miner", format!("{:#x}", header.beneficiary())),
+        ("stateRoot", header.state_root().to_string()),
+        ("transactionsRoot", header.transactions_root().to_string()),
+        ("receiptsRoot", header.receipts_root().to_string()),
+        ("difficulty", format!("{:#x}", header.difficulty())),
+        ("number", quantity(header.number())),
+        ("gasLimit", quantity(header.gas_limit())),
+        ("gasUsed", quantity(header.gas_used())),
+        ("timestamp", quantity(header.timestamp())),
+        ("extraData", format!("0x{}", hex::encode(header.extra_data()))),
+    ];
+    let hashes = [
+        ("mixHash", header.mix_hash()),
+        ("withdrawalsRoot", header.withdrawals_root()),
+        ("parentBeaconBlockRoot", header.parent_beacon_block_root()),
+        ("requestsHash", header.requests_hash()),
+        ("blockAccessListHash", header.block_access_list_hash()),
+    ];
+    fields.extend(hashes.into_iter().filter_map(|(name, hash)| Some((name, hash?.to_string()))));
+    let numbers = [
+        ("blobGasUsed", header.blob_gas_used()),
+        ("excessBlobGas", header.excess_blob_gas()),
+        ("slotNumber", header.slot_number()),
+    ];
+    fields.extend(numbers.into_iter().filter_map(|(name, number)| Some((name, quantity(number?)))));
+    fields.extend(header.nonce().map(|nonce| ("nonce", format!("0x{}", hex::encode(nonce)))));
+    fields.extend(header.base_fee_per_gas().map(|fee| ("baseFeePerGas", format!("{fee:#x}"))));
+    fields.extend(
+        header.logs_bloom().bytes().map(|bloom| ("logsBloom", format!("0x{}", hex::encode(bloom)))),
+    );
+    fields
 }
 
 fn address(value: &Value) -> Option<Address> {
@@ -61,7 +119,21 @@ fn logs(question: &Question<'_>) -> Result<Vec<Log>, Refusal> {
 
 fn build_bloom(question: &Question<'_>) -> Result<Value, Refusal> {
     let mut bloom = [0; 256];
-    accrue_logs(&mut bloom, &logs(question)?);
+    let logs = logs(question)?;
+    accrue_logs(&mut bloom, &logs);
+    let topics = logs.iter().flat_map(|log| log.topics()).map(B256::as_slice);
+    let values: Vec<_> = topics.chain(logs.iter().map(|log| log.address.as_slice())).collect();
+    for backend in Backend::available() {
+        let mut other = [0; 256];
+        for value in positions_of_each_on(backend, &values) {
+            let mut one = [0; 256];
+            accrue(&mut one, &value);
+            accrue_bloom(&mut other, &one);
+        }
+        same(backend.name(), &other, &bloom)?;
+    }
+    let ones: u32 = bloom.iter().map(|byte| byte.count_ones()).sum();
+    same("count_ones", &bloom::count_ones(&bloom), &ones)?;
     Ok(json!({ "bloom": hex::encode(bloom) }))
 }
 
@@ -76,17 +148,38 @@ fn test_bloom(question: &Question<'_>) -> Result<Value, Refusal> {
         return Err(invalid(format!("{} bytes, but {expected} are needed", item.len())));
     }
     let bloom = question.bytes("bloom")?;
-    let bloom = BloomView::from_wire(&bloom);
+    let view = BloomView::from_wire(&bloom);
     // Such a filter rules nothing out; the library calls its answer "no information".
-    if bloom.bytes().is_none() {
+    let Some(bloom) = view.bytes() else {
         return Err(invalid("the filter has not 256 bytes"));
+    };
+    let value = positions(&item);
+    let may_contain = view.answer(&value).is_candidate();
+    for backend in Backend::available() {
+        same(
+            backend.name(),
+            &positions_of_each_on(backend, &[item.as_slice(); 9]),
+            &vec![value; 9],
+        )?;
     }
-    Ok(json!({ "may_contain": bloom.answer(&positions(&item)).is_candidate() }))
+    // Not every node sets the filter of a block without logs, so zeros rule nothing out.
+    if view.informative().is_some() {
+        same("contains", &bloom::contains(bloom, &value), &may_contain)?;
+        let mut one = [0; 256];
+        accrue_value(&mut one, &item);
+        same("covers", &bloom::covers(bloom, &one), &may_contain)?;
+    }
+    let query = CompiledQuery::new(vec![vec![value]]);
+    same("CompiledQuery", &query.answer(view).is_candidate(), &may_contain)?;
+    Ok(json!({ "may_contain": may_contain }))
 }
 
 fn query(question: &Question<'_>) -> Result<LogQuery, Refusal> {
     let filter = question.value("filter")?.to_string();
-    LogQuery::from_json(&filter, question.semantics).map_err(invalid)
+    let query = LogQuery::from_json(&filter, question.semantics).map_err(invalid)?;
+    let again = LogQuery::from_json(&query.to_json(), question.semantics);
+    same("to_json", &again.ok().as_ref(), &Some(&query))?;
+    Ok(query)
 }
 
 fn parse_filter(question: &Question<'_>) -> Result<Value, Refusal> {
@@ -123,6 +216,12 @@ fn match_logs(question: &Question<'_>) -> Result<Value, Refusal> {
     let logs = logs(question)?;
     let matches = |(_, log): &(usize, &Log)| query.matches(log, question.semantics);
     let matches: Vec<_> = logs.iter().enumerate().filter(matches).map(|(index, _)| index).collect();
+    let compiled = query.compile();
+    for &index in &matches {
+        let mut bloom = [0; 256];
+        accrue_logs(&mut bloom, &logs[index..=index]);
+        same("CompiledQuery", &compiled.answer(&bloom).is_candidate(), &true)?;
+    }
     Ok(json!({ "matches": matches }))
 }
 
@@ -146,6 +245,8 @@ fn encode_receipt(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     let receipts = BlockReceipts::from_json(&json!([json]).to_string()).map_err(invalid)?;
     let encodings = receipts.encodings().ok_or_else(|| invalid("neither status nor post-state"))?;
+    let again = BlockReceipts::from_encodings(&encodings).map_err(invalid)?;
+    same("from_encodings", &again.encodings().as_ref(), &Some(&encodings))?;
     Ok(json!({ "encoded": encodings.iter().map(hex::encode).collect::<String>() }))
 }
 
@@ -154,19 +255,27 @@ fn receipts_root(question: &Question<'_>) -> Result<Value, Refusal> {
         question.list("receipts", |encoding| unhex(encoding).map(Bytes::from))?;
     let receipts = BlockReceipts::from_encodings(&encodings).map_err(invalid)?.after_byzantium();
     // The library compares roots, and names the computed one if it is another.
-    match receipts.verify(B256::ZERO, BloomView::from_wire(&[])) {
-        Err(VerifyError::RootMismatch { computed, .. }) => {
-            Ok(json!({ "root": hex::encode(computed) }))
-        }
-        Err(error) => Err(invalid(error)),
-        Ok(_) => Ok(json!({ "root": hex::encode(B256::ZERO) })),
+    let root = match receipts.verify(B256::ZERO, BloomView::from_wire(&[])) {
+        Err(VerifyError::RootMismatch { computed, .. }) => computed,
+        Err(error) => return Err(invalid(error)),
+        Ok(_) => B256::ZERO,
+    };
+    let verified = receipts.verify(root, BloomView::from_wire(&[])).map_err(invalid)?;
+    let indices: Vec<_> = (0..receipts.len() as u64).collect();
+    let proofs = verified.proofs(&indices);
+    same("proofs", &proofs.len(), &receipts.len())?;
+    for (proof, receipt) in proofs.iter().zip(receipts.iter()) {
+        same("ReceiptProof", &proof.verify(root).ok().as_ref(), &Some(receipt))?;
     }
+    Ok(json!({ "root": hex::encode(root) }))
 }
 
 fn verify_certificate(question: &Question<'_>) -> Result<Value, Refusal> {
     let anchor = question.member("trusted_hash", word)?;
     let certificate = Certificate::from_json(&question.value("certificate")?.to_string());
     let certificate = certificate.map_err(invalid)?;
+    let again = Certificate::from_json(&certificate.to_json());
+    same("to_json", &again.ok().as_ref(), &Some(&certificate))?;
     let profile = ChainProfile::by_name(certificate.profile_name());
     let profile = profile.ok_or_else(|| invalid("unknown chain profile"))?;
     let query = question.value("query")?.to_string();

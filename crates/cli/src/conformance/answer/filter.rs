@@ -1,15 +1,16 @@
 //! Answers to the areas of membership filters in the formats of other programs.
 
-use chainsieve_filter::fuse::{BinaryFuse8, BinaryFuse16};
+use chainsieve::simd::Backend;
+use chainsieve_filter::fuse::{BinaryFuse, FuseFingerprint};
 use chainsieve_filter::hashing::HashFunction;
 use chainsieve_filter::interop::{parquet, xor_singleheader};
 use chainsieve_filter::{Filter, KeyHasher};
 use serde_json::{Value, json};
 
-use super::{Handler, Question, Refusal, invalid};
+use super::{Handler, Question, Refusal, invalid, same};
 
 pub(super) const AREAS: [(&str, Handler); 3] =
-    [("filter.parquet", split_block), ("filter.fuse8", fuse8), ("filter.fuse16", fuse16)];
+    [("filter.parquet", split_block), ("filter.fuse8", fuse::<u8>), ("filter.fuse16", fuse::<u16>)];
 
 fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     let bitset = question.bytes("bitset")?;
@@ -25,29 +26,36 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     filter.extend([0x1c, 0x1c, 0, 0].repeat(3));
     filter.push(0);
     filter.extend(bitset);
-    let filter = parquet::decode(&filter).map_err(invalid)?;
-    Ok(json!({ "contains": filter.contains(&question.bytes("data")?) }))
+    let decoded = parquet::decode(&filter).map_err(invalid)?;
+    same("encode", &parquet::encode(&decoded).as_ref(), &Ok(&filter))?;
+    let contains = decoded.contains(&question.bytes("data")?);
+    // One hash is asked alone; a batch of others takes the vectors of each backend.
+    let hash: u64 = decoded.hasher().hash(&question.bytes("data")?);
+    let hashes: Vec<_> = (0..64).map(|turn| hash.rotate_left(turn)).collect();
+    let each: Vec<_> = hashes.iter().map(|&hash| decoded.contains_hash(hash)).collect();
+    same("contains_hash", &each[0], &contains)?;
+    for backend in Backend::available() {
+        let mut batch = vec![false; hashes.len()];
+        decoded.contains_batch_on(backend, &hashes, &mut batch);
+        same(backend.name(), &batch, &each)?;
+    }
+    Ok(json!({ "contains": contains }))
 }
 
 /// How other programs hash the text of a key.
 const TEXT: KeyHasher = KeyHasher::new(HashFunction::Xxh64 { seed: 0 });
 
-fn fuse8(question: &Question<'_>) -> Result<Value, Refusal> {
-    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, TEXT);
-    let filter: BinaryFuse8 = decoded.map_err(invalid)?;
-    contains(question, &filter)
-}
-
-fn fuse16(question: &Question<'_>) -> Result<Value, Refusal> {
-    let decoded = xor_singleheader::decode(&question.bytes("bytes")?, TEXT);
-    let filter: BinaryFuse16 = decoded.map_err(invalid)?;
-    contains(question, &filter)
-}
-
-fn contains(question: &Question<'_>, filter: &impl Filter<Hash = u64>) -> Result<Value, Refusal> {
+fn fuse<F: FuseFingerprint>(question: &Question<'_>) -> Result<Value, Refusal> {
+    let bytes = question.bytes("bytes")?;
+    let filter: BinaryFuse<F> = xor_singleheader::decode(&bytes, TEXT).map_err(invalid)?;
+    // Encoding leaves the bytes out that some writers add at the end.
+    let encoded = xor_singleheader::encode(&filter).map_err(invalid)?;
+    same("encode", &bytes.get(..encoded.len()), &Some(encoded.as_slice()))?;
     let keys = question.list("keys", Value::as_str)?;
     let hashes: Vec<_> = keys.iter().map(|key| TEXT.hash(key.as_bytes())).collect();
     let mut contains = vec![false; keys.len()];
     filter.contains_batch(&hashes, &mut contains);
+    let each: Vec<_> = hashes.iter().map(|&hash| filter.contains_hash(hash)).collect();
+    same("contains_hash", &each, &contains)?;
     Ok(json!({ "contains": contains }))
 }

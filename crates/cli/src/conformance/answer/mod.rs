@@ -1,10 +1,14 @@
 //! The command `conformance answer`: chainsieve as a subject of the conformance vectors.
+//!
+//! The library has several ways to most answers: one value or a batch, decoded once or anew, on each
+//! [`Backend`](chainsieve::simd::Backend) of the CPU. All of them are asked, so that the vectors
+//! judge each of them. If two differ, the answer is an error that names them.
 
 mod btc;
 mod eth;
 mod filter;
 
-use core::fmt::Display;
+use core::fmt::{Debug, Display};
 use std::io;
 
 use anyhow::Context as _;
@@ -47,7 +51,7 @@ fn answer(area: &str, input: &Value, semantics: Semantics) -> Answer {
         Ok(value) => Answer::Value(value),
         Err(Refusal::Invalid(text)) => Answer::Invalid(text),
         Err(Refusal::Skipped(why)) => Answer::Skipped(why),
-        Err(Refusal::Malformed(text)) => Answer::Error(text),
+        Err(Refusal::Malformed(text) | Refusal::Contradiction(text)) => Answer::Error(text),
     }
 }
 
@@ -60,11 +64,21 @@ enum Refusal {
     Skipped(String),
     /// The question itself lacks a member.
     Malformed(String),
+    /// Two ways of the library to the answer differ.
+    Contradiction(String),
 }
 
 /// Returns the refusal for an error of the library.
 fn invalid(error: impl Display) -> Refusal {
     Refusal::Invalid(error.to_string())
+}
+
+/// Checks that another way of the library leads to the same answer.
+fn same<T: PartialEq + Debug>(way: impl Display, other: &T, answer: &T) -> Result<(), Refusal> {
+    if other == answer {
+        return Ok(());
+    }
+    Err(Refusal::Contradiction(format!("{way} answers {other:?} instead of {answer:?}")))
 }
 
 /// The input of a question.
