@@ -168,7 +168,11 @@ until the question stop.
 
 JSON: without --json, the answers only; --json is refused";
 
-/// Answer a runner's questions with chainsieve itself.
+/// Answer a runner's questions with chainsieve itself, by each of its ways.
+///
+/// An answer is found in each way that the library has: one value or a batch, decoded once or anew,
+/// with each set of instructions of this CPU. If two ways differ, the answer is an error that names
+/// them.
 #[derive(Debug, Args)]
 #[command(after_long_help = ANSWER_HELP)]
 pub(crate) struct AnswerArgs {

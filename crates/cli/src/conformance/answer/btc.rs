@@ -1,5 +1,7 @@
 //! Answers to the areas of Bitcoin.
 
+use std::collections::BTreeSet;
+
 use chainsieve::bitcoin::consensus::deserialize;
 use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
@@ -9,7 +11,7 @@ use chainsieve::btc::bip37::{
 };
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
-    filter_hash, filter_header, gcs,
+    filter_elements, filter_hash, filter_header, gcs,
 };
 use chainsieve::btc::merkle_tree::{MerklePath, merkle_root};
 use chainsieve::btc::script::{ScriptType, ops};
@@ -228,7 +230,25 @@ fn build_set(question: &Question<'_>) -> Result<Value, Refusal> {
         let other = gcs::encode_on(backend, params, key, items());
         same(backend.name(), &other.as_ref(), &Ok(&encoded))?;
     }
+    let set = GcsFilter::parse(params, key, &encoded, Acceptance::Strict).map_err(invalid)?;
+    same_values(&set, items())?;
     Ok(json!({ "encoded": hex::encode(encoded) }))
+}
+
+/// Checks that a set is read as the values of its elements.
+fn same_values<'e>(
+    set: &GcsFilter<'_>,
+    elements: impl Iterator<Item = &'e [u8]>,
+) -> Result<(), Refusal> {
+    let distinct: BTreeSet<_> = elements.collect();
+    let mut values: Vec<_> = distinct.into_iter().map(|element| set.value(element)).collect();
+    values.sort_unstable();
+    for backend in Backend::available() {
+        let mut read = Vec::new();
+        set.decode_into_on(backend, &mut read).map_err(invalid)?;
+        same(backend.name(), &read, &values)?;
+    }
+    Ok(())
 }
 
 fn decode_set(question: &Question<'_>) -> Result<Value, Refusal> {
@@ -245,7 +265,9 @@ fn decode_set(question: &Question<'_>) -> Result<Value, Refusal> {
         }
     }
     result.map_err(invalid)?;
-    Ok(json!({ "count": filter.num_elements() }))
+    let count = filter.num_elements();
+    same("decode_into", &values.len(), &(count as usize))?;
+    Ok(json!({ "count": count }))
 }
 
 fn match_item(question: &Question<'_>) -> Result<Value, Refusal> {
@@ -314,6 +336,9 @@ fn block_filter(question: &Question<'_>) -> Result<BlockFilter, Refusal> {
     let block: Block = deserialize(&raw).map_err(invalid)?;
     let other = BlockFilter::from_prevout_scripts(&block, &scripts).map_err(invalid)?;
     same("from_prevout_scripts", &other, &filter)?;
+    let set = filter.gcs(Acceptance::Strict).map_err(invalid)?;
+    let elements = filter_elements(&block, &scripts).map_err(invalid)?;
+    same_values(&set, elements)?;
     Ok(filter)
 }
 
