@@ -52,7 +52,8 @@ fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -
     for area in pack.areas() {
         let selection = Selection::new(pack, &[area.name.clone()], &[], None).expect("an area");
         let mut subject = Process::with_limits(&command, limits);
-        let asked = run(&inputs, &selection, &mut subject, &mut |_| std::ops::ControlFlow::Continue(()));
+        let asked =
+            run(&inputs, &selection, &mut subject, &mut |_| std::ops::ControlFlow::Continue(()));
         match asked {
             Ok(result) if result.is_clean() => {}
             Ok(result) => {
@@ -69,12 +70,14 @@ fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let folder = PathBuf::from(arguments.next().expect("FOLDER"));
-    let mut number = |default| arguments.next().map_or(default, |text| text.parse().expect("a number"));
+    let mut number =
+        |default| arguments.next().map_or(default, |text| text.parse().expect("a number"));
     let (seed, count) = (number(1), number(200));
     let count = usize::try_from(count).expect("a small number");
     fs::create_dir_all(&folder).expect("a folder");
     let folder = folder.canonicalize().expect("a folder");
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a folder");
+    let repository =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a folder");
 
     let copy = folder.join("tree");
     tree::copy(&repository, &copy).expect("a copy of the repository");
@@ -116,11 +119,16 @@ fn main() -> ExitCode {
         for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 loop {
-                    let Some((number, mutant)) = next.lock().expect("no panic").next().copied() else { break };
+                    let Some((number, mutant)) = next.lock().expect("no panic").next().copied()
+                    else {
+                        break;
+                    };
                     let place = format!("{}:{} {}", mutant.file, mutant.line, mutant.site.change);
                     match noticed(&pack, &program, *number, None) {
                         Some(case) => println!("noticed {number}: {place}: {case}"),
-                        None => survivors.lock().expect("no panic").push(format!("{number}: {place}")),
+                        None => {
+                            survivors.lock().expect("no panic").push(format!("{number}: {place}"))
+                        }
                     }
                 }
             });

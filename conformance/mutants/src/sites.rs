@@ -194,7 +194,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
         // A statement whose value is dropped does something else: it goes.
         if let Stmt::Expr(expression, Some(end)) = statement {
             let is_call = matches!(expression, Expr::MethodCall(_) | Expr::Assign(_));
-            let is_assignment = matches!(expression, Expr::Binary(binary) if is_assigning(binary.op));
+            let is_assignment =
+                matches!(expression, Expr::Binary(binary) if is_assigning(binary.op));
             if is_call || is_assignment {
                 let range = expression.span().byte_range();
                 let whole = range.start..end.span().byte_range().end;

@@ -128,7 +128,8 @@ pub(crate) fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
-    let cloned = Command::new("git").args(["clone", "--quiet"]).arg(repository).arg(folder).status()?;
+    let cloned =
+        Command::new("git").args(["clone", "--quiet"]).arg(repository).arg(folder).status()?;
     assert!(cloned.success(), "git clone");
     Ok(())
 }
