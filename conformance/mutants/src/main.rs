@@ -40,17 +40,19 @@ impl Numbers {
 /// Asks a program with a mutant all cases, and returns the first area with a finding.
 fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -> Option<String> {
     // A changed length must not take the memory of the machine.
-    let mut command = format!("ulimit -v 16000000; MUTANT={number} ");
-    if let Some(file) = reached {
-        command += &format!("MUTANTS_REACHED={} ", file.display());
-    }
-    command += &format!("exec {} conformance answer 2>/dev/null", program.display());
+    let note =
+        reached.map_or_else(String::new, |file| format!("MUTANTS_REACHED={}", file.display()));
+    let program = program.display();
+    let command = format!(
+        "ulimit -v 16000000; MUTANT={number} {note} exec {program} conformance answer 2>/dev/null"
+    );
     let mut limits = Limits::default();
     limits.answer = Duration::from_secs(60);
     limits.failures = 1;
     let inputs = Inputs::new(pack, None);
     for area in pack.areas() {
-        let selection = Selection::new(pack, &[area.name.clone()], &[], None).expect("an area");
+        let selection =
+            Selection::new(pack, std::slice::from_ref(&area.name), &[], None).expect("an area");
         let mut subject = Process::with_limits(&command, limits);
         let asked =
             run(&inputs, &selection, &mut subject, &mut |_| std::ops::ControlFlow::Continue(()));
@@ -127,7 +129,7 @@ fn main() -> ExitCode {
                     match noticed(&pack, &program, *number, None) {
                         Some(case) => println!("noticed {number}: {place}: {case}"),
                         None => {
-                            survivors.lock().expect("no panic").push(format!("{number}: {place}"))
+                            survivors.lock().expect("no panic").push(format!("{number}: {place}"));
                         }
                     }
                 }

@@ -120,7 +120,10 @@ fn files(repository: &Path) -> Vec<String> {
     };
     let is_test = |file: &&str| file.contains("test");
     let files = listed.lines().filter(is_code).filter(|file| !is_test(file));
-    files.filter(|file| file.ends_with(".rs")).map(str::to_owned).collect()
+    files
+        .filter(|file| Path::new(file).extension().is_some_and(|end| end == "rs"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Writes a copy of the repository's last commit to a folder.
