@@ -1,5 +1,6 @@
 //! Audits of Ethereum nodes: honest ones, and those that lie.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chainsieve_conformance::audit::ethereum::audit_node;
@@ -153,14 +154,99 @@ fn a_limit_of_the_range_is_no_difference() {
         refused.then(|| Err(Fault::new(-32005, "block range is too wide, max is 1 block")))
     });
     assert!(report.unwrap().agrees());
-    // An error for a valid query is one.
-    let report = audit_with(|method, params, _| {
-        let refused = method == "eth_getLogs" && !params[0]["blockHash"].is_null();
-        refused.then(|| Err(Fault::new(-32000, "blockHash is unknown to us")))
-    });
-    let report = report.unwrap();
+    let by_hash = |code: i64, message: &'static str| {
+        let report = audit_with(move |method, params, _| {
+            let refused = method == "eth_getLogs" && !params[0]["blockHash"].is_null();
+            refused.then(|| Err(Fault::new(code, message)))
+        });
+        report.unwrap()
+    };
+    // A node may have no answer.
+    let report = by_hash(-32000, "logs of old blocks are not kept");
+    assert!(report.differences.is_empty() && report.undecided > 0, "{report:?}");
+    // To call a valid query invalid is a difference.
+    let report = by_hash(-32602, "blockHash is not allowed");
     assert!(!report.differences.is_empty());
     assert!(report.differences.iter().all(|it| it.what == "no logs, but an error"), "{report:?}");
+}
+
+#[test]
+fn a_limit_in_unknown_words_is_no_difference() {
+    let report = audit_with(|method, params, _| {
+        let refused = method == "eth_getLogs" && params[0]["fromBlock"] != params[0]["toBlock"];
+        refused.then(|| Err(Fault::new(-32000, "block span too large")))
+    });
+    assert!(report.unwrap().agrees());
+}
+
+#[test]
+fn a_node_may_have_receipts_of_blocks_only() {
+    let report = audit_with(|method, _, _| {
+        (method == "eth_getTransactionReceipt").then_some(Ok(Value::Null))
+    });
+    assert!(report.unwrap().agrees());
+}
+
+#[test]
+fn a_null_among_alternatives_may_be_refused() {
+    let report = audit_with(|method, params, _| {
+        let refused = method == "eth_getLogs" && params[0]["topics"] == json!([[null]]);
+        refused.then(|| Err(Fault::new(-32602, "a topic is a string")))
+    });
+    assert!(report.unwrap().agrees());
+}
+
+#[test]
+fn a_reorganisation_is_no_difference() {
+    let asked = AtomicBool::new(false);
+    let report = audit_with(move |method, _, _| match method {
+        "eth_getLogs" => {
+            asked.store(true, Ordering::Relaxed);
+            Some(Ok(json!([])))
+        }
+        // The last block is gone since.
+        "eth_getBlockByNumber" if asked.load(Ordering::Relaxed) => Some(Ok(Value::Null)),
+        _ => None,
+    });
+    let error = report.unwrap_err();
+    assert!(matches!(error, AuditError::Reorganised(17_686_112)), "{error:?}");
+}
+
+#[test]
+fn what_is_proven_outlasts_a_failure() {
+    let report = audit_with(|method, params, url| match method {
+        "eth_getBlockByNumber" if params[0] == "0x10dde60" => Some(Ok(Value::Null)),
+        "eth_getBlockReceipts" => {
+            let provider = Provider::new(url).expect("a URL");
+            let mut receipts: Value =
+                provider.nodes()[0].call("eth_getBlockReceipts", params).unwrap();
+            receipts[3]["blockNumber"] = json!("0x1");
+            Some(Ok(receipts))
+        }
+        _ => None,
+    });
+    let report = report.unwrap();
+    assert_eq!(report.differences[0].rule, "receipts.place", "{report:?}");
+    assert!(report.notes.iter().any(|note| note.contains("ended early")), "{report:?}");
+}
+
+/// An answer that is no object is passed on by no lie.
+#[test]
+fn strange_answers_of_an_upstream_are_a_bad_gateway() {
+    for body in ["7", "\"x\"", "[1]", "null"] {
+        let length = body.len();
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let source = Source::function(|_, _| Ok(Value::Null));
+        let strange = Proxy::start(([127, 0, 0, 1], 0).into(), source, move |_, _, _| {
+            Fate::Bytes(response.clone().into_bytes())
+        });
+        let strange = strange.expect("started");
+        let builder = LyingNode::builder().upstream(strange.url()).lie("eth-log-omitted");
+        let node = builder.expect("a lie").start().expect("started");
+        let provider = Provider::new(&node.url()).expect("a URL");
+        let error = provider.nodes()[0].call::<Value>("eth_getLogs", &json!([{}])).unwrap_err();
+        assert!(error.to_string().contains("502"), "{body}: {error}");
+    }
 }
 
 #[test]

@@ -175,7 +175,8 @@ impl Node {
             let receipt = receipt?;
             // Without the receipt of one transaction, the receipts root cannot be verified.
             if receipt == "null" {
-                return Err(malformed(number, &format!("no receipt of its transaction {hash}")));
+                let what = format!("the receipt of transaction {hash} in block {number}");
+                return Err(RpcError::NotFound { what });
             }
             receipts.push(receipt);
         }

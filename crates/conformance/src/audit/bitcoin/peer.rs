@@ -15,7 +15,7 @@ use chainsieve::bitcoin::p2p::message_filter::{
 };
 use chainsieve::bitcoin::{Block, BlockHash, Network};
 use chainsieve::btc::bip157::{BASIC_FILTER, CHECKPOINT_INTERVAL};
-use chainsieve::btc::headers::HeaderChain;
+use chainsieve::btc::headers::{HeaderChain, HeaderError};
 use chainsieve::btc::protocol::PROTOCOL_VERSION;
 use chainsieve_client::net::frame::{FrameError, read_message, write_message};
 use chainsieve_client::net::handshake::{Ours, shake_hands};
@@ -186,8 +186,13 @@ impl Peer {
                 )?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let before = chain.tip().height;
-            let accepted = chain.accept(&headers, now);
-            let difference = accepted.err().map(|error| {
+            let refused = chain.accept(&headers, now).err();
+            if let Some(error) = refused.as_ref().filter(|it| is_early(&it.cause)) {
+                // One of the two clocks is wrong, and the header may become valid.
+                report.leave_undecided(|| error.to_string());
+                return Ok(None);
+            }
+            let difference = refused.map(|error| {
                 let height = u64::from(before) + 1 + error.index as u64;
                 let values = ("a header that follows the rules of consensus", &error);
                 Difference::new(rules::BITCOIN_HEADER, height, "an invalid header", values)
@@ -289,4 +294,9 @@ impl Peer {
         }
         Ok(())
     }
+}
+
+/// Returns `true` if a header only has to wait until its time.
+fn is_early(cause: &HeaderError) -> bool {
+    matches!(cause, HeaderError::TimeTooNew { .. })
 }

@@ -91,7 +91,9 @@ pub fn audit_rpc(
         let hash = rpc.hash_at(height)?;
         let FilterAnswer { filter, header } = rpc.filter(hash)?;
         let block = rpc.block(hash)?;
-        if before.is_some_and(|before| before != block.header.prev_blockhash) {
+        // Another block than the one that was requested by its hash is judged with the filter.
+        let is_requested = block.block_hash() == hash;
+        if is_requested && before.is_some_and(|before| before != block.header.prev_blockhash) {
             return Err(AuditError::Reorganised(height));
         }
         before = Some(hash);

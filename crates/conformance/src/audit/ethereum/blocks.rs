@@ -35,9 +35,19 @@ impl<'a> Blocks<'a> {
         report: &mut AuditReport,
     ) -> Result<Option<Block>, AuditError> {
         let before = self.before.take();
+        let known = report.differences.len();
         let Some(header) = self.header(number, before, report)? else { return Ok(None) };
         let logs = self.logs(&header, report)?;
-        Ok(logs.map(|logs| Block { at: BlockRef::from(&header), logs }))
+        let at = BlockRef::from(&header);
+        if report.differences.len() > known {
+            let kept = still_has(self.node, at);
+            // What differs about a block that the node has replaced since is no difference.
+            if kept.is_err() {
+                report.differences.truncate(known);
+            }
+            kept?;
+        }
+        Ok(logs.map(|logs| Block { at, logs }))
     }
 
     /// Fetches the header by its number and by its hash. Returns `None` if it breaks a rule.
@@ -109,8 +119,13 @@ impl<'a> Blocks<'a> {
                     logs = logs.take().or(right);
                 }
                 Ok(None) => is_absent = true,
-                // A method that the node does not serve is no difference.
-                Err(RpcError::MethodMissing { .. } | RpcError::Node { .. }) => {}
+                // Nodes drop the index of old transactions, but not their receipts: a receipt that
+                // is not found, like a method that is not served, is no difference.
+                Err(
+                    RpcError::MethodMissing { .. }
+                    | RpcError::Node { .. }
+                    | RpcError::NotFound { .. },
+                ) => {}
                 Err(RpcError::Malformed(words)) => malformed.push((method, words)),
                 Err(error) => failed = Some(AuditError::rpc(method, error)),
             }
@@ -132,6 +147,22 @@ impl<'a> Blocks<'a> {
             report.leave_undecided(|| format!("the node has no receipts of {block}"));
         }
         Ok(logs)
+    }
+}
+
+/// Checks that a block is still in the node's chain. Then all blocks before it are, too.
+///
+/// # Errors
+/// Returns [`AuditError::Reorganised`] if the node has another block, or none, at this height.
+pub(super) fn still_has(node: &Node, block: BlockRef) -> Result<(), AuditError> {
+    let header = match node.header_at(BlockTag::Number(block.number)) {
+        // The difference may be about this header.
+        Err(RpcError::Malformed(_)) => return Ok(()),
+        header => header.map_err(|error| AuditError::rpc("the block again", error))?,
+    };
+    match header {
+        Some(header) if header.hash() == block.hash => Ok(()),
+        _ => Err(AuditError::Reorganised(block.number)),
     }
 }
 

@@ -8,7 +8,7 @@ use chainsieve_provider::{Node, RpcError};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::blocks::Block;
+use super::blocks::{Block, still_has};
 use super::queries;
 use crate::audit::report::{AuditError, AuditReport, Difference, rules};
 
@@ -52,7 +52,7 @@ pub(super) fn audit(
     let logs: Vec<LocatedLog> = blocks.iter().flat_map(|block| block.logs.clone()).collect();
     let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
     let window = Place::Range(first.at.number, last.at.number);
-    let mut asker = Asker { node, blocks, observed };
+    let mut asker = Asker { node, blocks, observed, unanswered: None };
     let mut questions = Vec::new();
     for conditions in queries::about(&logs) {
         questions.push((window, conditions));
@@ -71,8 +71,15 @@ pub(super) fn audit(
     }
     for (place, conditions) in questions {
         let difference = asker.ask(place, &conditions)?;
+        if let Some(why) = asker.unanswered.take() {
+            report.leave_undecided(|| why);
+        }
         let difference = match difference {
-            Some(difference) => Some(asker.smallest(place, conditions, difference)?),
+            Some(difference) => {
+                // The logs of a branch that the node has left since are no measure of its answer.
+                still_has(node, last.at)?;
+                Some(asker.smallest(place, conditions, difference))
+            }
             None => None,
         };
         // Many queries lead to the same smallest one.
@@ -98,10 +105,15 @@ struct Asker<'a> {
     node: &'a Node,
     blocks: &'a [Block],
     observed: &'a mut Observed,
+    /// The reason why the node did not answer the last query.
+    unanswered: Option<String>,
 }
 
 /// The answer of a node: logs, or the reason why there are none.
 type Answer = Result<Vec<LocatedLog>, String>;
+
+/// JSON-RPC's code for parameters that are invalid.
+const INVALID_PARAMS: i64 = -32_602;
 
 impl Asker<'_> {
     /// Asks a query, and compares the answer.
@@ -110,6 +122,12 @@ impl Asker<'_> {
         place: Place,
         conditions: &Conditions,
     ) -> Result<Option<Difference>, AuditError> {
+        // Without an answer, nothing is compared.
+        let Some(answer) = self.answer(place, conditions)? else { return Ok(None) };
+        // execution-apis has no `null` among alternatives, so that a node may refuse it.
+        if answer.is_err() && conditions.get("topics") == Some(&json!([[null]])) {
+            return Ok(None);
+        }
         let filter = self.filter(place, conditions);
         let expected = |semantics| {
             let query = LogQuery::from_json(&filter.to_string(), semantics);
@@ -118,7 +136,6 @@ impl Asker<'_> {
         };
         let geth: Vec<&LocatedLog> = expected(Semantics::Geth);
         let alloy: Vec<&LocatedLog> = expected(Semantics::Alloy);
-        let answer = self.answer(place, conditions)?;
         let Some(difference) = compare(&geth, &answer, self.number(place)) else {
             if geth != alloy {
                 self.observed.geth.get_or_insert(filter);
@@ -165,34 +182,49 @@ impl Asker<'_> {
         filter
     }
 
-    /// Asks for the logs of a query. A range that is too large for the provider is halved.
-    fn answer(&self, place: Place, conditions: &Conditions) -> Result<Answer, AuditError> {
+    /// Asks for the logs of a query. A range that the node refuses is halved: providers word their
+    /// limits in many ways. Returns `None` if the node does not answer about a single block, as when
+    /// it has no logs that are so old, and keeps the reason.
+    fn answer(
+        &mut self,
+        place: Place,
+        conditions: &Conditions,
+    ) -> Result<Option<Answer>, AuditError> {
         let filter = self.filter(place, conditions);
         let answer: Result<Box<RawValue>, RpcError> = self.node.call(GET_LOGS, &json!([filter]));
         let error = match answer {
             Ok(answer) => {
                 let logs = LocatedLog::list_from_json(answer.get());
-                return Ok(logs.map_err(|error| error.to_string()));
+                return Ok(Some(logs.map_err(|error| error.to_string())));
             }
             Err(error) => error,
         };
+        if error.is_transient() {
+            return Err(AuditError::rpc(GET_LOGS, error));
+        }
         match (place, error.origin()) {
+            // The audit's queries are valid.
+            (_, RpcError::Node { code: INVALID_PARAMS, .. }) => Ok(Some(Err(error.to_string()))),
             (
                 Place::Range(from, to),
-                RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. },
-            ) if from < to && !error.is_transient() => {
+                RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } | RpcError::Node { .. },
+            ) if from < to => {
                 let middle = from + (to - from) / 2;
                 let mut all = Vec::new();
                 for half in [Place::Range(from, middle), Place::Range(middle + 1, to)] {
                     match self.answer(half, conditions)? {
-                        Ok(logs) => all.extend(logs),
-                        Err(error) => return Ok(Err(error)),
+                        Some(Ok(logs)) => all.extend(logs),
+                        other => return Ok(other),
                     }
                 }
-                Ok(Ok(all))
+                Ok(Some(Ok(all)))
             }
-            (_, RpcError::Node { .. } | RpcError::Malformed(_)) if !error.is_transient() => {
-                Ok(Err(error.to_string()))
+            (
+                _,
+                RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } | RpcError::Node { .. },
+            ) => {
+                self.unanswered = Some(format!("{GET_LOGS} of {filter}: {error}"));
+                Ok(None)
             }
             _ => Err(AuditError::rpc(GET_LOGS, error)),
         }
@@ -200,18 +232,20 @@ impl Asker<'_> {
 
     /// Returns the difference in the answer to a smaller query, as long as there is one: of fewer
     /// blocks, then with fewer conditions.
+    ///
+    /// A smaller query that fails takes nothing from the difference that is known.
     fn smallest(
         &mut self,
         place: Place,
         conditions: Conditions,
         difference: Difference,
-    ) -> Result<Difference, AuditError> {
+    ) -> Difference {
         let (mut place, mut conditions, mut difference) = (place, conditions, difference);
         if let Place::Range(from, to) = place {
             for number in from..=to {
                 let single = Place::Range(number, number);
                 if from < to
-                    && let Some(found) = self.ask(single, &conditions)?
+                    && let Ok(Some(found)) = self.ask(single, &conditions)
                 {
                     (place, difference) = (single, found);
                     break;
@@ -219,14 +253,15 @@ impl Asker<'_> {
             }
         }
         for smaller in smaller(&conditions) {
-            if let Some(found) = self.ask(place, &smaller)? {
+            if let Ok(Some(found)) = self.ask(place, &smaller) {
                 (conditions, difference) = (smaller, found);
                 if conditions.is_empty() {
                     break;
                 }
             }
         }
-        Ok(difference)
+        self.unanswered = None;
+        difference
     }
 }
 

@@ -59,7 +59,7 @@ impl Source {
         Self(Origin::Function(Box::new(answer)))
     }
 
-    /// Answers a whole request. Returns `None` if the node gives no answer in JSON.
+    /// Answers a whole request. Returns `None` if the node gives no JSON.
     fn answer(&self, request: &Value) -> Option<Value> {
         match &self.0 {
             Origin::Node(node) => {
@@ -167,7 +167,11 @@ fn respond(
         Value::Array(calls) => calls.as_slice(),
         call => std::slice::from_ref(call),
     };
-    let Some(mut answers) = source.answer(&request) else { return Response::Status(502) };
+    let answers = source.answer(&request).filter(|answers| match answers {
+        Value::Array(list) => list.iter().all(Value::is_object),
+        one => one.is_object(),
+    });
+    let Some(mut answers) = answers else { return Response::Status(502) };
     for call in calls {
         let Some(method) = call.get("method").and_then(Value::as_str) else { continue };
         let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,6 +21,8 @@ impl Upstream {
     pub(super) fn new(url: String) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            // A proxy of the environment cannot reach this machine's loopback.
+            .proxy(None)
             .timeout_global(Some(TIMEOUT))
             .build();
         Self { agent: config.into(), url }
