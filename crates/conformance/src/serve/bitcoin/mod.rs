@@ -82,7 +82,10 @@ pub(super) static LIES: [Told; 21] = [
     told(
         "btc-filter-hides-payments",
         "Filters have the spent scripts, but no output of the transactions; filter headers fit them",
-        (MustDetect, "the block in which a payment is spent: its outputs are not in its filter"),
+        (
+            CannotDetectAlone,
+            "an honest second node, then the block, whose outputs are not in its filter",
+        ),
         "BIP157, Client Operation",
         |served, count| {
             hiding(served, count, |block| {
