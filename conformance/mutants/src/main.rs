@@ -37,7 +37,7 @@ impl Numbers {
     }
 }
 
-/// Asks a program with a mutant all cases, and returns the first area with a finding.
+/// Asks a program with a mutant the cases of one area after another, and returns the first finding.
 fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -> Option<String> {
     // A changed length must not take the memory of the machine.
     let note =
@@ -71,7 +71,10 @@ fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -
 
 fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().expect("FOLDER"));
+    let Some(folder) = arguments.next().map(PathBuf::from) else {
+        eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT]]");
+        return ExitCode::FAILURE;
+    };
     let mut number =
         |default| arguments.next().map_or(default, |text| text.parse().expect("a number"));
     let (seed, count) = (number(1), number(200));

@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
+use chainsieve_conformance::serve::json_rpc::{Fate, Proxy, Source};
 use chainsieve_conformance::serve::{bitcoin, ethereum};
 use serde_json::{Value, json};
 
@@ -147,14 +148,9 @@ fn lies_about_strange_answers_do_not_panic() {
         json!({ "hash": "0x00" }),
     ] {
         let strange = result.clone();
-        let node = chainsieve_conformance::serve::json_rpc::Proxy::start(
-            ([127, 0, 0, 1], 0).into(),
-            chainsieve_conformance::serve::json_rpc::Source::function(move |_, _| {
-                Ok(strange.clone())
-            }),
-            |_, _, _| chainsieve_conformance::serve::json_rpc::Fate::Answered,
-        )
-        .expect("started");
+        let source = Source::function(move |_, _| Ok(strange.clone()));
+        let node = Proxy::start(([127, 0, 0, 1], 0).into(), source, |_, _, _| Fate::Answered);
+        let node = node.expect("started");
         for lie in chainsieve_conformance::serve::lies().filter(|lie| {
             lie.id.starts_with("eth-log")
                 || lie.id.starts_with("eth-re")
@@ -168,6 +164,25 @@ fn lies_about_strange_answers_do_not_panic() {
                 assert!(answer.get("result").is_some(), "{}: {result}: {answer}", lie.id);
             }
         }
+    }
+}
+
+#[test]
+fn answers_of_an_upstream_that_are_no_objects_are_a_bad_gateway() {
+    for body in ["7", "\"x\"", "[1]", "null"] {
+        let length = body.len();
+        let response = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+        let source = Source::function(|_, _| Ok(Value::Null));
+        let strange = Proxy::start(([127, 0, 0, 1], 0).into(), source, move |_, _, _| {
+            Fate::Bytes(response.clone().into_bytes())
+        });
+        let strange = strange.expect("started");
+        let liar = ethereum::LyingNode::builder().lie("eth-log-omitted").expect("a lie");
+        let liar = liar.upstream(strange.url()).start().expect("started");
+        let call = json!({ "id": 1, "method": "eth_getLogs", "params": [{}] });
+        let answer = sent(liar.address(), &post(call.to_string().as_bytes()));
+        assert!(answer.starts_with("HTTP/1.1 502"), "{body}: {answer}");
+        assert_eq!(strange.calls()["eth_getLogs"], 1, "{body}");
     }
 }
 

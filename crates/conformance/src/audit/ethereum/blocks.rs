@@ -41,7 +41,7 @@ impl<'a> Blocks<'a> {
         let at = BlockRef::from(&header);
         if report.differences.len() > known {
             let kept = still_has(self.node, at);
-            // What differs about a block that the node has replaced since is no difference.
+            // What differs about a block that the node has, or may have, replaced since is none.
             if kept.is_err() {
                 report.differences.truncate(known);
             }
@@ -81,6 +81,10 @@ impl<'a> Blocks<'a> {
         let Some(by_hash) = found("hash", self.node.header_by_hash(hash))? else {
             return Ok(None);
         };
+        if by_hash.is_none() {
+            // A node that has replaced the block since may have dropped it.
+            still_has(self.node, BlockRef::from(&header))?;
+        }
         // If the hash is the same, the header is the same too.
         let difference = by_hash.is_none().then(|| {
             let values = (format!("the header with hash {hash}"), "no block");

@@ -73,12 +73,14 @@ pub(super) fn audit(
         let difference = asker.ask(place, &conditions)?;
         if let Some(why) = asker.unanswered.take() {
             report.leave_undecided(|| why);
+            continue;
         }
         let difference = match difference {
             Some(difference) => {
-                // The logs of a branch that the node has left since are no measure of its answer.
+                let smallest = asker.smallest(place, conditions, difference);
+                // The logs of a branch that the node has left since are no measure of its answers.
                 still_has(node, last.at)?;
-                Some(asker.smallest(place, conditions, difference))
+                Some(smallest)
             }
             None => None,
         };
@@ -203,8 +205,6 @@ impl Asker<'_> {
             return Err(AuditError::rpc(GET_LOGS, error));
         }
         match (place, error.origin()) {
-            // The audit's queries are valid.
-            (_, RpcError::Node { code: INVALID_PARAMS, .. }) => Ok(Some(Err(error.to_string()))),
             (
                 Place::Range(from, to),
                 RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } | RpcError::Node { .. },
@@ -219,6 +219,8 @@ impl Asker<'_> {
                 }
                 Ok(Some(Ok(all)))
             }
+            // A single block is no limit, and the audit's queries are valid.
+            (_, RpcError::Node { code: INVALID_PARAMS, .. }) => Ok(Some(Err(error.to_string()))),
             (
                 _,
                 RpcError::LimitExceeded { .. } | RpcError::TooLarge { .. } | RpcError::Node { .. },
