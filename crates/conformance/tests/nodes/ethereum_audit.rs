@@ -195,7 +195,9 @@ fn a_null_among_alternatives_may_be_refused() {
         let refused = method == "eth_getLogs" && params[0]["topics"] == json!([[null]]);
         refused.then(|| Err(Fault::new(-32602, "a topic is a string")))
     });
-    assert!(report.unwrap().agrees());
+    let report = report.unwrap();
+    assert!(report.agrees(), "{report:?}");
+    assert!(report.notes.iter().any(|note| note.starts_with("null among alternatives: refused")));
 }
 
 #[test]

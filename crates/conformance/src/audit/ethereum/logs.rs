@@ -17,16 +17,23 @@ const GET_LOGS: &str = "eth_getLogs";
 /// The conditions of a query: `address` and `topics`.
 type Conditions = Map<String, Value>;
 
-/// The rules for "any" at the end of a query that the node's answers showed.
+/// The rules that the node's answers showed, where implementations differ and none is wrong.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
+    /// A query with "any" at its end that was answered by geth's rules.
     geth: Option<Value>,
+    /// A query with "any" at its end that was answered by alloy's rules.
     alloy: Option<Value>,
+    /// Whether a `null` among alternatives was refused.
+    refuses_null: bool,
 }
 
 impl Observed {
-    /// Reports which rules the node follows, and a difference if it follows both.
+    /// Reports which rules the node follows, and a difference if it follows both geth's and alloy's.
     pub(super) fn report(self, report: &mut AuditReport) {
+        if self.refuses_null {
+            report.note("null among alternatives: refused, where geth and alloy read \"any\"");
+        }
         match (self.geth, self.alloy) {
             (Some(geth), Some(alloy)) => {
                 let what = "some queries are answered by geth's rules, others by alloy's";
@@ -126,8 +133,9 @@ impl Asker<'_> {
     ) -> Result<Option<Difference>, AuditError> {
         // Without an answer, nothing is compared.
         let Some(answer) = self.answer(place, conditions)? else { return Ok(None) };
-        // execution-apis has no `null` among alternatives, so that a node may refuse it.
+        // The vectors leave `null` among alternatives open.
         if answer.is_err() && conditions.get("topics") == Some(&json!([[null]])) {
+            self.observed.refuses_null = true;
             return Ok(None);
         }
         let filter = self.filter(place, conditions);
