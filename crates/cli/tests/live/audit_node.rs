@@ -49,7 +49,7 @@ fn other(scene: &Scene, program: Program) {
     let second = json!(B256::repeat_byte(2));
     let expected = match program {
         Program::Hardhat => vec![json!([[]]), json!([[], second])],
-        _ => vec![json!([[null]])],
+        Program::Ganache => vec![json!([[null]])],
     };
     let notes = report["notes"].as_array().expect("a list").iter();
     let mut notes = notes.map(|note| note.as_str().expect("text"));
