@@ -24,7 +24,7 @@ pub(super) struct Observed {
     geth: Option<Value>,
     /// A query with "any" at its end that was answered by alloy's rules.
     alloy: Option<Value>,
-    /// Whether a `null` among alternatives was refused.
+    /// Set once a query with `null` among alternatives was refused.
     refuses_null: bool,
 }
 
