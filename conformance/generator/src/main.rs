@@ -16,6 +16,7 @@ mod numbers;
 mod pack;
 mod receipts;
 mod script;
+mod silent_payments;
 mod sources;
 
 use std::fmt::Write as _;
@@ -33,6 +34,7 @@ fn areas(sources: &Sources) -> Vec<Area> {
         script::areas(sources),
         gcs::areas(sources),
         filters::areas(sources),
+        silent_payments::areas(sources),
         headers::areas(sources),
         receipts::areas(sources),
         logs::areas(sources),

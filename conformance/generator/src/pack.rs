@@ -21,6 +21,7 @@ pub(crate) enum Kind {
     OneOf(&'static [&'static str]),
     /// A decimal number as text.
     Decimal,
+    Text,
     List(&'static Self),
     Object(&'static [Member]),
     /// JSON as another format defines it.
@@ -176,6 +177,18 @@ impl Case {
     pub(crate) fn needs(self, chain: &str, height: u64, hash: &str) -> Self {
         let needs = json!({ "corpus": true, "chain": chain, "height": height, "hash": hash });
         Self { needs: Some(needs), ..self }
+    }
+
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.name == Some(name)
+    }
+
+    pub(crate) fn input(&self) -> &Value {
+        &self.input
+    }
+
+    pub(crate) fn expect(&self) -> &Expect {
+        &self.expect
     }
 
     fn id(&self, area: &str) -> String {
@@ -431,6 +444,7 @@ impl Kind {
             Self::Boolean => "boolean".into(),
             Self::OneOf(words) => words.join(", "),
             Self::Decimal => "decimal number as text".into(),
+            Self::Text => "text".into(),
             Self::List(kind) => format!("list: {}", kind.text()),
             Self::Object(members) => {
                 let names: Vec<_> = members
@@ -457,6 +471,7 @@ impl Kind {
             Self::Boolean => json!({ "type": "boolean" }),
             Self::OneOf(words) => json!({ "enum": words }),
             Self::Decimal => hex("^[0-9.e-]+$".into()),
+            Self::Text => json!({ "type": "string" }),
             Self::List(kind) => json!({ "type": "array", "items": kind.schema(input) }),
             Self::Object(members) => object_schema(members, input),
             Self::Json => json!({}),
@@ -501,7 +516,11 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
                 "strict",
                 "Bitcoin Core 28.1, but refuses what no builder writes: bits after a set, bytes after a message",
             ),
-            "bip-text": profile(&bitcoin, "bip-text", "the text of the BIPs, where Bitcoin Core differs from it"),
+            "bip-text": profile(
+                &[&bitcoin[..], &["bip352.*"]].concat(),
+                "bip-text",
+                "the text of the BIPs, where Bitcoin Core differs from it or lacks it",
+            ),
             "geth": profile(&ethereum, "geth", "go-ethereum"),
             "alloy": profile(&ethereum, "alloy", "alloy 2, and the nodes that parse filters with it"),
         },
