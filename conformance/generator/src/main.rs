@@ -10,12 +10,16 @@ mod foreign;
 mod gcs;
 mod headers;
 mod logs;
+mod logs_node;
+mod match_area;
+mod match_rules;
 mod match_traps;
 mod merkle;
 mod numbers;
 mod pack;
 mod receipts;
 mod script;
+mod sizing;
 mod sources;
 
 use std::fmt::Write as _;
