@@ -110,6 +110,7 @@ fn murmur3() -> Area {
         let input = json!({ "seed": seed, "data": hex::encode(&data) });
         Case::new(
             match len % 4 {
+                0 if len == 0 => "no bytes: the seed alone is mixed".to_owned(),
                 0 => format!("{len} bytes: whole blocks, and a length that is mixed in at the end"),
                 tail => format!("{len} bytes: a tail of {tail}, which is not mixed like a block"),
             },

@@ -206,7 +206,8 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         let input = json!({ "block": block, "prevout_scripts": prevouts });
         let items = int(&row["elements"]);
         let why = match items {
-            0..100 => "few items, deltas far apart",
+            0 | 1 => "hardly an item: the shortest filters",
+            2..100 => "few items, deltas far apart",
             100..2_000 => "a block of some size, with scripts that repeat",
             _ => "a large block: scripts of all kinds, and a number of items in 3 bytes",
         };

@@ -35,7 +35,7 @@ fn parquet() -> Area {
         let mut filter = Sbbf::new(&vec![0; 32 * blocks]);
         let len = 32 * blocks;
         let of_three =
-            if blocks == 3 { ", not a power of two: the block is a product" } else { "" };
+            if blocks == 3 { ", in three blocks, among which no mask can choose" } else { "" };
         let len = format!("{len} bytes{of_three}");
         cases.push(case(format!("{len}: nothing inserted"), &filter, b"key"));
         let keys: Vec<_> = (0..12 * blocks).map(|at| numbers.bytes(at % 40)).collect();

@@ -142,7 +142,7 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
                 let why = match (items.len(), distinct.len() < items.len()) {
                     (0, _) => "a set without items is one byte",
                     (_, true) => "some are given twice, and count once",
-                    (1, _) => "the number of items is in the range, so N × M is M",
+                    (1, _) => "N × M is M, and the only delta is the value",
                     _ => "sorted, with deltas of each size",
                 };
                 format!("{} items, P = {p}, M = {m}: {why}", items.len())
@@ -360,7 +360,7 @@ fn list_length(len: usize) -> &'static str {
     match len {
         1 => "the shortest list",
         3 | 9 => "the few scripts of a small wallet",
-        _ => "more queries than the set has items, or about as many",
+        _ => "more queries than the set has items",
     }
 }
 

@@ -244,10 +244,30 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
     let hash = s;
     vec![
         (Some("nothing"), "an empty object", json!({}), &[]),
-        (None, "a range", json!({ "fromBlock": "0x1", "toBlock": "0xff" }), &[]),
-        (None, "block 0", json!({ "fromBlock": "0x0", "toBlock": "0x0" }), &[]),
-        (None, "tags", json!({ "fromBlock": "earliest", "toBlock": "latest" }), &[]),
-        (None, "safe and finalized", json!({ "fromBlock": "safe", "toBlock": "finalized" }), &[]),
+        (
+            None,
+            "a range of numbers, as most clients write it",
+            json!({ "fromBlock": "0x1", "toBlock": "0xff" }),
+            &[],
+        ),
+        (
+            None,
+            "block 0: a zero is not a missing number",
+            json!({ "fromBlock": "0x0", "toBlock": "0x0" }),
+            &[],
+        ),
+        (
+            None,
+            "tags: they stay words",
+            json!({ "fromBlock": "earliest", "toBlock": "latest" }),
+            &[],
+        ),
+        (
+            None,
+            "safe and finalized: tags since the merge",
+            json!({ "fromBlock": "safe", "toBlock": "finalized" }),
+            &[],
+        ),
         (
             Some("tag-in-capitals"),
             "a tag in capitals",
@@ -293,9 +313,9 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             json!({ "fromBlock": null, "toBlock": null }),
             &[],
         ),
-        (None, "one address", json!({ "address": a }), &[]),
-        (None, "two addresses", json!({ "address": [a, b] }), &[]),
-        (None, "an address twice", json!({ "address": [a, a] }), &[]),
+        (None, "one address, not in a list", json!({ "address": a }), &[]),
+        (None, "two addresses: alternatives", json!({ "address": [a, b] }), &[]),
+        (None, "an address twice counts once", json!({ "address": [a, a] }), &[]),
         (
             Some("no-addresses"),
             "an empty list of addresses: any",
@@ -351,11 +371,11 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             json!({ "address": format!("0xzz{}", &a[4..]) }),
             &["Refused"],
         ),
-        (None, "one topic", json!({ "topics": [s] }), &[]),
-        (None, "two topics", json!({ "topics": [s, t] }), &[]),
-        (None, "four topics", json!({ "topics": [s, t, s, t] }), &[]),
-        (None, "alternatives", json!({ "topics": [[s, t]] }), &[]),
-        (None, "an alternative twice", json!({ "topics": [[s, s]] }), &[]),
+        (None, "one topic: one position", json!({ "topics": [s] }), &[]),
+        (None, "two topics: two positions, not alternatives", json!({ "topics": [s, t] }), &[]),
+        (None, "four topics: the most that a log has", json!({ "topics": [s, t, s, t] }), &[]),
+        (None, "alternatives: one position", json!({ "topics": [[s, t]] }), &[]),
+        (None, "an alternative twice counts once", json!({ "topics": [[s, s]] }), &[]),
         (Some("no-topics"), "an empty list of topics", json!({ "topics": [] }), &["EmptyList"]),
         (Some("null-topics"), "null as topics", json!({ "topics": null }), &[]),
         (Some("null-first"), "a wildcard, then a topic", json!({ "topics": [null, s] }), &[]),
@@ -463,7 +483,7 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             &["Refused"],
         ),
         (Some("topic-is-a-number"), "a number as topic", json!({ "topics": [1] }), &["Refused"]),
-        (None, "a block by its hash", json!({ "blockHash": hash }), &["BlockHash"]),
+        (None, "a block by its hash, and no range", json!({ "blockHash": hash }), &["BlockHash"]),
         (
             Some("hash-and-from"),
             "blockHash beside fromBlock",
@@ -502,7 +522,7 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
         ),
         (
             None,
-            "everything at once",
+            "everything at once: no member disturbs another",
             json!({ "fromBlock": "0x10", "toBlock": "0x20", "address": [a, b], "topics": [[s, t], null, t] }),
             &[],
         ),
@@ -612,7 +632,7 @@ fn comment(category: &str, logs: &[Log]) -> String {
         "absent" | "address-unknown" => "a value that no log has selects nothing",
         category if category.contains("twice") => "a repeated value changes nothing",
         category if category.contains("other-topic") => "both conditions must hold for one log",
-        _ => "which real logs match, and which do not",
+        _ => "which logs match, and which do not",
     };
     format!("{}, {} logs of a test chain: {why}", category.replace('-', " "), logs.len())
 }

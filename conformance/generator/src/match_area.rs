@@ -211,8 +211,8 @@ fn comment(
         "spends are found only if the outpoints of keys are taken in, and no others"
     } else if spends {
         "spends are found only if outpoints are taken in at once, within the block"
-    } else if matched == transactions {
-        "a filter so full that everything matches: no test may be left out, nor stop the block"
+    } else if matched == transactions && transactions > 1 {
+        "everything matches: no transaction may stop the block"
     } else if matched == 0 {
         "no match at all: a single bit that is computed wrongly may make one"
     } else if filter.flags & 3 == 0 {

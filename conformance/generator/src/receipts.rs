@@ -591,10 +591,12 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
         let expect = value(json!({ "root": trie_root(&receipts) }));
         let why = match count {
             0 => "the root of an empty trie",
-            1 => "a leaf alone, whose key is that of index 0, an empty string",
+            1 => "a leaf alone, under the key of index 0, which is 80, not 00",
             2 | 3 => "a branch with few children",
-            16 | 17 => "the last index of one digit, and the first of two",
-            127 | 128 => "the last index whose key is one byte",
+            16 => "all keys but that of index 0 begin with the digit 0",
+            17 => "the first key that begins with the digit 1",
+            127 => "one less than there are keys of one byte",
+            128 => "the last index whose key is one byte",
             _ => "the first index whose key has two bytes",
         };
         let case = Case::new(format!("{count} receipts: {why}"), input, expect)
