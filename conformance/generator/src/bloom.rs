@@ -2,12 +2,13 @@
 
 use bitcoin::consensus::encode::serialize;
 use bitcoin::hashes::{Hash as _, hash160};
-use bitcoin::{Block, OutPoint, PrivateKey, Transaction, Txid, VarInt, consensus};
+use bitcoin::{PrivateKey, VarInt, consensus};
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
 use crate::pack::{Answer, Area, Case, Group, Kind, Level, QUIRK, invalid, member, sides, value};
-use crate::sources::{CORE, Sources, bytes, int, list, small, text};
+use crate::sizing::{self, core_size};
+use crate::sources::{Sources, bytes, int, list, small};
 
 /// A filterload payload in parts.
 #[derive(Clone, Debug)]
@@ -24,7 +25,7 @@ impl Filter {
     }
 
     /// A filter for `elements` at `fpr`, of the size that Bitcoin Core gives it.
-    fn sized(elements: u64, fpr: f64, tweak: u32, flags: u8) -> Self {
+    pub(crate) fn sized(elements: u64, fpr: f64, tweak: u32, flags: u8) -> Self {
         let (len, hash_funcs) = core_size(elements, fpr);
         Self::empty(len, hash_funcs, tweak, flags)
     }
@@ -45,7 +46,7 @@ impl Filter {
         }
     }
 
-    fn contains(&self, element: &[u8]) -> bool {
+    pub(crate) fn contains(&self, element: &[u8]) -> bool {
         // A filter without data matches everything: CBloomFilter::contains.
         self.data.is_empty()
             || self.bits(element).all(|bit| self.data[bit / 8] >> (bit % 8) & 1 == 1)
@@ -61,29 +62,14 @@ impl Filter {
     }
 }
 
-/// Length in bytes and number of hash functions, as Bitcoin Core's constructor computes them.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "the conversions are those of the formula"
-)]
-fn core_size(elements: u64, fpr: f64) -> (usize, u32) {
-    const LN2SQUARED: f64 = 0.480_453_013_918_201_4;
-    let bits = (-1.0 / LN2SQUARED * elements as f64 * fpr.ln()) as u32;
-    let len = bits.min(36_000 * 8) / 8;
-    let hash_funcs = ((u64::from(len) * 8 / elements) as f64 * core::f64::consts::LN_2) as u32;
-    (len as usize, hash_funcs.min(50))
-}
-
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     vec![
         murmur3(),
-        sizing(sources),
+        sizing::area(sources),
         filterload(sources),
         insert(sources),
         contains(sources),
-        matching(sources),
+        crate::match_area::area(sources),
         filteradd(),
     ]
 }
@@ -112,7 +98,9 @@ fn murmur3() -> Area {
     ];
     let of_core = CORE_TESTS.iter().map(|(hash, seed, data)| {
         let input = json!({ "seed": seed, "data": data });
-        Case::new(format!("seed {seed:08x}"), input, value(json!({ "hash": hash })))
+        let len = data.len() / 2;
+        let comment = format!("a test of Core's own authors: seed {seed:08x}, {len} bytes");
+        Case::new(comment, input, value(json!({ "hash": hash })))
             .source("Bitcoin Core 28.1, hash_tests.cpp")
     });
     let mut numbers = Numbers::new(37);
@@ -121,7 +109,11 @@ fn murmur3() -> Area {
         let hash = mur3::murmurhash3_x86_32(&data, seed);
         let input = json!({ "seed": seed, "data": hex::encode(&data) });
         Case::new(
-            format!("{len} bytes: the tail has {}", len % 4),
+            match len % 4 {
+                0 if len == 0 => "no bytes: the seed alone is mixed".to_owned(),
+                0 => format!("{len} bytes: whole blocks, and a length that is mixed in at the end"),
+                tail => format!("{len} bytes: a tail of {tail}, which is not mixed like a block"),
+            },
             input,
             value(json!({ "hash": hash })),
         )
@@ -144,103 +136,6 @@ fn murmur3() -> Area {
     }
 }
 
-/// Length and number of hash functions as the text of BIP37 has them: no integer division.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "the conversions are those of the formula"
-)]
-fn text_size(elements: u64, fpr: f64) -> (u64, u64) {
-    let ln2 = core::f64::consts::LN_2;
-    let len = (-1.0 / (ln2 * ln2) * elements as f64 * fpr.ln() / 8.0) as u64;
-    let len = len.min(36_000);
-    let hash_funcs = ((len * 8) as f64 / elements as f64 * ln2) as u64;
-    (len, hash_funcs.min(50))
-}
-
-fn sizing(sources: &Sources) -> Area {
-    const MANY: u64 = 150_000_000;
-    let named = |elements: u64, fpr: &str| -> Option<&'static str> {
-        Some(match (elements, fpr) {
-            (3, "0.01") => "core-unit-test",
-            (1, "0.1") => "no-bytes",
-            (9, "0.01") => "integer-division",
-            (17_004, "0.0001") => "above-36000-bytes",
-            (MANY, _) => "150-million-elements",
-            _ => return None,
-        })
-    };
-    let mut rows: Vec<(u64, f64, u64, u64)> = Vec::new();
-    for row in sources.core("sizing") {
-        let fpr = row["fpr"].as_f64().expect("a rate");
-        rows.push((int(&row["elements"]), fpr, int(&row["bytes"]), int(&row["hash_funcs"])));
-    }
-    // Filters that Bitcoin Core's own unit tests build: their lengths are in the payloads.
-    for (elements, fpr, len, hash_funcs) in [(3, 0.01, 3, 5), (2, 0.001, 3, 8)] {
-        rows.push((elements, fpr, len, hash_funcs));
-    }
-    // More bits than an `i32` counts, fewer than a `u32`.
-    for (elements, fpr) in [(MANY, 0.001), (1, 1e-20)] {
-        let (len, hash_funcs) = core_size(elements, fpr);
-        rows.push((elements, fpr, len as u64, hash_funcs.into()));
-    }
-    let cases = rows.into_iter().map(|(elements, fpr, len, hash_funcs)| {
-        let (text_len, text_funcs) = text_size(elements, fpr);
-        let of = |len: u64, hash_funcs: u64| {
-            Answer::Value(json!({ "bytes": len, "hash_funcs": hash_funcs }))
-        };
-        let rate = fpr.to_string();
-        let bits = format!("{:016x}", fpr.to_bits());
-        let input = json!({ "elements": elements, "fpr": rate, "fpr_bits": bits });
-        let expect = sides(("core", of(len, hash_funcs)), ("bip-text", of(text_len, text_funcs)));
-        let case = Case::new(format!("{elements} elements at {rate}"), input, expect)
-            .flag_if(hash_funcs != text_funcs, "IntegerDivision")
-            .flag_if(len == 36_000, "LargestData")
-            .flag_if(hash_funcs == 50, "MostFunctions")
-            .flag_if(len == 0, "NoData")
-            .flag_if(len > 0 && hash_funcs == 0, "NoFunctions");
-        match named(elements, &rate) {
-            Some(name) => case.named(name),
-            None => case,
-        }
-    });
-    Area {
-        name: "bip37.sizing",
-        title: "Size of a filter for a number of elements and a false-positive rate",
-        about: "A wallet that sizes its filter otherwise still finds its payments, but its filter is \
-                not the one that others build for the same wish, so it can be told apart.",
-        source: "Bitcoin Core 28.1, CBloomFilter's constructor; for `bip-text`, the formula of BIP37",
-        input: vec![
-            member("elements", Kind::Integer, "number of elements, at least 1"),
-            member("fpr", Kind::Decimal, "wished false-positive rate"),
-            member(
-                "fpr_bits",
-                Kind::Fixed(8),
-                "the same as bits of an IEEE 754 double, big-endian",
-            ),
-        ],
-        value: vec![
-            member("bytes", Kind::Integer, "length of the filter's data"),
-            member("hash_funcs", Kind::Integer, "number of hash functions"),
-        ],
-        flags: &[
-            (
-                "IntegerDivision",
-                "Core divides the bits by the elements as integers before it multiplies by ln 2",
-            ),
-            (
-                "LargestData",
-                "the data is cut to 36,000 bytes; the number of hash functions follows from what is left",
-            ),
-            ("MostFunctions", "the number of hash functions is cut to 50"),
-            ("NoData", "the size is 0 bytes: a filter that matches everything"),
-            ("NoFunctions", "no hash function: a filter that matches everything"),
-        ],
-        groups: one_group(cases.collect()),
-    }
-}
-
 fn filterload(sources: &Sources) -> Area {
     let parsed = |filter: &Filter| {
         let within = filter.data.len() <= 36_000 && filter.hash_funcs <= 50;
@@ -253,20 +148,41 @@ fn filterload(sources: &Sources) -> Area {
         Case::new(comment, json!({ "payload": filter.payload() }), value(parsed(filter)))
     };
     let mut cases = vec![
-        case("an empty filter", &Filter::empty(0, 0, 0, 0)).named("no-data"),
-        case("no hash functions, but data", &Filter { hash_funcs: 0, ..small(1) })
-            .named("no-functions"),
-        case("50 hash functions, the most", &Filter { hash_funcs: 50, ..small(0) }),
-        case("51 hash functions: too many", &Filter { hash_funcs: 51, ..small(0) })
-            .flag("TooLarge")
-            .flag(QUIRK)
-            .named("51-functions"),
-        case("all bits of the number of functions", &Filter { hash_funcs: u32::MAX, ..small(0) })
-            .flag("TooLarge")
-            .flag(QUIRK),
+        case(
+            "a filter of 0 bytes: it is no error, and matches everything",
+            &Filter::empty(0, 0, 0, 0),
+        )
+        .named("no-data"),
+        case(
+            "no hash functions, but data: it is no error, and matches everything",
+            &Filter { hash_funcs: 0, ..small(1) },
+        )
+        .named("no-functions"),
+        case(
+            "50 hash functions: the most that is within the limits",
+            &Filter { hash_funcs: 50, ..small(0) },
+        ),
+        case(
+            "51 hash functions: read all the same, but beyond the limits",
+            &Filter { hash_funcs: 51, ..small(0) },
+        )
+        .flag("TooLarge")
+        .flag(QUIRK)
+        .named("51-functions"),
+        case(
+            "2^32 - 1 hash functions: a loop over them must not run",
+            &Filter { hash_funcs: u32::MAX, ..small(0) },
+        )
+        .flag("TooLarge")
+        .flag(QUIRK),
     ];
     for flags in [0, 1, 2, 3, 4, 0x80, 0x81, 0x82, 0xff] {
-        let case = case(&format!("flags {flags:#04x}"), &small(flags))
+        let comment = match flags {
+            0..=2 => format!("flags {flags}: a mode that BIP37 defines"),
+            3 => "flags 3: both bits, read without a word".into(),
+            _ => format!("flags {flags:#04x}: reserved bits are read and kept"),
+        };
+        let case = case(&comment, &small(flags))
             .flag_if(flags > 2, "ReservedFlags")
             .flag_if(flags > 2, QUIRK);
         cases.push(if flags == 3 { case.named("flags-3") } else { case });
@@ -281,7 +197,15 @@ fn filterload(sources: &Sources) -> Area {
         let filter = Filter::empty(len, 1, 0, 1);
         let prefix = hex::encode(serialize(&VarInt(len as u64)));
         let case = Case::new(
-            format!("{len} bytes of data"),
+            match len {
+                0..=252 => format!("{len} bytes of data: the longest length in one byte"),
+                253 => format!("{len} bytes of data: the shortest length in three bytes"),
+                36_000 => {
+                    format!("{len} bytes of data: the largest filter that is within the limits")
+                }
+                36_001 => format!("{len} bytes of data: read all the same, but beyond the limits"),
+                _ => format!("{len} bytes of data: a length in three bytes, low byte first"),
+            },
             json!({ "payload": filter.payload() }),
             value(
                 json!({ "data": { "sha256": sha256(&filter.data), "bytes": len }, "hash_funcs": 1,
@@ -299,18 +223,32 @@ fn filterload(sources: &Sources) -> Area {
     }
     for row in list(&sources.fixture("bitcoin/bip37_vectors.json")["filterload"]) {
         let filter = parse(&bytes(&row["payload"]));
-        cases.push(case("a filter of Bitcoin Core's unit tests", &filter));
+        cases.push(case("a filter that Core's authors wrote down in their unit tests", &filter));
     }
     let whole = hex::decode(small(1).payload()).expect("hex");
     for len in 0..whole.len() {
         let case = Case::new(
-            format!("cut after {len} of {} bytes", whole.len()),
+            format!("cut after {len} of {} bytes: each part must be there", whole.len()),
             json!({ "payload": hex::encode(&whole[..len]) }),
             invalid("truncated"),
         );
         let case = case.flag("Hostile");
         cases.push(if len == 0 { case.named("no-bytes") } else { case });
     }
+    // Core reads messages from a stream, and does not look at what follows.
+    cases.push(
+        Case::new(
+            "a byte after the flags: Core does not look at it, and the flags are those before it",
+            json!({ "payload": format!("{}00", small(1).payload()) }),
+            sides([
+                ("core", Answer::Value(parsed(&small(1)))),
+                ("strict", Answer::Invalid("trailing bytes")),
+            ]),
+        )
+        .named("trailing-byte")
+        .flag("TrailingBytes")
+        .source("Bitcoin Core 28.1, serialisation, as read"),
+    );
     for (name, prefix, comment) in [
         ("length-not-canonical", "fd0200", "the length 2 in 3 bytes: not canonical"),
         ("length-too-large", "feffffff7f", "a length of 2 GiB"),
@@ -346,6 +284,7 @@ fn filterload(sources: &Sources) -> Area {
             ),
             ("TooLarge", "over a limit: read all the same"),
             ("LongLength", "the length takes more than a byte"),
+            ("TrailingBytes", "bytes after the message: Core does not look at them"),
             ("Hostile", "malformed: must be refused in an orderly way"),
         ],
         groups: one_group(cases),
@@ -357,7 +296,7 @@ fn sha256(data: &[u8]) -> String {
 }
 
 /// Reads a payload that is known to be well formed.
-fn parse(payload: &[u8]) -> Filter {
+pub(crate) fn parse(payload: &[u8]) -> Filter {
     let (len, prefix): (VarInt, usize) = consensus::deserialize_partial(payload).expect("a length");
     let end = prefix + usize::try_from(len.0).expect("a length");
     let word = |at: usize| u32::from_le_bytes(payload[at..at + 4].try_into().expect("4 bytes"));
@@ -404,10 +343,11 @@ fn insert(sources: &Sources) -> Area {
         let elements: Vec<_> = unit_test_elements(row).iter().map(hex::encode).collect();
         cases.push(
             Case::new(
-                "a filter of Bitcoin Core's unit tests",
+                "a filter of Core's unit tests: the result was written down by Core's authors",
                 json!({ "filter": filter.payload(), "insert": elements }),
                 value(json!({ "filter": row["payload"] })),
             )
+            .level(Level::Specification)
             .source("Bitcoin Core 28.1, bloom_tests.cpp"),
         );
     }
@@ -420,10 +360,12 @@ fn insert(sources: &Sources) -> Area {
             }
             let hex: Vec<_> = elements.iter().map(hex::encode).collect();
             let input = json!({ "filter": filter.payload(), "insert": hex });
-            let case = Case::new(comment, input, value(json!({ "filter": after.payload() })));
-            let case = case
+            // BIP37 says nothing about filters without data or hash functions.
+            let quirk = filter.data.is_empty() || filter.hash_funcs == 0;
+            let case = Case::new(comment, input, value(json!({ "filter": after.payload() })))
+                .level(if quirk { Level::Reference } else { Level::Specification })
                 .flag_if(filter.data.is_empty(), "NoData")
-                .flag_if(filter.data.is_empty() || filter.hash_funcs == 0, QUIRK);
+                .flag_if(quirk, QUIRK);
             cases.push(match name {
                 Some(name) => case.named(name),
                 None => case,
@@ -457,13 +399,17 @@ fn insert(sources: &Sources) -> Area {
         let filter = Filter::empty(len, hash_funcs, numbers.u32(), (hash_funcs % 3) as u8);
         let elements = [20, 32, 33, 36, 65].map(|len| numbers.bytes(len));
         let some = if len > 300 { 2 } else { 5 };
-        let comment = format!("{len} bytes, {hash_funcs} functions");
+        let comment = format!(
+            "{len} bytes, {hash_funcs} functions, a random tweak: bits agree, not only sizes"
+        );
         add(comment, &filter, &elements[..some], None);
     }
     for len in 0..40 {
         let filter = Filter::empty(61, 11, numbers.u32(), 0);
         let element = numbers.bytes(len);
-        add(format!("an element of {len} bytes"), &filter, &[element], None);
+        let comment =
+            format!("an element of {len} bytes: each length of the hash's tail in a filter");
+        add(comment, &filter, &[element], None);
     }
     Area {
         name: "bip37.insert",
@@ -477,7 +423,7 @@ fn insert(sources: &Sources) -> Area {
         ],
         value: vec![member("filter", Kind::Bytes, "filterload payload afterwards")],
         flags: &[("NoData", "a filter of 0 bytes")],
-        groups: one_group(cases.into_iter().map(|case| case.level(Level::Specification)).collect()),
+        groups: one_group(cases),
     }
 }
 
@@ -505,7 +451,12 @@ fn contains(sources: &Sources) -> Area {
         {
             let input = json!({ "filter": filter.payload(), "data": hex::encode(&data) });
             let expect = value(json!({ "contains": contains }));
-            let case = Case::new("an element of Bitcoin Core's unit tests", input, expect);
+            let comment = if contains {
+                "an element that Core's unit tests insert"
+            } else {
+                "an element that Core's unit tests did not insert: one bit differs"
+            };
+            let case = Case::new(comment, input, expect);
             cases.push(case.source("Bitcoin Core 28.1, bloom_tests.cpp"));
         }
     }
@@ -518,7 +469,11 @@ fn contains(sources: &Sources) -> Area {
         )
         .named("no-data"),
     );
-    cases.push(case("nor does it without hash functions".into(), &Filter::empty(0, 0, 0, 0), &one));
+    cases.push(case(
+        "neither data nor hash functions: contains everything all the same".into(),
+        &Filter::empty(0, 0, 0, 0),
+        &one,
+    ));
     cases.push(
         case(
             "no hash functions: nothing denies the element".into(),
@@ -529,15 +484,19 @@ fn contains(sources: &Sources) -> Area {
     );
     cases.push(
         case(
-            "all bits are set".into(),
+            "all bits are set: no shortcut may say no".into(),
             &Filter { data: vec![0xff; 3], hash_funcs: 3, tweak: 9, flags: 0 },
             &one,
         )
         .named("all-ones"),
     );
-    cases.push(case("no bit is set".into(), &Filter::empty(3, 3, 9, 0), &one).named("all-zeros"));
     cases.push(
-        case("an empty element".into(), &Filter::empty(3, 3, 9, 0), &[]).named("empty-element"),
+        case("no bit is set: nothing was inserted".into(), &Filter::empty(3, 3, 9, 0), &one)
+            .named("all-zeros"),
+    );
+    cases.push(
+        case("an empty element is hashed like any other".into(), &Filter::empty(3, 3, 9, 0), &[])
+            .named("empty-element"),
     );
     let mut numbers = Numbers::new(372);
     for (len, hash_funcs) in SHAPES {
@@ -552,7 +511,9 @@ fn contains(sources: &Sources) -> Area {
             filter.insert(element);
         }
         cases.push(case(
-            format!("an element of a filter of {len} bytes and {hash_funcs} functions"),
+            format!(
+                "an element that was inserted, {len} bytes and {hash_funcs} functions: a no would hide a payment"
+            ),
             &filter,
             &inserted[0],
         ));
@@ -564,11 +525,22 @@ fn contains(sources: &Sources) -> Area {
                 filter.bits(&data).filter(|bit| filter.data[bit / 8] >> (bit % 8) & 1 == 1).count();
             if set == hash_funcs as usize && admitted < 2 {
                 admitted += 1;
-                cases.push(case("a false positive".into(), &filter, &data).flag("FalsePositive"));
+                cases.push(
+                    case(
+                        "not inserted, but all its bits are set: exact bits, not only sizes".into(),
+                        &filter,
+                        &data,
+                    )
+                    .flag("FalsePositive"),
+                );
             } else if set + 1 == hash_funcs as usize && admitted < 4 && (len < 300 || admitted < 1)
             {
                 admitted += 2;
-                cases.push(case("all hash functions but one admit it".into(), &filter, &data));
+                cases.push(case(
+                    "one of its bits is not set: each hash function must be asked".into(),
+                    &filter,
+                    &data,
+                ));
             }
         }
     }
@@ -600,146 +572,6 @@ fn contains(sources: &Sources) -> Area {
     }
 }
 
-/// A block without proof of work that has these transactions.
-pub(crate) fn made_block(transactions: Vec<Transaction>) -> Block {
-    let mut block: Block = bitcoin::constants::genesis_block(bitcoin::Network::Regtest);
-    block.txdata = transactions;
-    block.header.merkle_root = block.compute_merkle_root().expect("a transaction");
-    block
-}
-
-fn matching(sources: &Sources) -> Area {
-    let vectors = sources.fixture("bitcoin/bip37_vectors.json");
-    let mut cases = crate::match_traps::cases();
-    let unit_tests = "Bitcoin Core 28.1, bloom_tests.cpp";
-    let transaction = |name: &str| -> Transaction {
-        consensus::deserialize(&bytes(&vectors["transactions"][name]["hex"]))
-            .expect("a transaction")
-    };
-    let sized = |parts: &Value| {
-        let fpr = parts["fpr"].as_f64().expect("a rate");
-        Filter::sized(int(&parts["elements"]), fpr, small(&parts["tweak"]), small(&parts["flags"]))
-    };
-    let txid = |value: &Value| -> Txid { text(value).parse().expect("a transaction id") };
-    let elements = |row: &Value| -> Vec<Vec<u8>> {
-        if row["insert_txid"].is_string() {
-            vec![txid(&row["insert_txid"]).to_byte_array().to_vec()]
-        } else if let Some(outpoint) = row["insert_outpoint"].as_array() {
-            let (txid, vout) = (txid(&outpoint[0]), small(&outpoint[1]));
-            vec![serialize(&OutPoint { txid, vout })]
-        } else if let Some(elements) = row["insert"].as_array() {
-            elements.iter().map(bytes).collect()
-        } else {
-            vec![bytes(&row["insert"])]
-        }
-    };
-    for row in list(&vectors["matching"]) {
-        let mut filter = sized(&row["filter"]);
-        for element in elements(row) {
-            filter.insert(&element);
-        }
-        let mut transactions = vec![transaction(text(&row["transaction"]))];
-        let mut matched = if row["matches"] == true { vec![0] } else { vec![] };
-        if row["then_spending_matches"] == true {
-            transactions.push(transaction("spending"));
-            matched.push(1);
-        }
-        let block = hex::encode(serialize(&made_block(transactions)));
-        let input = json!({ "filter": filter.payload(), "block": block });
-        cases.push(
-            Case::new(text(&row["why"]), input, value(json!({ "matched": matched })))
-                .source(unit_tests),
-        );
-    }
-    for row in list(&vectors["merkle_blocks"]) {
-        let step = &row["steps"][0];
-        let Some(matches) = step["matches"].as_array() else { continue };
-        let mut filter = sized(&row["filter"]);
-        for element in elements(step) {
-            filter.insert(&element);
-        }
-        let matched: Vec<_> = matches.iter().map(|pair| pair[0].clone()).collect();
-        let at = format!("/blocks/{}", text(&row["block"]));
-        let input = json!({ "filter": filter.payload(), "block": { "from": "bitcoin/bip37_vectors.json", "at": at } });
-        cases.push(
-            Case::new(
-                "a block of Bitcoin Core's unit tests",
-                input,
-                value(json!({ "matched": matched })),
-            )
-            .source(unit_tests),
-        );
-    }
-    for row in sources.core("match").into_iter().chain(sources.core("update")) {
-        let Some(payload) = row["filterload"].as_str() else { continue };
-        let filter = parse(&hex::decode(payload).expect("hex"));
-        let made = row["block_hex"].as_str();
-        // Made blocks are plenty: the small ones show as much.
-        if made.is_some_and(|block| block.len() > 4_500) || payload.len() > 4_000 {
-            continue;
-        }
-        let source = made.is_none().then(|| sources.block(text(&row["block"])));
-        let block =
-            source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
-        // Bitcoin Core filters a block only for a filter within the limits.
-        if row["within_size"] == false {
-            continue;
-        }
-        let input = json!({ "filter": payload, "block": block });
-        let expect =
-            value(json!({ "matched": row["matched"], "filter_after": row["filterload_after"] }));
-        let spends =
-            row["only_by_inserted_outpoint"].as_array().is_some_and(|list| !list.is_empty());
-        let comment = if spends {
-            "spends of outputs that the filter has just taken in"
-        } else {
-            "a block against a filter"
-        };
-        let case = Case::new(comment, input, expect)
-            .flag_if(filter.data.is_empty(), "NoData")
-            .flag_if(filter.data.is_empty() || filter.hash_funcs == 0, QUIRK)
-            .flag_if(filter.hash_funcs == 0 && !filter.data.is_empty(), "NoFunctions")
-            .flag_if(
-                filter.data.iter().all(|byte| *byte == 0xff) && !filter.data.is_empty(),
-                "Full",
-            )
-            .flag_if(filter.flags > 2, "ReservedFlags")
-            .flag_if(filter.flags > 2 && !filter.data.is_empty() && filter.hash_funcs > 0, QUIRK)
-            .flag_if(spends, "InsertedOutpoint")
-            .flag_if(filter.flags & 3 == 2, "PublicKeyOnly")
-            .source(CORE);
-        cases.push(source.map_or(case.clone(), |source| source.needed_by(case)));
-    }
-    Area {
-        name: "bip37.match",
-        title: "Matching of a block's transactions",
-        about: "Tests each transaction in the order of the block, and inserts outpoints as the flags \
-                say: transaction id, then data pushes of outputs, then spent outpoints, then data \
-                pushes of inputs. Witnesses are never tested.",
-        source: "Bitcoin Core 28.1, CBloomFilter::IsRelevantAndUpdate",
-        input: vec![
-            member("filter", Kind::Bytes, "filterload payload"),
-            member("block", Kind::Bytes, "block"),
-        ],
-        value: vec![
-            member("matched", Kind::List(&Kind::Integer), "indices of matching transactions"),
-            member("filter_after", Kind::Bytes, "filterload payload afterwards"),
-        ],
-        flags: &[
-            ("NoData", "a filter of 0 bytes matches every transaction"),
-            ("NoFunctions", "without hash functions every transaction matches"),
-            ("Full", "all bits are set: every transaction matches"),
-            ("ReservedFlags", "Core uses the two lowest bits only: 0x81 inserts all, 3 nothing"),
-            (
-                "InsertedOutpoint",
-                "some transactions match only by an outpoint inserted earlier in the block",
-            ),
-            ("PublicKeyOnly", "outpoints are inserted for bare keys and bare multisig only"),
-        ],
-        groups: one_group(cases),
-    }
-}
-
 fn filteradd() -> Area {
     let mut numbers = Numbers::new(373);
     let mut cases = Vec::new();
@@ -754,8 +586,16 @@ fn filteradd() -> Area {
         let data = numbers.bytes(len);
         let payload = [serialize(&VarInt(len as u64)), data.clone()].concat();
         let expect = value(json!({ "data": hex::encode(&data), "within_limits": len <= 520 }));
-        let case =
-            Case::new(format!("{len} bytes"), json!({ "payload": hex::encode(payload) }), expect);
+        let why = match len {
+            0 => "is read, and inserted like any other",
+            252 => "the longest length in one byte",
+            253 => "the shortest length in three bytes",
+            520 => "the largest push of a script",
+            521 => "read all the same, but beyond the limit",
+            _ => "no least length",
+        };
+        let comment = format!("{len} bytes: {why}");
+        let case = Case::new(comment, json!({ "payload": hex::encode(payload) }), expect);
         cases.push(case.named(name).flag_if(len > 520, "TooLarge"));
     }
     for (name, comment, payload) in [
@@ -767,6 +607,18 @@ fn filteradd() -> Area {
         let case = Case::new(comment, json!({ "payload": payload }), invalid("malformed"));
         cases.push(case.named(name).flag("Hostile"));
     }
+    cases.push(
+        Case::new(
+            "a byte after the element: Core does not look at it",
+            json!({ "payload": "01aa00" }),
+            sides([
+                ("core", Answer::Value(json!({ "data": "aa", "within_limits": true }))),
+                ("strict", Answer::Invalid("trailing bytes")),
+            ]),
+        )
+        .named("trailing-byte")
+        .flag("TrailingBytes"),
+    );
     Area {
         name: "bip37.filteradd",
         title: "The message filteradd",
@@ -780,6 +632,7 @@ fn filteradd() -> Area {
         ],
         flags: &[
             ("TooLarge", "over the limit"),
+            ("TrailingBytes", "bytes after the message: Core does not look at them"),
             ("Hostile", "malformed: must be refused in an orderly way"),
         ],
         groups: one_group(cases),

@@ -194,7 +194,9 @@ pub(crate) fn area(blocks: &[ReceiptedBlock]) -> Area {
         name: "certificate.verify",
         title: "Certificates of logs",
         about: "Verifies that the certificate's logs are all logs of its blocks that match the query, on a \
-                chain that ends in the trusted block. The format is chainsieve's: docs/formats.md.",
+                chain that ends in the trusted block.\n\nThe format is this project's own: no other project has \
+                it, and no BIP or EIP defines it. Its specification is the section Certificate of \
+                docs/formats.md, after which the generator writes the cases.",
         source: "the documentation of the format, and mainnet 14764013",
         input: vec![
             member("certificate", Kind::Json, "certificate"),

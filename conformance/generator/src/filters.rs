@@ -88,14 +88,19 @@ fn headers(sources: &Sources, chain: &Chain) -> Area {
     let of_bip = list(&of_bip).iter().map(|row| {
         let filter = text(&row["basic_filter"]).to_owned();
         let expect = value(json!({ "filter_header_display": row["filter_header"] }));
-        let comment = format!("testnet3 {}", row["height"]);
+        let comment = format!("testnet3 {}: the vectors of BIP158 themselves", row["height"]);
         Case::new(comment, input(filter, &row["previous_filter_header"]), expect).source(BIP)
     });
     let of_mainnet = (0..=10).chain([170, 181, 182, 183, 187, 221, 248, 255]).map(|height| {
         let filter = hex::encode(chain.filter(height));
         let expect = value(json!({ "filter_header_display": chain.headers[height] }));
         let case = Case::new(
-            format!("mainnet {height}"),
+            match height {
+                0 => "mainnet 0: the header before the first one is 32 zero bytes".to_owned(),
+                1..=10 => format!("mainnet {height}: one of a chain of headers from the first on"),
+                255 => format!("mainnet {height}: depends on the filters of all blocks before it"),
+                _ => format!("mainnet {height}: the block spends, so a spent script is an item"),
+            },
             input(filter, &json!(chain.before(height))),
             expect,
         );
@@ -109,8 +114,11 @@ fn headers(sources: &Sources, chain: &Chain) -> Area {
         .map(|row| {
             let expect = value(json!({ "filter_hash_display": row["filter_hash"] }));
             let zeros = json!("00".repeat(32));
-            Case::new("hash of a filter", input(text(&row["encoded"]).to_owned(), &zeros), expect)
-                .source(CORE)
+            let comment = format!(
+                "a filter of {} items: the hash covers all bytes, the number of items too",
+                row["elements"]
+            );
+            Case::new(comment, input(text(&row["encoded"]).to_owned(), &zeros), expect).source(CORE)
         });
     Area {
         name: "bip157.header",
@@ -154,7 +162,7 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
             ),
             1_263_442 => ("witnesses are no items", Some("witness")),
             1_414_221 => ("no items at all: one byte", Some("no-items")),
-            _ => ("a block of testnet3", None),
+            _ => ("a block of testnet3 that has no trap: one of BIP158's own vectors", None),
         };
         let case =
             Case::new(comment, input, value(json!({ "filter": row["basic_filter"] }))).source(BIP);
@@ -166,8 +174,13 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
     for height in [0, 1, 9, 170, 181, 182, 183, 187, 221, 248] {
         let input = json!({ "block": { "from": MAINNET, "at": format!("/{height}/block") }, "prevout_scripts": chain.prevouts(height) });
         let expect = value(json!({ "filter": hex::encode(chain.filter(height)) }));
+        let why = match height {
+            0 => "the genesis block, whose output nobody can spend",
+            1 | 9 => "a coinbase alone: one item",
+            _ => "a spent script is an item",
+        };
         cases.push(
-            Case::new(format!("mainnet {height}"), input, expect)
+            Case::new(format!("mainnet {height}: {why}"), input, expect)
                 .source("filter headers of mainnet as the project neutrino published them"),
         );
     }
@@ -191,7 +204,14 @@ fn basic(sources: &Sources, chain: &Chain) -> Area {
         };
         let corpus = prevouts.is_object();
         let input = json!({ "block": block, "prevout_scripts": prevouts });
-        let comment = format!("{} {}: {} items", source.chain, source.height, row["elements"]);
+        let items = int(&row["elements"]);
+        let why = match items {
+            0 | 1 => "hardly an item: the shortest filters",
+            2..100 => "few items, deltas far apart",
+            100..2_000 => "a block of some size, with scripts that repeat",
+            _ => "a large block: scripts of all kinds, and a number of items in 3 bytes",
+        };
+        let comment = format!("{} {}, {items} items: {why}", source.chain, source.height);
         let case =
             Case::new(comment, input, value(json!({ "filter": row["encoded"] }))).source(CORE);
         cases.push(if corpus {

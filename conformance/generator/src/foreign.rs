@@ -29,16 +29,22 @@ fn parquet() -> Area {
         Case::new(comment, input, value(json!({ "contains": filter.check(data) })))
             .level(Level::Specification)
     };
-    for blocks in [1_usize, 2, 4, 32] {
-        let mut filter = Sbbf::new_with_num_of_bytes(32 * blocks);
+    // The crate's constructor for a number of bytes would make four blocks of three. It comes last, so
+    // that the keys of the other filters stay as they are.
+    for blocks in [1_usize, 2, 4, 32, 3] {
+        let mut filter = Sbbf::new(&vec![0; 32 * blocks]);
         let len = 32 * blocks;
-        cases.push(case(format!("{len} bytes, nothing inserted"), &filter, b"key"));
+        let of_three =
+            if blocks == 3 { ", in three blocks, among which no mask can choose" } else { "" };
+        let len = format!("{len} bytes{of_three}");
+        cases.push(case(format!("{len}: nothing inserted"), &filter, b"key"));
         let keys: Vec<_> = (0..12 * blocks).map(|at| numbers.bytes(at % 40)).collect();
         for key in &keys {
             filter.insert(key.as_slice());
         }
         for key in keys.iter().take(if blocks > 4 { 2 } else { 6 }) {
-            cases.push(case(format!("{len} bytes: a key of {} bytes", key.len()), &filter, key));
+            let comment = format!("{len}: a key of {} bytes that was inserted", key.len());
+            cases.push(case(comment, &filter, key));
         }
         let mut absent = [0, 0];
         for _ in 0..3_000 {
@@ -46,10 +52,13 @@ fn parquet() -> Area {
             let found = filter.check(key.as_slice());
             absent[usize::from(found)] += 1;
             if absent[usize::from(found)] <= 3 {
-                let comment =
-                    if found { "a false positive" } else { "a key that was not inserted" };
+                let comment = if found {
+                    "not inserted, but its eight bits are set: exact bits, not only those of keys"
+                } else {
+                    "not inserted: a reader that says maybe to all is no use"
+                };
                 cases.push(
-                    case(format!("{len} bytes: {comment}"), &filter, &key)
+                    case(format!("{len}: {comment}"), &filter, &key)
                         .flag_if(found, "FalsePositive"),
                 );
             }
@@ -64,7 +73,7 @@ fn parquet() -> Area {
         let input = json!({ "bitset": hex::encode(mr), "data": hex::encode(format!("a{number}")) });
         cases.push(
             Case::new(
-                "a key of a filter that parquet-mr wrote",
+                "a key of a filter that parquet-mr wrote: another implementation's bits",
                 input,
                 value(json!({ "contains": true })),
             )
@@ -92,6 +101,7 @@ fn parquet() -> Area {
 struct Fuse {
     name: &'static str,
     title: &'static str,
+    about: &'static str,
     file: &'static str,
     /// Numbers below `asked` that it finds though they were not put in.
     found: &'static [u32],
@@ -101,6 +111,10 @@ struct Fuse {
 const FUSE8: Fuse = Fuse {
     name: "filter.fuse8",
     title: "Binary fuse filter of 8-bit fingerprints",
+    about: "Reads the bytes that the C library xor_singleheader and its bindings write \
+            (little-endian), and tests keys. A key is a text, hashed by XXH64 with seed 0. The bytes are: seed \
+            (8), number of keys (4), length of a segment (4), number of segments (4), their length together \
+            (4), number of fingerprints (4), fingerprints.",
     file: "filters/xor_singleheader_fuse8.bin",
     found: &[347, 568, 727, 786, 908, 995, 996, 1_107, 1_142, 1_474, 1_517, 1_695, 1_865],
     asked: 2_000,
@@ -109,6 +123,12 @@ const FUSE8: Fuse = Fuse {
 const FUSE16: Fuse = Fuse {
     name: "filter.fuse16",
     title: "Binary fuse filter of 16-bit fingerprints",
+    about: "Reads the bytes that the C library xor_singleheader and its bindings write \
+            (little-endian), and tests keys. A key is a text, hashed by XXH64 with seed 0. The bytes are: seed \
+            (8), number of keys (4), length of a segment (4), number of segments (4), their length together \
+            (4), number of fingerprints (4), fingerprints. \
+            The last 4 bytes are unused: the library's function for the size of 16-bit filters counts the \
+            mask of a segment's length, which the function that writes the filter leaves out.",
     file: "filters/xor_singleheader_fuse16.bin",
     found: &[29_046, 42_288, 144_194, 152_295, 181_559, 193_955],
     asked: 200_000,
@@ -128,17 +148,25 @@ fn fuse(sources: &Sources, fuse: &Fuse) -> Area {
         )
     };
     let mut cases: Vec<_> = (0..10)
-        .map(|ten| case("members".into(), &(10 * ten..10 * ten + 10).collect::<Vec<_>>()))
+        .map(|ten| {
+            case(
+                "keys that were put in: a no would lose them".into(),
+                &(10 * ten..10 * ten + 10).collect::<Vec<_>>(),
+            )
+        })
         .collect();
     let step = (fuse.asked - 100) / 200;
     for at in 0..20 {
         let keys: Vec<_> = (0..10).map(|key| 100 + step * (10 * at + key)).collect();
-        cases.push(case("keys that were not put in".into(), &keys));
+        cases.push(case(
+            "keys that were not put in: positions of a key by the seed, and its fingerprint".into(),
+            &keys,
+        ));
     }
     for found in fuse.found {
         cases.push(
             case(
-                "a false positive between two absent keys".into(),
+                "a false positive between two absent keys: only exact fingerprints find it".into(),
                 &[found - 1, *found, found + 1],
             )
             .flag("FalsePositive"),
@@ -147,8 +175,7 @@ fn fuse(sources: &Sources, fuse: &Fuse) -> Area {
     Area {
         name: fuse.name,
         title: fuse.title,
-        about: "Reads the bytes that the C library xor_singleheader and its bindings write \
-                (little-endian), and tests keys. A key is a text, hashed by XXH64 with seed 0.",
+        about: fuse.about,
         source: "pyfusefilter 1.3.0",
         input: vec![
             member("bytes", Kind::Bytes, "serialised filter"),

@@ -8,7 +8,9 @@ use bitcoin::hashes::siphash24;
 use serde_json::{Value, json};
 
 use crate::numbers::Numbers;
-use crate::pack::{Answer, Area, Case, Group, Kind, Level, Member, invalid, member, sides, value};
+use crate::pack::{
+    Answer, Area, Case, Group, Kind, Level, Member, QUIRK, invalid, member, sides, value,
+};
 use crate::sources::{CORE, Sources, bytes, int, list, text};
 
 /// The parameters of a set.
@@ -57,6 +59,9 @@ impl Params {
     }
 }
 
+/// Who says which sets are malformed: no BIP does.
+const AS_READ: &str = "Bitcoin Core 28.1, GCSFilter, as read";
+
 const BIP158: (u8, u64) = (19, 784_931);
 
 const KEY: Member = member("key", Kind::Fixed(16), "key of SipHash: k0, then k1, little-endian");
@@ -71,6 +76,7 @@ const FLAGS: &[(&str, &str)] = &[
         "ZeroValue",
         "an item maps to 0, so its delta is 0: implementations that take 0 for the end miss it",
     ),
+    ("Collision", "two items map to one value, so that a delta is 0: both are counted"),
     ("Duplicates", "an item is given twice, and counted once"),
     ("FalsePositive", "was not put in: an exact implementation finds it as well"),
     ("NonZeroPadding", "bits after the last item are set: Core does not look at them"),
@@ -131,7 +137,16 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
         }
         let input = with(params, &json!({ "items": items }));
         let case = Case::new(
-            format!("{} items", items.len()),
+            {
+                let (p, m) = (params.p, params.m);
+                let why = match (items.len(), distinct.len() < items.len()) {
+                    (0, _) => "a set without items is one byte",
+                    (_, true) => "some are given twice, and count once",
+                    (1, _) => "N × M is M, and the only delta is the value",
+                    _ => "sorted, with deltas of each size",
+                };
+                format!("{} items, P = {p}, M = {m}: {why}", items.len())
+            },
             input,
             value(json!({ "encoded": row["encoded"] })),
         );
@@ -148,7 +163,10 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
             &json!({ "items": { "counted": { "prefix": "chainsieve gcs ", "count": count } } }),
         );
         let case = Case::new(
-            format!("{count} items, {} of them distinct", row["distinct"]),
+            format!(
+                "{count} items, {} of them distinct: as many as the filter of a large block has, or more",
+                row["distinct"]
+            ),
             input,
             value(json!({ "encoded": row["encoded"] })),
         );
@@ -180,12 +198,12 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
     let hex: Vec<_> = colliding.iter().map(hex::encode).collect();
     cases.push(
         Case::new(
-            "two items that map to one value: both are counted, the second delta is 0",
+            "two items that map to one value, 3: both are counted, the second delta is 0",
             with(SMALL, &json!({ "items": hex })),
             value(json!({ "encoded": hex::encode(SMALL.build(&colliding)) })),
         )
         .named("collision")
-        .flag("ZeroValue")
+        .flag("Collision")
         .source("the crate bitcoin 0.32"),
     );
     Area {
@@ -215,7 +233,10 @@ fn decode(rows: &[Value]) -> Area {
         let params = params(row);
         let encoded = text(&row["encoded"]);
         if encoded.len() < 1_500 {
-            cases.push(accepted("as built", params, encoded).flag_if(encoded == "00", "Empty"));
+            cases.push(
+                accepted("as Core built it: an honest set must be read", params, encoded)
+                    .flag_if(encoded == "00", "Empty"),
+            );
         }
         for mutant in
             list(&row["mutants"]).iter().filter(|mutant| text(&mutant["encoded"]).len() < 1_500)
@@ -223,9 +244,9 @@ fn decode(rows: &[Value]) -> Area {
             let damaged = text(&mutant["encoded"]);
             let input = with(params, &json!({ "encoded": damaged }));
             cases.push(if mutant["accepted"] == true {
-                accepted("altered, but still a set", params, damaged)
+                accepted("a bit altered, but it still ends with its last item: Core reads it", params, damaged)
             } else {
-                Case::new("damaged", input, invalid("set")).flag("Hostile")
+                Case::new("a byte too many or too few, or a bit altered: it does not end with its last item", input, invalid("set")).flag("Hostile")
             });
         }
     }
@@ -255,6 +276,11 @@ fn decode(rows: &[Value]) -> Area {
                 "33,554,433 items: more than Core reads",
                 "fe01000002000000",
             ),
+            bad(
+                "count-2-to-the-25",
+                "33,554,432 items, the most that Core reads: none is there, and no memory may be taken for them",
+                "fe00000002000000",
+            ),
             bad("count-2-to-the-32", "2^32 items", "ff0000000001000000000000"),
             bad(
                 "count-2-to-the-64",
@@ -264,8 +290,9 @@ fn decode(rows: &[Value]) -> Area {
             bad("count-cut", "a number of items that ends too early", "fe0100"),
             bad("ones-only", "a quotient that never ends", &ones),
         ]
-        .map(|case| case.source("Bitcoin Core 28.1, GCSFilter's constructor, as read")),
+        .map(|case| case.source(AS_READ)),
     );
+    cases.push(beyond_2_to_the_25());
     Area {
         name: "gcs.decode",
         title: "Reading a Golomb-coded set",
@@ -277,6 +304,30 @@ fn decode(rows: &[Value]) -> Area {
         flags: FLAGS,
         groups: vec![Group { cases, ..Group::default() }],
     }
+}
+
+/// A set of more than 2^25 items that are all there, so that only the limit refuses it. With P = 0, an
+/// item is a zero bit, and the ones before it are its delta. The five bytes of the number of items
+/// have 29 zeros; repeated, they are the items as well.
+fn beyond_2_to_the_25() -> Case {
+    const COUNT: u64 = (1 << 25) + 76;
+    const ZEROS: u64 = 29;
+    let prefix = bitcoin::consensus::serialize(&VarInt(COUNT));
+    let ones: u32 = prefix.iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!((prefix.len(), u64::from(ones)), (5, 40 - ZEROS));
+    assert!(COUNT % ZEROS == 0 && prefix[4] & 1 == 0, "the last bit ends the last item");
+    let params = Params { key: [0; 16], p: 0, m: 1 };
+    let encoded = json!({ "repeat": hex::encode(&prefix), "times": COUNT / ZEROS + 1 });
+    Case::new(
+        "33,554,508 items, all of them there: only the limit of 2^25 refuses them",
+        with(params, &json!({ "encoded": encoded })),
+        invalid("set"),
+    )
+    .named("more-than-2-to-the-25-items")
+    .flag("Hostile")
+    .flag("Large")
+    .flag(QUIRK)
+    .source(AS_READ)
 }
 
 /// A case of a set that Core reads. A strict reader refuses what no builder writes: padding that is
@@ -299,9 +350,18 @@ fn accepted(comment: &str, params: Params, encoded: &str) -> Case {
     let input = with(params, &json!({ "encoded": encoded }));
     let of_core = Answer::Value(json!({ "count": count.0 }));
     let of_strict = if padding || out_of_range { Answer::Invalid("set") } else { of_core.clone() };
-    Case::new(comment, input, sides(("core", of_core), ("strict", of_strict)))
+    Case::new(comment, input, sides([("core", of_core), ("strict", of_strict)]))
         .flag_if(padding, "NonZeroPadding")
         .flag_if(out_of_range, "OutOfRange")
+}
+
+/// Why a list of queries has this length.
+fn list_length(len: usize) -> &'static str {
+    match len {
+        1 => "the shortest list",
+        3 | 9 => "the few scripts of a small wallet",
+        _ => "more queries than the set has items",
+    }
 }
 
 fn matching(rows: &[Value]) -> [Area; 2] {
@@ -320,8 +380,13 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         for item in items.iter().take(2) {
             let input = with(params, &json!({ "encoded": text, "item": hex::encode(item) }));
             one.push(
-                Case::new("a member", input, value(json!({ "match": true })))
-                    .source("the definition of the set"),
+                Case::new(
+                    "a member: a no would hide a payment",
+                    input,
+                    value(json!({ "match": true })),
+                )
+                .level(Level::Specification)
+                .source("the definition of the set"),
             );
         }
         let mut false_positives = 0;
@@ -334,16 +399,26 @@ fn matching(rows: &[Value]) -> [Area; 2] {
                 false_positives += 1;
                 let input = with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
                 one.push(
-                    Case::new("a false positive", input, value(json!({ "match": true })))
-                        .flag("FalsePositive"),
+                    Case::new(
+                        "not a member, but of a member's value: values must be exact, not only found",
+                        input,
+                        value(json!({ "match": true })),
+                    )
+                    .level(Level::Specification)
+                    .flag("FalsePositive"),
                 );
             } else if !found {
                 if attempt < 2 {
                     let input =
                         with(params, &json!({ "encoded": text, "item": hex::encode(&item) }));
                     one.push(
-                        Case::new("not a member", input, value(json!({ "match": false })))
-                            .flag_if(items.is_empty(), "Empty"),
+                        Case::new(
+                            "not a member: a reader that says yes to all costs a wallet each block",
+                            input,
+                            value(json!({ "match": false })),
+                        )
+                        .level(Level::Specification)
+                        .flag_if(items.is_empty(), "Empty"),
                     );
                 }
                 absent.push(item);
@@ -358,10 +433,11 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
             any.push(
                 Case::new(
-                    format!("{len} items, none of them a member"),
+                    format!("{len} items, none a member: {}", list_length(len)),
                     input,
                     value(json!({ "match": false })),
                 )
+                .level(Level::Specification)
                 .flag_if(items.is_empty(), "Empty"),
             );
             if let Some(item) = items.last() {
@@ -370,10 +446,11 @@ fn matching(rows: &[Value]) -> [Area; 2] {
                 let input = with(params, &json!({ "encoded": text, "items": hex_list(&queries) }));
                 any.push(
                     Case::new(
-                        format!("{len} items, one of them a member"),
+                        format!("{len} items, a member at {at}: each place must be tested"),
                         input,
                         value(json!({ "match": true })),
                     )
+                    .level(Level::Specification)
                     .source("the definition of the set"),
                 );
             }
@@ -389,6 +466,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("zero-value")
         .flag("ZeroValue")
+        .level(Level::Specification)
         .source("the definition of the set"),
         Case::new(
             "a set without items",
@@ -397,7 +475,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("no-items")
         .flag("Empty")
-        .source(CORE),
+        .level(Level::Specification)
+        .source("the definition of the set"),
         Case::new(
             "no bytes: a no would come from nothing",
             zero(json!({ "encoded": "", "item": "aa" })),
@@ -405,7 +484,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("no-bytes")
         .flag("Hostile")
-        .source(CORE),
+        .level(Level::Reference)
+        .source(AS_READ),
         Case::new(
             "one item is announced, none is there",
             zero(json!({ "encoded": "01", "item": "aa" })),
@@ -413,7 +493,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("items-missing")
         .flag("Hostile")
-        .source(CORE),
+        .level(Level::Reference)
+        .source(AS_READ),
     ]);
     let other = hex::encode(ZERO_KEY.build(&[vec![0xaa]]));
     let zero_item = hex::decode(ZERO_ITEM).expect("hex");
@@ -429,10 +510,12 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("no-items")
         .flag("Empty")
-        .source(CORE),
+        .level(Level::Specification)
+        .source("the definition of the set"),
         Case::new("no queries", zero(json!({ "encoded": other, "items": [] })), yes(false))
             .named("no-queries")
-            .source(CORE),
+            .level(Level::Specification)
+            .source("the definition of the set"),
         Case::new(
             "the only member maps to 0",
             zero(json!({ "encoded": "01000000", "items": [ZERO_ITEM] })),
@@ -440,6 +523,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("zero-value")
         .flag("ZeroValue")
+        .level(Level::Specification)
         .source("the definition of the set"),
         Case::new(
             "an item that maps to 0 and is no member",
@@ -447,6 +531,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             yes(false),
         )
         .named("zero-value-absent")
+        .level(Level::Specification)
         .flag("ZeroValue"),
         Case::new(
             "no bytes: a no would come from nothing",
@@ -455,7 +540,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("no-bytes")
         .flag("Hostile")
-        .source(CORE),
+        .level(Level::Reference)
+        .source(AS_READ),
         Case::new(
             "one item is announced, none is there",
             zero(json!({ "encoded": "01", "items": ["aa"] })),
@@ -463,7 +549,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("items-missing")
         .flag("Hostile")
-        .source(CORE),
+        .level(Level::Reference)
+        .source(AS_READ),
         Case::new(
             "2^64 - 1 items are announced",
             zero(json!({ "encoded": "ffffffffffffffffff000000", "items": ["aa"] })),
@@ -471,7 +558,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
         )
         .named("count-2-to-the-64")
         .flag("Hostile")
-        .source(CORE),
+        .level(Level::Reference)
+        .source(AS_READ),
     ]);
     // Core reads a set to its end before it answers; a reader that stops early finds a "no" in what
     // is no set.
@@ -497,7 +585,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             )
             .named(name)
             .flag("Hostile")
-            .source(CORE),
+            .level(Level::Reference)
+            .source(AS_READ),
         );
         any.push(
             Case::new(
@@ -507,7 +596,8 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             )
             .named(name)
             .flag("Hostile")
-            .source(CORE),
+            .level(Level::Reference)
+            .source(AS_READ),
         );
     }
     let source = "the crate bitcoin 0.32, and the definition of the set where a case says so";
@@ -521,10 +611,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             input: vec![KEY, P, M, ENCODED, member("item", Kind::Bytes, "item")],
             value: value.clone(),
             flags: FLAGS,
-            groups: vec![Group {
-                cases: one.into_iter().map(|case| case.level(Level::Specification)).collect(),
-                ..Group::default()
-            }],
+            groups: vec![Group { cases: one, ..Group::default() }],
         },
         Area {
             name: "gcs.match_any",
@@ -534,10 +621,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             input: vec![KEY, P, M, ENCODED, member("items", Kind::List(&Kind::Bytes), "items")],
             value,
             flags: FLAGS,
-            groups: vec![Group {
-                cases: any.into_iter().map(|case| case.level(Level::Specification)).collect(),
-                ..Group::default()
-            }],
+            groups: vec![Group { cases: any, ..Group::default() }],
         },
     ]
 }

@@ -1,6 +1,7 @@
 //! Areas of block headers: hash and fields from RLP, hash from JSON-RPC.
 
 use alloy_primitives::{B256, keccak256};
+use alloy_rlp::Decodable as _;
 use serde_json::{Map, Value, json};
 
 use crate::pack::{Area, Case, Group, Kind, Level, Member, invalid, member, value};
@@ -55,6 +56,20 @@ fn fields(header: &[u8]) -> Value {
     })
 }
 
+/// Why a header is among the cases: the fields that its fork has.
+fn comment(chain: &str, number: &Value, fork: &str, count: usize) -> String {
+    let why = match (chain, count) {
+        ("optimism" | "op-sepolia", _) => "another chain, the same hash of the same fields",
+        (_, 15) => "the fields of the Yellow Paper",
+        (_, 16) => "with a base fee",
+        (_, 17) => "with a root of withdrawals",
+        (_, 20) => "with blob gas and the beacon block's root",
+        (_, 21) => "with a hash of requests",
+        _ => "with fields that old readers do not know",
+    };
+    format!("{chain} {number}{fork}, {count} fields: {why}")
+}
+
 fn from_rlp(sources: &Sources) -> Area {
     let rows = sources.fixture(FILE);
     let rows = list(&rows);
@@ -69,14 +84,13 @@ fn from_rlp(sources: &Sources) -> Area {
         let input =
             json!({ "header": { "from": FILE, "at": format!("/{at}/header"), "as": "bytes" } });
         let count = items(&header).len();
-        let case =
-            Case::new(format!("{chain} {number}{fork}: {count} fields"), input, value(fields))
-                .level(Level::Consensus)
-                .source(format!("{chain}, block {number}"))
-                .flag_if(
-                    header.windows(256).any(|window| window.iter().all(|byte| *byte == 0xff)),
-                    "FullBloom",
-                );
+        let case = Case::new(comment(chain, number, &fork, count), input, value(fields))
+            .level(Level::Consensus)
+            .source(format!("{chain}, block {number}"))
+            .flag_if(
+                header.windows(256).any(|window| window.iter().all(|byte| *byte == 0xff)),
+                "FullBloom",
+            );
         cases.push(match (chain, number.as_u64()) {
             ("mainnet", Some(0)) => case.named("genesis"),
             ("mainnet", Some(15_537_394)) => case.named("first-of-paris"),
@@ -84,6 +98,12 @@ fn from_rlp(sources: &Sources) -> Area {
             _ => case,
         });
     }
+    // The page says that alloy refuses a field that no fork defines.
+    let newest = rows.iter().find(|row| row["fork"] == "Amsterdam").expect("a header");
+    let mut fields_of = items(&bytes(&newest["header"]));
+    fields_of.push(vec![0x80]);
+    alloy_consensus::Header::decode(&mut rlp_list(&fields_of).as_slice())
+        .expect_err("a field more");
     let honest =
         bytes(&rows.iter().find(|row| row["number"] == 1_000_001).unwrap_or(&rows[3])["header"]);
     let fields_of = items(&honest);
@@ -139,13 +159,25 @@ fn from_rlp(sources: &Sources) -> Area {
             "a list in the place of the receipts root",
             with(5, &[0xc0]),
         ),
+        hostile(
+            "bloom-of-0-bytes",
+            "a bloom of 0 bytes, as EIP-7668 proposes it: no fork has it",
+            with(6, &[0x80]),
+        ),
+        hostile(
+            "bloom-of-32-bytes",
+            "a hash in the place of the bloom, as EIP-7745 proposes it: no fork has it",
+            with(6, &[&[0xa0][..], &[7; 32]].concat()),
+        ),
         hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
     ]);
     Area {
         name: "header.hash",
         title: "Hash and fields of a block header",
         about: "The hash is Keccak-256 of the header's RLP as received: forks append fields at the end, \
-                and a reader that rebuilds the header from the fields that it knows gets another hash.",
+                and a reader that rebuilds the header from the fields that it knows gets another hash. No \
+                case has a field that no fork defines: go-ethereum and alloy refuse such a header, and a \
+                reader that hashes what it received may read it.",
         source: "headers of mainnet, Sepolia, Goerli, Optimism and OP Sepolia with the hashes of their chains",
         input: vec![member("header", Kind::Bytes, "RLP of the header")],
         value: vec![
@@ -191,6 +223,76 @@ const MEMBERS: [&str; 24] = [
     "slotNumber",
 ];
 
+/// The header of an RLP list in JSON-RPC form.
+fn json_of(header: &[u8]) -> Map<String, Value> {
+    const NUMBERS: [&str; 9] = [
+        "difficulty",
+        "number",
+        "gasLimit",
+        "gasUsed",
+        "timestamp",
+        "baseFeePerGas",
+        "blobGasUsed",
+        "excessBlobGas",
+        "slotNumber",
+    ];
+    let mut json = Map::new();
+    json.insert("hash".into(), json!(format!("0x{}", hex::encode(keccak256(header)))));
+    for (name, item) in MEMBERS[1..].iter().zip(items(header)) {
+        let digits = hex::encode(string(&item));
+        let text = match NUMBERS.contains(name) {
+            true if digits.is_empty() => "0x0".to_owned(),
+            true => format!("0x{}", digits.trim_start_matches('0')),
+            false => format!("0x{digits}"),
+        };
+        json.insert((*name).to_owned(), json!(text));
+    }
+    json
+}
+
+/// The first block of Amsterdam on Sepolia, whose header has two members that older ones do not have.
+fn amsterdam(sources: &Sources) -> Vec<Case> {
+    let rows = sources.fixture(FILE);
+    let header_of = |chain: &str, number: u64| {
+        let mut rows = list(&rows).iter();
+        rows.find(|row| row["chain"] == chain && row["number"] == number).expect("a header")
+    };
+    // What is written here of a mainnet block is what a node said of it.
+    let known = sources.corpus_json("ethereum/mainnet/jsonrpc/block_15537394.json");
+    let known = known.get("result").unwrap_or(&known);
+    for (name, value) in json_of(&bytes(&header_of("mainnet", 15_537_394)["header"])) {
+        assert_eq!(known[&name], value, "{name}");
+    }
+    let row = header_of("sepolia", 11_856_337);
+    let honest = json_of(&bytes(&row["header"]));
+    assert_eq!((&honest["hash"], honest.len()), (&row["hash"], MEMBERS.len()));
+    let case = |comment: String, header: &Map<String, Value>, expect| {
+        Case::new(comment, json!({ "header_json": header }), expect)
+            .level(Level::Consensus)
+            .source("sepolia, block 11856337")
+    };
+    let hash = text(&row["hash"]).trim_start_matches("0x");
+    let mut cases = vec![
+        case(
+            "the first block of Amsterdam, with blockAccessListHash and slotNumber".into(),
+            &honest,
+            value(json!({ "hash": hash })),
+        )
+        .named("first-of-amsterdam"),
+    ];
+    for name in ["blockAccessListHash", "slotNumber"] {
+        let mut told = honest.clone();
+        told.insert(name.into(), json!(another(name, text(&honest[name]))));
+        let comment = format!("first of Amsterdam, {name} is another: it is part of the hash");
+        cases.push(case(comment, &told, invalid("hash")).flag("Altered"));
+        told.remove(name);
+        let comment =
+            format!("first of Amsterdam, {name} is missing: a reader that does not know it");
+        cases.push(case(comment, &told, invalid("hash")).flag("Altered"));
+    }
+    cases
+}
+
 /// A value of the same form with another content.
 fn another(name: &str, old: &str) -> String {
     match old.strip_suffix('0') {
@@ -229,7 +331,10 @@ fn from_json(sources: &Sources) -> Area {
                 .source(format!("mainnet, block {number}"))
         };
         cases.push(case(
-            format!("block {number}: {} members", header.len()),
+            format!(
+                "block {number}, {} members of its fork: each must come into the hash",
+                header.len()
+            ),
             &header,
             value(json!({ "hash": hash })),
         ));
@@ -242,31 +347,33 @@ fn from_json(sources: &Sources) -> Area {
             let mut told = header.clone();
             let old = text(&header[name]);
             told.insert(name.clone(), json!(another(name, old)));
-            cases.push(case(format!("{name} is another"), &told, invalid("hash")).flag("Altered"));
+            let comment = format!("block {number}, {name} is another: the hash must be recomputed");
+            cases.push(case(comment, &told, invalid("hash")).flag("Altered"));
             // A reader that takes zero for a missing member gets the right hash.
             if name != "hash" && old.bytes().any(|digit| !matches!(digit, b'0' | b'x')) {
                 told.remove(name);
-                cases.push(
-                    case(format!("{name} is missing"), &told, invalid("hash")).flag("Altered"),
-                );
+                let comment =
+                    format!("block {number}, {name} is missing: nothing may stand for it");
+                cases.push(case(comment, &told, invalid("hash")).flag("Altered"));
             }
         }
         let mut more = header.clone();
         more.insert("totalDifficulty".into(), json!("0x1"));
         more.insert("size".into(), json!("0x2"));
         cases.push(case(
-            "members that are no part of the header are not looked at".into(),
+            format!("block {number}, with members that are no part of the header: nodes send them"),
             &more,
             value(json!({ "hash": hash })),
         ));
     }
+    cases.extend(amsterdam(sources));
     Area {
         name: "header.json",
         title: "Hash of a block header in JSON-RPC form",
         about: "Rebuilds the header from the members of `eth_getBlockByNumber` and compares the hash. An \
                 object whose hash is not the one that it claims is refused: a node that invents a \
                 bloom or a receipts root is found out here.",
-        source: "headers of mainnet in JSON-RPC form, with the hashes of the chain",
+        source: "headers of mainnet and Sepolia in JSON-RPC form, with the hashes of the chains",
         input: vec![member("header_json", Kind::Json, "block object, without transactions")],
         value: vec![member("hash", Kind::Fixed(32), "hash of the block")],
         flags: &[(

@@ -7,10 +7,11 @@ use alloy_rpc_types_eth::{BlockNumberOrTag, Filter, FilterBlockOption};
 use serde_json::{Map, Value, json};
 
 use crate::headers::LOG;
+use crate::logs_node;
 use crate::pack::{Answer, Area, Case, Expect, Group, Kind, Level, member, optional, sides};
 use crate::sources::{Sources, list, text};
 
-const FLAGS: &[(&str, &str)] = &[
+pub(crate) const FLAGS: &[(&str, &str)] = &[
     (
         "Arity",
         "geth demands a topic for each position, wildcards included; alloy drops trailing wildcards",
@@ -23,6 +24,10 @@ const FLAGS: &[(&str, &str)] = &[
     ("MixedCase", "hex digits of either case are the same bytes"),
     ("BlockHash", "a block by its hash; nothing else may name blocks beside it"),
     ("TooManyTopics", "more than four positions"),
+    (
+        "TooManyAlternatives",
+        "geth takes at most 1,000 topics at a position, unless it is told otherwise",
+    ),
     ("Range", "the range of blocks cannot be answered"),
 ];
 
@@ -30,15 +35,15 @@ const GETH: &str = "go-ethereum, eth/filters as read in October 2026; alloy-rpc-
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     check_reader(sources);
-    vec![parse(sources), select(sources), node()]
+    vec![parse(sources), select(sources), logs_node::area()]
 }
 
 /// What a filter says, in one form: sorted lists, empty for "any".
 #[derive(Clone, Debug, PartialEq)]
-struct Criteria {
+pub(crate) struct Criteria {
     addresses: BTreeSet<Address>,
     topics: Vec<BTreeSet<B256>>,
-    blocks: Map<String, Value>,
+    pub(crate) blocks: Map<String, Value>,
 }
 
 impl Criteria {
@@ -51,7 +56,7 @@ impl Criteria {
         json
     }
 
-    fn matches(&self, log: &Log) -> bool {
+    pub(crate) fn matches(&self, log: &Log) -> bool {
         (self.addresses.is_empty() || self.addresses.contains(&log.address))
             && self.topics.len() <= log.topics.len()
             && self
@@ -62,8 +67,16 @@ impl Criteria {
     }
 }
 
-/// A filter as go-ethereum reads it: FilterCriteria.UnmarshalJSON, and the limit of `GetLogs`.
-fn geth(filter: &Value) -> Result<Criteria, &'static str> {
+/// Topics that go-ethereum accepts at a position.
+pub(crate) const MOST_ALTERNATIVES: usize = 1_000;
+
+/// So many alternatives for a position, all different.
+fn alternatives(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("0x{:064x}", number + 1)).collect()
+}
+
+/// A filter as go-ethereum reads it: FilterCriteria.UnmarshalJSON, and the limits of `GetLogs`.
+pub(crate) fn geth(filter: &Value) -> Result<Criteria, &'static str> {
     let filter = filter.as_object().ok_or("not an object")?;
     let present = |name: &str| filter.get(name).filter(|value| !value.is_null());
     let mut blocks = Map::new();
@@ -111,6 +124,11 @@ fn geth(filter: &Value) -> Result<Criteria, &'static str> {
     if topics.len() > 4 {
         return Err("more than four topics");
     }
+    // The default of its option for the size of a query; repeated values count.
+    let positions = filter.get("topics").and_then(Value::as_array).into_iter().flatten();
+    if positions.filter_map(Value::as_array).any(|list| list.len() > MOST_ALTERNATIVES) {
+        return Err("too many alternatives");
+    }
     Ok(Criteria { addresses, topics, blocks })
 }
 
@@ -148,7 +166,7 @@ fn exact(number: u64) -> Value {
 }
 
 /// A filter as alloy reads it, by running it.
-fn alloy(filter: &Value) -> Result<(Criteria, Filter), &'static str> {
+pub(crate) fn alloy(filter: &Value) -> Result<(Criteria, Filter), &'static str> {
     let parsed: Filter = serde_json::from_value(filter.clone()).map_err(|_| "refused")?;
     let mut blocks = Map::new();
     let tag = |block: BlockNumberOrTag| match block {
@@ -172,7 +190,7 @@ fn alloy(filter: &Value) -> Result<(Criteria, Filter), &'static str> {
     Ok((Criteria { addresses: parsed.address.iter().copied().collect(), topics, blocks }, parsed))
 }
 
-fn answer(criteria: Result<Value, &'static str>) -> Answer {
+pub(crate) fn answer(criteria: Result<Value, &'static str>) -> Answer {
     match criteria {
         Ok(value) => Answer::Value(value),
         Err(class) => Answer::Invalid(class),
@@ -180,9 +198,9 @@ fn answer(criteria: Result<Value, &'static str>) -> Answer {
 }
 
 #[derive(Clone, Debug)]
-struct Log {
-    address: Address,
-    topics: Vec<B256>,
+pub(crate) struct Log {
+    pub(crate) address: Address,
+    pub(crate) topics: Vec<B256>,
 }
 
 impl Log {
@@ -226,10 +244,30 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
     let hash = s;
     vec![
         (Some("nothing"), "an empty object", json!({}), &[]),
-        (None, "a range", json!({ "fromBlock": "0x1", "toBlock": "0xff" }), &[]),
-        (None, "block 0", json!({ "fromBlock": "0x0", "toBlock": "0x0" }), &[]),
-        (None, "tags", json!({ "fromBlock": "earliest", "toBlock": "latest" }), &[]),
-        (None, "safe and finalized", json!({ "fromBlock": "safe", "toBlock": "finalized" }), &[]),
+        (
+            None,
+            "a range of numbers, as most clients write it",
+            json!({ "fromBlock": "0x1", "toBlock": "0xff" }),
+            &[],
+        ),
+        (
+            None,
+            "block 0: a zero is not a missing number",
+            json!({ "fromBlock": "0x0", "toBlock": "0x0" }),
+            &[],
+        ),
+        (
+            None,
+            "tags: they stay words",
+            json!({ "fromBlock": "earliest", "toBlock": "latest" }),
+            &[],
+        ),
+        (
+            None,
+            "safe and finalized: tags since the merge",
+            json!({ "fromBlock": "safe", "toBlock": "finalized" }),
+            &[],
+        ),
         (
             Some("tag-in-capitals"),
             "a tag in capitals",
@@ -275,9 +313,9 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             json!({ "fromBlock": null, "toBlock": null }),
             &[],
         ),
-        (None, "one address", json!({ "address": a }), &[]),
-        (None, "two addresses", json!({ "address": [a, b] }), &[]),
-        (None, "an address twice", json!({ "address": [a, a] }), &[]),
+        (None, "one address, not in a list", json!({ "address": a }), &[]),
+        (None, "two addresses: alternatives", json!({ "address": [a, b] }), &[]),
+        (None, "an address twice counts once", json!({ "address": [a, a] }), &[]),
         (
             Some("no-addresses"),
             "an empty list of addresses: any",
@@ -333,11 +371,11 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             json!({ "address": format!("0xzz{}", &a[4..]) }),
             &["Refused"],
         ),
-        (None, "one topic", json!({ "topics": [s] }), &[]),
-        (None, "two topics", json!({ "topics": [s, t] }), &[]),
-        (None, "four topics", json!({ "topics": [s, t, s, t] }), &[]),
-        (None, "alternatives", json!({ "topics": [[s, t]] }), &[]),
-        (None, "an alternative twice", json!({ "topics": [[s, s]] }), &[]),
+        (None, "one topic: one position", json!({ "topics": [s] }), &[]),
+        (None, "two topics: two positions, not alternatives", json!({ "topics": [s, t] }), &[]),
+        (None, "four topics: the most that a log has", json!({ "topics": [s, t, s, t] }), &[]),
+        (None, "alternatives: one position", json!({ "topics": [[s, t]] }), &[]),
+        (None, "an alternative twice counts once", json!({ "topics": [[s, s]] }), &[]),
         (Some("no-topics"), "an empty list of topics", json!({ "topics": [] }), &["EmptyList"]),
         (Some("null-topics"), "null as topics", json!({ "topics": null }), &[]),
         (Some("null-first"), "a wildcard, then a topic", json!({ "topics": [null, s] }), &[]),
@@ -445,7 +483,7 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             &["Refused"],
         ),
         (Some("topic-is-a-number"), "a number as topic", json!({ "topics": [1] }), &["Refused"]),
-        (None, "a block by its hash", json!({ "blockHash": hash }), &["BlockHash"]),
+        (None, "a block by its hash, and no range", json!({ "blockHash": hash }), &["BlockHash"]),
         (
             Some("hash-and-from"),
             "blockHash beside fromBlock",
@@ -477,12 +515,23 @@ fn readings() -> Vec<(Option<&'static str>, &'static str, Value, &'static [&'sta
             &["UnknownMember"],
         ),
         (
+            Some("1001-alternatives"),
+            "1,001 topics at a position: one more than geth takes",
+            json!({ "topics": [alternatives(MOST_ALTERNATIVES + 1)] }),
+            &["TooManyAlternatives"],
+        ),
+        (
             None,
-            "everything at once",
+            "everything at once: no member disturbs another",
             json!({ "fromBlock": "0x10", "toBlock": "0x20", "address": [a, b], "topics": [[s, t], null, t] }),
             &[],
         ),
     ]
+}
+
+/// The level of a case: open where the readers differ.
+pub(crate) fn level_of(expect: &Expect) -> Level {
+    if matches!(expect, Expect::AnyOf(_)) { Level::Open } else { Level::Reference }
 }
 
 fn parse(sources: &Sources) -> Area {
@@ -493,10 +542,9 @@ fn parse(sources: &Sources) -> Area {
             let of_alloy = answer(alloy(&filter).map(|(criteria, _)| criteria.json()));
             let expect = match (&of_geth, &of_alloy) {
                 (Answer::Invalid(_), Answer::Invalid(_)) => Expect::One(of_geth),
-                _ => sides(("geth", of_geth), ("alloy", of_alloy)),
+                _ => sides([("geth", of_geth), ("alloy", of_alloy)]),
             };
-            let level =
-                if matches!(expect, Expect::AnyOf(_)) { Level::Open } else { Level::Reference };
+            let level = level_of(&expect);
             let case = Case::new(comment, json!({ "filter": filter }), expect).level(level);
             let case = flags.iter().fold(case, |case, flag| case.flag(flag));
             match name {
@@ -510,13 +558,15 @@ fn parse(sources: &Sources) -> Area {
         let filter = &case["filter"];
         let of_geth = answer(geth(filter).map(|criteria| criteria.json()));
         let of_alloy = answer(alloy(filter).map(|(criteria, _)| criteria.json()));
+        let expect = sides([("geth", of_geth), ("alloy", of_alloy)]);
+        let level = level_of(&expect);
         cases.push(
             Case::new(
-                "a filter of go-ethereum's own tests",
+                "a filter of go-ethereum's own tests: addresses, topics or blocks as their authors expect",
                 json!({ "filter": filter }),
-                sides(("geth", of_geth), ("alloy", of_alloy)),
+                expect,
             )
-            .level(Level::Open)
+            .level(level)
             .source("go-ethereum, TestUnmarshalJSONNewFilterArgs"),
         );
     }
@@ -559,7 +609,7 @@ fn selected(filter: &Value, logs: &[Log]) -> Expect {
     });
     match (answer(of_geth), answer(of_alloy)) {
         (geth @ Answer::Invalid(_), Answer::Invalid(_)) => Expect::One(geth),
-        (geth, alloy) => sides(("geth", geth), ("alloy", alloy)),
+        (geth, alloy) => sides([("geth", geth), ("alloy", alloy)]),
     }
 }
 
@@ -570,18 +620,39 @@ fn log_of(value: &Value) -> Log {
     }
 }
 
+/// Why a published query is among the cases: what it is about, over logs of a chain.
+fn comment(category: &str, logs: &[Log]) -> String {
+    let why = match category {
+        category if category.starts_with("arity") => "logs with fewer topics than positions",
+        category if category.contains("null") => "what a null demands, and of which logs",
+        category if category.contains("upper-case") => "digits in capitals are the same bytes",
+        "address-list" | "topic0-list" | "topic0-or" | "or-both" => {
+            "either of several values is enough"
+        }
+        "absent" | "address-unknown" => "a value that no log has selects nothing",
+        category if category.contains("twice") => "a repeated value changes nothing",
+        category if category.contains("other-topic") => "both conditions must hold for one log",
+        _ => "which logs match, and which do not",
+    };
+    format!("{}, {} logs of a test chain: {why}", category.replace('-', " "), logs.len())
+}
+
 fn select(sources: &Sources) -> Area {
     let mut cases = Vec::new();
     let case = |comment: &str, filter: &Value, logs: &[Log]| {
         let expect = selected(filter, logs);
         let open = matches!(expect, Expect::AnyOf(_));
-        // A filter that alloy refuses has a member that it does not know.
+        // A filter that alloy refuses has a member that it does not know. One that geth refuses has
+        // too many alternatives.
         let unknown = open && alloy(filter).is_err();
+        let too_many = open && geth(filter).is_err();
         let logs: Vec<_> = logs.iter().map(Log::json).collect();
+        let level = level_of(&expect);
         Case::new(comment, json!({ "filter": filter, "logs": logs }), expect)
-            .level(if open { Level::Open } else { Level::Reference })
-            .flag_if(open && !unknown, "Arity")
+            .level(level)
+            .flag_if(open && !unknown && !too_many, "Arity")
             .flag_if(unknown, "UnknownMember")
+            .flag_if(too_many, "TooManyAlternatives")
     };
     // go-ethereum's own tests, whose results are asserted here.
     let facts = sources.corpus_json("getlogs/facts/geth.json");
@@ -655,6 +726,19 @@ fn select(sources: &Sources) -> Area {
     ] {
         cases.push(case(comment, &filter, &logs).named(name));
     }
+    // The last of the alternatives is the topic of a log.
+    for (name, comment, others) in [
+        (
+            "1000-alternatives",
+            "1,000 topics at a position, the most that geth takes: the last one matches",
+            MOST_ALTERNATIVES - 1,
+        ),
+        ("1001-alternatives", "1,001 topics at a position: geth refuses them", MOST_ALTERNATIVES),
+    ] {
+        let mut list = alternatives(others);
+        list.push(x.clone());
+        cases.push(case(comment, &json!({ "topics": [list] }), &logs[..3]).named(name));
+    }
     // Published queries over test chains, with the logs that they select.
     for chain in ["ea2025b", "ea2026", "ethtest"] {
         let blocks = sources.lines(&format!("getlogs/chains/{chain}/blocks.jsonl"));
@@ -710,7 +794,7 @@ fn select(sources: &Sources) -> Area {
             object.remove("fromBlock");
             object.remove("toBlock");
             cases.push(
-                case(&text(&row["category"]).replace('-', " "), &filter, &some)
+                case(&comment(text(&row["category"]), &some), &filter, &some)
                     .source(format!("the test chain {chain}")),
             );
         }
@@ -727,377 +811,5 @@ fn select(sources: &Sources) -> Area {
         value: vec![member("matches", Kind::List(&Kind::Integer), "indices of matching logs")],
         flags: FLAGS,
         groups: vec![Group { cases, ..Group::default() }],
-    }
-}
-
-/// A log of the chain that the runner makes: label, contract (by its number of topics), topics.
-const SETUP: [(&str, usize, &[&str]); 9] = [
-    ("a", 0, &[]),
-    ("b", 1, &["T1"]),
-    ("c", 2, &["T1", "T2"]),
-    ("d", 3, &["T1", "T2", "T3"]),
-    ("e", 4, &["T1", "T2", "T3", "T4"]),
-    ("f", 1, &["T2"]),
-    ("g", 2, &["T2", "T1"]),
-    ("h", 2, &["T1", "T1"]),
-    ("i", 3, &["T3", "T1", "T2"]),
-];
-
-fn node() -> Area {
-    // The chain, for the readers: block numbers 1 to 9, a contract for each number of topics.
-    let names = ["T1", "T2", "T3", "T4", "T5"];
-    // The digits have letters, which may be in capitals.
-    let topics: BTreeMap<&str, B256> =
-        names.into_iter().zip([0x1a, 0x2b, 0x3c, 0x4d, 0x5e].map(B256::repeat_byte)).collect();
-    let contract =
-        |number: usize| Address::repeat_byte(0xc0 + u8::try_from(number).expect("small"));
-    let logs: Vec<Log> = SETUP
-        .iter()
-        .map(|(_, number, of)| Log {
-            address: contract(*number),
-            topics: of.iter().map(|name| topics[name]).collect(),
-        })
-        .collect();
-    let head = SETUP.len() as u64;
-    // Puts values in the place of placeholders.
-    let hash = |label: &str| B256::repeat_byte(label.as_bytes()[0]);
-    let number_of =
-        |label: &str| 1 + SETUP.iter().position(|(of, ..)| *of == label).expect("a label") as u64;
-    let resolve = |filter: &Value| -> Value {
-        let text = filter.to_string();
-        let mut out = text;
-        for (name, topic) in &topics {
-            out = out.replace(&format!("$topic:{name}"), &topic.to_string());
-        }
-        for number in 0..5 {
-            out = out.replace(
-                &format!("$contract:{number}"),
-                &contract(number).to_string().to_lowercase(),
-            );
-        }
-        out = out.replace("$head+1", &format!("{:#x}", head + 1));
-        for (label, ..) in SETUP {
-            out = out.replace(&format!("$hash:{label}"), &hash(label).to_string());
-            out = out.replace(&format!("$block:{label}"), &format!("{:#x}", number_of(label)));
-        }
-        serde_json::from_str(&out).expect("JSON")
-    };
-    let labels = |from: u64, to: u64, matches: &dyn Fn(&Log) -> bool| {
-        let labels = (from..=to)
-            .filter_map(|number| usize::try_from(number).ok()?.checked_sub(1))
-            .filter(|at| matches(&logs[*at]))
-            .map(|at| SETUP[at].0);
-        json!({ "logs": labels.collect::<Vec<_>>() })
-    };
-    // The rules of ranges are go-ethereum's for both sides.
-    let range = |blocks: &Map<String, Value>| -> Result<(u64, u64), &'static str> {
-        if let Some(of) = blocks.get("block_hash") {
-            let number = SETUP
-                .iter()
-                .position(|(label, ..)| hex::encode(hash(label)) == text(of))
-                .ok_or("unknown block")? as u64
-                + 1;
-            return Ok((number, number));
-        }
-        let number = |name: &str| match blocks.get(name) {
-            None => Ok(head),
-            Some(Value::Number(number)) => Ok(number.as_u64().expect("a u64")),
-            Some(tag) => match text(tag) {
-                "earliest" => Ok(0),
-                "latest" => Ok(head),
-                _ => Err("pending logs are not supported"),
-            },
-        };
-        let (from, to) = (number("from")?, number("to")?);
-        if from > to {
-            return Err("invalid block range");
-        }
-        if to > head {
-            return Err("range beyond the head");
-        }
-        Ok((from, to))
-    };
-    let all = json!({ "fromBlock": "$block:a", "toBlock": "$block:i" });
-    let with = |more: Value| {
-        let mut filter = all.clone();
-        filter
-            .as_object_mut()
-            .expect("an object")
-            .extend(more.as_object().expect("an object").clone());
-        filter
-    };
-    let mut cases = Vec::new();
-    for (name, comment, filter, flag) in [
-        ("all", "a range, no condition", all.clone(), None),
-        ("no-range", "no blocks: the newest one", json!({}), None),
-        ("one-block", "one block", json!({ "fromBlock": "$block:c", "toBlock": "$block:c" }), None),
-        ("from-only", "from a block to the newest", json!({ "fromBlock": "$block:e" }), None),
-        (
-            "tags",
-            "from the earliest to the latest",
-            json!({ "fromBlock": "earliest", "toBlock": "latest" }),
-            None,
-        ),
-        ("address", "one address", with(json!({ "address": "$contract:2" })), None),
-        (
-            "addresses",
-            "two addresses",
-            with(json!({ "address": ["$contract:2", "$contract:3"] })),
-            None,
-        ),
-        (
-            "topic-in-capitals",
-            "a topic in capitals",
-            with(json!({ "topics": [format!("0x{}", "1A".repeat(32))] })),
-            Some("MixedCase"),
-        ),
-        (
-            "no-addresses",
-            "an empty list of addresses: any",
-            with(json!({ "address": [] })),
-            Some("EmptyList"),
-        ),
-        ("null-address", "null as address: any", with(json!({ "address": null })), None),
-        (
-            "list-of-null",
-            "null in the list of addresses",
-            with(json!({ "address": [null] })),
-            Some("NullInList"),
-        ),
-        (
-            "short-address",
-            "an address of 19 bytes",
-            with(json!({ "address": format!("0x{}", "c2".repeat(19)) })),
-            Some("Refused"),
-        ),
-        ("topic", "a topic", with(json!({ "topics": ["$topic:T1"] })), None),
-        ("topics", "two topics", with(json!({ "topics": ["$topic:T1", "$topic:T2"] })), None),
-        (
-            "topic-at-1",
-            "a topic at position 1",
-            with(json!({ "topics": [null, "$topic:T1"] })),
-            None,
-        ),
-        (
-            "topic-at-2",
-            "a topic at position 2",
-            with(json!({ "topics": [null, null, "$topic:T3"] })),
-            None,
-        ),
-        (
-            "topic-at-3",
-            "a topic at position 3",
-            with(json!({ "topics": [null, null, null, "$topic:T4"] })),
-            None,
-        ),
-        (
-            "alternatives",
-            "either topic",
-            with(json!({ "topics": [["$topic:T2", "$topic:T3"]] })),
-            None,
-        ),
-        (
-            "alternatives-at-1",
-            "either topic at position 1",
-            with(json!({ "topics": [null, ["$topic:T1", "$topic:T2"]] })),
-            None,
-        ),
-        (
-            "no-such-topic",
-            "a topic that no log has",
-            with(json!({ "topics": ["$topic:T5"] })),
-            None,
-        ),
-        (
-            "address-and-topic",
-            "address and topic",
-            with(json!({ "address": "$contract:2", "topics": ["$topic:T1"] })),
-            None,
-        ),
-        ("null-topics", "null as topics", with(json!({ "topics": null })), None),
-        ("no-topics", "an empty list of topics", with(json!({ "topics": [] })), Some("EmptyList")),
-        ("one-null", "one wildcard", with(json!({ "topics": [null] })), Some("Arity")),
-        ("two-nulls", "two wildcards", with(json!({ "topics": [null, null] })), Some("Arity")),
-        (
-            "four-nulls",
-            "four wildcards",
-            with(json!({ "topics": [null, null, null, null] })),
-            Some("Arity"),
-        ),
-        (
-            "topic-then-null",
-            "a topic, then a wildcard",
-            with(json!({ "topics": ["$topic:T1", null] })),
-            Some("Arity"),
-        ),
-        (
-            "topics-then-null",
-            "two topics, then a wildcard",
-            with(json!({ "topics": ["$topic:T1", "$topic:T2", null] })),
-            Some("Arity"),
-        ),
-        (
-            "topic-then-two-nulls",
-            "a topic, then two wildcards",
-            with(json!({ "topics": ["$topic:T1", null, null] })),
-            Some("Arity"),
-        ),
-        ("one-empty-list", "one empty list", with(json!({ "topics": [[]] })), Some("EmptyList")),
-        (
-            "empty-list-then-topic",
-            "an empty list, then a topic",
-            with(json!({ "topics": [[], "$topic:T1"] })),
-            Some("EmptyList"),
-        ),
-        (
-            "topic-then-empty-list",
-            "a topic, then an empty list",
-            with(json!({ "topics": ["$topic:T1", []] })),
-            Some("EmptyList"),
-        ),
-        (
-            "null-in-alternatives",
-            "null after an alternative",
-            with(json!({ "topics": [["$topic:T1", null]] })),
-            Some("NullInList"),
-        ),
-        (
-            "null-before-alternatives",
-            "null before an alternative",
-            with(json!({ "topics": [[null, "$topic:T1"]] })),
-            Some("NullInList"),
-        ),
-        (
-            "list-of-one-null",
-            "a list with null only",
-            with(json!({ "topics": [[null]] })),
-            Some("NullInList"),
-        ),
-        (
-            "five-topics",
-            "five positions",
-            with(
-                json!({ "topics": ["$topic:T1", "$topic:T2", "$topic:T3", "$topic:T4", "$topic:T5"] }),
-            ),
-            Some("TooManyTopics"),
-        ),
-        (
-            "five-nulls",
-            "five wildcards",
-            with(json!({ "topics": [null, null, null, null, null] })),
-            Some("TooManyTopics"),
-        ),
-        (
-            "topics-as-text",
-            "a topic in the place of the list",
-            with(json!({ "topics": "$topic:T1" })),
-            Some("Refused"),
-        ),
-        (
-            "short-topic",
-            "a topic of 31 bytes",
-            with(json!({ "topics": [format!("0x{}", "11".repeat(31))] })),
-            Some("Refused"),
-        ),
-        ("block-hash", "a block by its hash", json!({ "blockHash": "$hash:d" }), Some("BlockHash")),
-        (
-            "block-hash-and-topics",
-            "a block by its hash, and a topic",
-            json!({ "blockHash": "$hash:d", "topics": ["$topic:T1"] }),
-            Some("BlockHash"),
-        ),
-        (
-            "block-hash-and-from",
-            "blockHash beside fromBlock",
-            json!({ "blockHash": "$hash:d", "fromBlock": "$block:a" }),
-            Some("BlockHash"),
-        ),
-        (
-            "unknown-block-hash",
-            "a hash that no block has",
-            json!({ "blockHash": format!("0x{}", "99".repeat(32)) }),
-            Some("BlockHash"),
-        ),
-        (
-            "from-after-to",
-            "the range is reversed",
-            json!({ "fromBlock": "$block:d", "toBlock": "$block:c" }),
-            Some("Range"),
-        ),
-        (
-            "beyond-the-head",
-            "a range that ends after the newest block",
-            json!({ "fromBlock": "$block:a", "toBlock": "$head+1" }),
-            Some("Range"),
-        ),
-        (
-            "after-the-head",
-            "a range after the newest block",
-            json!({ "fromBlock": "$head+1", "toBlock": "$head+1" }),
-            Some("Range"),
-        ),
-        (
-            "leading-zero",
-            "a number with a leading zero",
-            json!({ "fromBlock": "0x01", "toBlock": "latest" }),
-            Some("NumberForm"),
-        ),
-        (
-            "decimal",
-            "a number without 0x",
-            json!({ "fromBlock": "1", "toBlock": "latest" }),
-            Some("NumberForm"),
-        ),
-        (
-            "unknown-member",
-            "a member that nobody defines",
-            with(json!({ "limit": "0x1" })),
-            Some("UnknownMember"),
-        ),
-    ] {
-        let resolved = resolve(&filter);
-        let of_geth = geth(&resolved).and_then(|criteria| {
-            let (from, to) = range(&criteria.blocks)?;
-            Ok(labels(from, to, &|log| criteria.matches(log)))
-        });
-        let of_alloy = alloy(&resolved).and_then(|(criteria, filter)| {
-            let (from, to) = range(&criteria.blocks)?;
-            Ok(labels(from, to, &|log| {
-                filter.matches_address(log.address) && filter.matches_topics(&log.topics)
-            }))
-        });
-        let expect = match (answer(of_geth), answer(of_alloy)) {
-            (geth @ Answer::Invalid(_), Answer::Invalid(_)) => Expect::One(geth),
-            (geth, alloy) => sides(("geth", geth), ("alloy", alloy)),
-        };
-        // Numbers of blocks stand for those of a chain that begins at 0 with the contracts.
-        let open = matches!(expect, Expect::AnyOf(_));
-        let case = Case::new(comment, json!({ "query": filter }), expect)
-            .named(name)
-            .level(if open { Level::Open } else { Level::Reference });
-        cases.push(match flag {
-            Some(flag) => case.flag(flag),
-            None => case,
-        });
-    }
-    let mut params = Map::new();
-    params.insert("topics".into(), json!(topics));
-    params.insert("setup".into(), SETUP.iter().map(|(label, number, topics)| json!({ "label": label, "contract": number, "topics": topics })).collect());
-    Area {
-        name: "logs.node",
-        title: "eth_getLogs of a running node",
-        about: "The runner deploys five contracts, of which contract n emits logs with n topics, makes one \
-                block for each log of `setup`, and asks. `$contract:n`, `$topic:name`, `$block:label`, \
-                `$hash:label` and `$head+1` in a query stand for what the chain has. A JSON-RPC error is a \
-                refusal.",
-        source: "go-ethereum, eth/filters as read, and execution-apis; alloy-rpc-types-eth 2.5, run, with the same rules of ranges",
-        input: vec![member("query", Kind::Json, "filter of eth_getLogs with placeholders")],
-        value: vec![member(
-            "logs",
-            Kind::List(&Kind::OneOf(&["a", "b", "c", "d", "e", "f", "g", "h", "i"])),
-            "labels of the returned logs, in their order",
-        )],
-        flags: FLAGS,
-        groups: vec![Group { params, cases }],
     }
 }

@@ -10,6 +10,9 @@ mod foreign;
 mod gcs;
 mod headers;
 mod logs;
+mod logs_node;
+mod match_area;
+mod match_rules;
 mod match_traps;
 mod merkle;
 mod numbers;
@@ -17,6 +20,7 @@ mod pack;
 mod receipts;
 mod script;
 mod silent_payments;
+mod sizing;
 mod sources;
 
 use std::fmt::Write as _;

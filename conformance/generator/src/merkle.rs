@@ -5,7 +5,9 @@ use bitcoin::hashes::{Hash as _, sha256d};
 use bitcoin::{Block, VarInt, consensus};
 use serde_json::{Value, json};
 
-use crate::pack::{Answer, Area, Case, Expect, Group, Kind, Level, invalid, member, sides, value};
+use crate::pack::{
+    Answer, Area, Case, Expect, Group, Kind, Level, QUIRK, invalid, member, sides, value,
+};
 use crate::sources::{CORE, Sources, list, text};
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
@@ -27,10 +29,14 @@ fn build(sources: &Sources) -> Area {
             source.as_ref().map_or_else(|| json!(made), super::sources::BlockSource::reference);
         let matched = list(&row["matched"]);
         let input = json!({ "block": block, "matched": matched });
+        let block_of = source.as_ref().map_or_else(
+            || "a made block".to_owned(),
+            |source| format!("{} {}", source.chain, source.height),
+        );
         let comment = match matched.len() {
-            0 => "no match: one hash".into(),
-            1 => "one match".into(),
-            some => format!("{some} matches"),
+            0 => format!("{block_of}, no match: the root alone, in one hash"),
+            1 => format!("{block_of}, one match: a single path"),
+            some => format!("{block_of}, {some} matches: paths that share nodes, in Core's order"),
         };
         let Some(payload) = row["merkleblock"].as_str() else { continue };
         let expected = if payload.len() > 8_000 {
@@ -92,6 +98,8 @@ impl Parts {
     }
 }
 
+const AS_READ: &str = "Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read";
+
 fn parent(left: &[u8; 32], right: &[u8; 32]) -> [u8; 32] {
     sha256d::Hash::hash(&[left.as_slice(), right].concat()).to_byte_array()
 }
@@ -108,8 +116,11 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
         Case::new(comment, input, invalid(class))
             .named(name)
             .flag("Hostile")
-            .source("Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read")
+            .level(Level::Specification)
+            .source(AS_READ)
     };
+    // The BIP has no limit of transactions, and does not say what none of them means.
+    let of_core = |case: Case| case.level(Level::Reference);
     let changed = |change: &dyn Fn(&mut Parts)| {
         let mut parts = honest.clone();
         change(&mut parts);
@@ -122,26 +133,32 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
             json!({ "merkleblock": honest.payload() }),
             value(json!({ "matches": [[1, txids[1]]] })),
         )
-        .named("honest"),
+        .named("honest")
+        .level(Level::Specification),
         of(
             "other-root",
             "the header names another merkle root",
             &changed(&|parts| parts.header.merkle_root = bitcoin::TxMerkleNode::all_zeros()),
             "root",
         ),
-        of("no-transactions", "0 transactions", &changed(&|parts| parts.transactions = 0), "tree"),
-        of(
+        of_core(of(
+            "no-transactions",
+            "0 transactions: a tree without a leaf has no root",
+            &changed(&|parts| parts.transactions = 0),
+            "tree",
+        )),
+        of_core(of(
             "too-many-transactions",
             "16,845 transactions: no block has room for them",
             &changed(&|parts| parts.transactions = 16_845),
             "tree",
-        ),
-        of(
+        )),
+        of_core(of(
             "4-billion-transactions",
-            "2^32 - 1 transactions",
+            "2^32 - 1 transactions: the height of the tree must not overflow",
             &changed(&|parts| parts.transactions = u32::MAX),
             "tree",
-        ),
+        )),
         of(
             "more-hashes-than-transactions",
             "3 hashes for 2 transactions",
@@ -228,26 +245,32 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
             value(json!({ "matches": [[1, shown]] })),
         )
         .named("inner-nodes-as-leaves")
+        .level(Level::Specification)
         .flag("NoDepth")
-        .source("Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read"),
+        .source(AS_READ),
     );
     // Padding bits are not looked at.
     let padded = changed(&|parts| parts.flags = vec![0b1111_1101]);
     cases.push(
         Case::new(
-            "the bits behind the last one are set: nobody reads them",
+            "the bits after the last one are set: nobody reads them",
             json!({ "merkleblock": padded.payload() }),
             value(json!({ "matches": [[1, txids[1]]] })),
         )
         .named("padding-bits-set")
-        .source("Bitcoin Core 28.1, CPartialMerkleTree::ExtractMatches, as read"),
+        .level(Level::Specification)
+        .source(AS_READ),
     );
     let length = "ffffffffffffffffff";
     let payload = honest.payload();
     let at = 2 * 84;
     for (name, comment, payload) in [
-        ("empty", "no bytes", String::new()),
-        ("header-only", "a header and nothing else", payload[..160].to_owned()),
+        ("empty", "no bytes: not even a header", String::new()),
+        (
+            "header-only",
+            "a header and nothing else: no number of transactions",
+            payload[..160].to_owned(),
+        ),
         (
             "2-to-the-64-hashes",
             "2^64 - 1 hashes are announced",
@@ -264,12 +287,74 @@ fn false_ones(sources: &Sources) -> Vec<Case> {
             format!("{}fd0200{}", &payload[..at], &payload[at + 2..]),
         ),
     ] {
+        // The BIP does not say that a length is written in its shortest form.
+        let level =
+            if name == "length-not-canonical" { Level::Reference } else { Level::Specification };
         let case = Case::new(comment, json!({ "merkleblock": payload }), invalid("malformed"));
         cases.push(
-            case.named(name).flag("Hostile").source("Bitcoin Core 28.1, serialisation, as read"),
+            case.named(name)
+                .flag("Hostile")
+                .level(level)
+                .source("Bitcoin Core 28.1, serialisation, as read"),
         );
     }
+    cases.extend(of_one_rule());
     cases
+}
+
+/// Merkle blocks in which all is right but for one thing: only a reader that has the rule refuses
+/// them.
+fn of_one_rule() -> Vec<Case> {
+    let payload = |root: &[u8; 32], transactions: u32, hashes: &[[u8; 32]], bits: u8| {
+        let mut header = bitcoin::constants::genesis_block(bitcoin::Network::Regtest).header;
+        header.prev_blockhash = bitcoin::BlockHash::all_zeros();
+        header.merkle_root = bitcoin::TxMerkleNode::from_byte_array(*root);
+        header.time = 0;
+        header.bits = bitcoin::CompactTarget::from_consensus(0);
+        header.nonce = 0;
+        Parts { header, transactions, hashes: hashes.to_vec(), flags: vec![bits] }.payload()
+    };
+    let case = |comment: &str, merkleblock: String, expect: Expect| {
+        Case::new(comment, json!({ "merkleblock": merkleblock }), expect).source(AS_READ)
+    };
+    let root = [0x33; 32];
+    let none = || value(json!({ "matches": [] }));
+    // A block of one transaction of 64 bytes, which a peer shows as two hashes of 32.
+    let halves = [[0xaa; 32], [0xbb; 32]];
+    let id = parent(&halves[0], &halves[1]);
+    let shown = bitcoin::Txid::from_byte_array(halves[1]).to_string();
+    vec![
+        case(
+            "the root is right, and a hash is left over: a reader that compares the root only accepts it",
+            payload(&root, 3, &[root, [7; 32]], 0),
+            invalid("tree"),
+        )
+        .named("left-over-hash")
+        .level(Level::Specification)
+        .flag("Hostile"),
+        case(
+            "16,666 transactions, the most that 4,000,000 units of weight have room for; none matches",
+            payload(&root, 16_666, &[root], 0),
+            none(),
+        )
+        .named("16666-transactions"),
+        case(
+            "16,667 transactions, one too many, and nothing else is wrong",
+            payload(&root, 16_667, &[root], 0),
+            invalid("tree"),
+        )
+        .named("16667-transactions")
+        .flag("Hostile")
+        .flag(QUIRK),
+        case(
+            "a block of one transaction of 64 bytes, shown as an inner node of two: the second half passes for a transaction id (CVE-2017-12842)",
+            payload(&id, 2, &halves, 0b101),
+            value(json!({ "matches": [[1, shown]] })),
+        )
+        .named("64-byte-transaction")
+        .level(Level::Specification)
+        .flag("NoDepth"),
+    ]
 }
 
 fn read(sources: &Sources) -> Area {
@@ -283,19 +368,24 @@ fn read(sources: &Sources) -> Area {
         let input = json!({ "merkleblock": row["merkleblock"] });
         let is = |field: &str| row[field] == Value::Bool(true);
         let (expect, comment) = if !is("parses") {
-            (invalid("malformed"), "damaged: does not parse")
+            (invalid("malformed"), "damaged, ends too early or announces too much: no parser may crash on it")
         } else if !is("valid") {
-            (invalid("tree"), "damaged: the tree gives no root")
+            (invalid("tree"), "damaged, parses, but the tree breaks a rule: a reader without it accepts a lie")
         } else if !is("root_is_headers") {
-            (invalid("root"), "damaged: the tree gives another root than the header's")
+            (invalid("root"), "damaged, a tree in order whose root is not the header's: the root must be compared")
         } else {
-            (value(json!({ "matches": row["matches"] })), "the tree gives the header's root")
+            let comment = if is("trailing") {
+                "a tree in order, and bytes after the message"
+            } else {
+                "a tree in order: its shape, and the places of its matches, must be found"
+            };
+            (value(json!({ "matches": row["matches"] })), comment)
         };
         let trailing = is("trailing");
         let damaged = matches!(expect, Expect::One(Answer::Invalid(_)));
         let expect = match expect {
             Expect::One(answer @ Answer::Value(_)) if trailing => {
-                sides(("core", answer), ("strict", Answer::Invalid("trailing bytes")))
+                sides([("core", answer), ("strict", Answer::Invalid("trailing bytes"))])
             }
             expect => expect,
         };
@@ -305,7 +395,6 @@ fn read(sources: &Sources) -> Area {
             .flag_if(trailing && !damaged, "TrailingBytes")
     });
     let cases: Vec<_> = cases.collect();
-    let specified = false_ones(sources).into_iter().map(|case| case.level(Level::Specification));
     Area {
         name: "bip37.merkleblock",
         title: "Reading a merkle block",
@@ -328,7 +417,7 @@ fn read(sources: &Sources) -> Area {
             ("TrailingBytes", "bytes after the message: Core does not look at them"),
         ],
         groups: vec![Group {
-            cases: cases.into_iter().chain(specified).collect(),
+            cases: cases.into_iter().chain(false_ones(sources)).collect(),
             ..Group::default()
         }],
     }

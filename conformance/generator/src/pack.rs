@@ -89,11 +89,11 @@ impl Answer {
     }
 }
 
-/// The expected answer, or one for each side where implementations differ.
+/// The expected answer, or several with the sides that give them, where implementations differ.
 #[derive(Clone, Debug)]
 pub(crate) enum Expect {
     One(Answer),
-    AnyOf(Vec<(&'static str, Answer)>),
+    AnyOf(Vec<(Vec<&'static str>, Answer)>),
 }
 
 pub(crate) fn value(value: Value) -> Expect {
@@ -104,9 +104,21 @@ pub(crate) fn invalid(class: &'static str) -> Expect {
     Expect::One(Answer::Invalid(class))
 }
 
-/// Returns one expectation if both sides give the same answer, and both otherwise.
-pub(crate) fn sides(one: (&'static str, Answer), other: (&'static str, Answer)) -> Expect {
-    if one.1 == other.1 { Expect::One(one.1) } else { Expect::AnyOf(vec![one, other]) }
+/// Returns one expectation if all sides give the same answer, and otherwise each answer with the
+/// sides that give it. A side may give several answers.
+pub(crate) fn sides(sides: impl IntoIterator<Item = (&'static str, Answer)>) -> Expect {
+    let mut answers: Vec<(Vec<&'static str>, Answer)> = Vec::new();
+    for (side, answer) in sides {
+        match answers.iter_mut().find(|(_, other)| *other == answer) {
+            Some((by, _)) if by.contains(&side) => {}
+            Some((by, _)) => by.push(side),
+            None => answers.push((vec![side], answer)),
+        }
+    }
+    match answers.len() {
+        1 => Expect::One(answers.remove(0).1),
+        _ => Expect::AnyOf(answers),
+    }
 }
 
 impl Expect {
@@ -118,7 +130,7 @@ impl Expect {
                 let answers = answers.iter().map(|(by, answer)| {
                     let mut object = Map::new();
                     answer.write_into(&mut object);
-                    object.insert("by".into(), json!([by]));
+                    object.insert("by".into(), json!(by));
                     Value::Object(object)
                 });
                 object.insert("any_of".into(), answers.collect());
@@ -522,7 +534,7 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
                 "the text of the BIPs, where Bitcoin Core differs from it or lacks it",
             ),
             "geth": profile(&ethereum, "geth", "go-ethereum"),
-            "alloy": profile(&ethereum, "alloy", "alloy 2, and the nodes that parse filters with it"),
+            "alloy": profile(&ethereum, "alloy", "alloy 2, and nodes that read filters with it; in logs.node, ranges of blocks follow go-ethereum's rules here too"),
         },
         "areas": areas,
     });
@@ -533,7 +545,7 @@ pub(crate) fn index(version: &str, areas: &[Area]) -> String {
 fn has_references(input: &Value) -> bool {
     match input {
         Value::Object(object) => {
-            ["from", "corpus", "counted"].iter().any(|name| object.contains_key(*name))
+            ["from", "corpus", "counted", "repeat"].iter().any(|name| object.contains_key(*name))
                 || object.values().any(has_references)
         }
         Value::Array(list) => list.iter().any(has_references),

@@ -2,7 +2,7 @@
 
 use alloy_consensus::{Eip658Value, Receipt, ReceiptEnvelope, ReceiptWithBloom};
 use alloy_eips::eip2718::{Decodable2718 as _, Encodable2718 as _};
-use alloy_primitives::{Bloom, BloomInput, Log, hex as alloy_hex};
+use alloy_primitives::{Address, B256, Bloom, BloomInput, Log, hex as alloy_hex, keccak256};
 use alloy_trie::root::ordered_trie_root_with_encoder;
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::certificate;
 use crate::headers::{LOG, member_of};
 use crate::numbers::Numbers;
 use crate::pack::{Area, Case, Group, Kind, Level, invalid, member, optional, value};
-use crate::sources::{Sources, bytes, list};
+use crate::sources::{Sources, bytes, int, list};
 
 /// A block of the fixtures with its receipts.
 pub(crate) struct ReceiptedBlock {
@@ -40,7 +40,13 @@ fn decode(encoded: &[u8]) -> ReceiptEnvelope {
 
 pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
     let blocks = blocks(sources);
-    vec![build(&blocks), test(&blocks), encode(&blocks), root(&blocks), certificate::area(&blocks)]
+    vec![
+        build(&blocks),
+        test(&blocks),
+        encode(sources, &blocks),
+        root(&blocks),
+        certificate::area(&blocks),
+    ]
 }
 
 fn log_json(log: &Log, with_data: bool) -> Value {
@@ -64,7 +70,13 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
         {
             let logs: Vec<_> = receipt.logs().iter().map(|log| log_json(log, false)).collect();
             let expect = value(json!({ "bloom": alloy_hex::encode(receipt.logs_bloom()) }));
-            let comment = format!("{} logs: receipt {at} of mainnet {}", logs.len(), block.number);
+            let why = match logs.len() {
+                0 => "no bit may be set",
+                1 => "its address and its topics, nothing else",
+                _ => "the bits of all logs together",
+            };
+            let comment =
+                format!("mainnet {}, receipt {at}, {} logs: {why}", block.number, logs.len());
             cases.push(Case::new(comment, json!({ "logs": logs }), expect).level(Level::Consensus));
         }
     }
@@ -77,9 +89,13 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
         .collect();
     let expect = value(json!({ "bloom": member_of(&whole.header, "logs_bloom") }));
     cases.push(
-        Case::new("all logs of mainnet 14764013", json!({ "logs": logs }), expect)
-            .level(Level::Consensus)
-            .named("whole-block"),
+        Case::new(
+            "all logs of mainnet 14764013: the bloom is the header's",
+            json!({ "logs": logs }),
+            expect,
+        )
+        .level(Level::Consensus)
+        .named("whole-block"),
     );
     let log = |address: &str, topics: &[&str]| json!({ "logs": [{ "address": address, "topics": topics }] });
     let of = |items: &[&str]| {
@@ -101,10 +117,10 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
         Case::new("no logs", json!({ "logs": [] }), value(json!({ "bloom": "00".repeat(256) })))
             .named("no-logs")
             .source("Yellow Paper, section 4.4.1"),
-        Case::new("the address of zeros", log(&zero, &[]), of(&[&zero]))
+        Case::new("the address of zeros: bytes that look like nothing are an item", log(&zero, &[]), of(&[&zero]))
             .named("address-zero")
             .source(alloy),
-        Case::new("Transfer of ERC-20", log(emitter, &[transfer]), of(&[emitter, transfer]))
+        Case::new("Transfer of ERC-20: the bits that each explorer asks for", log(emitter, &[transfer]), of(&[emitter, transfer]))
             .named("transfer")
             .source(alloy),
         Case::new(
@@ -122,6 +138,22 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
         .named("address-as-topic")
         .flag("PaddedAddress")
         .source(alloy),
+        Case::new(
+            "two of the three bits of the address coincide, so it sets two",
+            log(&two_bit_address(), &[]),
+            of(&[&two_bit_address()]),
+        )
+        .named("address-of-two-bits")
+        .flag("TwoBits")
+        .source(alloy),
+        Case::new(
+            "two of the three bits of the topic coincide: with the address of zeros, five bits are set",
+            log(&zero, &[&two_bit_topic()]),
+            of(&[&zero, &two_bit_topic()]),
+        )
+        .named("topic-of-two-bits")
+        .flag("TwoBits")
+        .source(alloy),
     ]);
     Area {
         name: "logsbloom.build",
@@ -136,7 +168,32 @@ fn build(blocks: &[ReceiptedBlock]) -> Area {
     }
 }
 
+/// The first address, counted from 0, that sets two bits: 217 twice, and 1,147.
+fn two_bit_address() -> String {
+    item_of_bits::<20>([1_147, 217, 217])
+}
+
+/// The first topic, counted from 0, that sets two bits: 1,375 twice, and 1,998.
+fn two_bit_topic() -> String {
+    item_of_bits::<32>([1_375, 1_375, 1_998])
+}
+
+/// The first number, in so many bytes, whose hash leads to two equal bits. They are as given.
+fn item_of_bits<const LEN: usize>(expected: [u16; 3]) -> String {
+    let bits = |number: u16| {
+        let mut item = [0; LEN];
+        item[LEN - 2..].copy_from_slice(&number.to_be_bytes());
+        let hash = keccak256(item);
+        (item, [0, 2, 4].map(|at| u16::from_be_bytes([hash[at], hash[at + 1]]) & 0x7ff))
+    };
+    let equal = |[a, b, c]: [u16; 3]| a == b || b == c || a == c;
+    let (item, found) = (0..u16::MAX).map(bits).find(|(_, bits)| equal(*bits)).expect("such bits");
+    assert_eq!(found, expected);
+    hex::encode(item)
+}
+
 const FLAGS: &[(&str, &str)] = &[
+    ("TwoBits", "two of the three bits coincide: the item sets two bits, and they suffice"),
     ("PaddedAddress", "an address among topics has 12 zero bytes before it"),
     ("NotABloom", "a bloom has 256 bytes: of another length, a \"no\" would come from nothing"),
     ("MixedCase", "hex digits of either case are the same bytes"),
@@ -159,13 +216,25 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
         let stride = logs.clone().count() / 12 + 1;
         for log in logs.step_by(stride) {
             cases.push(
-                case("the address of a log", &bloom, "address", log.address.as_slice(), true)
-                    .level(Level::Consensus),
+                case(
+                    "the address of a log of the block: a no would hide the log",
+                    &bloom,
+                    "address",
+                    log.address.as_slice(),
+                    true,
+                )
+                .level(Level::Consensus),
             );
             if let Some(topic) = log.topics().last() {
                 cases.push(
-                    case("a topic of a log", &bloom, "topic", topic.as_slice(), true)
-                        .level(Level::Consensus),
+                    case(
+                        "a topic of a log of the block: a no would hide the log",
+                        &bloom,
+                        "topic",
+                        topic.as_slice(),
+                        true,
+                    )
+                    .level(Level::Consensus),
                 );
             }
         }
@@ -177,7 +246,11 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
             let count = if found { &mut yes } else { &mut no };
             *count += 1;
             if *count <= 5 {
-                let comment = if found { "in no log, but its bits are set" } else { "in no log" };
+                let comment = if found {
+                    "in no log, but its bits are set: exact bits, not only those of logs"
+                } else {
+                    "in no log: a reader that says maybe to all rules no block out"
+                };
                 cases.push(
                     case(comment, &bloom, kind, &item, found)
                         .flag_if(found, "FalsePositive")
@@ -205,15 +278,39 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
         .source("execution-apis, schema of hash32"),
     );
     cases.extend([
-        case("no bit is set", &[0; 256], "address", first.address.as_slice(), false)
-            .named("empty-bloom"),
-        case("all bits are set", &[0xff; 256], "address", first.address.as_slice(), true)
-            .named("full-bloom")
-            .flag("FullBloom"),
-        case("one bit of three is missing", &one_missing(with_transfer), "topic", &topic, false)
-            .named("one-bit-missing"),
-        case("only the bits of the topic", with_transfer.as_slice(), "topic", &topic, true)
-            .named("only-its-bits"),
+        case(
+            "no bit is set: the bloom of a block without logs",
+            &[0; 256],
+            "address",
+            first.address.as_slice(),
+            false,
+        )
+        .named("empty-bloom"),
+        case(
+            "all bits are set: a full block, or a chain that fills blooms",
+            &[0xff; 256],
+            "address",
+            first.address.as_slice(),
+            true,
+        )
+        .named("full-bloom")
+        .flag("FullBloom"),
+        case(
+            "one bit of three is missing: each must be tested",
+            &one_missing(with_transfer),
+            "topic",
+            &topic,
+            false,
+        )
+        .named("one-bit-missing"),
+        case(
+            "only the bits of the topic: a bloom that is hashed has others",
+            with_transfer.as_slice(),
+            "topic",
+            &topic,
+            true,
+        )
+        .named("only-its-bits"),
         case(
             "the bits in the order of the bytes: not the bloom's",
             &reversed(with_transfer),
@@ -232,6 +329,29 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
                 .source("alloy-primitives 1.7")
         },
     ]);
+    let address = hex::decode(two_bit_address()).expect("hex");
+    let mut two_bits = Bloom::ZERO;
+    two_bits.accrue(BloomInput::Raw(&address));
+    cases.extend([
+        case(
+            "only the two bits of an address two of whose bits coincide: a reader that counts three says no",
+            two_bits.as_slice(),
+            "address",
+            &address,
+            true,
+        )
+        .named("two-bits")
+        .flag("TwoBits"),
+        case(
+            "one of the two bits of such an address is missing",
+            &one_missing(two_bits),
+            "address",
+            &address,
+            false,
+        )
+        .named("one-of-two-bits-missing")
+        .flag("TwoBits"),
+    ]);
     for (name, len, byte) in [
         ("bloom-of-0-bytes", 0, 0),
         ("bloom-of-32-bytes", 32, 0xff),
@@ -240,11 +360,15 @@ fn test(blocks: &[ReceiptedBlock]) -> Area {
     ] {
         let input = json!({ "bloom": hex::encode(vec![byte; len]), "kind": "topic", "item": hex::encode(&topic) });
         cases.push(
-            Case::new(format!("a bloom of {len} bytes"), input, invalid("length"))
-                .named(name)
-                .flag("NotABloom")
-                .level(Level::Specification)
-                .source("Yellow Paper, section 4.4.1; EIP-7668 proposes 0 bytes"),
+            Case::new(
+                format!("a bloom of {len} bytes: a no would come from nothing"),
+                input,
+                invalid("length"),
+            )
+            .named(name)
+            .flag("NotABloom")
+            .level(Level::Specification)
+            .source("Yellow Paper, section 4.4.1; EIP-7668 proposes 0 bytes"),
         );
     }
     Area {
@@ -302,7 +426,7 @@ fn receipt_json(receipt: &ReceiptEnvelope) -> Value {
     json
 }
 
-fn encode(blocks: &[ReceiptedBlock]) -> Area {
+fn encode(sources: &Sources, blocks: &[ReceiptedBlock]) -> Area {
     let mut cases = Vec::new();
     for block in blocks {
         let mut kinds = std::collections::BTreeMap::new();
@@ -315,15 +439,22 @@ fn encode(blocks: &[ReceiptedBlock]) -> Area {
             *kept += 1;
             let input = json!({ "receipt": receipt_json(receipt) });
             let expect = value(json!({ "encoded": hex::encode(&block.encoded[at]) }));
+            let why = match (receipt.tx_type() as u8, receipt.logs().len()) {
+                (0, 0) => "a list alone, with an empty bloom",
+                (0, _) => "a list alone, with a bloom that is not sent in JSON",
+                (_, 0) => "the type before the list, no second wrapping",
+                _ => "the type before the list, lengths of lists in lists",
+            };
             let comment = format!(
-                "type {}, {} logs: mainnet {}, transaction {at}",
+                "mainnet {}, transaction {at}, type {}, {} logs: {why}",
+                block.number,
                 receipt.tx_type() as u8,
                 receipt.logs().len(),
-                block.number
             );
             cases.push(Case::new(comment, input, expect).level(Level::Consensus));
         }
     }
+    cases.extend(of_test_chain(sources));
     // Receipts of kinds that the blocks do not have.
     let made = Receipt {
         status: Eip658Value::PostState(crate::headers::ZERO),
@@ -354,7 +485,7 @@ fn encode(blocks: &[ReceiptedBlock]) -> Area {
         name: "receipts.encode",
         title: "Consensus encoding of a receipt",
         about: "RLP of status or post-state, gas, bloom and logs; before it the type's byte, if the type is \
-                not 0.",
+                not 0. Types are those of Ethereum, 0 to 4; receipts of other chains have further fields.",
         source: "receipts of mainnet, whose encodings lead to their block's receipts root",
         input: vec![member("receipt", Kind::Object(RECEIPT), "receipt")],
         value: vec![member("encoded", Kind::Bytes, "encoding")],
@@ -363,20 +494,83 @@ fn encode(blocks: &[ReceiptedBlock]) -> Area {
     }
 }
 
+/// The first successful receipts of types 3 and 4 on a test chain of execution-apis. The encodings of
+/// all receipts of their blocks lead to the receipts root of the header.
+fn of_test_chain(sources: &Sources) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (kind, name, comment) in [
+        (
+            3_u64,
+            "type-3",
+            "EIP-4844: the receipt of a transaction with blobs has no member for them",
+        ),
+        (4, "type-4-success", "EIP-7702, successful: the status is 01"),
+    ] {
+        let is_it = |row: &Value| row["type"] == kind && row["status"] == 1;
+        let blocks = sources.lines("getlogs/chains/ea2025b/blocks.jsonl");
+        let block = blocks.iter().find(|block| list(&block["receipts"]).iter().any(is_it));
+        let block = block.expect("such a receipt");
+        let rows = list(&block["receipts"]);
+        let receipts: Vec<_> = rows.iter().map(receipt_of).collect();
+        let encoded: Vec<_> = receipts.iter().map(|receipt| receipt.encoded_2718()).collect();
+        let root = member_of(&bytes(&block["header"]), "receipts_root");
+        assert_eq!(trie_root(&encoded), root, "the receipts root of the block");
+        let at = rows.iter().position(is_it).expect("such a receipt");
+        let input = json!({ "receipt": receipt_json(&receipts[at]) });
+        let expect = value(json!({ "encoded": hex::encode(&encoded[at]) }));
+        cases.push(
+            Case::new(comment, input, expect)
+                .named(name)
+                .level(Level::Consensus)
+                .source(format!("the test chain ea2025b, block {}", block["number"])),
+        );
+    }
+    cases
+}
+
+/// The receipt of a row of a test chain.
+fn receipt_of(row: &Value) -> ReceiptEnvelope {
+    let logs = list(&row["logs"]).iter().map(|log| {
+        let topics = list(&log["topics"]).iter().map(|topic| B256::from_slice(&bytes(topic)));
+        let address = Address::from_slice(&bytes(&log["address"]));
+        Log::new_unchecked(address, topics.collect(), bytes(&log["data"]).into())
+    });
+    let receipt = ReceiptWithBloom::from(Receipt {
+        status: Eip658Value::Eip658(row["status"] == 1),
+        cumulative_gas_used: int(&row["cumulative_gas_used"]),
+        logs: logs.collect(),
+    });
+    match int(&row["type"]) {
+        0 => ReceiptEnvelope::Legacy(receipt),
+        1 => ReceiptEnvelope::Eip2930(receipt),
+        2 => ReceiptEnvelope::Eip1559(receipt),
+        3 => ReceiptEnvelope::Eip4844(receipt),
+        4 => ReceiptEnvelope::Eip7702(receipt),
+        other => panic!("type {other}"),
+    }
+}
+
+/// The root of the trie of encoded receipts.
+fn trie_root(receipts: &[Vec<u8>]) -> String {
+    let root =
+        ordered_trie_root_with_encoder(receipts, |receipt, out| out.extend_from_slice(receipt));
+    hex::encode(root)
+}
+
 fn root(blocks: &[ReceiptedBlock]) -> Area {
     let mut cases = Vec::new();
-    let of = |receipts: &[Vec<u8>]| {
-        let root =
-            ordered_trie_root_with_encoder(receipts, |receipt, out| out.extend_from_slice(receipt));
-        hex::encode(root)
-    };
     for block in blocks {
         let root = member_of(&block.header, "receipts_root");
-        assert_eq!(of(&block.encoded), root, "the root of {}", block.number);
+        assert_eq!(trie_root(&block.encoded), root, "the root of {}", block.number);
         let reference: Vec<_> = (0..block.encoded.len())
             .map(|at| json!({ "from": block.file, "at": format!("/receipts/{at}"), "as": "bytes" }))
             .collect();
-        let comment = format!("mainnet {}: {} receipts", block.number, block.encoded.len());
+        let why = if block.encoded.len() > 128 {
+            "real receipts, and keys of one and two bytes"
+        } else {
+            "real receipts, which differ in length and type"
+        };
+        let comment = format!("mainnet {}, {} receipts: {why}", block.number, block.encoded.len());
         cases.push(
             Case::new(comment, json!({ "receipts": reference }), value(json!({ "root": root })))
                 .level(Level::Consensus),
@@ -394,8 +588,18 @@ fn root(blocks: &[ReceiptedBlock]) -> Area {
     for count in [0, 1, 2, 3, 16, 17, 127, 128, 129] {
         let receipts: Vec<_> = (1..=count).map(|number| plain(21_000 * number)).collect();
         let input = json!({ "receipts": receipts.iter().map(hex::encode).collect::<Vec<_>>() });
-        let expect = value(json!({ "root": of(&receipts) }));
-        let case = Case::new(format!("{count} receipts without logs"), input, expect)
+        let expect = value(json!({ "root": trie_root(&receipts) }));
+        let why = match count {
+            0 => "the root of an empty trie",
+            1 => "a leaf alone, under the key of index 0, which is 80, not 00",
+            2 | 3 => "a branch with few children",
+            16 => "all keys but that of index 0 begin with the digit 0",
+            17 => "the first key that begins with the digit 1",
+            127 => "one less than there are keys of one byte",
+            128 => "the last index whose key is one byte",
+            _ => "the first index whose key has two bytes",
+        };
+        let case = Case::new(format!("{count} receipts: {why}"), input, expect)
             .level(Level::Specification)
             .source("alloy-trie 0.9")
             .flag_if(count > 128, "LongKey");

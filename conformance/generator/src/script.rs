@@ -49,6 +49,16 @@ fn traps() -> Vec<Trap> {
             true,
             "other",
         ),
+        trap("empty-pushdata1", "OP_PUSHDATA1 of 0 bytes: no data", "4c00", &[], true, "other"),
+        trap("empty-pushdata2", "OP_PUSHDATA2 of 0 bytes: no data", "4d0000", &[], true, "other"),
+        trap(
+            "empty-pushdata4",
+            "OP_PUSHDATA4 of 0 bytes: no data",
+            "4e00000000",
+            &[],
+            true,
+            "other",
+        ),
         trap("pushdata2", "OP_PUSHDATA2 of 1 byte", "4d0100aa", &["aa"], true, "other"),
         trap("pushdata4", "OP_PUSHDATA4 of 1 byte", "4e01000000aa", &["aa"], true, "other"),
         trap(
@@ -98,6 +108,14 @@ fn traps() -> Vec<Trap> {
             "the program of P2WPKH is data",
             &format!("0014{}", "22".repeat(20)),
             &["22".repeat(20).as_str()],
+            true,
+            "other",
+        ),
+        trap(
+            "bare-key-by-pushdata1",
+            "a key pushed by OP_PUSHDATA1 is no bare key: Solver compares the script's first byte",
+            &format!("4c{}", bare(&short)),
+            &[short.as_str()],
             true,
             "other",
         ),
@@ -161,6 +179,20 @@ fn traps() -> Vec<Trap> {
             "other",
         ),
         (
+            "multisig-m-as-push",
+            "m as a push of one byte, which OP_1 would say: not minimal",
+            multisig("0101", &[s], "51", "ae"),
+            vec!["01", s],
+            "other",
+        ),
+        (
+            "multisig-key-by-pushdata1",
+            "a key pushed by OP_PUSHDATA1: of keys, only the bytes count, not the push",
+            format!("514c{}51ae", &bare(s)[..68]),
+            vec![s],
+            "multisig",
+        ),
+        (
             "multisig-nop-for-n",
             "OP_NOP in the place of n",
             multisig("51", &[s], "61", "ae"),
@@ -176,7 +208,7 @@ fn traps() -> Vec<Trap> {
         ),
         (
             "multisig-and-more",
-            "another operation behind it",
+            "another operation after it",
             multisig("51", &[s], "51", "ae61"),
             vec![s],
             "other",
@@ -199,6 +231,23 @@ fn traps() -> Vec<Trap> {
         "17 keys: n as a minimal push",
         &multisig("51", &seventeen, "0111", "ae"),
         &[seventeen.clone(), vec!["11"]].concat(),
+        true,
+        "multisig",
+    ));
+    traps.push(trap(
+        "multisig-17-of-17",
+        "17 of 17: m as a minimal push, too",
+        &multisig("0111", &seventeen, "0111", "ae"),
+        &[vec!["11"], seventeen.clone(), vec!["11"]].concat(),
+        true,
+        "multisig",
+    ));
+    let twenty = vec![s; 20];
+    traps.push(trap(
+        "multisig-1-of-20",
+        "20 keys: the most",
+        &multisig("51", &twenty, "0114", "ae"),
+        &[twenty.clone(), vec!["14"]].concat(),
         true,
         "multisig",
     ));
@@ -245,14 +294,26 @@ pub(crate) fn areas(sources: &Sources) -> Vec<Area> {
         let of_pushes = json!({ "pushes": row["pushes"], "well_formed": row["well_formed"] });
         if len < 1_400 {
             let number = list(&row["pushes"]).len();
-            let comment =
-                format!("{number} pushes{}", if malformed { ", then a malformed one" } else { "" });
+            let why = match (malformed, number) {
+                (true, _) => ", then a malformed one: what comes before it counts",
+                (false, 0) => ": operations and empty pushes are no data",
+                _ => ": lengths of each form, at random",
+            };
+            let comment = format!("{number} pushes{why}");
             pushes.push(
                 Case::new(comment, input.clone(), value(of_pushes)).flag_if(malformed, "Malformed"),
             );
             let kind = text(&row["type"]);
+            let why = match kind {
+                "pubkey" => "pubkey: wallets with bare keys rely on it",
+                "multisig" => "multisig: wallets with bare multisig rely on it",
+                _ if malformed => "does not parse: never a reason to insert",
+                _ => {
+                    "almost a key or multisig, or nothing like it: inserting too much fills the filter"
+                }
+            };
             kinds.push(Case::new(
-                format!("{} bytes: {kind}", len / 2),
+                format!("{} bytes, {why}", len / 2),
                 input,
                 value(json!({ "kind": kind })),
             ));

@@ -6,7 +6,7 @@ use bitcoin::{Block, Script, Transaction, Txid, VarInt, Witness};
 use serde_json::{Map, Value, json};
 
 use crate::pack::{
-    Answer, Area, Case, Expect, Group, Kind, Level, Member, member, optional, value,
+    Answer, Area, Case, Expect, Group, Kind, Level, Member, member, optional, sides, value,
 };
 use crate::sources::{Sources, bytes, int, list, text};
 
@@ -393,14 +393,10 @@ fn sending(entry: &Value, test: &Test) -> Case {
             Answer::Value(json!({ "outputs": set }))
         })
         .collect();
-    sets.dedup();
     if sets == [Answer::Value(json!({ "outputs": [] }))] {
         sets.push(Answer::Invalid("no payment can be made"));
     }
-    let expect = match &sets[..] {
-        [one] => Expect::One(one.clone()),
-        _ => Expect::AnyOf(sets.into_iter().map(|set| ("bip-text", set)).collect()),
-    };
+    let expect = sides(sets.into_iter().map(|set| ("bip-text", set)));
     case(test, &["OffTheCurve"], input, expect).named(test.0)
 }
 
