@@ -61,9 +61,8 @@ impl Trial<'_> {
             reached.map_or_else(String::new, |file| format!("MUTANTS_REACHED={}", file.display()));
         let (number, program) = (self.number, self.program.display());
         // A changed length must not take the memory of the machine.
-        let command = format!(
-            "ulimit -v 16000000; MUTANT={number} {note} exec {program} conformance answer 2>/dev/null"
-        );
+        let command =
+            format!("ulimit -v 16000000; MUTANT={number} {note} exec {program} 2>/dev/null");
         let mut limits = Limits::default();
         limits.answer = ANSWER;
         limits.failures = 1;
