@@ -141,6 +141,11 @@ fn from_rlp(sources: &Sources) -> Area {
         ),
         hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
     ]);
+    cases.extend(
+        other_prefixes(&fields_of)
+            .into_iter()
+            .map(|(name, comment, header)| hostile(name, comment, header)),
+    );
     Area {
         name: "header.hash",
         title: "Hash and fields of a block header",
@@ -161,6 +166,33 @@ fn from_rlp(sources: &Sources) -> Area {
         ],
         groups: vec![Group { cases, ..Group::default() }],
     }
+}
+
+/// Headers of the usual length in which one prefix before the bloom is another. A reader that takes
+/// the bloom from its usual place must look at each of them.
+fn other_prefixes(items: &[Vec<u8>]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let cut = |at: usize, name, comment| {
+        let mut items = items.to_vec();
+        // The string has one byte less, and its last byte is a string of its own.
+        items[at][0] -= 1;
+        *items[at].last_mut().expect("a byte") = 7;
+        (name, comment, rlp_list(&items))
+    };
+    let mut headers = vec![
+        cut(0, "parent-hash-cut", "a parent hash of 31 bytes, and a byte more"),
+        cut(1, "ommers-hash-cut", "a hash of uncles of 31 bytes, and a byte more"),
+        cut(2, "miner-cut", "an address of 19 bytes, and a byte more"),
+        cut(3, "state-root-cut", "a state root of 31 bytes, and a byte more"),
+        cut(4, "transactions-root-cut", "a transactions root of 31 bytes, and a byte more"),
+        cut(5, "receipts-root-cut", "a receipts root of 31 bytes, and a byte more"),
+    ];
+    let list = |at: usize, name, comment| {
+        let mut items = items.to_vec();
+        items[at][0] += 0x40;
+        (name, comment, rlp_list(&items))
+    };
+    headers.push(list(6, "bloom-is-a-list", "a list of 256 bytes in the place of the bloom"));
+    headers
 }
 
 /// The members of a block object that belong to its header.
@@ -260,6 +292,7 @@ fn from_json(sources: &Sources) -> Area {
             value(json!({ "hash": hash })),
         ));
     }
+    cases.push(amsterdam(sources));
     Area {
         name: "header.json",
         title: "Hash of a block header in JSON-RPC form",
@@ -275,6 +308,45 @@ fn from_json(sources: &Sources) -> Area {
         )],
         groups: vec![Group { cases, ..Group::default() }],
     }
+}
+
+/// The first header of Amsterdam, with all members, as JSON-RPC writes it.
+fn amsterdam(sources: &Sources) -> Case {
+    const QUANTITIES: [&str; 9] = [
+        "difficulty",
+        "number",
+        "gasLimit",
+        "gasUsed",
+        "timestamp",
+        "baseFeePerGas",
+        "blobGasUsed",
+        "excessBlobGas",
+        "slotNumber",
+    ];
+    let rows = sources.fixture(FILE);
+    let row = list(&rows).iter().find(|row| row["chain"] == "sepolia").expect("a header");
+    let items = items(&bytes(&row["header"]));
+    assert_eq!(items.len(), MEMBERS.len() - 1, "a header with all fields");
+    let mut header = Map::new();
+    header.insert("hash".into(), row["hash"].clone());
+    for (name, item) in MEMBERS[1..].iter().zip(&items) {
+        let digits = hex::encode(string(item));
+        let text = match digits.trim_start_matches('0') {
+            "" if QUANTITIES.contains(name) => "0",
+            number if QUANTITIES.contains(name) => number,
+            _ => &digits,
+        };
+        header.insert((*name).to_owned(), json!(format!("0x{text}")));
+    }
+    let hash = text(&row["hash"]).trim_start_matches("0x");
+    Case::new(
+        "the first header of Amsterdam: a hash of access lists and the number of a slot",
+        json!({ "header_json": header }),
+        value(json!({ "hash": hash })),
+    )
+    .named("first-of-amsterdam")
+    .level(Level::Consensus)
+    .source(format!("sepolia, block {}, its RLP as JSON", row["number"]))
 }
 
 /// The hash of a header, for other areas.
