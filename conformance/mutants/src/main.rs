@@ -22,7 +22,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use chainsieve_conformance::{Inputs, Limits, Pack, Process, Selection, run};
+use chainsieve_conformance::{Inputs, Limits, Pack, Process, Selection, matches, run};
 
 use tree::Mutant;
 
@@ -45,6 +45,11 @@ impl Numbers {
 /// Longest time for one answer. A change can make a loop endless.
 const ANSWER: Duration = Duration::from_secs(30);
 
+/// The profiles by which the program is asked, its argument, and the areas. Without a profile, a case
+/// where implementations differ would accept the answers of both sides.
+const PROFILES: [(&str, &str, &str); 3] =
+    [("core-exact", "geth", "*"), ("geth", "geth", "*"), ("alloy", "alloy", "logs.*")];
+
 /// A mutant of the program, and the vectors that judge it.
 struct Trial<'a> {
     pack: &'a Pack,
@@ -54,20 +59,43 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Asks the cases of an area, and returns the first finding. Writes the places that the answers
-    /// reach to `reached`.
+    /// Asks the cases of an area by each profile, and returns the first finding. Writes the places
+    /// that the answers reach to `reached`.
     fn finding(&self, area: &str, reached: Option<&Path>) -> Option<String> {
+        let profiles = self.pack.profiles();
+        let has_area =
+            |profile: &str| profiles[profile].areas.iter().any(|pattern| matches(pattern, area));
+        let covers =
+            |(profile, _, areas): &&(&str, _, &str)| has_area(profile) && matches(areas, area);
+        let mut asked = PROFILES.iter().filter(covers).peekable();
+        if asked.peek().is_none() {
+            return self.finding_by(area, None, "", reached);
+        }
+        asked.find_map(|(profile, argument, _)| {
+            self.finding_by(area, Some(profile), argument, reached)
+        })
+    }
+
+    fn finding_by(
+        &self,
+        area: &str,
+        profile: Option<&str>,
+        argument: &str,
+        reached: Option<&Path>,
+    ) -> Option<String> {
         let note =
             reached.map_or_else(String::new, |file| format!("MUTANTS_REACHED={}", file.display()));
         let (number, program) = (self.number, self.program.display());
         // A changed length must not take the memory of the machine.
-        let command =
-            format!("ulimit -v 16000000; MUTANT={number} {note} exec {program} 2>/dev/null");
+        let command = format!(
+            "ulimit -v 16000000; MUTANT={number} {note} exec {program} {argument} 2>/dev/null"
+        );
         let mut limits = Limits::default();
         limits.answer = ANSWER;
         limits.failures = 1;
         let inputs = Inputs::new(self.pack, None);
-        let selection = Selection::new(self.pack, &[area.to_owned()], &[], None).expect("an area");
+        let selection =
+            Selection::new(self.pack, &[area.to_owned()], &[], profile).expect("an area");
         let mut subject = Process::with_limits(&command, limits);
         let asked = run(&inputs, &selection, &mut subject, &mut |_| ControlFlow::Continue(()));
         match asked {
