@@ -15,7 +15,7 @@ use std::io;
 
 use chainsieve::eth::log_query::Semantics;
 use chainsieve_conformance::{Answer, InProcess, answer_questions};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Answers the questions of standard input on standard output, until they end.
 pub(crate) fn serve(semantics: Semantics) -> io::Result<()> {
