@@ -54,3 +54,34 @@ pub(crate) fn remove(list: &str, mutants: &mut Vec<Mutant>) -> Result<usize, Str
     mutants.retain(|mutant| !is_listed(mutant));
     Ok(all - mutants.len())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::remove;
+    use crate::tree;
+
+    const LIST: &str = include_str!("../equivalent.json");
+
+    #[test]
+    fn the_list_is_current() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut mutants = tree::mutants(&repository);
+        let places = mutants.len();
+        let removed = remove(LIST, &mut mutants).unwrap_or_else(|stale| panic!("{stale}"));
+        assert_eq!(removed + mutants.len(), places);
+        // A long list would say more of the list than of the vectors.
+        assert!(removed * 10 < places, "{removed} of {places}");
+    }
+
+    #[test]
+    fn an_entry_without_a_place_is_an_error() {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut mutants = tree::mutants(&repository);
+        let list =
+            r#"[{"file":"src/eth/bloom.rs","reason":"none","places":["no «1 -> 2» such line"]}]"#;
+        let stale = remove(list, &mut mutants).expect_err("no such place");
+        assert!(stale.contains("listed 1 times, found 0"), "{stale}");
+    }
+}

@@ -147,7 +147,10 @@ fn survivors(
             let trial = Trial { pack, program, number };
             match areas[&number].iter().find_map(|area| trial.finding(area, None)) {
                 Some(case) => println!("noticed {mutant}: {case}"),
-                None => survivors.lock().expect("no panic").push(mutant.to_string()),
+                None => {
+                    println!("not noticed {mutant}");
+                    survivors.lock().expect("no panic").push(mutant.to_string());
+                }
             }
         }
     };
@@ -221,8 +224,9 @@ fn measure(folder: &Path, seed: u64, count: Option<usize>) -> Result<bool, Strin
     println!("{} of the drawn places are reached, {} are not", reached.len(), missed.len());
     let chosen = &reached[..count.map_or(reached.len(), |count| count.min(reached.len()))];
     let survivors = survivors(&pack, &program, chosen, &areas);
+    println!("these are not noticed:");
     for survivor in &survivors {
-        println!("not noticed {survivor}");
+        println!("{survivor}");
     }
     let noticed = chosen.len() - survivors.len();
     println!("{noticed} of {} mutants are noticed", chosen.len());
