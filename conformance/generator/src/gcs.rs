@@ -7,6 +7,7 @@ use bitcoin::bip158::{GcsFilterReader, GcsFilterWriter};
 use bitcoin::hashes::siphash24;
 use serde_json::{Value, json};
 
+use crate::gcs_large;
 use crate::numbers::Numbers;
 use crate::pack::{
     Answer, Area, Case, Group, Kind, Level, Member, QUIRK, invalid, member, sides, value,
@@ -15,10 +16,10 @@ use crate::sources::{CORE, Sources, bytes, int, list, text};
 
 /// The parameters of a set.
 #[derive(Clone, Copy, Debug)]
-struct Params {
-    key: [u8; 16],
-    p: u8,
-    m: u64,
+pub(crate) struct Params {
+    pub(crate) key: [u8; 16],
+    pub(crate) p: u8,
+    pub(crate) m: u64,
 }
 
 impl Params {
@@ -26,14 +27,14 @@ impl Params {
         json!({ "key": hex::encode(self.key), "p": self.p, "m": self.m })
     }
 
-    fn words(&self) -> (u64, u64) {
+    pub(crate) fn words(&self) -> (u64, u64) {
         let word =
             |at: usize| u64::from_le_bytes(self.key[at..at + 8].try_into().expect("8 bytes"));
         (word(0), word(8))
     }
 
     /// The set as the crate `bitcoin` builds it.
-    fn build(&self, items: &[Vec<u8>]) -> Vec<u8> {
+    pub(crate) fn build(&self, items: &[Vec<u8>]) -> Vec<u8> {
         let (k0, k1) = self.words();
         let mut out = Vec::new();
         let mut writer = GcsFilterWriter::new(&mut out, k0, k1, self.m, self.p);
@@ -45,14 +46,14 @@ impl Params {
     }
 
     /// The value of an item in a set of so many, by the text of BIP158.
-    fn value(&self, item: &[u8], count: u64) -> u64 {
+    pub(crate) fn value(&self, item: &[u8], count: u64) -> u64 {
         let (k0, k1) = self.words();
         let hash = siphash24::Hash::hash_to_u64_with_keys(k0, k1, item);
         u64::try_from((u128::from(hash) * u128::from(count * self.m)) >> 64).expect("64 bits")
     }
 
     /// Whether the crate `bitcoin` finds one of the items in the set.
-    fn matches(&self, mut encoded: &[u8], items: &[Vec<u8>]) -> bool {
+    pub(crate) fn matches(&self, mut encoded: &[u8], items: &[Vec<u8>]) -> bool {
         let (k0, k1) = self.words();
         let reader = GcsFilterReader::new(k0, k1, self.m, self.p);
         reader.match_any(&mut encoded, &mut items.iter().map(Vec::as_slice)).expect("a set")
@@ -62,7 +63,7 @@ impl Params {
 /// Who says which sets are malformed: no BIP does.
 const AS_READ: &str = "Bitcoin Core 28.1, GCSFilter, as read";
 
-const BIP158: (u8, u64) = (19, 784_931);
+pub(crate) const BIP158: (u8, u64) = (19, 784_931);
 
 const KEY: Member = member("key", Kind::Fixed(16), "key of SipHash: k0, then k1, little-endian");
 const P: Member = member("p", Kind::Integer, "bits of a remainder of the Golomb-Rice code");
@@ -104,7 +105,7 @@ fn params(row: &Value) -> Params {
     Params { key, p, m: row["m"].as_u64().unwrap_or(BIP158.1) }
 }
 
-fn with(params: Params, more: &Value) -> Value {
+pub(crate) fn with(params: Params, more: &Value) -> Value {
     let mut input = params.input();
     let object = input.as_object_mut().expect("an object");
     object.extend(more.as_object().expect("an object").clone());
@@ -206,6 +207,7 @@ fn build(sources: &Sources, rows: &[Value]) -> Area {
         .flag("Collision")
         .source("the crate bitcoin 0.32"),
     );
+    cases.extend(gcs_large::build());
     Area {
         name: "gcs.build",
         title: "Building a Golomb-coded set",
@@ -600,6 +602,7 @@ fn matching(rows: &[Value]) -> [Area; 2] {
             .source(AS_READ),
         );
     }
+    any.extend(gcs_large::match_any());
     let source = "the crate bitcoin 0.32, and the definition of the set where a case says so";
     let value = vec![member("match", Kind::Boolean, "whether the set may contain it")];
     [

@@ -171,6 +171,11 @@ fn from_rlp(sources: &Sources) -> Area {
         ),
         hostile("8-fields", "a list that ends after the difficulty", rlp_list(&fields_of[..8])),
     ]);
+    cases.extend(
+        other_prefixes(&fields_of)
+            .into_iter()
+            .map(|(name, comment, header)| hostile(name, comment, header)),
+    );
     Area {
         name: "header.hash",
         title: "Hash and fields of a block header",
@@ -193,6 +198,33 @@ fn from_rlp(sources: &Sources) -> Area {
         ],
         groups: vec![Group { cases, ..Group::default() }],
     }
+}
+
+/// Headers of the usual length in which one prefix before the bloom is another. A reader that takes
+/// the bloom from its usual place must look at each of them.
+fn other_prefixes(items: &[Vec<u8>]) -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let cut = |at: usize, name, comment| {
+        let mut items = items.to_vec();
+        // The string has one byte less, and its last byte is a string of its own.
+        items[at][0] -= 1;
+        *items[at].last_mut().expect("a byte") = 7;
+        (name, comment, rlp_list(&items))
+    };
+    let mut headers = vec![
+        cut(0, "parent-hash-cut", "a parent hash of 31 bytes, and a byte more"),
+        cut(1, "ommers-hash-cut", "a hash of uncles of 31 bytes, and a byte more"),
+        cut(2, "miner-cut", "an address of 19 bytes, and a byte more"),
+        cut(3, "state-root-cut", "a state root of 31 bytes, and a byte more"),
+        cut(4, "transactions-root-cut", "a transactions root of 31 bytes, and a byte more"),
+        cut(5, "receipts-root-cut", "a receipts root of 31 bytes, and a byte more"),
+    ];
+    let list = |at: usize, name, comment| {
+        let mut items = items.to_vec();
+        items[at][0] += 0x40;
+        (name, comment, rlp_list(&items))
+    };
+    headers.push(list(6, "bloom-is-a-list", "a list of 256 bytes in the place of the bloom"));
+    headers
 }
 
 /// The members of a block object that belong to its header.

@@ -8,6 +8,7 @@ mod certificate;
 mod filters;
 mod foreign;
 mod gcs;
+mod gcs_large;
 mod headers;
 mod logs;
 mod logs_node;

@@ -3,21 +3,26 @@
 //! differs from the vectors, or is missing.
 //!
 //! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT]]`. FOLDER takes a copy of
-//! the last commit, and its build.
+//! the last commit, and its build. COUNT is a number, or `all`.
+//!
+//! Two kinds of changes are left out. `equivalent.json` lists those that no input can show, each with
+//! its reason. The other kind is in code that no area asks for, which a run without a change tells.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
 
+mod equivalent;
 mod sites;
 mod tree;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use chainsieve_conformance::{Inputs, Limits, Pack, Process, Selection, run};
+use chainsieve_conformance::{Inputs, Limits, Pack, Process, Selection, matches, run};
 
 use tree::Mutant;
 
@@ -37,36 +42,124 @@ impl Numbers {
     }
 }
 
-/// Asks a program with a mutant the cases of one area after another, and returns the first finding.
-fn noticed(pack: &Pack, program: &Path, number: usize, reached: Option<&Path>) -> Option<String> {
-    // A changed length must not take the memory of the machine.
-    let note =
-        reached.map_or_else(String::new, |file| format!("MUTANTS_REACHED={}", file.display()));
-    let program = program.display();
-    let command = format!(
-        "ulimit -v 16000000; MUTANT={number} {note} exec {program} conformance answer 2>/dev/null"
-    );
-    let mut limits = Limits::default();
-    limits.answer = Duration::from_secs(60);
-    limits.failures = 1;
-    let inputs = Inputs::new(pack, None);
-    for area in pack.areas() {
+/// Longest time for one answer. A change can make a loop endless.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// The profiles by which the program is asked, its argument, and the areas. Without a profile, a case
+/// where implementations differ would accept the answers of both sides.
+const PROFILES: [(&str, &str, &str); 3] =
+    [("core-exact", "geth", "*"), ("geth", "geth", "*"), ("alloy", "alloy", "logs.*")];
+
+/// A mutant of the program, and the vectors that judge it.
+struct Trial<'a> {
+    pack: &'a Pack,
+    program: &'a Path,
+    /// The number of the mutant; 0 is the program without a change.
+    number: usize,
+}
+
+impl Trial<'_> {
+    /// Asks the cases of an area by each profile, and returns the first finding. Writes the places
+    /// that the answers reach to `reached`.
+    fn finding(&self, area: &str, reached: Option<&Path>) -> Option<String> {
+        let profiles = self.pack.profiles();
+        let has_area =
+            |profile: &str| profiles[profile].areas.iter().any(|pattern| matches(pattern, area));
+        let covers =
+            |(profile, _, areas): &&(&str, _, &str)| has_area(profile) && matches(areas, area);
+        let mut asked = PROFILES.iter().filter(covers).peekable();
+        if asked.peek().is_none() {
+            return self.finding_by(area, None, "", reached);
+        }
+        asked.find_map(|(profile, argument, _)| {
+            self.finding_by(area, Some(profile), argument, reached)
+        })
+    }
+
+    fn finding_by(
+        &self,
+        area: &str,
+        profile: Option<&str>,
+        argument: &str,
+        reached: Option<&Path>,
+    ) -> Option<String> {
+        let note =
+            reached.map_or_else(String::new, |file| format!("MUTANTS_REACHED={}", file.display()));
+        let (number, program) = (self.number, self.program.display());
+        // A changed length must not take the memory of the machine.
+        let command = format!(
+            "ulimit -v 16000000; MUTANT={number} {note} exec {program} {argument} 2>/dev/null"
+        );
+        let mut limits = Limits::default();
+        limits.answer = ANSWER;
+        limits.failures = 1;
+        let inputs = Inputs::new(self.pack, None);
         let selection =
-            Selection::new(pack, std::slice::from_ref(&area.name), &[], None).expect("an area");
+            Selection::new(self.pack, &[area.to_owned()], &[], profile).expect("an area");
         let mut subject = Process::with_limits(&command, limits);
-        let asked =
-            run(&inputs, &selection, &mut subject, &mut |_| std::ops::ControlFlow::Continue(()));
+        let asked = run(&inputs, &selection, &mut subject, &mut |_| ControlFlow::Continue(()));
         match asked {
-            Ok(result) if result.is_clean() => {}
+            Ok(result) if result.is_clean() => None,
             Ok(result) => {
-                let cases = result.areas.iter().flat_map(|area| &area.cases);
-                let first = cases.into_iter().find(|case| case.outcome.is_finding());
-                return Some(first.map_or_else(|| area.name.clone(), |case| case.id.clone()));
+                let mut cases = result.areas.iter().flat_map(|area| &area.cases);
+                let first = cases.find(|case| case.outcome.is_finding());
+                Some(first.map_or_else(|| area.to_owned(), |case| case.id.clone()))
             }
-            Err(error) => return Some(error.to_string()),
+            Err(error) => Some(error.to_string()),
         }
     }
-    None
+}
+
+/// Returns for each place the areas that reach it, by a run without a change.
+fn areas_by_place<'p>(
+    pack: &'p Pack,
+    program: &Path,
+    folder: &Path,
+) -> Result<BTreeMap<usize, Vec<&'p str>>, String> {
+    let unchanged = Trial { pack, program, number: 0 };
+    let mut areas: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for area in pack.areas() {
+        let reached = folder.join("reached");
+        let _ = fs::remove_file(&reached);
+        if let Some(case) = unchanged.finding(&area.name, Some(&reached)) {
+            return Err(format!("without a change, the program fails {case}"));
+        }
+        // An area of nodes starts no subject.
+        for number in fs::read_to_string(&reached).unwrap_or_default().lines() {
+            areas.entry(number.parse().expect("a number")).or_default().push(&area.name);
+        }
+    }
+    Ok(areas)
+}
+
+/// Tries all mutants, several at a time, and returns the places of those that no case notices.
+fn survivors(
+    pack: &Pack,
+    program: &Path,
+    chosen: &[(usize, &Mutant)],
+    areas: &BTreeMap<usize, Vec<&str>>,
+) -> Vec<String> {
+    let next = Mutex::new(chosen.iter());
+    let survivors = Mutex::new(Vec::new());
+    let try_mutants = || {
+        loop {
+            let Some(&(number, mutant)) = next.lock().expect("no panic").next() else { break };
+            let trial = Trial { pack, program, number };
+            match areas[&number].iter().find_map(|area| trial.finding(area, None)) {
+                Some(case) => println!("noticed {mutant}: {case}"),
+                None => {
+                    println!("not noticed {mutant}");
+                    survivors.lock().expect("no panic").push(mutant.to_string());
+                }
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(try_mutants);
+        }
+    });
+    survivors.into_inner().expect("no panic")
 }
 
 fn main() -> ExitCode {
@@ -75,18 +168,35 @@ fn main() -> ExitCode {
         eprintln!("usage: conformance-mutants FOLDER [SEED [COUNT]]");
         return ExitCode::FAILURE;
     };
-    let mut number =
-        |default| arguments.next().map_or(default, |text| text.parse().expect("a number"));
-    let (seed, count) = (number(1), number(200));
-    let count = usize::try_from(count).expect("a small number");
-    fs::create_dir_all(&folder).expect("a folder");
+    let seed = arguments.next().map_or(1, |text| text.parse().expect("a number"));
+    let count = match arguments.next() {
+        Some(text) if text == "all" => None,
+        text => Some(text.map_or(200, |text| text.parse().expect("a number, or `all`"))),
+    };
+    match measure(&folder, seed, count) {
+        Ok(is_enough) if is_enough => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Draws and tries the mutants, and prints the report. Returns `true` if enough of them are noticed.
+fn measure(folder: &Path, seed: u64, count: Option<usize>) -> Result<bool, String> {
+    fs::create_dir_all(folder).expect("a folder");
     let folder = folder.canonicalize().expect("a folder");
     let repository =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a folder");
 
     let copy = folder.join("tree");
     tree::copy(&repository, &copy).expect("a copy of the repository");
-    let all = tree::mutants(&copy);
+    let mut all = tree::mutants(&copy);
+    let places = all.len();
+    let list = copy.join("conformance/mutants/equivalent.json");
+    let list = fs::read_to_string(list).expect("the list of equivalent changes");
+    let equivalent = equivalent::remove(&list, &mut all)?;
     let mut order: Vec<_> = (0..all.len()).collect();
     let mut numbers = Numbers(seed);
     for at in (1..order.len()).rev() {
@@ -94,60 +204,32 @@ fn main() -> ExitCode {
         order.swap(at, usize::try_from(other).expect("small"));
     }
     // Some do not compile, and some are in code that no area asks for.
+    let most = count.map_or(usize::MAX, |count| 2 * count);
     let drawn: BTreeMap<usize, Mutant> =
-        (1..).zip(order.iter().take(2 * count).map(|&place| all[place].clone())).collect();
-    println!("{} places, {} of them drawn with seed {seed}", all.len(), drawn.len());
-    let (program, built) = tree::build(&copy, drawn).expect("a build");
+        (1..).zip(order.iter().take(most).map(|&place| all[place].clone())).collect();
+    println!(
+        "{places} places, {equivalent} of them equivalent, {} drawn with seed {seed}",
+        drawn.len()
+    );
+    let (program, built) = tree::build(&copy, &folder.join("target"), drawn).expect("a build");
 
     let pack = Pack::built_in().expect("the vectors");
-    let reached = folder.join("reached");
-    let _ = fs::remove_file(&reached);
-    if let Some(case) = noticed(&pack, &program, 0, Some(&reached)) {
-        println!("without a change, the program fails {case}");
-        return ExitCode::FAILURE;
+    let areas = areas_by_place(&pack, &program, &folder)?;
+    let is_reached = |(number, _): &(usize, &Mutant)| areas.contains_key(number);
+    let built = built.iter().map(|(number, mutant)| (*number, mutant));
+    let (reached, missed): (Vec<_>, Vec<_>) = built.partition(is_reached);
+    for (_, mutant) in &missed {
+        println!("not asked for: {mutant}");
     }
-    let reached: BTreeSet<usize> = fs::read_to_string(&reached)
-        .expect("the places that were reached")
-        .lines()
-        .map(|line| line.parse().expect("a number"))
-        .collect();
-    let missed = built.iter().filter(|(number, _)| !reached.contains(number));
-    for (_, mutant) in missed {
-        println!("not asked for: {}:{} {}", mutant.file, mutant.line, mutant.site.change);
-    }
-    let chosen: Vec<_> =
-        built.iter().filter(|(number, _)| reached.contains(number)).take(count).collect();
-
-    let next = Mutex::new(chosen.iter());
-    let survivors = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let Some((number, mutant)) = next.lock().expect("no panic").next().copied()
-                    else {
-                        break;
-                    };
-                    let place = format!("{}:{} {}", mutant.file, mutant.line, mutant.site.change);
-                    match noticed(&pack, &program, *number, None) {
-                        Some(case) => println!("noticed {number}: {place}: {case}"),
-                        None => {
-                            survivors.lock().expect("no panic").push(format!("{number}: {place}"));
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let survivors = survivors.into_inner().expect("no panic");
+    println!("{} of the drawn places are reached, {} are not", reached.len(), missed.len());
+    let chosen = &reached[..count.map_or(reached.len(), |count| count.min(reached.len()))];
+    let survivors = survivors(&pack, &program, chosen, &areas);
+    println!("these are not noticed:");
     for survivor in &survivors {
-        println!("not noticed {survivor}");
+        println!("{survivor}");
     }
     let noticed = chosen.len() - survivors.len();
     println!("{noticed} of {} mutants are noticed", chosen.len());
-    if noticed * 100 >= chosen.len() * FLOOR && chosen.len() == count {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    let is_whole = count.is_none_or(|count| count == chosen.len());
+    Ok(is_whole && noticed * 100 >= chosen.len() * FLOOR)
 }

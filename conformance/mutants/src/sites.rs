@@ -12,10 +12,24 @@ use syn::{Attribute, BinOp, Expr, ImplItemFn, Item, ItemFn, Lit, Pat, Stmt, Type
 pub(crate) struct Site {
     /// The bytes of the expression or statement that the change replaces.
     pub(crate) range: Range<usize>,
+    /// The part of these bytes that differs after the change.
+    pub(crate) part: Range<usize>,
     /// What stands there instead.
     pub(crate) with: String,
     /// What changes, for people: `+ -> -`.
     pub(crate) change: String,
+}
+
+impl Site {
+    /// Returns the line of the place with the change in it: `let mut last = [«0 -> 1»; BLOCK];`. A
+    /// change of several lines is written as one.
+    pub(crate) fn in_line(&self, text: &str) -> String {
+        let before = text[..self.part.start].lines().next_back().unwrap_or_default();
+        let before = if text[..self.part.start].ends_with('\n') { "" } else { before };
+        let after = text[self.part.end..].lines().next().unwrap_or_default();
+        let words: Vec<_> = self.change.split_whitespace().collect();
+        format!("{}«{}»{}", before.trim_start(), words.join(" "), after.trim_end())
+    }
 }
 
 /// Returns the places of a file, in the order of the file.
@@ -107,7 +121,7 @@ impl Finder<'_> {
             &self.text[part.end..outer.end]
         );
         let change = format!("{} -> {with}", self.source(inner));
-        self.sites.push(Site { range: outer, with: text, change });
+        self.sites.push(Site { range: outer, part, with: text, change });
     }
 
     /// Replaces the name of an intrinsic among the tokens of a macro's call.
@@ -200,7 +214,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 let range = expression.span().byte_range();
                 let whole = range.start..end.span().byte_range().end;
                 let change = format!("{} -> nothing", self.source(expression.span()));
-                self.sites.push(Site { range: whole, with: String::new(), change });
+                let part = whole.clone();
+                self.sites.push(Site { range: whole, part, with: String::new(), change });
             }
         }
         visit::visit_stmt(self, statement);

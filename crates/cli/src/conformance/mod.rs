@@ -6,6 +6,7 @@ mod list;
 mod node;
 mod run;
 mod show;
+mod subject;
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub(crate) fn run(command: &ConformanceCommand, json: bool) -> anyhow::Result<Re
         ConformanceCommand::List(args) => list::run(args),
         ConformanceCommand::Show(args) => show::run(args),
         ConformanceCommand::Export(args) => export::run(args),
-        ConformanceCommand::Answer(args) => answer::run(args, json),
+        ConformanceCommand::Answer(args) => subject::run(args, json),
         ConformanceCommand::ServeNode(args) => node::serve(args, json),
         ConformanceCommand::AuditNode(args) => node::audit(args),
     }

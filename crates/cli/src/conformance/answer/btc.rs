@@ -7,7 +7,8 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::p2p::message_bloom::{FilterAdd, FilterLoad};
 use chainsieve::bitcoin::{self, Block, BlockHash, OutPoint, ScriptBuf};
 use chainsieve::btc::bip37::{
-    AddedData, BlockElements, BloomFilter, FilterBank, MerkleBlock, PayloadError, core_sizing,
+    AddedData, BlockElements, BloomFilter, FilterBank, MerkleBlock, PayloadError, TxMatch,
+    core_sizing,
 };
 use chainsieve::btc::bip158::{
     Acceptance, BlockFilter, DecodedFilter, GcsFilter, GcsParams, Matcher, PreparedScripts,
@@ -110,16 +111,29 @@ fn filteradd(question: &Question<'_>) -> Result<Value, Refusal> {
 fn insert(question: &Question<'_>) -> Result<Value, Refusal> {
     let empty = filter(question, "filter")?;
     let (mut filter, mut union) = (empty.clone(), empty.clone());
-    for element in question.list("insert", unhex)? {
-        filter.insert(&element);
+    let elements = question.list("insert", unhex)?;
+    for element in &elements {
+        filter.insert(element);
         let mut one = empty.clone();
-        match deserialize(&element) {
+        match deserialize(element) {
             Ok(outpoint) => one.insert_outpoint(&outpoint),
-            Err(_) => one.insert(&element),
+            Err(_) => one.insert(element),
         }
         union.union(&one).map_err(invalid)?;
     }
     same("union", &union, &filter)?;
+    for backend in Backend::available() {
+        let mut bank = FilterBank::new().with_backend(backend);
+        // A bank refuses filters and data over the limits.
+        let mut add = |id: u8| -> Option<()> {
+            bank.load(id, empty.clone()).ok()?;
+            elements.iter().try_for_each(|element| bank.add(&id, element)).ok()
+        };
+        if add(0).and_then(|()| add(1)).is_some() {
+            same("FilterBank::add", &bank.get(&0).as_ref(), &Some(&filter))?;
+            same("FilterBank::add", &bank.get(&1).as_ref(), &Some(&filter))?;
+        }
+    }
     let ones: u32 = filter.data().iter().map(|byte| byte.count_ones()).sum();
     same("bits_set", &filter.bits_set(), &u64::from(ones))?;
     Ok(json!({ "filter": hex::encode(filter.encode()) }))
@@ -157,7 +171,7 @@ fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
     same("from_block", &other.match_block(&BlockElements::from_block(&parsed)), &matches)?;
     let matched: Vec<_> = matches.iter().map(|found| found.index).collect();
     let mut one_by_one = Vec::new();
-    let mut other = filter;
+    let (original, mut other) = (filter.clone(), filter);
     for (index, transaction) in (0..).zip(&parsed.txdata) {
         if other.is_relevant_and_update(transaction) {
             one_by_one.push(index);
@@ -165,7 +179,70 @@ fn match_block(question: &Question<'_>) -> Result<Value, Refusal> {
     }
     same("is_relevant_and_update", &one_by_one, &matched)?;
     same("is_relevant_and_update", &other, &after)?;
+    match_in_banks(&original, &block, &parsed)?;
     Ok(json!({ "matched": matched, "filter_after": hex::encode(after.encode()) }))
+}
+
+/// Number of the filters that are matched at once: those of one vector, and some of the next.
+const FILTERS: u8 = 20;
+
+/// Blocks of more transactions are not relayed one transaction at a time.
+const RELAYED: usize = 40;
+
+/// Matches a block with many filters at once, as with each alone: the filter itself, and others with
+/// its bits, each with another tweak and other flags.
+fn match_in_banks(
+    filter: &BloomFilter,
+    block: &BlockElements,
+    parsed: &Block,
+) -> Result<(), Refusal> {
+    if !filter.is_within_size_constraints() {
+        return Ok(());
+    }
+    let mut filters = Vec::new();
+    for number in 0..FILTERS {
+        let mut payload = filter.encode();
+        if let [.., tweak, _, _, _, flags] = payload.as_mut_slice() {
+            *tweak = tweak.wrapping_add(number / 2);
+            *flags = flags.wrapping_add(number / 2);
+        }
+        filters.push(BloomFilter::decode(&payload).map_err(invalid)?);
+    }
+    same("decode", &filters.first(), &Some(filter))?;
+    let mut alone = filters.clone();
+    let matches: Vec<_> = alone.iter_mut().map(|filter| filter.match_block(block)).collect();
+    let found: Vec<_> = (0..FILTERS).zip(&matches).filter(|(_, found)| !found.is_empty()).collect();
+    for backend in Backend::available() {
+        let mut bank = FilterBank::new().with_backend(backend);
+        for (number, filter) in (0..FILTERS).zip(&filters) {
+            bank.load(number, filter.clone()).map_err(invalid)?;
+        }
+        let mut relayed = bank.clone();
+        let of_bank = bank.match_block(block);
+        let of_bank: Vec<_> = of_bank.iter().map(|(number, found)| (*number, found)).collect();
+        same("FilterBank::match_block", &of_bank, &found)?;
+        let after = |bank: &FilterBank<u8>| -> Vec<_> {
+            (0..FILTERS).filter_map(|number| bank.get(&number)).collect()
+        };
+        same("FilterBank::match_block", &after(&bank), &alone)?;
+        if parsed.txdata.len() <= RELAYED {
+            let mut announced = vec![Vec::new(); matches.len()];
+            for (index, transaction) in (0..).zip(&parsed.txdata) {
+                for (number, _) in relayed.match_transaction(transaction) {
+                    announced[usize::from(number)].push(index);
+                }
+            }
+            let indices = |found: &Vec<TxMatch>| found.iter().map(|found| found.index).collect();
+            let expected: Vec<Vec<u32>> = matches.iter().map(indices).collect();
+            same("FilterBank::match_transaction", &announced, &expected)?;
+            same("FilterBank::match_transaction", &after(&relayed), &alone)?;
+        }
+        // The last filter takes the place of one that goes.
+        bank.remove(&1);
+        let left: Vec<_> = alone.iter().take(1).chain(&alone[2..]).cloned().collect();
+        same("FilterBank::remove", &after(&bank), &left)?;
+    }
+    Ok(())
 }
 
 fn build_merkleblock(question: &Question<'_>) -> Result<Value, Refusal> {
@@ -306,7 +383,9 @@ fn match_set(question: &Question<'_>, items: &[Vec<u8>]) -> Result<Value, Refusa
         let decoded = DecodedFilter::decode(&filter).map_err(invalid)?.with_backend(backend);
         same("DecodedFilter::match_any", &decoded.match_any(&scripts), &matched)?;
         same("DecodedFilter::match_all", &decoded.match_all(&scripts), &all)?;
-        let found = decoded.matching(&scripts, 0..items.len());
+        let middle = items.len() / 3;
+        let mut found = decoded.matching(&scripts, 0..middle);
+        found.extend(decoded.matching(&scripts, middle..items.len()));
         same("DecodedFilter::matching", &found, &matching)?;
         let any = items.iter().any(|item| decoded.may_contain(item));
         same("may_contain", &any, &matched)?;

@@ -25,10 +25,15 @@ fn split_block(question: &Question<'_>) -> Result<Value, Refusal> {
     filter.push(zigzag.to_le_bytes()[0]);
     filter.extend([0x1c, 0x1c, 0, 0].repeat(3));
     filter.push(0);
-    filter.extend(bitset);
+    filter.extend(&bitset);
     let decoded = parquet::decode(&filter).map_err(invalid)?;
     same("encode", &parquet::encode(&decoded).as_ref(), &Ok(&filter))?;
     let contains = decoded.contains(&question.bytes("data")?);
+    // A key sets at most eight bits. How many keys there were is an estimate.
+    let ones: u32 = bitset.iter().map(|byte| byte.count_ones()).sum();
+    let is_possible =
+        decoded.len() >= u64::from(ones.div_ceil(8)) && (decoded.len() == 0) == (ones == 0);
+    same("len", &is_possible, &true)?;
     // One hash is asked alone; a batch of others takes the vectors of each backend.
     let hash: u64 = decoded.hasher().hash(&question.bytes("data")?);
     let hashes: Vec<_> = (0..64).map(|turn| hash.rotate_left(turn)).collect();

@@ -1,8 +1,10 @@
-//! The command `conformance answer`: chainsieve as a subject of the conformance vectors.
+//! Answers of chainsieve to the questions of the conformance vectors.
 //!
 //! The library has several ways to most answers: one value or a batch, decoded once or anew, on each
 //! [`Backend`](chainsieve::simd::Backend) of the CPU. All of them are asked, so that the vectors
 //! judge each of them. If two differ, the answer is an error that names them.
+//!
+//! This module uses nothing of the command: `conformance/mutants` builds it without the rest.
 
 mod btc;
 mod eth;
@@ -11,28 +13,16 @@ mod filter;
 use core::fmt::{Debug, Display};
 use std::io;
 
-use anyhow::Context as _;
 use chainsieve::eth::log_query::Semantics;
 use chainsieve_conformance::{Answer, InProcess, answer_questions};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::args::UsageError;
-use crate::args::conformance::AnswerArgs;
-use crate::exit::Exit;
-use crate::output::{Page, Report};
-
-pub(crate) fn run(args: &AnswerArgs, json: bool) -> anyhow::Result<Report> {
-    // The runner would take a report for an answer.
-    if json {
-        return Err(UsageError("--json: the answers are lines of JSON already").into());
-    }
+/// Answers the questions of standard input on standard output, until they end.
+pub(crate) fn serve(semantics: Semantics) -> io::Result<()> {
     let areas: Vec<_> = areas().map(|(name, _)| name).collect();
-    let semantics = args.semantics;
     let ask = move |area: &str, input: &Value| answer(area, input, semantics);
     let mut subject = InProcess::new("chainsieve", env!("CARGO_PKG_VERSION"), &areas, ask);
     answer_questions(&mut subject, io::stdin().lock(), io::stdout().lock())
-        .context("the questions of the runner")?;
-    Ok(Report::new(Page::default(), json!({}), Exit::Yes).with_payload(String::new()))
 }
 
 /// Answers the questions of an area.

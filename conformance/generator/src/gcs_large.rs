@@ -1,0 +1,140 @@
+//! Golomb-coded sets of many items: readers that decode several parts at once must find where the
+//! codes begin, however the values are spread.
+
+use bitcoin::VarInt;
+use bitcoin::hashes::{Hash as _, sha256, siphash24};
+use serde_json::{Value, json};
+
+use crate::gcs::{BIP158, Params, with};
+use crate::numbers::Numbers;
+use crate::pack::{Case, value};
+
+const BITCOIN: &str = "the crate bitcoin 0.32";
+
+/// The items that `counted` stands for.
+fn counted(prefix: &str, count: u32) -> Vec<Vec<u8>> {
+    let item = |at: u32| {
+        let hash = sha256::Hash::hash(&[prefix.as_bytes(), &at.to_le_bytes()].concat());
+        hash.to_byte_array()[..4 + at as usize % 29].to_vec()
+    };
+    (0..count).map(item).collect()
+}
+
+/// A way to spread values unevenly: how likely an item is kept whose hash is at this part of all
+/// hashes, in 256ths.
+struct Spread {
+    name: &'static str,
+    comment: &'static str,
+    kept: fn(usize) -> usize,
+}
+
+const SPREADS: [Spread; 5] = [
+    Spread {
+        name: "sparse-end",
+        comment: "the values are seven times as dense in the lower half as in the upper half",
+        kept: |at| if at < 128 { 255 } else { 36 },
+    },
+    Spread {
+        name: "sparse-start",
+        comment: "the values are seven times as dense in the upper half as in the lower half",
+        kept: |at| if at < 128 { 36 } else { 255 },
+    },
+    Spread {
+        name: "clusters",
+        comment: "64 clusters of values, with codes of about 30 bits between them",
+        kept: |at| if at % 4 < 2 { 255 } else { 0 },
+    },
+    Spread {
+        name: "few-clusters",
+        comment: "16 clusters of values, with codes of about 70 bits between them",
+        kept: |at| if at % 16 < 8 { 255 } else { 0 },
+    },
+    Spread {
+        name: "upper-half",
+        comment: "all values are in the upper half: the first quotient is about 900",
+        kept: |at| if at < 128 { 0 } else { 255 },
+    },
+];
+
+/// Numbers of items of the uneven sets.
+const UNEVEN: usize = 1_200;
+
+/// Items whose values are spread so.
+fn uneven(spread: &Spread, params: Params) -> Vec<Vec<u8>> {
+    let (k0, k1) = params.words();
+    let mut numbers = Numbers::new(1_158);
+    let items = (0_u32..).map(|number| number.to_le_bytes()[..3].to_vec());
+    let is_kept = |item: &Vec<u8>| {
+        let hash = siphash24::Hash::hash_to_u64_with_keys(k0, k1, item);
+        numbers.below(256) < (spread.kept)(usize::from(hash.to_be_bytes()[0]))
+    };
+    items.filter(is_kept).take(UNEVEN).collect()
+}
+
+/// Sets to be built: at the lengths of the number of items, and spread unevenly.
+pub(crate) fn build() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for count in [252, 253, 599, 600, 601, 1_099, 1_100, 1_101, 1_500, 3_000] {
+        let params = Params { key: [u8::try_from(count % 251).expect("a byte"); 16], ..BASIC };
+        let prefix = "chainsieve gcs ";
+        let encoded = params.build(&counted(prefix, count));
+        let items = json!({ "items": { "counted": { "prefix": prefix, "count": count } } });
+        let expect = value(json!({ "encoded": hex::encode(encoded) }));
+        cases.push(Case::new(format!("{count} items"), with(params, &items), expect));
+    }
+    for spread in SPREADS {
+        let items = uneven(&spread, BASIC);
+        let hex: Vec<_> = items.iter().map(hex::encode).collect();
+        let expect = value(json!({ "encoded": hex::encode(BASIC.build(&items)) }));
+        let case = Case::new(spread.comment, with(BASIC, &json!({ "items": hex })), expect);
+        cases.push(case.named(spread.name));
+    }
+    cases.into_iter().map(|case| case.source(BITCOIN).flag("Large")).collect()
+}
+
+const BASIC: Params = Params { key: [0x58; 16], p: BIP158.0, m: BIP158.1 };
+
+/// The set of so many values, one above the other: each code but the first is the same, so that a
+/// reader that begins within a code never finds the beginning of another.
+fn steps(first: u64, step: u64, count: u64) -> Vec<u8> {
+    let mut bits = Vec::new();
+    for number in 0..count {
+        let delta = if number == 0 { first } else { step };
+        bits.extend((0..delta >> BASIC.p).map(|_| true));
+        bits.push(false);
+        bits.extend((0..BASIC.p).rev().map(|bit| delta >> bit & 1 == 1));
+    }
+    let mut encoded = bitcoin::consensus::serialize(&VarInt(count));
+    for byte in bits.chunks(8) {
+        let byte = byte.iter().zip((0..8).rev()).map(|(bit, at)| u8::from(*bit) << at);
+        encoded.push(byte.sum());
+    }
+    encoded
+}
+
+/// Sets whose codes are all the same, and items of which one is in the set or none.
+pub(crate) fn match_any() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (count, step) in [(700, 0x5a5a5), (1_200, 0x2aaaa), (1_200, 0x80001), (1_300, 784_930)] {
+        let encoded = steps(step, step, count);
+        let is_member = |item: &[u8]| {
+            let value = BASIC.value(item, count);
+            value % step == 0 && (1..=count).contains(&(value / step))
+        };
+        let items = || (0_u32..).map(|number| number.to_le_bytes().to_vec());
+        let mut absent: Vec<_> = items().filter(|item| !is_member(item)).take(3).collect();
+        let member = items().find(|item| is_member(item)).expect("a member");
+        let mut case = |items: &[Vec<u8>], found: bool| {
+            assert_eq!(BASIC.matches(&encoded, items), found, "by the crate bitcoin");
+            let hex: Vec<Value> = items.iter().map(|item| json!(hex::encode(item))).collect();
+            let input = json!({ "encoded": hex::encode(&encoded), "items": hex });
+            let comment = format!("{count} codes, all of them the same");
+            let expect = value(json!({ "match": found }));
+            cases.push(Case::new(comment, with(BASIC, &input), expect).flag("Large"));
+        };
+        case(&absent, false);
+        absent.push(member);
+        case(&absent, true);
+    }
+    cases
+}
