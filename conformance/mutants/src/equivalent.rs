@@ -1,6 +1,6 @@
 //! The changes that no input can show, with the reason of each: they are not drawn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
@@ -17,12 +17,12 @@ struct Entry {
     places: Vec<String>,
 }
 
-/// Removes the equivalent changes of a list from the mutants. Returns the number of removed mutants.
+/// Returns the numbers of the mutants that a list names.
 ///
 /// # Errors
 /// Returns the entries that match another number of places than they list, one in each line: the code
 /// has changed, so the reason may no longer hold.
-pub(crate) fn remove(list: &str, mutants: &mut Vec<Mutant>) -> Result<usize, String> {
+pub(crate) fn numbers(list: &str, mutants: &[Mutant]) -> Result<BTreeSet<usize>, String> {
     let entries: Vec<Entry> = serde_json::from_str(list).map_err(|error| error.to_string())?;
     let mut listed: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for entry in &entries {
@@ -34,7 +34,7 @@ pub(crate) fn remove(list: &str, mutants: &mut Vec<Mutant>) -> Result<usize, Str
         }
     }
     let mut found: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for mutant in &*mutants {
+    for mutant in mutants {
         *found.entry((&mutant.file, &mutant.text)).or_default() += 1;
     }
     let stale: Vec<_> = listed
@@ -48,40 +48,38 @@ pub(crate) fn remove(list: &str, mutants: &mut Vec<Mutant>) -> Result<usize, Str
     if !stale.is_empty() {
         return Err(stale.join("\n"));
     }
-    let all = mutants.len();
     let is_listed =
-        |mutant: &Mutant| listed.contains_key(&(mutant.file.as_str(), mutant.text.as_str()));
-    mutants.retain(|mutant| !is_listed(mutant));
-    Ok(all - mutants.len())
+        |mutant: &&Mutant| listed.contains_key(&(mutant.file.as_str(), mutant.text.as_str()));
+    Ok(mutants.iter().filter(is_listed).map(|mutant| mutant.number).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use super::remove;
+    use super::numbers;
     use crate::tree;
 
     const LIST: &str = include_str!("../equivalent.json");
 
+    fn mutants() -> Vec<tree::Mutant> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        tree::places(&repository).into_iter().map(|(mutant, _)| mutant).collect()
+    }
+
     #[test]
     fn the_list_is_current() {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut mutants = tree::mutants(&repository);
-        let places = mutants.len();
-        let removed = remove(LIST, &mut mutants).unwrap_or_else(|stale| panic!("{stale}"));
-        assert_eq!(removed + mutants.len(), places);
+        let mutants = mutants();
+        let listed = numbers(LIST, &mutants).unwrap_or_else(|stale| panic!("{stale}"));
         // A long list would say more of the list than of the vectors.
-        assert!(removed * 10 < places, "{removed} of {places}");
+        assert!(listed.len() * 8 < mutants.len(), "{} of {}", listed.len(), mutants.len());
     }
 
     #[test]
     fn an_entry_without_a_place_is_an_error() {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut mutants = tree::mutants(&repository);
         let list =
             r#"[{"file":"src/eth/bloom.rs","reason":"none","places":["no «1 -> 2» such line"]}]"#;
-        let stale = remove(list, &mut mutants).expect_err("no such place");
+        let stale = numbers(list, &mutants()).expect_err("no such place");
         assert!(stale.contains("listed 1 times, found 0"), "{stale}");
     }
 }

@@ -3,9 +3,10 @@
 //! differs from the vectors, or is missing.
 //!
 //! Usage: `cargo run --release -p conformance-mutants -- FOLDER [SEED [COUNT]]`. FOLDER takes a copy of
-//! the last commit, and its build. COUNT is a number, or `all`.
+//! the last commit, and its build, which later runs for the same commit use again. COUNT is a number, or
+//! `all`.
 //!
-//! Two kinds of changes are left out. `equivalent.json` lists those that no input can show, each with
+//! Two kinds of changes are not drawn. `equivalent.json` lists those that no input can show, each with
 //! its reason. The other kind is in code that no area asks for, which a run without a change tells.
 
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
@@ -25,6 +26,9 @@ use std::{env, fs, thread};
 use chainsieve_conformance::{Inputs, Limits, Pack, Process, Selection, matches, run};
 
 use tree::Mutant;
+
+/// The changes that no input can show.
+const EQUIVALENT: &str = include_str!("../equivalent.json");
 
 /// Share of the mutants that the vectors must notice, in percent.
 const FLOOR: usize = 95;
@@ -136,21 +140,21 @@ fn areas_by_place<'p>(
 fn survivors(
     pack: &Pack,
     program: &Path,
-    chosen: &[(usize, &Mutant)],
+    chosen: &[&Mutant],
     areas: &BTreeMap<usize, Vec<&str>>,
 ) -> Vec<String> {
     let next = Mutex::new(chosen.iter());
     let survivors = Mutex::new(Vec::new());
     let try_mutants = || {
         loop {
-            let Some(&(number, mutant)) = next.lock().expect("no panic").next() else { break };
-            let trial = Trial { pack, program, number };
-            match areas[&number].iter().find_map(|area| trial.finding(area, None)) {
-                Some(case) => println!("noticed {mutant}: {case}"),
-                None => {
-                    println!("not noticed {mutant}");
-                    survivors.lock().expect("no panic").push(mutant.to_string());
-                }
+            let Some(mutant) = next.lock().expect("no panic").next() else { break };
+            let trial = Trial { pack, program, number: mutant.number };
+            let noticed = areas[&mutant.number].iter().find_map(|area| trial.finding(area, None));
+            if let Some(case) = noticed {
+                println!("noticed {mutant}: {case}");
+            } else {
+                println!("not noticed {mutant}");
+                survivors.lock().expect("no panic").push(mutant.to_string());
             }
         }
     };
@@ -190,46 +194,39 @@ fn measure(folder: &Path, seed: u64, count: Option<usize>) -> Result<bool, Strin
     let repository =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("a folder");
 
-    let copy = folder.join("tree");
-    tree::copy(&repository, &copy).expect("a copy of the repository");
-    let mut all = tree::mutants(&copy);
-    let places = all.len();
-    let list = copy.join("conformance/mutants/equivalent.json");
-    let list = fs::read_to_string(list).expect("the list of equivalent changes");
-    let equivalent = equivalent::remove(&list, &mut all)?;
-    let mut order: Vec<_> = (0..all.len()).collect();
+    let build = tree::build(&repository, &folder).expect("a build");
+    let all = build.mutants.len();
+    let equivalent = equivalent::numbers(EQUIVALENT, &build.mutants)?;
+    let left = build.mutants.iter().filter(|mutant| !equivalent.contains(&mutant.number));
+    let (compiled, broken): (Vec<_>, Vec<_>) = left.partition(|mutant| mutant.compiles);
+
+    let pack = Pack::built_in().expect("the vectors");
+    let areas = areas_by_place(&pack, &build.program, &folder)?;
+    let (mut order, missed): (Vec<_>, Vec<_>) =
+        compiled.into_iter().partition(|mutant| areas.contains_key(&mutant.number));
+    for mutant in &missed {
+        println!("not asked for: {mutant}");
+    }
+    println!(
+        "{all} places: {} equivalent, {} that do not compile, {} that no area reaches; {} are left",
+        equivalent.len(),
+        broken.len(),
+        missed.len(),
+        order.len()
+    );
     let mut numbers = Numbers(seed);
     for at in (1..order.len()).rev() {
         let other = numbers.next() % (at as u64 + 1);
         order.swap(at, usize::try_from(other).expect("small"));
     }
-    // Some do not compile, and some are in code that no area asks for.
-    let most = count.map_or(usize::MAX, |count| 2 * count);
-    let drawn: BTreeMap<usize, Mutant> =
-        (1..).zip(order.iter().take(most).map(|&place| all[place].clone())).collect();
-    println!(
-        "{places} places, {equivalent} of them equivalent, {} drawn with seed {seed}",
-        drawn.len()
-    );
-    let (program, built) = tree::build(&copy, &folder.join("target"), drawn).expect("a build");
-
-    let pack = Pack::built_in().expect("the vectors");
-    let areas = areas_by_place(&pack, &program, &folder)?;
-    let is_reached = |(number, _): &(usize, &Mutant)| areas.contains_key(number);
-    let built = built.iter().map(|(number, mutant)| (*number, mutant));
-    let (reached, missed): (Vec<_>, Vec<_>) = built.partition(is_reached);
-    for (_, mutant) in &missed {
-        println!("not asked for: {mutant}");
-    }
-    println!("{} of the drawn places are reached, {} are not", reached.len(), missed.len());
-    let chosen = &reached[..count.map_or(reached.len(), |count| count.min(reached.len()))];
-    let survivors = survivors(&pack, &program, chosen, &areas);
+    let chosen = &order[..count.map_or(order.len(), |count| count.min(order.len()))];
+    let survivors = survivors(&pack, &build.program, chosen, &areas);
     println!("these are not noticed:");
     for survivor in &survivors {
         println!("{survivor}");
     }
     let noticed = chosen.len() - survivors.len();
-    println!("{noticed} of {} mutants are noticed", chosen.len());
+    println!("seed {seed}: {noticed} of {} mutants are noticed", chosen.len());
     let is_whole = count.is_none_or(|count| count == chosen.len());
     Ok(is_whole && noticed * 100 >= chosen.len() * FLOOR)
 }

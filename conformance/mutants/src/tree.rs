@@ -8,20 +8,24 @@ use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::sites::{self, Site};
 
-/// A place of a file that a mutant can change.
-#[derive(Debug, Clone)]
+/// A change of one place of a file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Mutant {
+    /// The number that the environment chooses it by.
+    pub(crate) number: usize,
     /// The file, relative to the repository.
     pub(crate) file: String,
     /// The line, counted from 1.
     pub(crate) line: usize,
     /// The line with the change in it.
     pub(crate) text: String,
-    pub(crate) site: Site,
+    /// `false` if the compiler refuses the change.
+    pub(crate) compiles: bool,
 }
 
 impl fmt::Display for Mutant {
@@ -105,18 +109,23 @@ pub mod mutant {
 }
 "#;
 
-/// Returns all places of the code that the vectors ask for.
-pub(crate) fn mutants(repository: &Path) -> Vec<Mutant> {
-    let mut mutants = Vec::new();
+/// Returns all places of the code that the vectors ask for, with the change of each.
+pub(crate) fn places(repository: &Path) -> Vec<(Mutant, Site)> {
+    let mut places = Vec::new();
     for file in files(repository) {
         let text = fs::read_to_string(repository.join(&file)).expect("a source file");
-        let found = sites::sites(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
-        mutants.extend(found.into_iter().map(|site| {
-            let line = text[..site.range.start].lines().count().max(1);
-            Mutant { file: file.clone(), line, text: site.in_line(&text), site }
-        }));
+        for site in sites::sites(&text).unwrap_or_else(|e| panic!("{file}: {e}")) {
+            let mutant = Mutant {
+                number: places.len() + 1,
+                file: file.clone(),
+                line: text[..site.range.start].lines().count().max(1),
+                text: site.in_line(&text),
+                compiles: true,
+            };
+            places.push((mutant, site));
+        }
     }
-    mutants
+    places
 }
 
 fn files(repository: &Path) -> Vec<String> {
@@ -136,7 +145,7 @@ fn files(repository: &Path) -> Vec<String> {
 }
 
 /// Writes a copy of the repository's last commit to a folder.
-pub(crate) fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
+fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder)?;
     }
@@ -146,58 +155,86 @@ pub(crate) fn copy(repository: &Path, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns the name of the repository's last commit.
+fn commit(repository: &Path) -> io::Result<String> {
+    let head =
+        Command::new("git").arg("-C").arg(repository).args(["rev-parse", "HEAD"]).output()?;
+    Ok(String::from_utf8_lossy(&head.stdout).trim().to_owned())
+}
+
 /// The program that answers the questions of the vectors.
 const SUBJECT: &str = "conformance-mutants-subject";
 
-/// Builds the subject with these mutants, by number, and returns it with those that compile. `target`
-/// takes what the compiler writes; what it has of other packages' is kept from run to run.
-pub(crate) fn build(
-    folder: &Path,
-    target: &Path,
-    mut mutants: BTreeMap<usize, Mutant>,
-) -> io::Result<(PathBuf, BTreeMap<usize, Mutant>)> {
-    let lib = folder.join("crates/lanes/src/lib.rs");
+/// A program with a switch at each place.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Build {
+    commit: String,
+    pub(crate) program: PathBuf,
+    pub(crate) mutants: Vec<Mutant>,
+}
+
+/// Builds the subject of the last commit with all mutants, or returns the build of an earlier run.
+pub(crate) fn build(repository: &Path, folder: &Path) -> io::Result<Build> {
+    let (tree, target, record) =
+        (folder.join("tree"), folder.join("target"), folder.join("build.json"));
+    let commit = commit(repository)?;
+    let earlier = fs::read_to_string(&record).ok();
+    let earlier = earlier.and_then(|text| serde_json::from_str::<Build>(&text).ok());
+    if let Some(build) = earlier.filter(|build| build.commit == commit) {
+        return Ok(build);
+    }
+    copy(repository, &tree)?;
+    let lib = tree.join("crates/lanes/src/lib.rs");
     fs::write(&lib, fs::read_to_string(&lib)? + SWITCH)?;
+    let mut places = places(&tree);
     let mut sources = BTreeMap::new();
-    for mutant in mutants.values() {
+    for (mutant, _) in &places {
         if !sources.contains_key(&mutant.file) {
-            sources.insert(mutant.file.clone(), fs::read_to_string(folder.join(&mutant.file))?);
+            sources.insert(mutant.file.clone(), fs::read_to_string(tree.join(&mutant.file))?);
         }
     }
     loop {
         for (file, text) in &sources {
-            let chosen: Vec<_> =
-                mutants.iter().filter(|(_, mutant)| mutant.file == *file).collect();
-            let text = switched(file, text, &chosen);
+            let text = switched(file, text, &places);
             // A file that is written is compiled anew, and all packages that depend on it.
-            if fs::read_to_string(folder.join(file))? != text {
-                fs::write(folder.join(file), text)?;
+            if fs::read_to_string(tree.join(file))? != text {
+                fs::write(tree.join(file), text)?;
             }
         }
-        let broken = errors(folder, target, &mutants)?;
+        let broken = errors(&tree, &target, &places)?;
         if broken.is_empty() {
-            return Ok((target.join("release").join(SUBJECT), mutants));
+            break;
         }
         println!("{} mutants do not compile", broken.len());
-        mutants.retain(|number, _| !broken.contains(number));
+        for (mutant, _) in &mut places {
+            mutant.compiles &= !broken.contains(&mutant.number);
+        }
     }
+    let mutants = places.into_iter().map(|(mutant, _)| mutant).collect();
+    let build = Build { commit, program: target.join("release").join(SUBJECT), mutants };
+    fs::write(record, serde_json::to_string(&build)?)?;
+    Ok(build)
 }
 
-/// The text of a file with a switch at each place.
-fn switched(file: &str, text: &str, mutants: &[(&usize, &Mutant)]) -> String {
+/// The text of a file with a switch at each of its places.
+fn switched(file: &str, text: &str, places: &[(Mutant, Site)]) -> String {
     let switch = if file.starts_with("crates/lanes/") { "crate" } else { "chainsieve_lanes" };
     // At one position, the wider place opens first and closes last.
     let mut edits = Vec::new();
-    for (number, mutant) in mutants {
-        let (range, with) = (&mutant.site.range, &mutant.site.with);
+    for (mutant, site) in places.iter().filter(|(mutant, _)| mutant.file == file) {
+        if !mutant.compiles {
+            continue;
+        }
+        let number = mutant.number;
+        let (range, with) = (&site.range, &site.with);
         let width = range.len();
         let (open, close) = if with.is_empty() {
             (format!("if {switch}::mutant::on({number}) {{}} else {{ "), " }")
         } else {
             (format!("(if {switch}::mutant::on({number}) {{ {with} }} else {{ "), " })")
         };
-        edits.push((range.start, 1, usize::MAX - width, **number, open));
-        edits.push((range.end, 0, width, usize::MAX - **number, close.to_owned()));
+        edits.push((range.start, 1, usize::MAX - width, number, open));
+        edits.push((range.end, 0, width, usize::MAX - number, close.to_owned()));
     }
     edits.sort();
     let (mut out, mut at) = (String::new(), 0);
@@ -211,11 +248,7 @@ fn switched(file: &str, text: &str, mutants: &[(&usize, &Mutant)]) -> String {
 
 /// Builds the subject, and returns the numbers of the mutants that the compiler refuses: those
 /// on the lines of its errors, or else the nearest of the file.
-fn errors(
-    folder: &Path,
-    target: &Path,
-    mutants: &BTreeMap<usize, Mutant>,
-) -> io::Result<BTreeSet<usize>> {
+fn errors(folder: &Path, target: &Path, places: &[(Mutant, Site)]) -> io::Result<BTreeSet<usize>> {
     let mut cargo = Command::new("cargo")
         .args(["build", "--release", "--locked", "--message-format=json"])
         .args(["-p", "conformance-mutants", "--features", "subject", "--bin", SUBJECT])
@@ -244,9 +277,10 @@ fn errors(
                 numbers.filter_map(|rest| rest.split(')').next()?.parse().ok()).collect();
             if numbers.is_empty() {
                 let line = span["line_start"].as_u64().expect("a line");
-                let here = mutants.iter().filter(|(_, mutant)| span["file_name"] == *mutant.file);
-                let nearest = here.min_by_key(|(_, mutant)| line.abs_diff(mutant.line as u64));
-                broken.extend(nearest.map(|(number, _)| *number));
+                let left = places.iter().map(|(mutant, _)| mutant).filter(|mutant| mutant.compiles);
+                let here = left.filter(|mutant| span["file_name"] == *mutant.file);
+                let nearest = here.min_by_key(|mutant| line.abs_diff(mutant.line as u64));
+                broken.extend(nearest.map(|mutant| mutant.number));
             }
             broken.extend(numbers);
         }
