@@ -292,4 +292,6 @@ fn a_node_whose_clock_differs_is_not_accused() {
     let report = audit(141);
     assert_eq!((report.differences.len(), report.undecided, report.blocks), (0, 1, 0));
     assert!(report.why_undecided.unwrap().contains("4294967295"));
+    // The range ends before the header.
+    assert!(audit(140).agrees());
 }

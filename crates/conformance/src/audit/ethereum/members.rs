@@ -43,9 +43,10 @@ const HEADER: [&str; 23] = [
     "slotNumber",
 ];
 
-/// Maximum number of unknown members that are named, and of the characters of each.
+/// Maximum number of unknown members that are named.
 const MOST_NAMES: usize = 8;
-const LONGEST_NAME: usize = 40;
+/// Maximum length of the name of an unknown member.
+const LONGEST_NAME: usize = 60;
 /// Maximum length of a member of a header in JSON: several times a filter of logs, the longest.
 const LONGEST_MEMBER: usize = 4_096;
 
@@ -115,7 +116,10 @@ impl<'de> Visitor<'de> for OfBlock {
                 members.header.push((known, value));
             } else {
                 if !BESIDE.contains(&name.as_ref()) && members.unknown.len() < MOST_NAMES {
-                    members.unknown.push(name.chars().take(LONGEST_NAME).collect());
+                    // A part of a longer name could be a part of a secret.
+                    let is_long = name.len() > LONGEST_NAME;
+                    let long = || format!("a name of {} bytes", name.len());
+                    members.unknown.push(if is_long { long() } else { name.into_owned() });
                 }
                 object.next_value::<IgnoredAny>()?;
             }

@@ -53,7 +53,7 @@ struct Shared {
     respond: Box<Respond>,
     stop: AtomicBool,
     /// The open connections by their numbers.
-    streams: Mutex<BTreeMap<u64, TcpStream>>,
+    streams: Mutex<BTreeMap<u64, Arc<TcpStream>>>,
 }
 
 impl Shared {
@@ -61,7 +61,7 @@ impl Shared {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn streams(&self) -> MutexGuard<'_, BTreeMap<u64, TcpStream>> {
+    fn streams(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<TcpStream>>> {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,14 +135,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             refuse(stream, &mut refused);
             continue;
         }
-        let Ok(clone) = stream.try_clone() else { continue };
-        streams.insert(number, clone);
+        let stream = Arc::new(stream);
+        streams.insert(number, Arc::clone(&stream));
         drop(streams);
         let place = Place { number, shared: Arc::clone(shared) };
         let serve = move || {
             let place = place;
             // A client that disconnects is not an error of the server.
-            drop(serve(stream, &place.shared));
+            drop(serve(&stream, &place.shared));
         };
         // If no thread can be started, the place is free again.
         drop(thread::Builder::new().name("json-rpc".into()).spawn(serve));
@@ -162,9 +162,9 @@ impl Drop for Place {
 }
 
 /// Tells a client that there are too many others, without waiting for it.
-fn refuse(mut stream: TcpStream, refused: &mut VecDeque<TcpStream>) {
+fn refuse(stream: TcpStream, refused: &mut VecDeque<TcpStream>) {
     drop(stream.set_write_timeout(Some(TICK)));
-    drop(write_response(&mut stream, 503, "too many connections", "close"));
+    drop(write_response(&mut &stream, 503, "too many connections", "close"));
     drop(stream.shutdown(Shutdown::Write));
     if refused.len() >= MAX_REFUSED {
         refused.pop_front();
@@ -174,7 +174,7 @@ fn refuse(mut stream: TcpStream, refused: &mut VecDeque<TcpStream>) {
 
 /// Sends nothing until the time is over, the client closes the connection, or the server stops. What
 /// the client sends meanwhile is dropped.
-fn stay_silent(reader: &mut BufReader<TcpStream>, time: Duration, shared: &Shared) {
+fn stay_silent(reader: &mut BufReader<&TcpStream>, time: Duration, shared: &Shared) {
     let start = Instant::now();
     let mut dropped = [0; 4_096];
     while !shared.is_stopping() && start.elapsed() < time {
@@ -193,12 +193,11 @@ enum Request {
 }
 
 /// Answers requests on a connection until it closes.
-fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+fn serve(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
     stream.set_nodelay(true)?;
-    let mut writer = stream.try_clone()?;
-    let mut reader = BufReader::new(stream);
+    let (mut writer, mut reader) = (stream, BufReader::new(stream));
     loop {
         let body = match read_request(&mut reader, &mut writer, shared)? {
             Some(Request::Body(body)) => body,
@@ -226,7 +225,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     }
 }
 
-fn write_response(to: &mut TcpStream, status: u16, text: &str, then: &str) -> io::Result<()> {
+fn write_response(to: &mut &TcpStream, status: u16, text: &str, then: &str) -> io::Result<()> {
     let head = format!(
         "HTTP/1.1 {status} {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: {then}\r\n\r\n",
@@ -238,8 +237,8 @@ fn write_response(to: &mut TcpStream, status: u16, text: &str, then: &str) -> io
 
 /// Reads the body of the next request. Returns `None` if the connection closes or the server stops.
 fn read_request(
-    reader: &mut BufReader<TcpStream>,
-    writer: &mut TcpStream,
+    reader: &mut BufReader<&TcpStream>,
+    writer: &mut &TcpStream,
     shared: &Shared,
 ) -> io::Result<Option<Request>> {
     let Some(first) = read_line(reader, shared)? else { return Ok(None) };
@@ -279,7 +278,7 @@ fn read_request(
 
 /// Reads a line in lower case, without its end. Returns `None` if the connection closes, if the
 /// server stops, or if the line is too long.
-fn read_line(reader: &mut BufReader<TcpStream>, shared: &Shared) -> io::Result<Option<String>> {
+fn read_line(reader: &mut BufReader<&TcpStream>, shared: &Shared) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     loop {
         let left = MAX_LINE.saturating_sub(line.len() as u64);
@@ -296,7 +295,7 @@ fn read_line(reader: &mut BufReader<TcpStream>, shared: &Shared) -> io::Result<O
 }
 
 fn read_body(
-    reader: &mut BufReader<TcpStream>,
+    reader: &mut BufReader<&TcpStream>,
     shared: &Shared,
     length: usize,
 ) -> io::Result<Option<Vec<u8>>> {
