@@ -255,8 +255,8 @@ fn blocks_without_spent_outputs_need_no_note() {
         method => core.answer(method, params),
     });
     let node = Proxy::start(([127, 0, 0, 1], 0).into(), source, |_, _, _| Fate::Answered);
-    let provider = Provider::builder().url(&node.expect("started").url()).retries(0);
-    let provider = provider.build().expect("a URL");
+    let node = node.expect("started");
+    let provider = Provider::builder().url(&node.url()).retries(0).build().expect("a URL");
     let report = audit_rpc(&provider.nodes()[0], 0..=100, |_| {}).unwrap();
     assert!(report.agrees() && report.notes.is_empty(), "{report:?}");
     let note = |names_prevouts| {

@@ -72,6 +72,9 @@ impl Future {
         if method.starts_with("debug_") {
             return Err(Fault::method_not_found(method));
         }
+        if method == "eth_chainId" {
+            return Ok(json!("0x1"));
+        }
         let params = serde_json::from_str(&params.to_string().replace(after, before));
         let result = ask(&self.honest, method, &params.expect("JSON"));
         let result = result.to_string().replace(before, after);
@@ -91,7 +94,18 @@ impl Future {
     }
 }
 
-fn ask(node: &LyingNode, method: &'static str, params: &Value) -> Value {
+/// The methods of the built-in node.
+const METHODS: [&str; 6] = [
+    "eth_blockNumber",
+    "eth_getBlockByHash",
+    "eth_getBlockByNumber",
+    "eth_getBlockReceipts",
+    "eth_getLogs",
+    "eth_getTransactionReceipt",
+];
+
+fn ask(node: &LyingNode, method: &str, params: &Value) -> Value {
+    let method = METHODS.iter().find(|known| **known == method).expect("a method of the node");
     let provider = Provider::new(&node.url()).expect("a URL");
     provider.nodes()[0].call(method, params).expect("a result")
 }
@@ -191,7 +205,7 @@ fn audit_chain(
             return Err(Fault::method_not_found(method));
         }
         let params = serde_json::from_str(&params.to_string().replace(&after, &before));
-        let result = ask(&honest, leaked(method), &params.expect("JSON"));
+        let result = ask(&honest, method, &params.expect("JSON"));
         let mut result: Value =
             serde_json::from_str(&result.to_string().replace(&before, &after)).expect("JSON");
         if let (Some(bloom), true) = (bloom, method.starts_with("eth_getBlockBy")) {
@@ -204,11 +218,6 @@ fn audit_chain(
 
 fn text(value: &Value) -> String {
     value.as_str().expect("text").to_owned()
-}
-
-/// Returns a name that lives as long as the test, since calls have constant names.
-fn leaked(method: &str) -> &'static str {
-    String::leak(method.to_owned())
 }
 
 #[test]

@@ -101,15 +101,16 @@ impl<'a> Blocks<'a> {
         let differs = |values: (String, String)| {
             Some(Difference::new(rules::HEADER_CHAIN, number, what, values))
         };
-        // If the hash is the same, the header is the same too, but no hash covers the list of the
-        // transactions' hashes.
-        let difference = match &by_hash {
-            None => differs((format!("the header with hash {hash}"), "no block".into())),
-            Some(by_hash) if by_hash.transactions != by_number.transactions => {
+        let others = by_hash.as_ref().map(|by_hash| &by_hash.transactions);
+        let difference = match (&by_number.transactions, others) {
+            (_, None) => differs((format!("the header with hash {hash}"), "no block".into())),
+            // If the hash is the same, the header is the same too, but a header does not contain the
+            // hashes of the transactions.
+            (Ok(transactions), Some(Ok(others))) if transactions != others => {
                 let values = ("the transactions of the block by number", "other ones");
                 differs((values.0.into(), values.1.into()))
             }
-            Some(_) => None,
+            _ => None,
         };
         if difference.is_some() {
             // A node that has replaced the block since may have dropped it.

@@ -47,9 +47,7 @@ impl Chain {
         };
         let (exact, every_log) = (BloomSoundness::Exact, ReceiptsScope::EveryLog);
         let profile = match id {
-            Some(id) if LOCAL.contains(&id) => {
-                ChainProfile::assumed("local", exact, every_log).with_statuses_since(0)
-            }
+            Some(id) if LOCAL.contains(&id) => ChainProfile::assumed("local", exact, every_log),
             Some(id) => ChainProfile::of_chain_id(id)
                 .unwrap_or_else(|| unknown(format!("chain {id} is unknown"), report)),
             None => unknown(String::from("the node names no chain id"), report),
