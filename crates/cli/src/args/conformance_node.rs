@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use chainsieve::bitcoin::Network;
+use chainsieve::eth::chain_profile::{BloomSoundness, ReceiptsScope};
 use clap::{ArgGroup, Args};
 
-use super::network;
+use super::eth::{SCOPES, SOUNDNESS};
+use super::{choice, network};
 use crate::args::number::count;
 use crate::eth::rpc::Secret;
 
@@ -79,14 +81,19 @@ Ethereum: each header is fetched by number and by hash, and the receipts by ever
 serves. Queries of eth_getLogs that are derived from the receipts are compared with the right answer. If
 \"any\" is at the end of a query, geth's and alloy's rules differ, and either is accepted.
 
+The chain id that the node names decides what its headers commit to; the ids 1337 and 31337 are local
+networks by Ethereum's rules. Of another unknown chain, filters, receipts and logs decide nothing, unless you
+give --assume-bloom and --assume-receipts (for unmodified geth nodes: exact, every-log). Receipts of unknown
+types decide nothing, and so do headers with unknown members, unless the node serves debug_getRawHeader.
+
 Rules: bitcoin.header, bitcoin.block, bip158.basic, bip157.header; header.json, header.chain, receipts.root,
 receipts.place, logsbloom.build, logs.node. All but bitcoin.*, header.chain and receipts.place are areas
 of the conformance vectors.
 
 Exit codes: 0  the node keeps all rules
-            3  the node breaks a rule
+            3  the node breaks a rule, also if the audit could not go on after that: a note says why
             4  some comparisons cannot be decided, or the chain was reorganised during the audit
-            5  the node does not answer, or lacks the blocks
+            5  the node does not answer, answers without JSON-RPC, or lacks the blocks
 
 JSON: status (agrees | differs | undecided), from, to, blocks, checks{rule: number of comparisons},
 differences[{rule, block, what, expected, got, query (the smallest found)}], undecided, why_undecided,
@@ -120,6 +127,25 @@ pub(crate) struct AuditNodeArgs {
     /// A file with the password of --user
     #[arg(long, value_name = "FILE", requires = "user")]
     pub(crate) password_file: Option<PathBuf>,
+    /// Ethereum, for a chain that is unknown: what its filters prove
+    #[arg(
+        long,
+        value_name = "SOUNDNESS",
+        value_parser = choice(&SOUNDNESS),
+        requires = "ethereum",
+        hide_short_help = true
+    )]
+    pub(crate) assume_bloom: Option<BloomSoundness>,
+    /// Ethereum, for a chain that is unknown: whether its receipts contain every log
+    #[arg(
+        long,
+        value_name = "SCOPE",
+        value_parser = choice(&SCOPES),
+        requires = "assume_bloom",
+        default_value = "not-every-log",
+        hide_short_help = true
+    )]
+    pub(crate) assume_receipts: ReceiptsScope,
     /// The first block
     #[arg(long, value_name = "NUMBER", value_parser = count(0..=u64::MAX))]
     pub(crate) from: u64,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve::btc::server::ServedChain;
+use chainsieve::eth::chain_profile::ChainProfile;
 use chainsieve_conformance::audit::{self, AuditError, AuditReport};
 use chainsieve_conformance::serve::{self, Lie, Protocol, StartError, bitcoin, ethereum};
 use chainsieve_provider::{Endpoint, Provider};
@@ -219,7 +220,14 @@ pub(crate) fn audit(args: &AuditNodeArgs) -> anyhow::Result<Report> {
         audit::bitcoin::audit_peer(address, network, range, timeout, progress)
     } else if let Some(url) = &args.ethereum {
         let provider = provider(args, Endpoint::new(&url.0), "--ethereum")?;
-        audit::ethereum::audit_node(&provider.nodes()[0], range, progress)
+        let node = &provider.nodes()[0];
+        match args.assume_bloom {
+            Some(bloom) => {
+                let profile = ChainProfile::assumed("assumed", bloom, args.assume_receipts);
+                audit::ethereum::audit_node_of(node, &profile, range, progress)
+            }
+            None => audit::ethereum::audit_node(node, range, progress),
+        }
     } else {
         let url = args.bitcoin_rpc.as_ref().ok_or(UsageError("no node is given"))?;
         let url = with_credentials(&url.0, credentials(args)?);

@@ -196,6 +196,45 @@ fn a_folder_of_blocks_is_served_with_a_lie() {
 }
 
 #[test]
+fn the_properties_of_a_chain_can_be_stated() {
+    let honest = Node::start(&["--ethereum"]);
+    let url = honest.url();
+    let audit =
+        |more: &[&str], code| audit_node(&[&["--ethereum", &url], &RANGE[..], more].concat(), code);
+    let every = ["--assume-bloom", "exact", "--assume-receipts", "every-log"];
+    assert_eq!(audit(&every, YES)["status"], "agrees");
+    let report = audit(&["--assume-bloom", "absent"], UNDECIDED);
+    assert!(report["checks"]["logsbloom.build"].is_null() && report["undecided"] == 2, "{report}");
+    let note = "filters of logs are not compared: stated by the caller";
+    assert_eq!(report["notes"], json!([note]));
+}
+
+/// Each cause is named once.
+#[test]
+fn failures_to_connect_are_explained() {
+    let used = Node::start(&["--bitcoin"]);
+    for protocol in ["--bitcoin", "--ethereum"] {
+        let serve = ["conformance", "serve-node", protocol, "--listen", used.address()];
+        let output = run(&serve);
+        assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+        for words in ["cannot listen", "os error"] {
+            assert_eq!(output.stderr.matches(words).count(), 1, "{}", output.stderr);
+        }
+    }
+    let audit = ["conformance", "audit-node", "--network", "regtest", "--bitcoin-p2p"];
+    let output = run(&[&audit[..], &["127.0.0.1:1", "--from", "0", "--to", "1"]].concat());
+    assert_eq!(output.code, BAD_INPUT, "{}", output.stderr);
+    assert_eq!(output.stderr.matches("os error").count(), 1, "{}", output.stderr);
+}
+
+#[test]
+fn the_help_has_the_exit_code_of_an_early_end() {
+    let help = run(&["conformance", "audit-node", "--help"]).stdout;
+    let line = help.lines().find(|line| line.trim_start().starts_with("3  ")).expect("code 3");
+    assert!(line.contains("also if the audit could not go on after that"), "{line}");
+}
+
+#[test]
 fn mistakes_are_explained() {
     let serve = ["conformance", "serve-node"];
     for (options, words) in [
@@ -215,6 +254,19 @@ fn mistakes_are_explained() {
         (&["--bitcoin-p2p", "[::1]:1", "--from", "0", "--to", "1"][..], "--network"),
         (&["--ethereum", "ws://host", "--from", "0", "--to", "1"], "a WebSocket URL"),
         (&["--ethereum", "http://host", "--from", "2", "--to", "1"], "--from is after --to"),
+        (
+            &[
+                "--bitcoin-rpc",
+                "http://host",
+                "--assume-bloom",
+                "exact",
+                "--from",
+                "0",
+                "--to",
+                "1",
+            ],
+            "--ethereum",
+        ),
         (
             &["--bitcoin-rpc", "http://[::1]:1", "--user", "u", "--from", "0", "--to", "1"],
             "--password-file",

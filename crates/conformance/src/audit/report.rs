@@ -59,9 +59,24 @@ impl Difference {
         what: impl Into<String>,
         (expected, got): (impl ToString, impl ToString),
     ) -> Self {
-        let (expected, got) = (expected.to_string(), got.to_string());
+        let (expected, got) = (bounded(expected.to_string()), bounded(got.to_string()));
         Self { rule, block, what: what.into(), expected, got, query: None }
     }
+}
+
+/// Maximum length of a value in a difference, in bytes: the largest honest value is the filter of a
+/// full block of Bitcoin, some 200,000 hex digits. A node may send values of any length.
+const MAX_VALUE: usize = 1 << 18;
+
+/// Cuts a value to [`MAX_VALUE`] bytes.
+fn bounded(mut value: String) -> String {
+    if value.len() > MAX_VALUE {
+        let cut = format!("… ({} bytes)", value.len());
+        value.truncate(value.floor_char_boundary(MAX_VALUE));
+        value.push_str(&cut);
+        value.shrink_to_fit();
+    }
+    value
 }
 
 /// The result of an audit.
@@ -166,9 +181,18 @@ pub enum AuditError {
         /// Reason why the call failed.
         error: RpcError,
     },
+    /// The node answers a call with something other than JSON-RPC, although the HTTP status is a
+    /// success.
+    #[error("{what}: the node's answer is not JSON-RPC: {words}")]
+    NotJsonRpc {
+        /// The data that was requested.
+        what: String,
+        /// Reason why the answer cannot be read.
+        words: String,
+    },
     /// No connection to the peer.
     #[error("no connection: {0}")]
-    Connect(#[from] std::io::Error),
+    Connect(std::io::Error),
     /// The handshake with the peer failed.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
@@ -189,6 +213,13 @@ pub enum AuditError {
     /// The caller stopped the audit.
     #[error("stopped")]
     Stopped,
+}
+
+// The cause is in the text already, so that it is no source: a chain of errors would have it twice.
+impl From<std::io::Error> for AuditError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Connect(error)
+    }
 }
 
 impl AuditError {

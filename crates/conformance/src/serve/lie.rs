@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use chainsieve::btc::bip158::BuildError;
 use serde::Serialize;
 
 use super::{bitcoin, ethereum};
@@ -110,8 +111,22 @@ pub enum StartError {
     UnknownLie(String),
     /// The node cannot listen, or no thread can be started.
     #[error("cannot listen: {0}")]
-    Io(#[from] io::Error),
+    Io(io::Error),
     /// The false filters cannot be built from the blocks.
     #[error("filters of the blocks: {0}")]
-    Filters(#[from] chainsieve::btc::bip158::BuildError),
+    Filters(BuildError),
+}
+
+// The causes are in the texts already, so that they are no sources: a chain of errors would have each
+// text twice.
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<BuildError> for StartError {
+    fn from(error: BuildError) -> Self {
+        Self::Filters(error)
+    }
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use chainsieve::bitcoin::consensus::encode::serialize_hex;
+use chainsieve::bitcoin::constants::genesis_block;
 use chainsieve::bitcoin::{Block, Network, OutPoint, ScriptBuf};
 use chainsieve::btc::server::ServedChain;
 use chainsieve::btc::server::filters::FilterStore as _;
+use chainsieve_client::testnode::next_block;
 use chainsieve_conformance::audit::bitcoin::{audit_peer, audit_rpc};
 use chainsieve_conformance::audit::{AuditError, AuditReport};
 use chainsieve_conformance::serve::bitcoin::{LyingNode, blocks};
@@ -217,4 +219,79 @@ fn false_answers_of_json_rpc_break_their_rules() {
         }
     });
     assert!(matches!(error, Err(AuditError::Network(name)) if name == "liquidv1"));
+}
+
+/// A right block, but not the one that was requested.
+#[test]
+fn another_block_than_the_requested_one_is_a_difference() {
+    let other = serialize_hex(&blocks()[4]);
+    let report = audit_core(true, 0, move |method, result| {
+        if method == "getblock" && result.is_string() {
+            *result = json!(other);
+        }
+    });
+    let report = report.unwrap();
+    let [difference] = report.differences.as_slice() else { panic!("{report:?}") };
+    assert_eq!((difference.rule, difference.block), ("bitcoin.block", 0));
+    assert_eq!(difference.expected, genesis_block(Network::Regtest).block_hash().to_string());
+    // A node that sends the right block only before the range's last one.
+    let (last, other) = (serialize_hex(&blocks()[139]), serialize_hex(&blocks()[138]));
+    let report = audit_core(true, 100, move |method, result| {
+        if method == "getblock" && *result == json!(last) {
+            *result = json!(other);
+        }
+    });
+    let report = report.unwrap();
+    let [difference] = report.differences.as_slice() else { panic!("{report:?}") };
+    assert_eq!((difference.rule, difference.block), ("bitcoin.block", 140));
+}
+
+/// Blocks with a coinbase alone spend nothing, so that no script is taken on trust or missing.
+#[test]
+fn blocks_without_spent_outputs_need_no_note() {
+    let core = Core::new(true);
+    let source = Source::function(move |method, params| match method {
+        "getblockchaininfo" => Ok(json!({ "chain": "regtest", "blocks": 100 })),
+        method => core.answer(method, params),
+    });
+    let node = Proxy::start(([127, 0, 0, 1], 0).into(), source, |_, _, _| Fate::Answered);
+    let node = node.expect("started");
+    let provider = Provider::builder().url(&node.url()).retries(0).build().expect("a URL");
+    let report = audit_rpc(&provider.nodes()[0], 0..=100, |_| {}).unwrap();
+    assert!(report.agrees() && report.notes.is_empty(), "{report:?}");
+    let note = |names_prevouts| {
+        let report = audit_core(names_prevouts, 120, |_, _| {}).unwrap();
+        report.notes.last().cloned().unwrap()
+    };
+    assert_eq!(note(true), "the scripts of spent outputs are the node's word");
+    assert!(note(false).starts_with("outputs only"));
+}
+
+/// A header is valid two hours later (Bitcoin Core, `MAX_FUTURE_BLOCK_TIME`): one clock may be wrong.
+#[test]
+fn a_node_whose_clock_differs_is_not_accused() {
+    let mut chain = ServedChain::new(Network::Regtest, true);
+    let mut parent = genesis_block(Network::Regtest).header;
+    for block in blocks() {
+        parent = block.header;
+        let _added = chain.add_block(block, Duration::MAX);
+    }
+    let mut block = next_block(&parent, 141, &ScriptBuf::new(), Vec::new());
+    // The last time that a header can have, in the year 2106.
+    block.header.time = u32::MAX;
+    while !block.header.target().is_met_by(block.header.block_hash()) {
+        block.header.nonce += 1;
+    }
+    let _added = chain.add_block(block, Duration::MAX);
+    assert_eq!(chain.tip().height, 141);
+    let node = LyingNode::builder().chain(chain).start().expect("started");
+    let audit = |to| {
+        let timeout = Duration::from_secs(60);
+        audit_peer(node.address(), Network::Regtest, 0..=to, timeout, |_| {}).unwrap()
+    };
+    let report = audit(141);
+    assert_eq!((report.differences.len(), report.undecided, report.blocks), (0, 1, 0));
+    assert!(report.why_undecided.unwrap().contains("4294967295"));
+    // The range ends before the header.
+    assert!(audit(140).agrees());
 }

@@ -71,7 +71,7 @@ fn the_smallest_query_names_one_block_and_few_conditions() {
 }
 
 /// Audits a node that answers honestly, unless `answer` gives another answer.
-fn audit_with(
+pub(super) fn audit_with(
     answer: impl Fn(&str, &Value, &str) -> Option<Result<Value, Fault>> + Send + Sync + 'static,
 ) -> Result<AuditReport, AuditError> {
     let honest = LyingNode::builder().start().expect("started");
@@ -182,14 +182,6 @@ fn a_limit_in_unknown_words_is_no_difference() {
 }
 
 #[test]
-fn a_node_may_have_receipts_of_blocks_only() {
-    let report = audit_with(|method, _, _| {
-        (method == "eth_getTransactionReceipt").then_some(Ok(Value::Null))
-    });
-    assert!(report.unwrap().agrees());
-}
-
-#[test]
 fn a_null_among_alternatives_may_be_refused() {
     let report = audit_with(|method, params, _| {
         let refused = method == "eth_getLogs" && params[0]["topics"] == json!([[null]]);
@@ -240,22 +232,6 @@ fn what_is_proven_outlasts_a_failure() {
     let report = report.unwrap();
     assert_eq!(report.differences[0].rule, "receipts.place", "{report:?}");
     assert!(report.notes.iter().any(|note| note.contains("ended early")), "{report:?}");
-}
-
-#[test]
-fn receipts_claim_their_place() {
-    let report = audit_with(|method, params, url| {
-        let provider = Provider::new(url).expect("a URL");
-        let receipts = || provider.nodes()[0].call::<Value>("eth_getBlockReceipts", params);
-        (method == "eth_getBlockReceipts").then(|| {
-            let mut receipts = receipts().expect("receipts");
-            receipts[3]["blockNumber"] = json!("0x1");
-            Ok(receipts)
-        })
-    });
-    let report = report.unwrap();
-    assert!(!report.differences.is_empty());
-    assert!(report.differences.iter().all(|it| it.rule == "receipts.place"), "{report:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use super::Stop;
 use super::bounded;
 use super::error::RpcError;
-use super::transport::{Body, MAX_BODY, Transport, of_status};
+use super::transport::{Body, Transport, of_status};
 use chainsieve::eth::provider::Limit;
 
 /// One call of a JSON-RPC method.
@@ -74,6 +74,10 @@ impl Caller {
 
     pub(super) fn with_stop(self, stop: Stop) -> Self {
         Self { transport: self.transport.with_stop(stop), ..self }
+    }
+
+    pub(super) fn with_max_body(self, bytes: u64) -> Self {
+        Self { transport: self.transport.with_max_body(bytes), ..self }
     }
 
     pub(super) fn transport(&self) -> &Transport {
@@ -160,8 +164,9 @@ impl Caller {
                     answer
                 }));
             }
-            if bytes > MAX_BODY {
-                return Err(RpcError::TooLarge { limit: MAX_BODY });
+            let limit = self.transport.max_body();
+            if bytes > limit {
+                return Err(RpcError::TooLarge { limit });
             }
         }
         Ok(answers)

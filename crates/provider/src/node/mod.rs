@@ -126,6 +126,14 @@ impl Node {
         Self { caller: node.caller.with_stop(stop), ..node }
     }
 
+    /// Returns the same node with another limit for the size of an answer in bytes, after
+    /// decompression (default: 256 MiB). A longer answer is an [`RpcError::TooLarge`].
+    #[must_use]
+    pub fn with_max_answer(&self, bytes: u64) -> Self {
+        let node = self.clone();
+        Self { caller: node.caller.with_max_body(bytes), ..node }
+    }
+
     /// Returns the node's URL. Its `Display` shows only scheme, host and port.
     pub fn endpoint(&self) -> &Endpoint {
         self.caller.transport().endpoint()
@@ -164,6 +172,41 @@ impl Node {
             let read = serde_json::from_str(result);
             read.map_err(|error| RpcError::Malformed(format!("{method}: {error}")))
         })
+    }
+
+    /// Calls any method, and passes the JSON text of its result to `read`. A long result is not
+    /// copied, in contrast to [`call`](Self::call) with the type `RawValue`.
+    ///
+    /// `read` is called at most once for each attempt.
+    ///
+    /// # Errors
+    /// Returns an [`RpcError`] if the request fails. [`RpcError::Malformed`] means that the answer is
+    /// not JSON-RPC.
+    pub fn read<T>(
+        &self,
+        method: &'static str,
+        params: &serde_json::Value,
+        read: impl Fn(&str) -> T,
+    ) -> Result<T, RpcError> {
+        self.caller.call(&Call::new(method, params), |result| Ok(read(result)))
+    }
+
+    /// Calls a method once for each element of `params`, in batches if the node accepts them, and
+    /// passes the JSON text of each result to `read`.
+    ///
+    /// The answers have the order of `params`.
+    ///
+    /// # Errors
+    /// Returns an [`RpcError`] if a whole request fails, or if all answers together are longer than
+    /// a single answer may be. An error about a single call is the answer to that call.
+    pub fn read_each<T>(
+        &self,
+        method: &'static str,
+        params: &[serde_json::Value],
+        read: impl Fn(&str) -> T,
+    ) -> Result<Vec<Result<T, RpcError>>, RpcError> {
+        let calls: Vec<Call> = params.iter().map(|params| Call::new(method, params)).collect();
+        self.caller.calls(&calls, |_, result| Ok(read(result)))
     }
 
     /// Asks the node for the chain's id (EIP-155), at each call.

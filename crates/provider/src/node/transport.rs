@@ -13,8 +13,8 @@ use super::error::RpcError;
 use super::{Note, Options, Stop};
 use chainsieve::eth::provider::{Limit, Retry, Spending};
 
-/// Maximum size of an answer in bytes, after decompression.
-pub(crate) const MAX_BODY: u64 = 256 << 20;
+/// Default for the maximum size of an answer in bytes, after decompression.
+const MAX_BODY: u64 = 256 << 20;
 /// Maximum number of bytes that are read from the body of an HTTP error.
 const MAX_ERROR_BODY: u64 = 64 << 10;
 /// Maximum size of the HTTP headers of an answer in bytes.
@@ -87,6 +87,15 @@ impl Transport {
     pub(super) fn with_stop(mut self, stop: Stop) -> Self {
         self.options.stop = stop;
         self
+    }
+
+    pub(super) fn with_max_body(self, bytes: u64) -> Self {
+        Self { max_body: bytes, ..self }
+    }
+
+    /// Returns the maximum size of an answer in bytes, after decompression.
+    pub(super) fn max_body(&self) -> u64 {
+        self.max_body
     }
 
     pub(super) fn options(&self) -> &Options {

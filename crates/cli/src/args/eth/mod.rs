@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::exit::EXIT_CODES;
 
-pub(crate) use audit::{AuditArgs, TrustArgs, VerifyCertificateArgs};
+pub(crate) use audit::{AuditArgs, SCOPES, SOUNDNESS, TrustArgs, VerifyCertificateArgs};
 pub(crate) use follow::FollowArgs;
 pub(crate) use headers::{Buckets, HeaderFormat, HeadersArgs, StatsArgs};
 pub(crate) use index::{

@@ -2,6 +2,7 @@
 //! spent outputs.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::RangeInclusive;
 
 use chainsieve::bitcoin::bip158::FilterHeader;
@@ -10,6 +11,7 @@ use chainsieve::bitcoin::hashes::Hash as _;
 use chainsieve::bitcoin::{Block, BlockHash, Network, OutPoint, ScriptBuf, Txid};
 use chainsieve_provider::{Node, RpcError};
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde_json::json;
 
 use super::filters::{Answers, FilterCheck};
@@ -35,7 +37,37 @@ struct VerboseBlock {
 
 #[derive(Deserialize)]
 struct VerboseTransaction {
-    vin: Vec<VerboseInput>,
+    vin: SpentOutputs,
+}
+
+/// The spent outputs that the inputs of a transaction name. Inputs that name none are not kept: a node
+/// may send any number of them.
+struct SpentOutputs(Vec<(OutPoint, ScriptBuf)>);
+
+impl<'de> Deserialize<'de> for SpentOutputs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(OfInputs)
+    }
+}
+
+struct OfInputs;
+
+impl<'de> Visitor<'de> for OfInputs {
+    type Value = SpentOutputs;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the inputs of a transaction")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut inputs: A) -> Result<SpentOutputs, A::Error> {
+        let mut outputs = Vec::new();
+        while let Some(VerboseInput { txid, vout, prevout }) = inputs.next_element()? {
+            if let (Some(txid), Some(vout), Some(prevout)) = (txid, vout, prevout) {
+                outputs.push((OutPoint { txid, vout }, prevout.script_pub_key.hex));
+            }
+        }
+        Ok(SpentOutputs(outputs))
+    }
 }
 
 #[derive(Deserialize)]
@@ -56,6 +88,11 @@ struct ScriptOfPrevout {
     hex: ScriptBuf,
 }
 
+/// Maximum size of an answer in bytes. The longest honest one is a block with verbosity 3: some 300
+/// bytes for each output, of which four million units of weight allow 111,000, and half as much for
+/// their scripts.
+const MAX_ANSWER: u64 = 64 << 20;
+
 /// Audits the filters and filter headers of a node with Bitcoin Core's JSON-RPC. `progress` gets the
 /// number of blocks so far.
 ///
@@ -71,7 +108,7 @@ pub fn audit_rpc(
     mut progress: impl FnMut(u64),
 ) -> Result<AuditReport, AuditError> {
     let blocks = length(&range)?;
-    let rpc = Rpc { node };
+    let rpc = Rpc { node: &node.with_max_answer(MAX_ANSWER) };
     let info: ChainInfo = rpc.call("getblockchaininfo", &json!([]))?;
     let network = network(&info.chain)?;
     if *range.end() > info.blocks {
@@ -104,7 +141,7 @@ pub fn audit_rpc(
             report.check(rules::BASIC_FILTER, Some(difference));
             break;
         };
-        let prevouts = rpc.prevouts(hash, &mut report)?;
+        let prevouts = rpc.prevouts(hash, &block, &mut report)?;
         let (block, filter) = (&block, filter.as_slice());
         let answers = Answers { height, hash, block, prevouts, filter, header };
         if !check.check(&answers, &mut report) {
@@ -153,26 +190,29 @@ impl Rpc<'_> {
     fn prevouts(
         &self,
         hash: BlockHash,
+        block: &Block,
         report: &mut AuditReport,
     ) -> Result<HashMap<OutPoint, ScriptBuf>, AuditError> {
-        let block: VerboseBlock = match self.node.call("getblock", &json!([hash, 3])) {
+        let verbose: VerboseBlock = match self.node.call("getblock", &json!([hash, 3])) {
             Ok(block) => block,
             Err(
-                RpcError::Node { .. } | RpcError::Malformed(_) | RpcError::MethodMissing { .. },
+                RpcError::Node { .. }
+                | RpcError::Malformed(_)
+                | RpcError::MethodMissing { .. }
+                | RpcError::TooLarge { .. },
             ) => VerboseBlock { tx: Vec::new() },
             Err(error) => return Err(AuditError::rpc("getblock", error)),
         };
-        let inputs = block.tx.into_iter().flat_map(|tx| tx.vin);
-        let mut scripts = HashMap::new();
-        for VerboseInput { txid, vout, prevout } in inputs {
-            if let (Some(txid), Some(vout), Some(prevout)) = (txid, vout, prevout) {
-                scripts.insert(OutPoint { txid, vout }, prevout.script_pub_key.hex);
-            }
-        }
-        if scripts.is_empty() {
-            report.note("outputs only, where the node names no spent outputs (getblock 3)");
-        } else {
+        let scripts: HashMap<_, _> =
+            verbose.tx.into_iter().flat_map(|VerboseTransaction { vin }| vin.0).collect();
+        // A coinbase spends no output.
+        let inputs = block.txdata.iter().skip(1).flat_map(|tx| &tx.input);
+        let mut spent = inputs.map(|input| input.previous_output).peekable();
+        if spent.peek().is_some() && !scripts.is_empty() {
             report.note("the scripts of spent outputs are the node's word");
+        }
+        if spent.any(|output| !scripts.contains_key(&output)) {
+            report.note("outputs only, where the node names no spent outputs (getblock 3)");
         }
         Ok(scripts)
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{LogQuery, Semantics};
 use chainsieve_provider::{Node, RpcError};
-use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::ask::{called, words};
 use super::blocks::{Block, still_has};
 use super::queries;
 use crate::audit::report::{AuditError, AuditReport, Difference, rules};
@@ -201,16 +201,13 @@ impl Asker<'_> {
         conditions: &Conditions,
     ) -> Result<Option<Answer>, AuditError> {
         let filter = self.filter(place, conditions);
-        let answer: Result<Box<RawValue>, RpcError> = self.node.call(GET_LOGS, &json!([filter]));
+        let answer = self.node.read(GET_LOGS, &json!([filter]), LocatedLog::list_from_json);
         let error = match answer {
-            Ok(answer) => {
-                let logs = LocatedLog::list_from_json(answer.get());
-                return Ok(Some(logs.map_err(|error| error.to_string())));
-            }
+            Ok(logs) => return Ok(Some(logs.map_err(|error| words(self.node, &error)))),
             Err(error) => error,
         };
         if error.is_transient() {
-            return Err(AuditError::rpc(GET_LOGS, error));
+            return called(GET_LOGS, Err(error));
         }
         match (place, error.origin()) {
             (
@@ -224,6 +221,10 @@ impl Asker<'_> {
                         Some(Ok(logs)) => all.extend(logs),
                         other => return Ok(other),
                     }
+                    // More logs than all blocks have are wrong already, and would fill the memory.
+                    if all.len() > self.blocks.iter().map(|block| block.logs.len()).sum() {
+                        break;
+                    }
                 }
                 Ok(Some(Ok(all)))
             }
@@ -236,7 +237,7 @@ impl Asker<'_> {
                 self.unanswered = Some(format!("{GET_LOGS} of {filter}: {error}"));
                 Ok(None)
             }
-            _ => Err(AuditError::rpc(GET_LOGS, error)),
+            _ => called(GET_LOGS, Err(error)),
         }
     }
 

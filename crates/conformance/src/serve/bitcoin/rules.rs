@@ -94,6 +94,10 @@ pub fn hidden_matches(lies: Count) -> Rule {
             let Ok(nothing) = chainsieve::bitcoin::MerkleBlock::try_from(&nothing) else {
                 return Fate::Pass;
             };
+            // Of a block without matches, this is the truth.
+            if nothing == *block {
+                return Fate::Pass;
+            }
             lies.add_one();
             Fate::Instead(vec![NetworkMessage::MerkleBlock(nothing)])
         }
@@ -215,4 +219,34 @@ fn from_node(
             None => Fate::Pass,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use chainsieve::bitcoin;
+
+    use super::*;
+    use crate::serve::bitcoin::{Letter, blocks};
+
+    /// The merkle blocks are built by `bitcoin`.
+    #[test]
+    fn a_block_without_matches_is_told_as_it_is() {
+        let (count, block) = (Count::default(), &blocks()[100]);
+        let mut rule = hidden_matches(count.clone());
+        let mut fate = |message: NetworkMessage| {
+            rule(&Letter { connection: 0, sender: Sender::Node, message: &message })
+        };
+        let payment = block.txdata[1].compute_txid();
+        let merkle_block = |is_match: fn(bool) -> bool| {
+            bitcoin::MerkleBlock::from_block_with_predicate(block, |txid| {
+                is_match(*txid == payment)
+            })
+        };
+        let nothing = merkle_block(|_| false);
+        assert!(matches!(fate(NetworkMessage::MerkleBlock(nothing.clone())), Fate::Pass));
+        assert_eq!(count.get(), 0);
+        let matched = NetworkMessage::MerkleBlock(merkle_block(|is_payment| is_payment));
+        let Fate::Instead(told) = fate(matched) else { panic!("a lie") };
+        assert_eq!((told, count.get()), (vec![NetworkMessage::MerkleBlock(nothing)], 1));
+    }
 }

@@ -98,7 +98,7 @@ fn transaction(block: B256, index: u64) -> B256 {
 }
 
 /// Returns the fields of a header, without its hash.
-fn header_json(header: &HeaderView<'_>) -> Value {
+pub(crate) fn header_json(header: &HeaderView<'_>) -> Value {
     let mut json = json!({
         "parentHash": header.parent_hash(),
         "sha3Uncles": header.ommers_hash(),
@@ -129,5 +129,7 @@ fn header_json(header: &HeaderView<'_>) -> Value {
     later("excessBlobGas", quantity(header.excess_blob_gas()));
     later("parentBeaconBlockRoot", hash(header.parent_beacon_block_root()));
     later("requestsHash", hash(header.requests_hash()));
+    later("blockAccessListHash", hash(header.block_access_list_hash()));
+    later("slotNumber", quantity(header.slot_number()));
     json
 }

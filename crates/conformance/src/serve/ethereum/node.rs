@@ -5,7 +5,7 @@ use chainsieve::eth::log::LocatedLog;
 use chainsieve::eth::log_query::{
     BlockTag, Heads, LogQuery, QueryLimits, ResolvedBlocks, Semantics,
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::block::Block;
 use crate::serve::json_rpc::Fault;
@@ -47,12 +47,20 @@ impl Node {
                 Ok(block()?.map_or(Value::Null, Block::to_json))
             }
             "eth_getBlockReceipts" => {
-                Ok(block()?.map_or(Value::Null, |block| block.receipts.clone().into()))
+                let block = match params.get(0) {
+                    Some(Value::Object(block)) => self.find_object(block)?,
+                    _ => block()?,
+                };
+                Ok(block.map_or(Value::Null, |block| block.receipts.clone().into()))
             }
             "eth_getTransactionReceipt" => {
+                let hash = params.get(0).unwrap_or(&Value::Null);
+                let hash = hash.as_str().and_then(hash_of);
+                let hash = hash.ok_or_else(|| Fault::invalid_params("not a hash"))?;
+                // The receipts have their hashes in lower case.
+                let hash = json!(hash);
                 let mut receipts = self.blocks.iter().flat_map(|block| &block.receipts);
-                let found =
-                    receipts.find(|receipt| Some(&receipt["transactionHash"]) == params.get(0));
+                let found = receipts.find(|receipt| receipt["transactionHash"] == hash);
                 Ok(found.cloned().unwrap_or_default())
             }
             "eth_getLogs" => self.logs(params.get(0).unwrap_or(&Value::Null)),
@@ -70,7 +78,7 @@ impl Node {
     fn find(&self, block: &Value) -> Result<Option<&Block>, Fault> {
         let text = block.as_str().ok_or_else(|| Fault::invalid_params("a block is a string"))?;
         if text.len() == 66 {
-            let hash: B256 = text.parse().map_err(|_| Fault::invalid_params("not a hash"))?;
+            let hash = hash_of(text).ok_or_else(|| Fault::invalid_params("not a hash"))?;
             return Ok(self.with_hash(hash));
         }
         let tag: BlockTag =
@@ -81,6 +89,19 @@ impl Node {
             return Ok(None);
         };
         Ok(self.blocks.iter().find(|block| block.at().number == number))
+    }
+
+    /// Returns the block that an object names by its `blockHash` or its `blockNumber` (EIP-1898).
+    fn find_object(&self, block: &Map<String, Value>) -> Result<Option<&Block>, Fault> {
+        let hash = || Fault::invalid_params("blockHash is a hash");
+        match (block.get("blockHash"), block.get("blockNumber")) {
+            (Some(name), None) => {
+                let hash = name.as_str().and_then(hash_of).ok_or_else(hash)?;
+                Ok(self.with_hash(hash))
+            }
+            (None, Some(name)) => self.find(name),
+            _ => Err(Fault::invalid_params("a block has either a blockHash or a blockNumber")),
+        }
     }
 
     fn with_hash(&self, hash: B256) -> Option<&Block> {
@@ -106,4 +127,9 @@ impl Node {
         };
         Ok(all.filter(wanted).map(|log| json!(log)).collect())
     }
+}
+
+/// Reads a hash, which is written with `0x`.
+fn hash_of(text: &str) -> Option<B256> {
+    text.starts_with("0x").then(|| text.parse().ok()).flatten()
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::Fault;
-use super::server::{Response, Server, Shared};
+use super::server::{Response, Server};
 use super::upstream::Upstream;
 
 /// Maximum number of calls in a batch, as in geth.
@@ -28,7 +28,7 @@ pub enum Fate {
     Bytes(Vec<u8>),
     /// The connection is closed without an answer.
     Closed,
-    /// The connection is closed after this time, without an answer.
+    /// The connection is closed without an answer, after this time or once the client closes it.
     Silent(Duration),
 }
 
@@ -64,7 +64,7 @@ impl Source {
         match &self.0 {
             Origin::Node(node) => {
                 let answer = node.post(request.to_string().as_bytes()).ok()?;
-                serde_json::from_slice(&answer).ok()
+                parsed(&answer)
             }
             Origin::Function(answer) => Some(match request {
                 Value::Array(calls) => calls.iter().map(|call| one_answer(call, answer)).collect(),
@@ -95,7 +95,7 @@ fn one_answer(call: &Value, answer: &Answers) -> Value {
     }
 }
 
-/// The running proxy; dropping the proxy ends its threads.
+/// The running proxy; dropping the proxy closes its connections.
 #[must_use = "dropping the proxy stops it"]
 pub struct Proxy {
     server: Server,
@@ -120,8 +120,7 @@ impl Proxy {
     ) -> io::Result<Self> {
         let calls = Arc::default();
         let counts = Arc::clone(&calls);
-        let respond =
-            move |body: &[u8], shared: &Shared| respond(body, shared, &source, &rule, &counts);
+        let respond = move |body: &[u8]| respond(body, &source, &rule, &counts);
         Ok(Self { server: Server::start(listen, respond)?, calls })
     }
 
@@ -141,19 +140,29 @@ impl Proxy {
     }
 }
 
+/// Maximum number of values in JSON: the longest answer that a proxy reads has fewer, and each takes
+/// far more memory than its text.
+const MAX_VALUES: usize = 4 << 20;
+
+/// Parses JSON with a limited number of values.
+fn parsed(json: &[u8]) -> Option<Value> {
+    // Each value but the first of a list or an object follows a comma.
+    let values = json.iter().filter(|byte| matches!(byte, b',' | b'[' | b'{')).count();
+    (values <= MAX_VALUES).then(|| serde_json::from_slice(json).ok()).flatten()
+}
+
 /// Maximum number of methods that are counted by their own name, because clients invent names.
 const MAX_NAMES: usize = 1_000;
 
 /// Sends the request to the source, and alters the answers.
 fn respond(
     body: &[u8],
-    shared: &Shared,
     source: &Source,
     rule: impl Fn(&str, &Value, &mut Value) -> Fate,
     counts: &Mutex<BTreeMap<String, usize>>,
 ) -> Response {
     let refused = |fault: Fault| Response::Json(fault.answer(&Value::Null).to_string());
-    let Ok(request) = serde_json::from_slice::<Value>(body) else {
+    let Some(request) = parsed(body) else {
         return refused(Fault::new(-32700, "the request is not JSON"));
     };
     let calls = match &request {
@@ -190,10 +199,7 @@ fn respond(
             Fate::Status(status) => return Response::Status(status),
             Fate::Bytes(bytes) => return Response::Bytes(bytes),
             Fate::Closed => return Response::Closed,
-            Fate::Silent(time) => {
-                shared.wait(time);
-                return Response::Closed;
-            }
+            Fate::Silent(time) => return Response::Silent(time),
         }
     }
     // A call without an id is a notification, which gets no answer (JSON-RPC 2.0, section 4.1).
