@@ -1,5 +1,6 @@
 //! The command `conformance run`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -7,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_conformance::{
-    Baseline, Change, Counts, Inputs, Judgement, Limits, Process, Report as RunReport, RpcNode,
-    RunError, Selection, Subject, SubjectRun, shortened,
+    Baseline, Change, Counts, Inputs, Judgement, Limits, Outcome, Process, Report as RunReport,
+    RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +17,7 @@ use crate::args::UsageError;
 use crate::args::conformance::RunArgs;
 use crate::calendar::Utc;
 use crate::exit::Exit;
-use crate::input::{named, write};
+use crate::input::{named, replace, write};
 use crate::output::{Page, Report, count, grouped};
 use crate::progress::Progress;
 use crate::stop;
@@ -25,9 +26,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
     let selection = Selection::new(&pack, &args.area, &args.id, args.profile.as_deref())
         .map_err(|error| anyhow::Error::from(error).context(UsageError("nothing to ask")))?;
-    let inputs = Inputs::new(&pack, super::corpus(&args.pack));
+    let inputs = Inputs::new(&pack, super::corpus(&args.pack)?);
     let mut baseline =
         args.baseline.as_deref().map(|path| known(path, args.write_baseline)).transpose()?;
+    if let Some(folder) = &args.report {
+        // A run can take hours, so a folder that cannot be written is found before it.
+        fs::create_dir_all(folder).with_context(|| format!("cannot write {}", named(folder)))?;
+    }
     let mut limits = Limits::default();
     limits.answer = args.time_limit;
     let process = |command: &String| -> (String, Box<dyn Subject>) {
@@ -57,25 +62,58 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     if let (true, Some((command, error))) = (runs.is_empty(), not_started.first()) {
         bail!("{command}: the subject {error}");
     }
-    let judgement = baseline.as_ref().map(|(_, baseline)| baseline.judge(&runs));
-    if let Some((path, baseline)) = baseline.as_mut().filter(|_| args.write_baseline) {
-        baseline.update(&runs);
-        write(path, baseline.to_json().as_bytes(), true)?;
+    // What fails from here on is printed beside the results, which took long to get.
+    let mut failures = Vec::new();
+    let mut judgement = None;
+    if let Some((path, baseline)) = &mut baseline {
+        if let Some(name) = repeated_name(&runs) {
+            failures.push(format!(
+                "several subjects have the name {name}, which a baseline cannot tell apart"
+            ));
+        } else if args.write_baseline {
+            // Findings that have just been recorded are known.
+            baseline.update(&runs);
+            failures.extend(failure(replace(path, baseline.to_json().as_bytes())));
+        } else {
+            judgement = Some(baseline.judge(&runs));
+        }
     }
+    let not_in_pack = baseline.map(|(_, baseline)| baseline.not_in(&pack)).unwrap_or_default();
     let report = RunReport::new(&pack, args.profile.clone(), runs).with_date(today());
     if let Some(folder) = &args.report {
-        save(folder, &report)?;
+        failures.extend(failure(save(folder, &report)));
     }
-    // Findings that have just been recorded are known.
-    let judgement = judgement.filter(|_| !args.write_baseline);
-    let exit = exit(&report, judgement.as_ref(), &not_started, args.write_baseline);
+    let exit = match exit(&report, judgement.as_ref(), &not_started, args.write_baseline) {
+        _ if !failures.is_empty() => Exit::Failed,
+        exit => exit,
+    };
     let mut json = report.to_json();
     json["not_started"] = not_started
         .iter()
         .map(|(subject, error)| json!({ "subject": subject, "error": error }))
         .collect();
-    json["baseline"] = judgement.as_ref().map_or(Value::Null, judgement_json);
-    Ok(Report::new(page(&report, judgement.as_ref(), &not_started), json, exit))
+    json["baseline"] =
+        judgement.as_ref().map_or(Value::Null, |it| judgement_json(it, &not_in_pack));
+    json["failures"] = json!(failures);
+    let mut page = page(&report, judgement.as_ref(), &not_started);
+    if let Some(first) = not_in_pack.first() {
+        let number = count(not_in_pack.len(), "finding");
+        page.warnings(&[format!("{number} of the baseline of no case of the pack: {first}")]);
+    }
+    page.warnings(&failures);
+    Ok(Report::new(page, json, exit))
+}
+
+/// Returns the name that several subjects have.
+fn repeated_name(runs: &[SubjectRun]) -> Option<&str> {
+    let mut names = BTreeSet::new();
+    let mut subjects = runs.iter().map(|run| run.subject.name.as_str());
+    subjects.find(|&name| !names.insert(name))
+}
+
+/// Returns the text of an error.
+fn failure(result: anyhow::Result<()>) -> Option<String> {
+    result.err().map(|error| format!("{error:#}"))
 }
 
 /// Returns today's date in UTC.
@@ -97,7 +135,6 @@ fn known(path: &Path, will_be_written: bool) -> anyhow::Result<(&Path, Baseline)
 
 /// Writes the report in every form.
 fn save(folder: &Path, report: &RunReport) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot write {}", named(folder)))?;
     let json = format!("{:#}\n", report.to_json());
     let forms = [
         ("report.json", json),
@@ -158,6 +195,7 @@ fn page(
             let header = vec!["area", "run", "agree", "differ", "skipped", "error", "not run"];
             page.table(header, rows);
         }
+        let mut not_run = Vec::new();
         for area in &run.areas {
             // The smallest input shows the difference best.
             if let Some((case, detail)) = area.findings().next() {
@@ -172,6 +210,13 @@ fn page(
             if let Some(why) = &area.gave_up {
                 warnings.push(format!("{}: {why}", area.name));
             }
+            not_run.extend(area.cases.iter().filter_map(|case| match &case.outcome {
+                Outcome::NotRun(why) if area.gave_up.is_none() => Some((&case.id, why)),
+                _ => None,
+            }));
+        }
+        if let Some((id, why)) = not_run.first() {
+            warnings.push(format!("{} not run, such as {id}: {why}", count(not_run.len(), "case")));
         }
         for fault in &run.faults {
             warnings.push(fault.clone());
@@ -202,11 +247,12 @@ fn row(name: &str, counts: Counts) -> Vec<String> {
     [name.to_owned()].into_iter().chain(numbers).collect()
 }
 
-fn judgement_json(judgement: &Judgement) -> Value {
+fn judgement_json(judgement: &Judgement, not_in_pack: &[String]) -> Value {
     let change = |change: &Change| json!({ "subject": change.subject, "id": change.id, "before": change.before, "now": change.now });
     json!({
         "regressions": judgement.regressions.iter().map(change).collect::<Vec<_>>(),
         "fixed": judgement.fixed.iter().map(change).collect::<Vec<_>>(),
         "known": judgement.known,
+        "not_in_pack": not_in_pack,
     })
 }
