@@ -1,7 +1,8 @@
 //! The command `conformance run`.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,6 +22,9 @@ use crate::input::{named, replace, write};
 use crate::output::{Page, Report, count, grouped};
 use crate::progress::Progress;
 use crate::stop;
+
+/// Maximum size in bytes of a baseline. A finding takes about 150 bytes.
+const MAX_BASELINE: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
@@ -124,12 +128,15 @@ fn today() -> String {
 
 /// Reads a baseline. A file that will be written may be missing.
 fn known(path: &Path, will_be_written: bool) -> anyhow::Result<(&Path, Baseline)> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && will_be_written => {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && will_be_written => {
             return Ok((path, Baseline::default()));
         }
-        text => text.with_context(|| named(path))?,
+        file => file.with_context(|| named(path))?,
     };
+    let mut text = String::new();
+    // A device may have no end. What is cut off is no JSON.
+    file.take(MAX_BASELINE).read_to_string(&mut text).with_context(|| named(path))?;
     Ok((path, Baseline::parse(&text).with_context(|| named(path))?))
 }
 
