@@ -20,6 +20,7 @@ export const skip = (why) => { throw new Skipped(why); };
  */
 export async function serve(areas, { isRefusal = () => false, extra = {} } = {}) {
   const { name, version, language } = JSON.parse(readFileSync('subject.json', 'utf8'));
+  console.log = console.info = console.debug = console.error; // What a library prints is no answer.
   const write = (answer) => process.stdout.write(JSON.stringify(answer) + '\n');
   for await (const line of createInterface({ input: process.stdin })) {
     const { cmd, seq, area, input } = JSON.parse(line);
@@ -32,8 +33,8 @@ export async function serve(areas, { isRefusal = () => false, extra = {} } = {})
       write({ seq, value: await (areas[area] ?? (() => skip(`no area ${area}`)))(input) });
     } catch (e) {
       if (e instanceof Skipped) write({ seq, skipped: e.message });
-      else if (e instanceof Invalid || isRefusal(e)) write({ seq, invalid: e.message });
-      else write({ seq, error: `${e.name}: ${e.message}` });
+      else if (e instanceof Invalid || isRefusal(e)) write({ seq, invalid: String(e.message) });
+      else write({ seq, error: e instanceof Error ? `${e.name}: ${e.message}` : String(e) });
     }
   }
   process.stdin.destroy(); // After `stop`, an input that stays open must not keep the program alive.

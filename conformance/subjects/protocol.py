@@ -5,6 +5,7 @@ area: its arguments are the members of a case's input, its result is the value.
 """
 
 import json
+import os
 import pathlib
 import sys
 
@@ -19,7 +20,8 @@ class Skip(Exception):
 
 def serve(areas, refusals=(), **started):
     """Answers the runner until it says `stop`. `refusals`: the library's own exceptions that mean `invalid`."""
-    out, sys.stdout = sys.stdout, sys.stderr  # what a library prints must not get between the answers
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a library prints, in Python or in C, must not get between the answers
 
     def answer(**message):
         print(json.dumps(message), file=out, flush=True)

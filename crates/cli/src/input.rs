@@ -2,9 +2,9 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::Read as _;
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 
@@ -123,7 +123,7 @@ impl Reader {
             return Err(STDIN_TWICE.into());
         }
         let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
+        io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
         Ok(bytes)
     }
 }
@@ -190,6 +190,48 @@ pub(crate) fn named(path: &Path) -> String {
 pub(crate) fn write(path: &Path, bytes: &[u8], force: bool) -> anyhow::Result<()> {
     check_overwrite(path, force)?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", named(path)))
+}
+
+/// Writes a file that is never visible half written: an interrupted command leaves the old contents.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    // If `path` is a link, the link stays. The target of the link is replaced, or created if it does
+    // not exist yet.
+    let target = || Some(folder_and_name(path).ok()?.0.join(fs::read_link(path).ok()?));
+    let path = fs::canonicalize(path).ok().or_else(target).unwrap_or_else(|| path.to_owned());
+    let special = fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file());
+    let written = if special { fs::write(&path, bytes) } else { replace_file(&path, bytes) };
+    written.with_context(|| format!("cannot write {}", named(&path)))
+}
+
+/// Writes a temporary file in the same folder, syncs it to the disk, and renames it to `path`.
+fn replace_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (folder, _) = folder_and_name(path)?;
+    // The temporary name is not derived from `path`, whose name may already have the maximum length.
+    let beside = Unfinished(folder.join(format!(".chainsieve-{}.tmp", std::process::id())));
+    let mut file = File::create_new(&beside.0)?;
+    if let Ok(metadata) = fs::metadata(path) {
+        file.set_permissions(metadata.permissions())?;
+    }
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&beside.0, path)
+}
+
+/// A temporary file; dropping this deletes it, unless it was renamed.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        drop(fs::remove_file(&self.0));
+    }
+}
+
+/// Splits the path of a file into the folder and the name.
+pub(crate) fn folder_and_name(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
+    let name = path.file_name().ok_or_else(no_name)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((folder.unwrap_or(Path::new(".")), name))
 }
 
 /// Returns an error if a file exists at `path` and `force` is `false`.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bitcoin_hashes::{Hash as _, sha256};
 use serde_json::{Value, json};
 use thiserror::Error;
 
@@ -38,6 +39,13 @@ impl Answer {
             Self::Failed(failure) => json!({ "error": failure.to_string() }),
         }
     }
+}
+
+/// Returns the SHA-256 of a value, which does not depend on the order of members: it has no meaning.
+pub(crate) fn digest(value: &Value) -> String {
+    let mut value = value.clone();
+    value.sort_all_objects();
+    hex::encode(sha256::Hash::hash(value.to_string().as_bytes()).as_byte_array())
 }
 
 /// Why a subject gave no usable answer.
@@ -89,6 +97,9 @@ pub enum Violation {
     /// The line is not a JSON object. The line is shortened.
     #[error("not a JSON object: {0:?}")]
     NotAnObject(String),
+    /// A member of the line is there twice. The name is shortened.
+    #[error("the member {0:?} twice")]
+    RepeatedMember(String),
     /// The line has no number `seq`. The line is shortened.
     #[error("no seq: {0:?}")]
     NoSeq(String),

@@ -1,13 +1,12 @@
 //! Known findings: a run fails only on other ones.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use bitcoin_hashes::{Hash as _, sha256};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::pack::FORMAT;
+use crate::pack::{FORMAT, Pack};
 use crate::run::{CaseRun, Outcome, SubjectRun};
 
 /// Why a text is no baseline.
@@ -105,7 +104,7 @@ impl Baseline {
                 before: before.map(|known| known.outcome.clone()),
                 now: case.outcome.word(),
             };
-            match (before, known(&case.outcome)) {
+            match (before, known(case)) {
                 (Some(before), Some(now)) if *before == now => judgement.known += 1,
                 (_, Some(_)) => judgement.regressions.push(change()),
                 (Some(_), None) if matches!(case.outcome, Outcome::Agrees { .. }) => {
@@ -117,11 +116,20 @@ impl Baseline {
         judgement
     }
 
+    /// Returns the ids of the baseline that no case of the pack has: nothing can be known of them any
+    /// more. Each id is listed once.
+    pub fn not_in(&self, pack: &Pack) -> Vec<String> {
+        let ids: BTreeSet<_> =
+            pack.areas().iter().flat_map(|area| &area.cases).map(|case| &case.id).collect();
+        let known: BTreeSet<_> = self.subjects.values().flat_map(BTreeMap::keys).collect();
+        known.difference(&ids).map(|&id| id.clone()).collect()
+    }
+
     /// Replaces what the baseline has of the cases that were run.
     pub fn update(&mut self, runs: &[SubjectRun]) {
         for (subject, case) in cases(runs) {
             let subject = self.subjects.entry(subject.to_owned()).or_default();
-            match (known(&case.outcome), &case.outcome) {
+            match (known(case), &case.outcome) {
                 (Some(known), _) => drop(subject.insert(case.id.clone(), known)),
                 (None, Outcome::Agrees { .. }) => drop(subject.remove(&case.id)),
                 // What was not run may still be wrong.
@@ -141,23 +149,8 @@ fn cases(runs: &[SubjectRun]) -> impl Iterator<Item = (&str, &CaseRun)> {
     })
 }
 
-fn known(outcome: &Outcome) -> Option<Known> {
-    let value = match outcome {
-        Outcome::Differs { got, .. } | Outcome::Accepted(got) => Some(got),
-        _ => None,
-    };
-    outcome.is_finding().then(|| Known {
-        outcome: outcome.word().to_owned(),
-        sha256: value.map(|value| {
-            let hash = sha256::Hash::hash(sorted(value).to_string().as_bytes());
-            hex::encode(hash.as_byte_array())
-        }),
-    })
-}
-
-/// Returns the value with sorted members: their order has no meaning.
-fn sorted(value: &Value) -> Value {
-    let mut value = value.clone();
-    value.sort_all_objects();
-    value
+fn known(case: &CaseRun) -> Option<Known> {
+    case.outcome
+        .is_finding()
+        .then(|| Known { outcome: case.outcome.word().to_owned(), sha256: case.sha256.clone() })
 }

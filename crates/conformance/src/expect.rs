@@ -1,7 +1,7 @@
 //! Expected answers, and the comparison with a subject's answer.
 
 use bitcoin_hashes::{Hash as _, sha256};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 use crate::answer::Answer;
 
@@ -166,14 +166,25 @@ fn difference(expected: &Value, got: &Value) -> Option<String> {
             let mut pairs = expected.iter().zip(got).enumerate();
             return pairs.find_map(|(i, (expected, got))| below(&i.to_string(), expected, got));
         }
-        // 1 and 1.0 are the same number of JSON, and some languages only write the second.
-        (Value::Number(expected), Value::Number(got)) => {
-            let bits = |number: &serde_json::Number| number.as_f64().map(f64::to_bits);
-            expected != got && bits(expected) != bits(got)
-        }
+        (Value::Number(expected), Value::Number(got)) => !are_equal(expected, got),
         _ => expected != got,
     };
     differs.then(String::new)
+}
+
+/// Returns `true` if two numbers are equal: 1 and 1.0 are the same number of JSON, and some languages
+/// only write the second.
+fn are_equal(expected: &Number, got: &Number) -> bool {
+    // From 2^53 on, a float stands for several integers, so it is equal to none.
+    const EXACT: u64 = (1 << 53) - 1;
+    let is_exact = |number: &Number| match number.as_i64() {
+        Some(integer) => integer.unsigned_abs() <= EXACT,
+        None => number.is_f64(),
+    };
+    let bits = |number: &Number| number.as_f64().map(f64::to_bits);
+    let is_mixed = expected.is_f64() != got.is_f64();
+    expected == got
+        || (is_mixed && is_exact(expected) && is_exact(got) && bits(expected) == bits(got))
 }
 
 /// Returns hash and length, if an expected value is `{"sha256": …, "bytes": …}`.

@@ -13,6 +13,7 @@ mod run;
 mod select;
 #[cfg(feature = "nodes")]
 pub mod serve;
+mod shorten;
 mod subject;
 
 pub use adapter::answer_questions;
@@ -23,9 +24,10 @@ pub use node::RpcNode;
 pub use pack::{
     Area, Case, CaseFault, FORMAT, InputError, Inputs, Level, Needs, Pack, PackError, Profile,
 };
-pub use report::{Report, shortened};
+pub use report::Report;
 pub use run::{AreaRun, CaseRun, Counts, Detail, Outcome, Progress, RunError, SubjectRun, run};
 pub use select::{SelectError, Selection, matches};
+pub use shorten::shortened;
 pub use subject::{
     GaveUp, InProcess, Introduction, Limits, Process, Question, StartError, Subject,
 };

@@ -6,16 +6,23 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::answer::Answer;
+use crate::answer::{Answer, digest};
 use crate::expect::Comparison;
 use crate::node::{self, RpcNode};
 use crate::pack::{Area, Case, InputError, Inputs, Level};
 use crate::select::Selection;
-use crate::subject::{Introduction, Limits, StartError, Subject};
+use crate::shorten::shortened;
+use crate::subject::{Introduction, StartError, Subject};
 
 /// Maximum length in bytes of an input that a report contains; of a longer one, the report contains
 /// the form with references, which `chainsieve conformance show` resolves.
 const MAX_SHOWN_INPUT: usize = 16 << 10;
+
+/// Maximum length in bytes of an answer that a run keeps. Of a longer one, it keeps the form that
+/// reports show: the answers to all cases could be longer than the memory.
+const MAX_KEPT_ANSWER: usize = 64 << 10;
+/// Maximum length in characters of the text of a refusal, an error or a reason that a run keeps.
+const MAX_KEPT_TEXT: usize = 4000;
 
 /// Why a run cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -48,14 +55,15 @@ pub enum Outcome {
     },
     /// The answer is another value.
     Differs {
-        /// The value.
+        /// The value; one of more than 64 KiB is shortened.
         got: Value,
         /// A JSON pointer to the first expected member that differs.
         at: String,
     },
     /// The subject refused the input, but a value is expected.
     Refused(String),
-    /// The subject answered with this value, but a refusal is expected.
+    /// The subject answered with this value, but a refusal is expected. A value of more than 64 KiB
+    /// is shortened.
     Accepted(Value),
     /// The subject has no such call; the reason.
     Skipped(String),
@@ -132,6 +140,8 @@ pub struct CaseRun {
     pub time: Duration,
     /// Length of the input as JSON, in bytes; 0 if the case was not asked.
     pub input_bytes: usize,
+    /// The digest of the whole value, if the answer is a wrong value.
+    pub(crate) sha256: Option<String>,
     /// What a reader needs, if the outcome is a finding.
     pub detail: Option<Detail>,
 }
@@ -254,6 +264,7 @@ pub fn run(
     observe: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<SubjectRun, RunError> {
     let introduction = subject.start()?;
+    introduction.check()?;
     let pack = inputs.pack();
     let is_supported = |name: &str| introduction.areas.iter().any(|area| area == name);
     let supported = pack.areas().iter().filter(|area| is_supported(&area.name));
@@ -262,8 +273,7 @@ pub fn run(
         .filter(|(_, cases)| !cases.is_empty())
         .collect();
     let total = chosen.iter().map(|(_, cases)| cases.len()).sum();
-    let mut node =
-        introduction.rpc.as_deref().map(|url| RpcNode::new(url, Limits::default().answer));
+    let mut node = introduction.rpc.as_deref().map(|url| RpcNode::new(url, subject.answer_limit()));
     let mut answered = 0;
     let mut areas = Vec::new();
     for (area, cases) in chosen {
@@ -292,7 +302,7 @@ fn run_area(
     observe: &mut dyn FnMut() -> ControlFlow<()>,
 ) -> Result<AreaRun, RunError> {
     let mut lengths = vec![0; cases.len()];
-    let mut outcomes: Vec<Option<(Outcome, Duration)>> = vec![None; cases.len()];
+    let mut outcomes: Vec<Option<(Kept, Duration)>> = vec![None; cases.len()];
     let mut without_input = Vec::new();
     let mut broken = None;
     // A `Cell`, because one closure stops and the other one has to see it.
@@ -318,7 +328,7 @@ fn run_area(
     });
     let mut questions = questions.flatten();
     let mut answered = |number: usize, answer: Answer, time| {
-        outcomes[number] = Some((outcome(cases[number], answer, by), time));
+        outcomes[number] = Some((Kept::of(outcome(cases[number], answer, by)), time));
         if observe().is_break() {
             is_stopped.set(true);
         }
@@ -331,16 +341,17 @@ fn run_area(
         return Err(error);
     }
     for (number, why) in without_input {
-        outcomes[number] = Some((Outcome::NotRun(why), Duration::ZERO));
+        outcomes[number] = Some((Kept::of(Outcome::NotRun(why)), Duration::ZERO));
     }
-    let gave_up = asked.err().map(|gave_up| gave_up.to_string());
+    let gave_up = asked.err().map(|gave_up| kept(gave_up.to_string()));
     let mut runs = Vec::new();
     for ((case, outcome), input_bytes) in cases.iter().zip(outcomes).zip(lengths) {
-        let not_asked = || (Outcome::NotRun("the area was given up".into()), Duration::ZERO);
-        let (outcome, time) = outcome.unwrap_or_else(not_asked);
+        let given_up = || Kept::of(Outcome::NotRun("the area was given up".into()));
+        let (Kept { outcome, sha256 }, time) =
+            outcome.unwrap_or_else(|| (given_up(), Duration::ZERO));
         let is_finding = outcome.is_finding();
         let detail = is_finding.then(|| detail(inputs, case, input_bytes));
-        runs.push(CaseRun { id: case.id.clone(), outcome, time, input_bytes, detail });
+        runs.push(CaseRun { id: case.id.clone(), outcome, time, input_bytes, sha256, detail });
     }
     // The sort is stable: other cases stay in the order of the pack.
     runs.sort_by_key(|case| match case.detail {
@@ -361,6 +372,41 @@ fn outcome(case: &Case, answer: Answer, by: Option<&str>) -> Outcome {
         (_, Answer::Error(text)) => Outcome::Error(text),
         (_, Answer::Failed(failure)) => Outcome::Error(failure.to_string()),
         (_, Answer::Value(got)) => Outcome::Differs { got, at: String::new() },
+    }
+}
+
+/// An outcome as a run keeps it: of bounded length, with the digest of its whole value.
+#[derive(Clone)]
+struct Kept {
+    outcome: Outcome,
+    sha256: Option<String>,
+}
+
+impl Kept {
+    fn of(mut outcome: Outcome) -> Self {
+        let mut sha256 = None;
+        match &mut outcome {
+            Outcome::Differs { got, .. } | Outcome::Accepted(got) => {
+                sha256 = Some(digest(got));
+                if got.to_string().len() > MAX_KEPT_ANSWER {
+                    *got = shortened(got);
+                }
+            }
+            Outcome::Refused(text)
+            | Outcome::Skipped(text)
+            | Outcome::Error(text)
+            | Outcome::NotRun(text) => *text = kept(std::mem::take(text)),
+            Outcome::Agrees { .. } => {}
+        }
+        Self { outcome, sha256 }
+    }
+}
+
+/// Returns a text as a run keeps it.
+fn kept(text: String) -> String {
+    match text.char_indices().nth(MAX_KEPT_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 

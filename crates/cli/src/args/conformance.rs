@@ -65,8 +65,9 @@ JSON: pack, profile, date, subjects[{name, version, language, counts{run, agree,
 not_run}, faults[] (of no case), unknown_areas[], areas[{area, title, counts, gave_up, findings[{id,
 outcome, comment, level, flags[], source, input, input_bytes, expected, got, differs_at,
 milliseconds}], skipped[{id, why}], not_run[{id, why}]}]}], not_started[{subject, error}],
-baseline{regressions[{subject, id, before, now}], fixed[], known} (null without --baseline). An outcome is
-differs, refused (a value is expected), accepted (a refusal is expected) or error.";
+baseline{regressions[{subject, id, before, now}], fixed[], known, not_in_pack[] (ids)} (null without
+--baseline), failures[] (of writing). An outcome is differs, refused (a value is expected), accepted (a
+refusal is expected) or error. Answers of more than 64 KiB are shortened.";
 
 /// Ask implementations the cases of the vectors, and compare their answers.
 #[derive(Debug, Args)]

@@ -10,11 +10,15 @@ mod subject;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use chainsieve_conformance::Pack;
 
 use crate::args::conformance::{ConformanceCommand, PackArgs};
+use crate::input::named;
 use crate::output::Report;
+
+/// The variable that names the folder of the corpus.
+const CORPUS: &str = "CHAINSIEVE_CORPUS";
 
 pub(crate) fn run(command: &ConformanceCommand, json: bool) -> anyhow::Result<Report> {
     match command {
@@ -37,7 +41,17 @@ fn pack(folder: Option<&Path>) -> anyhow::Result<Pack> {
 }
 
 /// Returns the folder of the corpus, by the option or by the environment.
-fn corpus(args: &PackArgs) -> Option<PathBuf> {
-    let variable = || std::env::var_os("CHAINSIEVE_CORPUS").filter(|value| !value.is_empty());
-    args.corpus.clone().or_else(|| variable().map(PathBuf::from))
+///
+/// # Errors
+/// If it is no folder: the cases that need it would be left out although it was given.
+fn corpus(args: &PackArgs) -> anyhow::Result<Option<PathBuf>> {
+    let variable = || std::env::var_os(CORPUS).filter(|value| !value.is_empty());
+    let (name, folder) = match &args.corpus {
+        Some(folder) => ("--corpus", Some(folder.clone())),
+        None => (CORPUS, variable().map(PathBuf::from)),
+    };
+    if let Some(folder) = &folder {
+        ensure!(folder.is_dir(), "{name}: {} is not a folder", named(folder));
+    }
+    Ok(folder)
 }

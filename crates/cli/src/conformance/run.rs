@@ -1,14 +1,16 @@
 //! The command `conformance run`.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, anyhow, bail};
 use chainsieve_conformance::{
-    Baseline, Change, Counts, Inputs, Judgement, Limits, Process, Report as RunReport, RpcNode,
-    RunError, Selection, Subject, SubjectRun, shortened,
+    Baseline, Change, Counts, Inputs, Judgement, Limits, Outcome, Process, Report as RunReport,
+    RpcNode, RunError, Selection, Subject, SubjectRun, shortened,
 };
 use serde_json::{Value, json};
 
@@ -16,18 +18,25 @@ use crate::args::UsageError;
 use crate::args::conformance::RunArgs;
 use crate::calendar::Utc;
 use crate::exit::Exit;
-use crate::input::{named, write};
+use crate::input::{named, replace, write};
 use crate::output::{Page, Report, count, grouped};
 use crate::progress::Progress;
 use crate::stop;
+
+/// Maximum size in bytes of a baseline. A finding takes about 150 bytes.
+const MAX_BASELINE: u64 = 64 << 20;
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     let pack = super::pack(args.pack.pack.as_deref())?;
     let selection = Selection::new(&pack, &args.area, &args.id, args.profile.as_deref())
         .map_err(|error| anyhow::Error::from(error).context(UsageError("nothing to ask")))?;
-    let inputs = Inputs::new(&pack, super::corpus(&args.pack));
+    let inputs = Inputs::new(&pack, super::corpus(&args.pack)?);
     let mut baseline =
         args.baseline.as_deref().map(|path| known(path, args.write_baseline)).transpose()?;
+    if let Some(folder) = &args.report {
+        // A run can take hours, so a folder that cannot be written is found before it.
+        fs::create_dir_all(folder).with_context(|| format!("cannot write {}", named(folder)))?;
+    }
     let mut limits = Limits::default();
     limits.answer = args.time_limit;
     let process = |command: &String| -> (String, Box<dyn Subject>) {
@@ -57,25 +66,58 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Report> {
     if let (true, Some((command, error))) = (runs.is_empty(), not_started.first()) {
         bail!("{command}: the subject {error}");
     }
-    let judgement = baseline.as_ref().map(|(_, baseline)| baseline.judge(&runs));
-    if let Some((path, baseline)) = baseline.as_mut().filter(|_| args.write_baseline) {
-        baseline.update(&runs);
-        write(path, baseline.to_json().as_bytes(), true)?;
+    // What fails from here on is printed beside the results, which took long to get.
+    let mut failures = Vec::new();
+    let mut judgement = None;
+    if let Some((path, baseline)) = &mut baseline {
+        if let Some(name) = repeated_name(&runs) {
+            failures.push(format!(
+                "several subjects have the name {name}, which a baseline cannot tell apart"
+            ));
+        } else if args.write_baseline {
+            // Findings that have just been recorded are known.
+            baseline.update(&runs);
+            failures.extend(failure(replace(path, baseline.to_json().as_bytes())));
+        } else {
+            judgement = Some(baseline.judge(&runs));
+        }
     }
+    let not_in_pack = baseline.map(|(_, baseline)| baseline.not_in(&pack)).unwrap_or_default();
     let report = RunReport::new(&pack, args.profile.clone(), runs).with_date(today());
     if let Some(folder) = &args.report {
-        save(folder, &report)?;
+        failures.extend(failure(save(folder, &report)));
     }
-    // Findings that have just been recorded are known.
-    let judgement = judgement.filter(|_| !args.write_baseline);
-    let exit = exit(&report, judgement.as_ref(), &not_started, args.write_baseline);
+    let exit = match exit(&report, judgement.as_ref(), &not_started, args.write_baseline) {
+        _ if !failures.is_empty() => Exit::Failed,
+        exit => exit,
+    };
     let mut json = report.to_json();
     json["not_started"] = not_started
         .iter()
         .map(|(subject, error)| json!({ "subject": subject, "error": error }))
         .collect();
-    json["baseline"] = judgement.as_ref().map_or(Value::Null, judgement_json);
-    Ok(Report::new(page(&report, judgement.as_ref(), &not_started), json, exit))
+    json["baseline"] =
+        judgement.as_ref().map_or(Value::Null, |it| judgement_json(it, &not_in_pack));
+    json["failures"] = json!(failures);
+    let mut page = page(&report, judgement.as_ref(), &not_started);
+    if let Some(first) = not_in_pack.first() {
+        let number = count(not_in_pack.len(), "finding");
+        page.warnings(&[format!("{number} of the baseline of no case of the pack: {first}")]);
+    }
+    page.warnings(&failures);
+    Ok(Report::new(page, json, exit))
+}
+
+/// Returns the name that several subjects have.
+fn repeated_name(runs: &[SubjectRun]) -> Option<&str> {
+    let mut names = BTreeSet::new();
+    let mut subjects = runs.iter().map(|run| run.subject.name.as_str());
+    subjects.find(|&name| !names.insert(name))
+}
+
+/// Returns the text of an error.
+fn failure(result: anyhow::Result<()>) -> Option<String> {
+    result.err().map(|error| format!("{error:#}"))
 }
 
 /// Returns today's date in UTC.
@@ -86,18 +128,20 @@ fn today() -> String {
 
 /// Reads a baseline. A file that will be written may be missing.
 fn known(path: &Path, will_be_written: bool) -> anyhow::Result<(&Path, Baseline)> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && will_be_written => {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && will_be_written => {
             return Ok((path, Baseline::default()));
         }
-        text => text.with_context(|| named(path))?,
+        file => file.with_context(|| named(path))?,
     };
+    let mut text = String::new();
+    // A device may have no end. What is cut off is no JSON.
+    file.take(MAX_BASELINE).read_to_string(&mut text).with_context(|| named(path))?;
     Ok((path, Baseline::parse(&text).with_context(|| named(path))?))
 }
 
 /// Writes the report in every form.
 fn save(folder: &Path, report: &RunReport) -> anyhow::Result<()> {
-    fs::create_dir_all(folder).with_context(|| format!("cannot write {}", named(folder)))?;
     let json = format!("{:#}\n", report.to_json());
     let forms = [
         ("report.json", json),
@@ -158,6 +202,7 @@ fn page(
             let header = vec!["area", "run", "agree", "differ", "skipped", "error", "not run"];
             page.table(header, rows);
         }
+        let mut not_run = Vec::new();
         for area in &run.areas {
             // The smallest input shows the difference best.
             if let Some((case, detail)) = area.findings().next() {
@@ -172,6 +217,13 @@ fn page(
             if let Some(why) = &area.gave_up {
                 warnings.push(format!("{}: {why}", area.name));
             }
+            not_run.extend(area.cases.iter().filter_map(|case| match &case.outcome {
+                Outcome::NotRun(why) if area.gave_up.is_none() => Some((&case.id, why)),
+                _ => None,
+            }));
+        }
+        if let Some((id, why)) = not_run.first() {
+            warnings.push(format!("{} not run, such as {id}: {why}", count(not_run.len(), "case")));
         }
         for fault in &run.faults {
             warnings.push(fault.clone());
@@ -202,11 +254,12 @@ fn row(name: &str, counts: Counts) -> Vec<String> {
     [name.to_owned()].into_iter().chain(numbers).collect()
 }
 
-fn judgement_json(judgement: &Judgement) -> Value {
+fn judgement_json(judgement: &Judgement, not_in_pack: &[String]) -> Value {
     let change = |change: &Change| json!({ "subject": change.subject, "id": change.id, "before": change.before, "now": change.now });
     json!({
         "regressions": judgement.regressions.iter().map(change).collect::<Vec<_>>(),
         "fixed": judgement.fixed.iter().map(change).collect::<Vec<_>>(),
         "known": judgement.known,
+        "not_in_pack": not_in_pack,
     })
 }

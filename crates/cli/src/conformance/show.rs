@@ -15,7 +15,7 @@ pub(crate) fn run(args: &ShowArgs) -> anyhow::Result<Report> {
     let (area, case) = cases.find(|(_, case)| case.id == args.id).ok_or_else(|| {
         anyhow!("no case has the id {:?}: conformance list --area PATTERN lists them", args.id)
     })?;
-    let inputs = Inputs::new(&pack, super::corpus(&args.pack));
+    let inputs = Inputs::new(&pack, super::corpus(&args.pack)?);
     let mut warnings = Vec::new();
     let input = inputs.of(case).unwrap_or_else(|error| {
         warnings.push(format!("the input is shown with its references: {error}"));

@@ -1,13 +1,13 @@
 //! Writes a filter to standard output, or to a file that is never visible half written.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, ensure};
 
 use crate::args::UsageError;
-use crate::input::{check_overwrite, named};
+use crate::input::{check_overwrite, folder_and_name, named, replace};
 
 /// Returns an error, before any work is done, if `out` cannot be written or is one of the inputs.
 pub(super) fn check<'a>(
@@ -48,43 +48,7 @@ pub(super) fn write(out: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         let mut stdout = io::stdout().lock();
         return stdout.write_all(bytes).and_then(|()| stdout.flush()).context("standard output");
     }
-    // If `out` is a link, the link stays. The target of the link is replaced, or created if it does
-    // not exist yet.
-    let target = || Some(folder_and_name(out).ok()?.0.join(fs::read_link(out).ok()?));
-    let out = fs::canonicalize(out).ok().or_else(target).unwrap_or_else(|| out.to_owned());
-    let special = fs::metadata(&out).is_ok_and(|metadata| !metadata.is_file());
-    let written = if special { fs::write(&out, bytes) } else { replace(&out, bytes) };
-    written.with_context(|| format!("cannot write {}", named(&out)))
-}
-
-/// Writes a temporary file in the same folder, syncs it to the disk, and renames it to `out`.
-fn replace(out: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (folder, _) = folder_and_name(out)?;
-    // The temporary name is not derived from `out`, whose name may already have the maximum length.
-    let beside = Unfinished(folder.join(format!(".chainsieve-{}.tmp", std::process::id())));
-    let mut file = File::create_new(&beside.0)?;
-    if let Ok(metadata) = fs::metadata(out) {
-        file.set_permissions(metadata.permissions())?;
-    }
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside.0, out)
-}
-
-/// A temporary file; dropping this deletes it, unless it was renamed.
-struct Unfinished(PathBuf);
-
-impl Drop for Unfinished {
-    fn drop(&mut self) {
-        drop(fs::remove_file(&self.0));
-    }
-}
-
-fn folder_and_name(out: &Path) -> io::Result<(&Path, &std::ffi::OsStr)> {
-    let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file");
-    let name = out.file_name().ok_or_else(no_name)?;
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
-    Ok((folder.unwrap_or(Path::new(".")), name))
+    replace(out, bytes)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::*;
 pub(crate) const CASES_OF_THE_CORPUS: usize = 479;
 
 /// The command that answers with chainsieve.
-fn subject(options: &str) -> String {
+pub(crate) fn subject(options: &str) -> String {
     format!("{} conformance answer {options}", env!("CARGO_BIN_EXE_chainsieve"))
 }
 

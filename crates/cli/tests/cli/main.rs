@@ -6,6 +6,7 @@ mod bloom;
 mod cf;
 mod conformance;
 mod conformance_changed;
+mod conformance_files;
 mod conformance_node;
 mod eth;
 mod exit_codes;

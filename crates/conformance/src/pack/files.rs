@@ -1,6 +1,7 @@
 //! The files of a pack: built in, or below a folder.
 
 use std::borrow::Cow;
+use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
 use std::{fs, io};
 
@@ -13,6 +14,9 @@ pub(super) enum Files {
     Folder(PathBuf),
 }
 
+/// Maximum size in bytes of a file of a pack. All files of an export with the corpus together have
+/// about half of that.
+const MAX_FILE: usize = 2 << 30;
 /// Folders of a pack that `list` returns.
 const FOLDERS: [&str; 3] = ["vectors", "schema", "pages"];
 
@@ -40,7 +44,8 @@ impl Files {
                 text.ok_or_else(|| io::ErrorKind::NotFound.into())
             }
             Self::Folder(root) => {
-                fs::read_to_string(below(&root.join(folder), path)?).map(Cow::Owned)
+                let bytes = read_below(&root.join(folder), path, MAX_FILE)?;
+                String::from_utf8(bytes).map(Cow::Owned).map_err(invalid)
             }
         }
     }
@@ -74,11 +79,34 @@ impl Files {
     }
 }
 
+/// Reads a file below a folder.
+///
+/// # Errors
+/// If `path` is not a plain relative path, if the file cannot be read, or if it has more than `limit`
+/// bytes.
+pub(super) fn read_below(root: &Path, path: &str, limit: usize) -> io::Result<Vec<u8>> {
+    let path = below(root, path)?;
+    // A link may lead to a device or a pipe, which has no end or blocks when it is opened.
+    if !fs::metadata(&path)?.is_file() {
+        return Err(invalid("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > limit {
+        return Err(invalid(format!("larger than {limit} bytes")));
+    }
+    Ok(bytes)
+}
+
+fn invalid(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, reason)
+}
+
 /// Returns the path of a file below a folder.
 ///
 /// # Errors
 /// If `path` is not a plain relative path: a pack must not read other files of the machine.
-pub(super) fn below(root: &Path, path: &str) -> io::Result<PathBuf> {
+fn below(root: &Path, path: &str) -> io::Result<PathBuf> {
     let is_normal = |part| matches!(part, Component::Normal(_));
     // A backslash separates folders on Windows only, where it would hide a `..`.
     if path.is_empty() || path.contains('\\') || !Path::new(path).components().all(is_normal) {

@@ -61,6 +61,9 @@ pub enum PackError {
         /// The area in `pack.json`.
         listed: String,
     },
+    /// `pack.json` lists an area twice.
+    #[error("pack.json: lists the area {0} twice")]
+    RepeatedArea(String),
     /// A file has another number of cases than `pack.json` says.
     #[error("{file}: {found} cases, but pack.json says {expected}")]
     Incomplete {
@@ -261,6 +264,10 @@ impl Pack {
         };
         let mut ids = BTreeSet::new();
         for entry in pack.areas {
+            // Reports and selections name areas.
+            if loaded.areas.iter().any(|area| area.name == entry.name) {
+                return Err(PackError::RepeatedArea(entry.name));
+            }
             let area = loaded.area_of(entry, &mut ids)?;
             loaded.areas.push(area);
         }

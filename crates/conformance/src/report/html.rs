@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, area_of, cell, shortened, title};
+use super::{Report, area_of, cell, title};
 use crate::run::{AreaRun, SubjectRun};
+use crate::shorten::shortened;
 
 /// Number of findings of an area that the page shows.
 const SHOWN: usize = 100;

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::{Report, shortened};
+use super::Report;
 use crate::run::{AreaRun, CaseRun, Outcome, SubjectRun};
+use crate::shorten::shortened;
 
 impl Report {
     /// Returns the report as `JUnit` XML: a test suite for each subject and area.

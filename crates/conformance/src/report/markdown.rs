@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, area_of, cell, shortened, title};
+use super::{Report, area_of, cell, title};
 use crate::run::{AreaRun, SubjectRun};
+use crate::shorten::shortened;
 
 /// Number of findings of an area that the page lists.
 const LISTED: usize = 5;
@@ -76,7 +77,7 @@ fn findings(out: &mut String, area: &AreaRun) {
     for (case, detail) in area.findings().take(LISTED) {
         let got = case.outcome.got().unwrap_or_default();
         let word = case.outcome.word();
-        let _ = writeln!(out, "- `{}` {word}: {}", case.id, escaped(&detail.comment));
+        let _ = writeln!(out, "- {} {word}: {}", code(&case.id), escaped(&detail.comment));
         for (name, value) in
             [("input", &detail.input), ("expected", &detail.expected), ("got", &got)]
         {
@@ -105,6 +106,7 @@ fn escaped(text: &str) -> String {
 
 /// Returns text as a code span: its fence is longer than any run of backticks in the text.
 fn code(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
     // Spaces keep a backtick at the end of the text apart from the fence.

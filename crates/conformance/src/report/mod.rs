@@ -4,15 +4,12 @@ mod html;
 mod json;
 mod junit;
 mod markdown;
-mod shorten;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::pack::Pack;
 use crate::run::{AreaRun, SubjectRun};
-
-pub use shorten::shortened;
 
 /// The runs of one or several subjects with the same selection.
 #[derive(Debug, Clone)]

@@ -1,11 +1,14 @@
 //! Lines of a subject: read in a thread with bounded memory, and parsed.
 
+use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::answer::{Answer, Violation};
@@ -98,15 +101,59 @@ impl Stderr {
 /// Parses a line as a JSON object.
 pub(super) fn object(line: &[u8]) -> Result<Map<String, Value>, Violation> {
     match serde_json::from_slice(line) {
-        Ok(Value::Object(object)) => Ok(object),
-        _ => Err(Violation::NotAnObject(quoted(line))),
+        Ok(Members { repeated: Some(name), .. }) => {
+            Err(Violation::RepeatedMember(quoted(name.as_bytes())))
+        }
+        Ok(Members { all, repeated: None }) => Ok(all),
+        Err(_) => Err(Violation::NotAnObject(quoted(line))),
     }
+}
+
+/// The members of an object, and the name of one that it has twice: nobody can tell which of the two
+/// is meant.
+#[derive(Default)]
+struct Members {
+    all: Map<String, Value>,
+    repeated: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Self::default())
+    }
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Self;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<Self, A::Error> {
+        while let Some((name, value)) = members.next_entry::<String, Value>()? {
+            if self.all.insert(name.clone(), value).is_some() {
+                self.repeated = Some(name);
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Returns a number that is no fraction: 1 and 1.0 are the same number of JSON.
+pub(super) fn integer(number: &Value) -> Option<u64> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
+    let whole = |float: f64| {
+        (float.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&float))
+            .then_some(float as u64)
+    };
+    number.as_u64().or_else(|| number.as_f64().and_then(whole))
 }
 
 /// Parses a line as an answer: its `seq`, and the answer or what is wrong with it.
 pub(super) fn answer(line: &[u8]) -> Result<(u64, Result<Answer, Violation>), Violation> {
     let mut object = object(line)?;
-    let seq = object.get("seq").and_then(Value::as_u64);
+    let seq = object.get("seq").and_then(integer);
     let seq = seq.ok_or_else(|| Violation::NoSeq(quoted(line)))?;
     Ok((seq, only_answer(&mut object)))
 }
@@ -161,17 +208,26 @@ mod tests {
             (r#"{"seq":1}"#, Violation::NotOneAnswer(0)),
             (r#"{"seq":1,"value":{},"error":"x"}"#, Violation::NotOneAnswer(2)),
             (r#"{"seq":1,"value":7}"#, Violation::WrongType("value")),
-            (r#"{"seq":1,"skipped":null}"#, Violation::WrongType("skipped")),
+            (r#"{"seq":1.0,"skipped":null}"#, Violation::WrongType("skipped")),
         ];
         for (line, violation) in wrong {
             assert_eq!(parsed(line), Ok((1, Err(violation))), "{line}");
         }
-        for line in ["{\"value\":{}}", "{\"seq\":-1,\"value\":{}}", "{\"seq\":\"1\",\"value\":{}}"]
-        {
-            assert_eq!(parsed(line), Err(Violation::NoSeq(line.into())));
+        for seq in ["-1", "1.5", "-1.0", "1e300", "\"1\"", "null", "[1]"] {
+            let line = format!("{{\"seq\":{seq},\"value\":{{}}}}");
+            assert_eq!(parsed(&line), Err(Violation::NoSeq(line)));
         }
-        for line in ["", "[1]", "{", "warning: x"] {
-            assert_eq!(parsed(line), Err(Violation::NotAnObject(line.into())));
+        assert_eq!(parsed("{}"), Err(Violation::NoSeq("{}".into())));
+        let deep = "[".repeat(1_000_000);
+        for line in ["", "[1]", "{", "warning: x", "{} {}", "{\"seq\":1,\"value\":NaN}", &deep] {
+            let quoted = line.chars().take(QUOTED).collect();
+            assert_eq!(parsed(line), Err(Violation::NotAnObject(quoted)));
+        }
+        for (line, name) in [
+            (r#"{"seq":1,"seq":2,"value":{}}"#, "seq"),
+            (r#"{"seq":1,"value":{"a":1},"value":{"a":2}}"#, "value"),
+        ] {
+            assert_eq!(parsed(line), Err(Violation::RepeatedMember(name.into())));
         }
     }
 }

@@ -5,6 +5,7 @@ mod incoming;
 mod process;
 mod running;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -30,6 +31,43 @@ pub struct Introduction {
     /// The URL of an Ethereum node that the subject has started, for the areas that the runner asks
     /// over JSON-RPC.
     pub rpc: Option<String>,
+}
+
+/// Maximum length in characters of the name, the version and the language of a subject, and of the
+/// names of its areas: a report has the name of the subject beside each case.
+const MAX_NAME: usize = 200;
+/// Maximum number of areas of a subject.
+const MAX_AREAS: usize = 1000;
+
+impl Introduction {
+    /// Checks that reports can have the texts of the introduction in each line.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        let Self { name, version, language, areas, rpc: _ } = self;
+        let names = [("name", name), ("version", version), ("language", language)];
+        let areas_of = areas.iter().map(|area| ("areas", area));
+        for (member, text) in names.into_iter().chain(areas_of) {
+            if text.chars().nth(MAX_NAME).is_some() {
+                let reason = format!("a text of {member} has more than {MAX_NAME} characters");
+                return Err(StartError::Malformed(reason));
+            }
+            if text.chars().any(char::is_control) {
+                let reason = format!("a text of {member} contains a control character");
+                return Err(StartError::Malformed(reason));
+            }
+        }
+        if areas.len() > MAX_AREAS {
+            return Err(StartError::Malformed(format!("more than {MAX_AREAS} areas")));
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if both are of the same implementation with the same areas. Their order has no
+    /// meaning, and a node has another address after each start.
+    fn is_same(&self, other: &Self) -> bool {
+        let who = |of: &Self| (of.name.clone(), of.version.clone(), of.language.clone());
+        let areas = |of: &Self| of.areas.iter().cloned().collect::<BTreeSet<_>>();
+        who(self) == who(other) && areas(self) == areas(other)
+    }
 }
 
 /// Why a subject cannot be run.
@@ -93,6 +131,12 @@ pub trait Subject {
             answered(number, answer, asked.elapsed());
         }
         Ok(())
+    }
+
+    /// Returns the maximum time without an answer, which also holds for a node that the subject has
+    /// started.
+    fn answer_limit(&self) -> Duration {
+        Limits::default().answer
     }
 
     /// Stops the subject, and returns the faults that belong to no case.

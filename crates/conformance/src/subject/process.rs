@@ -5,13 +5,16 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::incoming::{answer, object};
+use super::incoming::{answer, integer, object};
 use super::running::{Culprit, Fault, Running};
 use super::{GaveUp, Introduction, Question, StartError, Subject};
 use crate::answer::{Answer, Failure};
 
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
+/// Maximum number of consecutive attempts to start the process again. Each of them may take as long
+/// as [`Limits::start`], so more of them would take hours.
+const RESTARTS: u32 = 3;
 /// Maximum number of faults without a case that are reported.
 pub(super) const FINDINGS: usize = 20;
 
@@ -53,6 +56,12 @@ pub struct Process {
     command: String,
     limits: Limits,
     running: Option<Running>,
+    /// The first introduction.
+    introduced: Option<Introduction>,
+    /// Consecutive attempts to start the process again that failed.
+    failed_restarts: u32,
+    /// Why no further question of any area is asked.
+    gone: Option<GaveUp>,
     next_seq: u64,
     /// Consecutive failures without an answer.
     failures: u32,
@@ -81,6 +90,9 @@ impl Process {
             command: command.into(),
             limits,
             running: None,
+            introduced: None,
+            failed_restarts: 0,
+            gone: None,
             next_seq: 1,
             failures: 0,
             call: 0,
@@ -104,12 +116,26 @@ impl Process {
     /// Returns the running process; starts it if the last one failed.
     fn running(&mut self) -> Result<&mut Running, Failure> {
         if self.running.is_none() {
-            self.launch().map_err(|error| match error {
-                StartError::NoIntroduction(failure) => failure,
-                other => Failure::NotRestarted(other.to_string()),
-            })?;
+            self.failed_restarts += 1;
+            self.restart()?;
+            self.failed_restarts = 0;
         }
         Ok(self.running.as_mut().expect("it was started"))
+    }
+
+    /// Starts the process again.
+    fn restart(&mut self) -> Result<(), Failure> {
+        let again = self.launch().map_err(|error| match error {
+            StartError::NoIntroduction(failure) => failure,
+            other => Failure::NotRestarted(other.to_string()),
+        })?;
+        // The answers of two implementations must not be taken for those of one.
+        if self.introduced.as_ref().is_some_and(|first| !first.is_same(&again)) {
+            self.running = None;
+            let reason = "it introduces itself otherwise than at first";
+            return Err(Failure::NotRestarted(reason.into()));
+        }
+        Ok(())
     }
 
     /// Sends a question.
@@ -144,7 +170,15 @@ impl Process {
 
 impl Subject for Process {
     fn start(&mut self) -> Result<Introduction, StartError> {
-        self.launch()
+        self.failed_restarts = 0;
+        self.gone = None;
+        let introduction = self.launch()?;
+        self.introduced = Some(introduction.clone());
+        Ok(introduction)
+    }
+
+    fn answer_limit(&self) -> Duration {
+        self.limits.answer
     }
 
     fn ask(&mut self, area: &str, input: &Value) -> Answer {
@@ -161,6 +195,9 @@ impl Subject for Process {
         questions: &mut dyn Iterator<Item = Question>,
         answered: &mut dyn FnMut(usize, Answer, Duration),
     ) -> Result<(), GaveUp> {
+        if let Some(gave_up) = &self.gone {
+            return Err(gave_up.clone());
+        }
         self.call += 1;
         let mut open = BTreeMap::<u64, Open>::new();
         // Questions that were open at a fault, which are asked one at a time.
@@ -226,10 +263,12 @@ impl Subject for Process {
                     while let Some((_, asked)) = open.pop_last() {
                         again.push_front(asked.question);
                     }
-                    if self.failures >= self.limits.failures {
-                        self.failures = 0;
-                        let (failures, last) = (self.limits.failures, failure.to_string());
-                        return Err(GaveUp { failures, last });
+                    let is_gone = self.failed_restarts >= RESTARTS;
+                    if self.failures >= self.limits.failures || is_gone {
+                        let failures = std::mem::take(&mut self.failures);
+                        let gave_up = GaveUp { failures, last: failure.to_string() };
+                        self.gone = is_gone.then(|| gave_up.clone());
+                        return Err(gave_up);
                     }
                 }
             }
@@ -251,7 +290,7 @@ impl Subject for Process {
 fn introduction(object: Map<String, Value>) -> Result<Introduction, StartError> {
     let object = Value::Object(object);
     let version = &object["version"];
-    if version != PROTOCOL {
+    if integer(version) != Some(PROTOCOL) {
         return Err(StartError::Version(version.to_string()));
     }
     let implementation = &object["implementation"];
@@ -268,6 +307,10 @@ fn introduction(object: Map<String, Value>) -> Result<Introduction, StartError> 
         version: text("version")?,
         language: text("language")?,
         areas: areas.ok_or_else(|| StartError::Malformed("areas is no list of names".into()))?,
-        rpc: object["rpc"].as_str().map(str::to_owned),
+        rpc: match &object["rpc"] {
+            Value::Null => None,
+            Value::String(url) => Some(url.clone()),
+            _ => return Err(StartError::Malformed("rpc is no text".into())),
+        },
     })
 }

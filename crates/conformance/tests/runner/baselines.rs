@@ -98,6 +98,31 @@ fn the_order_of_members_is_no_change() {
     assert_eq!(judged(&baseline, same).2, 1);
 }
 
+/// A run does not keep megabytes of each answer, but a baseline knows the whole of them.
+#[test]
+fn long_answers_are_shortened_but_told_apart() {
+    let long = |last: &str| {
+        let text = format!("{}{last}{}", "x".repeat(500_000), "y".repeat(500_000));
+        run_with(1..=4, move |a| {
+            Some(match a {
+                1 => wrong(0),
+                2 => Answer::Value(json!({ "sum": text })),
+                3 => Answer::Error(text.clone()),
+                _ => Answer::Invalid(text.clone()),
+            })
+        })
+    };
+    let run = long("1");
+    let got: Vec<_> = run.areas[0].findings().map(|(case, _)| case.outcome.got()).collect();
+    let length: usize = got.iter().map(|got| json!(got).to_string().len()).sum();
+    assert!(length < 10_000, "{length}");
+    assert!(json!(got).to_string().contains("y (1000001 characters)"));
+    let mut baseline = Baseline::default();
+    baseline.update(std::slice::from_ref(&run));
+    assert_eq!(judged(&baseline, run), (vec![], vec![], 4));
+    assert_eq!(judged(&baseline, long("2")), (vec!["0002".into()], vec![], 3));
+}
+
 #[test]
 fn other_files_are_no_baselines() {
     let error = |text| Baseline::parse(text).expect_err("no baseline");

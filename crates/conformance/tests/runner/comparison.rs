@@ -53,6 +53,29 @@ fn each_kind_of_expectation_is_compared() {
     }
 }
 
+/// As floats of 64 bits, the integers of each of these pairs would be equal.
+#[test]
+fn integers_are_compared_exactly() {
+    let number = |text: &str| -> Value { serde_json::from_str(text).expect("a number") };
+    for (expected, got, expected_word) in [
+        ("9007199254740992", "9007199254740993", "differs"),
+        ("9007199254740993", "9007199254740992", "differs"),
+        ("18446744073709551615", "18446744073709551614", "differs"),
+        ("18446744073709551615", "18446744073709551616", "differs"),
+        ("-9007199254740993", "-9007199254740992", "differs"),
+        ("18446744073709551615", "18446744073709551615", "agrees"),
+        ("9007199254740992", "9007199254740993.0", "differs"),
+        ("900719925474099", "900719925474099.0", "agrees"),
+        ("-3", "-3.0", "agrees"),
+        ("3.0", "3", "agrees"),
+        ("3", "3.0000000000000004", "differs"),
+    ] {
+        let expect = json!({"value": {"n": number(expected)}});
+        let got = word(&expect, &value(json!({"n": number(got)})));
+        assert_eq!(got, expected_word, "{expected}");
+    }
+}
+
 #[test]
 fn any_of_several_answers_agrees() {
     let expect = json!({"any_of": [

@@ -2,6 +2,7 @@
 
 mod baselines;
 mod comparison;
+mod loops;
 mod misbehaviour;
 mod nodes;
 mod packs;

@@ -52,6 +52,21 @@ def misbehave(question):
         send({"value": {"sum": 14}})
     elif mode == "no-answer":
         send({"seq": seq})
+    elif mode == "deep":
+        send("[" * 900000)
+    elif mode == "not-a-number":
+        send('{"seq": %d, "value": {"sum": NaN}}' % seq)
+    elif mode == "huge-number":
+        send('{"seq": %d, "value": {"sum": 1e999}}' % seq)
+    elif mode == "invalid-utf8":
+        sys.stdout.buffer.write(b'{"seq": %d, "error": "\xff"}\n' % seq)
+        sys.stdout.flush()
+    elif mode == "repeated-member":
+        send('{"seq": %d, "value": {"sum": 14}, "value": {"sum": 15}}' % seq)
+    elif mode == "floods-stderr":
+        sys.stderr.write("x" * 10000000)
+        sys.stderr.flush()
+        answer(question)
     elif mode == "two-answers":
         send({"seq": seq, "value": {"sum": 14}, "invalid": "no"})
     elif mode == "wrong-type":
@@ -74,8 +89,15 @@ def misbehave(question):
 
 
 def introduce():
-    version = 2 if mode == "version" else 1
-    implementation = {"name": "adder", "version": "1.0", "language": "python"}
+    starts = 1
+    if mode in ("another", "no-restart"):
+        with open(sys.argv[2], "a+") as file:
+            file.write("x")
+            starts = file.tell()
+    if mode == "no-restart" and starts > 1:
+        sys.exit(3)
+    version = 2 if mode == "version" else 1.0 if mode == "floats" else 1
+    implementation = {"name": "adder", "version": f"{starts}.0", "language": "python"}
     introduction = {"version": version, "implementation": implementation, "areas": ["test.add"]}
     if mode == "no-version":
         del introduction["version"]
@@ -83,6 +105,16 @@ def introduce():
         del implementation["name"]
     elif mode == "no-areas":
         del introduction["areas"]
+    elif mode == "long-name":
+        implementation["name"] = "x" * 1000000
+    elif mode == "two-lines":
+        implementation["version"] = "1\n2"
+    elif mode == "escape":
+        introduction["areas"].append("\x1b[2J")
+    elif mode == "many-areas":
+        introduction["areas"] = ["a"] * 100000
+    elif mode == "no-url":
+        introduction["rpc"] = 8545
     elif mode == "more-areas":
         introduction["areas"].append("test.later")
     send("hello" if mode == "greets" else introduction)
@@ -103,7 +135,9 @@ for line in sys.stdin:
             while True:
                 send("bye")
         sys.exit(0)
-    elif mode == "always-crash":
+    elif mode == "floats":
+        answer(message, float(message["seq"]))
+    elif mode == "always-crash" or mode in ("another", "no-restart") and message["input"]["a"] == 13:
         sys.exit(7)
     elif mode == "always-garbage":
         send("Warning: this is not JSON")

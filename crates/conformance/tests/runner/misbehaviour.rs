@@ -13,7 +13,7 @@ use chainsieve_conformance::{
 };
 use serde_json::{Value, json};
 
-use crate::{Folder, load, run_all, sums};
+use crate::{Folder, case, load, pack_with, run_all, sums};
 
 /// Returns `true` if Python is there. Without it, the test is left out with a message; with `CI`
 /// set, it fails.
@@ -65,7 +65,7 @@ fn an_honest_subject_agrees_in_any_order() {
     if !has_python() {
         return;
     }
-    for mode in ["honest", "reversed", "more-areas"] {
+    for mode in ["honest", "reversed", "more-areas", "floats", "floods-stderr"] {
         let run = run_mode(mode).expect("it runs");
         assert_eq!((run.counts().run, run.counts().agree), (40, 40), "{mode}");
         assert_eq!(run.faults, [""; 0], "{mode}");
@@ -93,6 +93,11 @@ fn a_fault_is_charged_to_its_case_and_the_run_goes_on() {
         ("no-answer", "0 of value, invalid, skipped and error instead of one"),
         ("two-answers", "2 of value, invalid, skipped and error instead of one"),
         ("wrong-type", "value has the wrong type"),
+        ("deep", "not a JSON object: \"[[["),
+        ("not-a-number", "\"sum\\\": NaN}}\""),
+        ("huge-number", "\"sum\\\": 1e999}}\""),
+        ("invalid-utf8", "\\\"error\\\": \\\"\u{fffd}\\\"}\""),
+        ("repeated-member", "the member \"value\" twice"),
         ("close-stdout", "closed its standard output without ending"),
         ("grandchild", "the process ended (exit status: 7)"),
     ] {
@@ -167,6 +172,59 @@ fn a_subject_that_never_answers_ends_the_area() {
     }
 }
 
+/// The process cannot be started again, or is another one then: nothing else is asked, in any area,
+/// and the attempts end.
+#[test]
+fn a_subject_that_does_not_come_back_is_given_up() {
+    if !has_python() {
+        return;
+    }
+    for (mode, last) in [
+        ("no-restart", "the process ended (exit status: 3)"),
+        ("another", "cannot be started again: it introduces itself otherwise than at first"),
+    ] {
+        let state = Folder::new();
+        let file = state.path().join("state");
+        let folder = sums(1..=40);
+        let pack = load(&folder);
+        let mut subject = adder(mode, &file);
+        let run = run_all(&pack, &mut subject).expect("it runs");
+        let gave_up = run.areas[0].gave_up.as_deref().expect("given up");
+        assert!(gave_up.contains(last), "{mode}: {gave_up}");
+        assert_eq!(run.counts().error, 0, "{mode}");
+        assert!(run.counts().not_run >= 28, "{mode}");
+        assert!(!run.is_clean());
+        let starts = fs::read_to_string(&file).expect("the starts").len();
+        assert_eq!(starts, 4, "{mode}");
+        let mut questions = std::iter::once((0, json!({"a": 1, "b": 1})));
+        let later = subject.ask_all("other", &mut questions, &mut |_, answer, _| {
+            panic!("{mode}: {answer:?}");
+        });
+        assert_eq!(later.expect_err("gone").last, last, "{mode}");
+        assert_eq!(fs::read_to_string(&file).expect("the starts").len(), 4, "{mode}");
+    }
+}
+
+/// A subject that introduces itself and then reads nothing.
+#[cfg(unix)]
+#[test]
+fn a_subject_that_does_not_read_is_given_up() {
+    let line = r#"{"version":1,"areas":["test.add"],"implementation":{"name":"n","version":"1","language":"l"}}"#;
+    let mut limits = limits();
+    limits.answer = Duration::from_millis(50);
+    limits.failures = 3;
+    let folder = pack_with(
+        "test.add",
+        &json!({"b": "ff".repeat(200_000)}),
+        &(1..=40).map(|i| case(i, &json!({ "a": i }), &json!({"value": {}}))).collect::<Vec<_>>(),
+    );
+    let command = format!("echo '{line}'; exec sleep 1000");
+    let run = run_all(&load(&folder), &mut Process::with_limits(command, limits)).expect("runs");
+    let gave_up = run.areas[0].gave_up.as_deref().expect("given up");
+    assert!(gave_up.ends_with("no answer within 50ms"), "{gave_up}");
+    assert_eq!(run.counts().agree, 0);
+}
+
 #[test]
 fn a_subject_that_does_not_introduce_itself_is_an_error() {
     let start = |command: &str| match run_all(&load(&sums([1])), &mut Process::new(command)) {
@@ -195,6 +253,16 @@ fn a_subject_that_does_not_introduce_itself_is_an_error() {
     assert!(start("no-version").starts_with("speaks version null of the protocol"));
     assert_eq!(start("no-name"), "invalid introduction: no text implementation.name");
     assert_eq!(start("no-areas"), "invalid introduction: areas is no list of names");
+    let invalid = |mode| start(mode).strip_prefix("invalid introduction: ").map(str::to_owned);
+    for (mode, reason) in [
+        ("long-name", "a text of name has more than 200 characters"),
+        ("two-lines", "a text of version contains a control character"),
+        ("escape", "a text of areas contains a control character"),
+        ("many-areas", "more than 1000 areas"),
+        ("no-url", "rpc is no text"),
+    ] {
+        assert_eq!(invalid(mode).as_deref(), Some(reason), "{mode}");
+    }
     assert!(start("greets").contains("not a JSON object: \"hello\""));
 }
 

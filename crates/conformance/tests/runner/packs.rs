@@ -89,6 +89,9 @@ fn the_fault_of_a_file_names_the_file() {
     let fewer = r#"{"pack":1,"version":"1","areas":
         [{"name":"test.add","file":"vectors/area.json","title":"","cases":2}]}"#;
     assert_eq!(error("pack.json", fewer), "vectors/area.json: 1 cases, but pack.json says 2");
+    let entry = r#"{"name":"test.add","file":"vectors/area.json","title":""}"#;
+    let twice = format!(r#"{{"pack":1,"version":"1","areas":[{entry},{entry}]}}"#);
+    assert_eq!(error("pack.json", &twice), "pack.json: lists the area test.add twice");
     let outside = r#"{"pack":1,"version":"1","areas":[{"name":"a","file":"../x","title":""}]}"#;
     assert!(error("pack.json", outside).contains("../x: cannot be read: not a path below"));
     drop(fs::remove_file(folder.path().join(vectors)));
@@ -115,7 +118,10 @@ fn resolved(x: &Value, corpus: Option<&Folder>) -> Result<Value, InputError> {
         case["needs"] = json!({"corpus": true, "chain": "mainnet", "height": 170, "hash": "00"});
     }
     let folder = pack_with("test.add", &json!({"b": [{"repeat": "0a", "times": 2}]}), &[case]);
-    folder.write("fixtures/a/b.json", r#"{"list": [{"hex": "beef"}], "m/n": 7, "0x": "0xab"}"#);
+    let long = "f".repeat(1000);
+    let fixture =
+        json!({"list": [{"hex": "beef"}], "m/n": 7, "0x": "0xab", "long": {"a": [long, 1, null]}});
+    folder.write("fixtures/a/b.json", fixture.to_string());
     let pack = load(&folder);
     let inputs = Inputs::new(&pack, corpus.map(|corpus| corpus.path().to_owned()));
     let mut input = inputs.of(&pack.areas()[0].cases[0])?;
@@ -166,10 +172,49 @@ fn invalid_references_are_errors() {
     }
 }
 
+/// A file of some kilobytes must not make the runner build gigabytes.
+#[test]
+fn references_of_an_input_share_one_limit() {
+    let generated = json!({"repeat": "ff", "times": 1 << 20});
+    let within = json!(vec![&generated; 7]);
+    assert!(resolved(&within, None).is_ok());
+    let fixture = json!({"from": "a/b.json", "at": "/long"});
+    for x in [
+        json!(vec![generated; 9]),
+        json!(vec![json!({"counted": {"prefix": "", "count": 1 << 16}}); 20_000]),
+        json!(vec![fixture; 20_000]),
+    ] {
+        assert_eq!(resolved(&x, None), Err(InputError::TooLong));
+    }
+}
+
+/// A link of a pack may lead anywhere.
+#[cfg(unix)]
+#[test]
+fn devices_and_pipes_are_no_files_of_a_pack() {
+    use std::os::unix::fs::symlink;
+
+    let folder = sums([1]);
+    let path = folder.path().join("vectors/area.json");
+    let not_read = || Pack::from_folder(folder.path()).expect_err("no file").to_string();
+    for target in ["/dev/zero", "/", "pipe"] {
+        drop(fs::remove_file(&path));
+        symlink(target, &path).expect("a link");
+        if target == "pipe" {
+            let pipe = folder.path().join("vectors/pipe");
+            let made = std::process::Command::new("mkfifo").arg(pipe).status();
+            assert!(made.is_ok_and(|status| status.success()));
+        }
+        let expected = "vectors/area.json: cannot be read: not a regular file";
+        assert_eq!(not_read(), expected, "{target}");
+    }
+}
+
 #[test]
 fn the_corpus_is_a_folder_of_the_caller() {
     let corpus = Folder::new();
     corpus.write("main/block.raw", b"\x01\xab");
+    corpus.write("main/too-long.raw", vec![0; (8 << 20) + 1]);
     corpus.write("main/block.prevouts.bin", b"\0\0\0\0\0\0\0\0\x02\x51\x52\0\0\0\0\0\0\0\0\0");
     let of = |x| resolved(&x, Some(&corpus));
     assert_eq!(of(json!({"corpus": "main/block.raw"})), Ok(json!("01ab")));
@@ -178,6 +223,7 @@ fn the_corpus_is_a_folder_of_the_caller() {
     for (file, form, text) in [
         ("main/none.raw", None, "main/none.raw of the corpus: "),
         ("../x", None, "not a path below the folder"),
+        ("main/too-long.raw", None, "larger than 8388608 bytes"),
         ("main/block.raw", Some("scripts"), "not a file of previous outputs"),
     ] {
         let mut reference = json!({ "corpus": file });

@@ -180,4 +180,12 @@ fn long_values_are_shortened_with_their_length() {
     assert_eq!(short["list"][19], "… 50 items");
     let whole = json!({"hex": "0f".repeat(80), "list": vec![7; 20]});
     assert_eq!(shortened(&whole), whole);
+    // Whatever a subject answers, a report of it can be read.
+    let many: Value = (0..100_000).map(|i| (format!("member {i}"), json!(i))).collect();
+    let nested = (0..5).fold(json!(1), |inner, _| json!(vec![inner; 20]));
+    let named = json!({ ("n".repeat(100_000)): 1 });
+    for (value, end) in [(many, "100000 members"), (nested, "… 20 items"), (named, "n…")] {
+        let text = shortened(&value).to_string();
+        assert!(text.len() < 20_000 && text.contains(end), "{} {end}", text.len());
+    }
 }
